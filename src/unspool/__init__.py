@@ -1,0 +1,58 @@
+"""unspool rebuilds whole AI coding conversations from the traces that coding agents leave behind."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from unspool.errors import (
+        BrokenCatalogue,
+        MissingExtra,
+        NothingToRead,
+        OutputError,
+        UnknownFormat,
+        UnreadableOrigin,
+        UnspoolError,
+        UsageError,
+    )
+    from unspool.pipeline import extract
+    from unspool.trajectory import Message, ToolCall, Trajectory
+
+# Imported on first use, so that `unspool --help` and small scripts start fast.
+_HOMES = {
+    "BrokenCatalogue": "unspool.errors",
+    "Message": "unspool.trajectory",
+    "MissingExtra": "unspool.errors",
+    "NothingToRead": "unspool.errors",
+    "OutputError": "unspool.errors",
+    "ToolCall": "unspool.trajectory",
+    "Trajectory": "unspool.trajectory",
+    "UnknownFormat": "unspool.errors",
+    "UnreadableOrigin": "unspool.errors",
+    "UnspoolError": "unspool.errors",
+    "UsageError": "unspool.errors",
+    "extract": "unspool.pipeline",
+}
+
+__all__ = [
+    "BrokenCatalogue",
+    "Message",
+    "MissingExtra",
+    "NothingToRead",
+    "OutputError",
+    "ToolCall",
+    "Trajectory",
+    "UnknownFormat",
+    "UnreadableOrigin",
+    "UnspoolError",
+    "UsageError",
+    "__version__",
+    "extract",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'unspool' has no attribute {name!r}")

@@ -1,0 +1,58 @@
+"""The command line. Every command is a module of its own, imported when it is called."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from unspool import __version__
+from unspool.errors import UnspoolError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "extract": ("unspool.cli.extract", "Rebuild conversations and write them out."),
+}
+"""Name → (module with a `command`, one line of help). Help is here so that nothing is imported."""
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported only when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: Any = import_module(COMMANDS[cmd_name][0]).command
+        return command  # type: ignore[no-any-return]  # a module attribute has no type
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="unspool")
+def group() -> None:
+    """Rebuild whole AI coding conversations from the traces that coding agents leave behind."""
+
+
+def main() -> None:
+    """The console command: errors are one line on stderr and an exit code, never a traceback."""
+    try:
+        code = group.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except UnspoolError as error:
+        click.echo(f"unspool: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("unspool: stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not an error of ours.
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,286 @@
+"""Facts: immutable statements about one conversation, each made from one record.
+
+A closed set of tagged structs. They say what was seen and where; they never pair, count or decide.
+Every fact carries
+
+- `key`     the conversation: (agent product, native id);
+- `origin`, `offset`, `number`   its place: where it was read, and its number within the record;
+- `entry`   the id of its record where the format gives one (else the place stands for it): the same
+            entry seen twice, in two files or by two channels, is one thing;
+- `after`   what the record follows: PREVIOUS (the record before it in its origin), ROOT, or an id;
+- `time`    microseconds since 1970, if the record has one.
+
+`rank` says how well a statement knows: 0 is the thing itself, higher numbers are echoes of it in
+another channel. What has the lowest rank wins, field by field.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Key = tuple[str, str]
+"""(agent product, native id of the conversation)."""
+
+NOBODY: Key = ("", "")
+"""The key of a problem that no conversation can be named for."""
+
+PREVIOUS: None = None
+ROOT = ""
+
+Role = Literal["system", "user", "assistant", "tool"]
+On = Literal["conversation", "message", "call", "request", "turn", "entry"]
+
+
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something that came with a message: a file, an image, a selection, a symbol, a reference."""
+
+    kind: str
+    name: str = ""
+    path: str = ""
+    uri: str = ""
+    media_type: str = ""
+    size_bytes: int | None = None
+    sha256: str = ""
+    text: str = ""
+    """The content, where it is text and the record holds it."""
+    data: str = ""
+    """The content as base64, where it is binary; the trajectory JSONL leaves it out."""
+    start_line: int | None = None
+    end_line: int | None = None
+    extra: dict[str, Any] | None = None
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag=True):
+    key: Key
+    origin: str
+    offset: int
+    number: int = 0
+    time: int | None = None
+    entry: str = ""
+    after: str | None = PREVIOUS
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return (self.origin, self.offset, self.number)
+
+
+class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
+    """A message, or one part of it: all parts with the same `id` are one message."""
+
+    id: str = ""
+    """Native id; empty where there is none (then the entry stands for itself, or, with a rank
+    above 0, the message is the k-th with this role and text)."""
+    role: Role = "user"
+    text: str = ""
+    thinking: str = ""
+    kind: str = ""
+    """Empty for what the role says; else one of `unspool.trajectory.KINDS`."""
+    typed: str | None = None
+    """What the person typed, where the record tells it apart from the text that was sent."""
+    model: str = ""
+    mode: str = ""
+    rank: int = 0
+    side: bool = False
+    """On a side thread (a sub-agent's line in its parent's file): never on the main chain."""
+    request: str = ""
+    """The id of the request that the message belongs to or was answered in."""
+    stop: str = ""
+    """Why the model stopped."""
+    status: str = ""
+    """hidden, undone, cancelled, interrupted, failed, queued: what became of the message."""
+    attachments: tuple[Attachment, ...] = ()
+    extra: dict[str, Any] | None = None
+
+
+class ToolCalled(Fact, frozen=True, kw_only=True, gc=False):
+    """A call of a tool, as the model asked for it or as it was run."""
+
+    id: str = ""
+    """Empty in old logs: then the k-th call with this name and these arguments is meant."""
+    message: str = ""
+    """The id of the message that asked for it; empty where the record does not say."""
+    name: str = ""
+    arguments: str = ""
+    """JSON text, or plain text for tools that take text."""
+    index: int | None = None
+    """Its number in the message, where the format tells; else the order of its record."""
+    rank: int = 0
+    side: bool = False
+    by_user: bool = False
+    """Run by the person, not asked for by the model."""
+    extra: dict[str, Any] | None = None
+
+
+class ToolReturned(Fact, frozen=True, kw_only=True, gc=False):
+    """What came of a call: what the model got (`text`) and what the tool returned (`details`)."""
+
+    call: str = ""
+    name: str = ""
+    arguments: str = ""
+    text: str | None = None
+    """None where the record tells that the call ended but not with what."""
+    failed: bool | None = None
+    status: str = ""
+    """interrupted, denied, cancelled, pending …; empty for an ordinary end."""
+    details: Any = None
+    duration_ms: float | None = None
+    rank: int = 0
+    side: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    extra: dict[str, Any] | None = None
+
+
+class UsageReported(Fact, frozen=True, kw_only=True, gc=False):
+    """Tokens and cost of a message (`subject` is its id), a run segment or the conversation.
+
+    `prompt` is all input: fresh, cache reads and cache writes together. None is unknown, never 0.
+    Of several reports on one subject the lowest rank wins, then the last in order.
+    """
+
+    on: Literal["message", "segment", "conversation"] = "message"
+    subject: str = ""
+    model: str = ""
+    prompt: int | None = None
+    completion: int | None = None
+    cached: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+    cost_usd: float | None = None
+    requests: int | None = None
+    rank: int = 0
+    extra: dict[str, Any] | None = None
+
+
+class Noted(Fact, frozen=True, kw_only=True, gc=False):
+    """A note `name` = `value` on a subject. Lowest rank wins, then the last in order.
+
+    On the conversation, the names of trajectory fields (title, session_id, started_at, parent …)
+    land there and all others in `metadata`. On a message, a call, or a message by its request or
+    turn likewise: the fields of a message or tool call, and all others in its `extra`.
+    """
+
+    on: On = "conversation"
+    subject: str = ""
+    name: str = ""
+    value: Any = None
+    rank: int = 0
+
+
+class Marked(Fact, frozen=True, kw_only=True, gc=False):
+    """Something that happened between messages: start, end, compaction, rewind, file edit …"""
+
+    kind: str = ""
+    subject: str = ""
+    """The id of the call or message that it belongs to, where there is one."""
+    data: dict[str, Any] | None = None
+    rank: int = 0
+    """A mark of a higher rank is an echo: it stands only where no mark of its kind (and subject)
+    is known from a lower rank."""
+
+
+class Link(Fact, frozen=True, kw_only=True, gc=False):
+    """A record that is only a link of the chain and states nothing else."""
+
+
+class View(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=False):
+    """One engine call that logged a message list: how much of the text it saw, and what it said."""
+
+    size: int
+    """Bytes of the (undecoded) text that this call saw, without the closing bracket."""
+    origin: str
+    offset: int
+    time: int | None = None
+    call: str = ""
+    request: str = ""
+    message: str = ""
+    stamp: str = ""
+    """The time as the record wrote it."""
+    requested: str = ""
+    """The model that was asked for."""
+    answered: str = ""
+    """The model that answered."""
+    turn: int | None = None
+    kind: str = ""
+    """The event that it came by."""
+    side: str = ""
+    """The sub-agent run that it belongs to; empty for the conversation itself."""
+    system: bytes = b""
+    """The system prompt where it is sent apart, undecoded."""
+    tools: bytes = b""
+    prompt: int | None = None
+    completion: int | None = None
+
+
+class SnapshotSeen(Fact, frozen=True, kw_only=True, gc=False):
+    """A whole message list, still undecoded, and the calls that saw how much of it.
+
+    `text` is the JSON array without its closing bracket. Where `escaped` is true it is the inside
+    of a JSON string, just as it stood in the record.
+    """
+
+    text: bytes = b""
+    escaped: bool = True
+    broken: bool = False
+    """Cut off or with a part missing: only the messages up to there can be used."""
+    views: tuple[View, ...] = ()
+
+
+class ListSeen(Fact, frozen=True, kw_only=True, gc=False):
+    """A message list by reference: the ids of a call's input, or of its answer."""
+
+    call: str = ""
+    request: str = ""
+    answer: bool = False
+    ids: bytes = b""
+    """JSON array of ids, undecoded; where it was sent in pieces, one piece of it."""
+    piece: int = 0
+    pieces: int = 1
+    count: int | None = None
+    options: str = ""
+    view: View | None = None
+
+
+class PieceSeen(Fact, frozen=True, kw_only=True, gc=False):
+    """One piece of a body that was sent in pieces: a message, or the options of a request."""
+
+    id: str = ""
+    what: Literal["message", "options"] = "message"
+    body: bytes = b""
+    piece: int = 0
+    pieces: int = 1
+
+
+class Problem(Fact, frozen=True, kw_only=True, gc=False):
+    """Bad data: what, where, and a clipped sample. Counted and shown, never raised."""
+
+    code: str = ""
+    sample: str = ""
+
+
+AnyFact = (
+    MessageSeen
+    | ToolCalled
+    | ToolReturned
+    | UsageReported
+    | Noted
+    | Marked
+    | Link
+    | SnapshotSeen
+    | ListSeen
+    | PieceSeen
+    | Problem
+)
+
+MESSAGE_BEARING = (MessageSeen, ToolCalled, SnapshotSeen, ListSeen)
+"""The kinds whose first place gives a conversation its place in the output."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[AnyFact] = msgspec.msgpack.Decoder(AnyFact)
+
+
+def encode_fact(fact: AnyFact) -> bytes:
+    return _encoder.encode(fact)
+
+
+def decode_fact(data: bytes) -> AnyFact:
+    return _decoder.decode(data)

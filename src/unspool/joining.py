@@ -1,0 +1,97 @@
+"""Joining snapshots: a list that is the beginning of a longer one adds nothing but who saw it.
+
+Every engine call logs the whole message list, so n calls log O(n²) text. The test is made on the
+undecoded text, and a snapshot that adds nothing is never parsed. Joining is closed: workers join as
+they read, and what they hand over is joined again.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from unspool.facts import SnapshotSeen, View
+
+
+class Joined:
+    """A list that is not the beginning of another, and all who saw a part of it."""
+
+    __slots__ = ("first", "text", "views")
+
+    def __init__(self, fact: SnapshotSeen) -> None:
+        self.first = fact
+        self.text = fact.text
+        self.views: list[View] = list(fact.views)
+
+    def covers(self, fact: SnapshotSeen) -> bool:
+        """Whether the fact's list is this list's beginning, up to the end of a message."""
+        at = len(fact.text)
+        if at > len(self.text) or self.first.escaped != fact.escaped:
+            return False
+        if fact.broken or self.first.broken:
+            return fact.broken == self.first.broken and fact.text == self.text
+        return self.text.startswith(fact.text) and (
+            at == len(self.text) or self.text[at : at + 1] == b","
+        )
+
+    def fact(self) -> SnapshotSeen:
+        first = self.first
+        return SnapshotSeen(
+            key=first.key,
+            origin=first.origin,
+            offset=first.offset,
+            number=first.number,
+            time=first.time,
+            text=self.text,
+            escaped=first.escaped,
+            broken=first.broken,
+            views=tuple(self.views),
+        )
+
+
+class Joiner:
+    """The lists of one conversation, none the beginning of another."""
+
+    __slots__ = ("_shared", "lists")
+
+    def __init__(self) -> None:
+        self.lists: list[Joined] = []
+        self._shared: dict[bytes, bytes] = {}
+
+    def add(self, fact: SnapshotSeen) -> int:
+        """Take the fact in; by how many bytes the kept text grew."""
+        views = [self._lean(view) for view in fact.views]
+        for known in reversed(self.lists):
+            if known.covers(fact):
+                known.views += views
+                return 0
+        new = Joined(fact)
+        new.views = views
+        kept: list[Joined] = []
+        grown = len(fact.text)
+        for known in self.lists:
+            if new.covers(known.first):
+                new.views += known.views
+                grown -= len(known.text)
+            else:
+                kept.append(known)
+        kept.append(new)
+        self.lists = kept
+        return grown
+
+    def _lean(self, view: View) -> View:
+        """The same system prompt and tools come with every call: hold them once."""
+        system = self._shared.setdefault(view.system, view.system)
+        tools = self._shared.setdefault(view.tools, view.tools)
+        if system is view.system and tools is view.tools:
+            return view
+        return msgspec.structs.replace(view, system=system, tools=tools)
+
+    def facts(self) -> list[SnapshotSeen]:
+        return [joined.fact() for joined in self.lists]
+
+
+def join(facts: Iterable[SnapshotSeen]) -> list[SnapshotSeen]:
+    joiner = Joiner()
+    for fact in facts:
+        joiner.add(fact)
+    return joiner.facts()

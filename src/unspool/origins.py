@@ -1,0 +1,165 @@
+"""Origins: where traces are read from. Finding them, opening them, cutting them into lines."""
+
+import gzip
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+import zstandard
+
+HEAD_BYTES = 65536
+PACKED = (".gz", ".zst")
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file (or one byte range of it) and the source that reads it."""
+
+    path: str
+    name: str
+    """The path relative to the argument that it was found under: what the output shows."""
+    source: str = ""
+    size: int = 0
+    start: int = 0
+    end: int | None = None
+    """Records that begin in [start, end) are read; None is the end of the file."""
+    named: bool = False
+    """Given on the command line itself, not merely met in a folder."""
+
+
+class Tally(msgspec.Struct):
+    """What became of the records read: with the problems, they add up."""
+
+    records: int = 0
+    noise: int = 0
+    unrecognised: int = 0
+    problems: int = 0
+    bytes: int = 0
+    unknown: dict[str, int] = {}
+    """Unrecognised kinds and how often each was met."""
+    unknown_places: dict[str, tuple[str, int]] = {}
+    """Where each unrecognised kind was met first."""
+
+    def unrecognise(self, kind: str, origin: str, offset: int) -> None:
+        self.unrecognised += 1
+        if kind in self.unknown or len(self.unknown) < 1000:
+            self.unknown[kind] = self.unknown.get(kind, 0) + 1
+            place = (origin, offset)
+            if self.unknown_places.get(kind, place) >= place:
+                self.unknown_places[kind] = place
+
+    def add(self, other: "Tally") -> None:
+        self.records += other.records
+        self.noise += other.noise
+        self.unrecognised += other.unrecognised
+        self.problems += other.problems
+        self.bytes += other.bytes
+        for kind, count in other.unknown.items():
+            self.unknown[kind] = self.unknown.get(kind, 0) + count
+            place = other.unknown_places[kind]
+            if self.unknown_places.get(kind, place) >= place:
+                self.unknown_places[kind] = place
+
+
+class Head:
+    """The first bytes of a file, for a source to say whether the file is its own."""
+
+    def __init__(self, path: str, data: bytes, whole: bool) -> None:
+        self.path = path
+        self.data = data
+        self.whole = whole
+        """Whether `data` is the whole file."""
+        self._objects: list[dict[str, object]] | None = None
+
+    @property
+    def name(self) -> str:
+        """File name without a packing suffix."""
+        name = Path(self.path).name
+        for suffix in PACKED:
+            name = name.removesuffix(suffix)
+        return name
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The folders above the file, outermost first."""
+        return Path(self.path).parts[:-1]
+
+    @property
+    def objects(self) -> list[dict[str, object]]:
+        """The JSON objects on the first whole lines (at most 50)."""
+        if self._objects is None:
+            self._objects = list(self._parse())
+        return self._objects
+
+    def _parse(self) -> Iterator[dict[str, object]]:
+        lines = self.data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        if not self.whole and len(lines) > 1:
+            lines.pop()
+        for line in lines[:50]:
+            try:
+                value = msgspec.json.decode(line)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                continue
+            if isinstance(value, dict):
+                yield value
+
+
+def open_origin(path: str) -> BinaryIO:
+    """Open for reading bytes, unpacked."""
+    if path.endswith(".gz"):
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if path.endswith(".zst"):
+        raw = open(path, "rb")  # noqa: SIM115 - the reader closes it
+        reader = zstandard.ZstdDecompressor().stream_reader(
+            raw, closefd=True, read_across_frames=True
+        )
+        return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, reader), 1 << 20))
+    return open(path, "rb", buffering=1 << 20)
+
+
+def read_head(path: str) -> Head:
+    with open_origin(path) as file:
+        data = file.read(HEAD_BYTES + 1)
+    return Head(path, data[:HEAD_BYTES], len(data) <= HEAD_BYTES)
+
+
+def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
+    """Lines of the origin's range with their offsets, cut at newline bytes only.
+
+    A byte-order mark, carriage returns, and NUL bytes at the ends of a line are dropped (power
+    losses leave NUL tails). Blank lines are left out.
+    """
+    with open_origin(origin.path) as file:
+        offset = origin.start
+        if offset:
+            file.seek(offset - 1)
+            offset += len(file.readline()) - 1
+        end = origin.end
+        for line in file:
+            start = offset
+            if end is not None and start >= end:
+                return
+            offset += len(line)
+            if start == 0:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            line = line.strip(b"\r\n\0 \t")
+            if line:
+                yield start, line
+
+
+def walk(argument: str) -> Iterator[tuple[str, str]]:
+    """(path, name) of every file under an argument, in sorted order of names."""
+    top = Path(argument)
+    if not top.is_dir():
+        yield argument, top.name or argument
+        return
+    found: list[tuple[str, str]] = []
+    for folder, folders, files in os.walk(argument):
+        folders.sort()
+        for file in files:
+            path = os.path.join(folder, file)  # noqa: PTH118 - os.walk speaks strings
+            found.append((Path(path).relative_to(top).as_posix(), path))
+    for name, path in sorted(found):
+        yield path, name

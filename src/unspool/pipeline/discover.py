@@ -1,0 +1,70 @@
+"""Discover: from the paths that were given to the origins that can be read."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from unspool import sources
+from unspool.facts import NOBODY, Problem
+from unspool.origins import PACKED, Origin, read_head, walk
+
+RANGE_BYTES = 64 * 1024 * 1024
+"""Files longer than this are cut into ranges, where their source allows it."""
+
+
+class Found(msgspec.Struct):
+    """The origins, and what was passed over."""
+
+    origins: list[Origin] = []
+    problems: list[Problem] = []
+    skipped: int = 0
+    """Files met in folders that are of no known format."""
+    files: int = 0
+
+
+def discover(paths: Iterable[str], source: str | None = None) -> Found:
+    """Every readable file under the paths, in sorted order, each once."""
+    found = Found()
+    seen: set[tuple[int, int]] = set()
+    for argument in paths:
+        named = not Path(argument).is_dir()
+        for path, name in walk(argument):
+            try:
+                status = Path(path).stat()
+                if (status.st_dev, status.st_ino) in seen or not status.st_size:
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+                _take(found, Origin(path, name, size=status.st_size, named=named), source)
+            except OSError as error:
+                found.problems.append(_problem(path, "unreadable", error.strerror or str(error)))
+    found.origins.sort(key=lambda origin: origin.path)
+    return found
+
+
+def _take(found: Found, origin: Origin, source: str | None) -> None:
+    head = read_head(origin.path)
+    name = sources.recognise(head, source)
+    if name is None:
+        if origin.named:
+            found.problems.append(_problem(origin.path, "unknown-format", ""))
+        else:
+            found.skipped += 1
+        return
+    found.files += 1
+    found.origins.append(msgspec.structs.replace(origin, source=name))
+
+
+def _problem(path: str, code: str, text: str) -> Problem:
+    return Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text)
+
+
+def cut(origins: Iterable[Origin], size: int = RANGE_BYTES) -> Iterator[Origin]:
+    """Long origins as several byte ranges."""
+    for origin in origins:
+        packed = origin.path.endswith(PACKED)
+        if packed or origin.size <= size or not sources.load(origin.source).RANGES:
+            yield origin
+            continue
+        for start in range(0, origin.size, size):
+            yield msgspec.structs.replace(origin, start=start, end=min(start + size, origin.size))

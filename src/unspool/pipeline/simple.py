@@ -1,0 +1,37 @@
+"""The plainest driver: everything in this process and in memory. For a handful of files."""
+
+from collections.abc import Iterable
+
+from unspool import sources
+from unspool.enrich import enrich
+from unspool.link import apply_patch, link, make_card
+from unspool.origins import Origin, Tally
+from unspool.pipeline.collect import Collection
+from unspool.reduce import reduce_facts
+from unspool.trajectory import Trajectory
+
+
+def read_origins(origins: Iterable[Origin], tally: Tally) -> Collection:
+    collection = Collection()
+    for origin in origins:
+        source = sources.load(origin.source)
+        collection.take(origin.source, source.read(origin, tally))
+    return collection
+
+
+def finish(
+    collection: Collection, merge_tool_metadata: bool = True
+) -> tuple[list[Trajectory], int]:
+    """All trajectories in order, linked and enriched; and how many records were superseded."""
+    made: list[Trajectory] = []
+    superseded = 0
+    for key, gathered in collection.in_order():
+        current = sources.load(gathered.source).CURRENT
+        reduction = reduce_facts(key, gathered.all_facts(), current, merge_tool_metadata)
+        superseded += reduction.superseded
+        made += [trajectory for trajectory in reduction.trajectories if trajectory.messages]
+    patches = link(make_card(trajectory) for trajectory in made)
+    for trajectory in made:
+        apply_patch(trajectory, patches.get((trajectory.source, trajectory.conversation_id)))
+        enrich(trajectory)
+    return made, superseded

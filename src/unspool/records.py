@@ -1,0 +1,115 @@
+"""Records: JSON out of bytes that are not always clean JSON.
+
+Good lines never come here more than once; what is below is for the bad ones.
+"""
+
+import json
+import re
+from typing import Any
+
+import jiter
+import msgspec
+
+SAMPLE_CHARS = 200
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_decoder = json.JSONDecoder(strict=False)
+
+
+def sample(data: bytes | str) -> str:
+    """A clipped piece of bad data to show to a person."""
+    text = data[: SAMPLE_CHARS * 4].decode("utf-8", "replace") if isinstance(data, bytes) else data
+    return text[:SAMPLE_CHARS]
+
+
+def clean_text(text: str) -> str:
+    """The text without lone surrogates, which no UTF-8 output can hold."""
+    return _SURROGATES.sub("\ufffd", text) if not text.isascii() else text
+
+
+def clean(value: Any) -> Any:
+    """The value with every string cleaned."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(str(key)): clean(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    return value
+
+
+class Salvage(msgspec.Struct):
+    """What could be read from a line that is not one clean JSON value."""
+
+    values: list[Any]
+    code: str = ""
+    """The problem to count, or empty where the line was merely odd."""
+
+
+def salvage(line: bytes, recover: bool = False) -> Salvage:
+    """Read what can be read: glued objects, lone surrogates, bad UTF-8, a cut-off end."""
+    code = ""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        text = line.decode("utf-8", "replace")
+        code = "invalid-utf8"
+    values, rest, depth = _objects(text.strip("\0 \t\r\n\ufeff"))
+    if depth:
+        return Salvage(values, "too-deep")
+    if rest and recover:
+        recovered = recover_json(rest)
+        if recovered is not None:
+            return Salvage([*values, recovered], "recovered")
+    if rest:
+        return Salvage(values, "truncated-json" if rest[:1] in "{[" else "invalid-json")
+    return Salvage(values, code)
+
+
+def _objects(text: str) -> tuple[list[Any], str, bool]:
+    """Whole values one after the other; the rest that is none; whether it was nested too deep."""
+    values: list[Any] = []
+    position = 0
+    while position < len(text):
+        try:
+            value, position = _decoder.raw_decode(text, position)
+        except RecursionError:
+            return values, "", True
+        except ValueError:
+            later = _next_object(text, position + 1)
+            if later is None:
+                return values, text[position:], False
+            values.append(later[0])
+            return values, text[position : later[1]], False
+        values.append(clean(value))
+        while position < len(text) and text[position] in " \t\r\n\0,":
+            position += 1
+    return values, "", False
+
+
+def _next_object(text: str, start: int) -> tuple[Any, int] | None:
+    """A whole object at the end of the line, behind a cut-off one (two writers, one line)."""
+    for match in re.finditer(
+        r'\{"(?:type|name|ver|time|data|uuid|parentUuid|hook_event_name)"', text[start:]
+    ):
+        at = start + match.start()
+        try:
+            value, end = _decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            continue
+        if end == len(text):
+            return clean(value), at
+    return None
+
+
+def recover_json(text: str) -> Any:
+    """A cut-off JSON value closed where it breaks off; None where not even that can be read."""
+    try:
+        value = jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings")
+    except ValueError:
+        return None
+    return clean(value)
+
+
+def decode(line: bytes) -> Any:
+    """One JSON value; raises ValueError (or RecursionError) where the line is not just that."""
+    return msgspec.json.decode(line)

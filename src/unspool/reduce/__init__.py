@@ -1,0 +1,157 @@
+"""Reduce: the facts of one conversation become its trajectory. Knows no format.
+
+order.py      records of all origins in one order
+thread.py     the chain, the abandoned branches
+messages.py   messages, calls, results, marks
+snapshots.py  overlapping message lists: the winner of each segment
+notes.py      what knows best wins
+totals.py     turns, segments, usage, models
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from unspool.facts import (
+    MESSAGE_BEARING,
+    AnyFact,
+    Key,
+    ListSeen,
+    MessageSeen,
+    PieceSeen,
+    SnapshotSeen,
+    ToolCalled,
+    ToolReturned,
+)
+from unspool.reduce import snapshots
+from unspool.reduce.messages import Assembly, build_marks, build_messages, settle_usage, to_usage
+from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
+from unspool.reduce.order import Ordered, Record, put_in_order
+from unspool.reduce.thread import Thread, find_thread
+from unspool.reduce.totals import complete
+from unspool.times import format_time
+from unspool.trajectory import Branch, Link, Trajectory
+
+
+class Reduction(msgspec.Struct):
+    """The trajectory of a conversation, those of its inline side threads, and what fell away."""
+
+    trajectories: list[Trajectory]
+    superseded: int = 0
+
+
+def reduce_facts(
+    key: Key,
+    facts: Iterable[AnyFact],
+    current: Literal["last", "longest"] = "last",
+    merge_tool_metadata: bool = True,
+) -> Reduction:
+    """Fold the facts of one conversation. The order in which they come does not matter."""
+    lists: list[SnapshotSeen | ListSeen | PieceSeen] = []
+    rest: list[AnyFact] = []
+    for fact in facts:
+        if isinstance(fact, SnapshotSeen | ListSeen | PieceSeen):
+            lists.append(fact)
+        else:
+            rest.append(fact)
+    ordered = put_in_order(rest)
+    main, sides = _split_sides(ordered)
+    if lists:
+        trajectories, added = snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
+        return Reduction(trajectories, ordered.superseded + added)
+    made = [_reduce_records(key, main, current)]
+    for root, records in sides:
+        side = _reduce_records((key[0], f"{key[1]}/{root}"), records, current)
+        side.parent = Link(conversation_id=key[1])
+        made.append(side)
+    return Reduction([t for t in made if t.messages or t is made[0]], ordered.superseded)
+
+
+def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[Record]]]]:
+    """Trees that stand on a side thread, each to be a trajectory of its own."""
+    by_entry = {record.entry: record for record in ordered.records}
+    side_root: dict[str, str] = {}
+    main: list[Record] = []
+    sides: dict[str, list[Record]] = {}
+    for record in ordered.records:
+        if not _is_side(record):
+            main.append(record)
+            continue
+        path = [record.entry]
+        while path[-1] not in side_root:
+            parent = by_entry[path[-1]].after
+            if not parent or parent in path or parent not in by_entry:
+                break
+            if not _is_side(by_entry[parent]):
+                break
+            path.append(parent)
+        root = side_root.get(path[-1], path[-1])
+        for entry in path:
+            side_root[entry] = root
+        sides.setdefault(root, []).append(record)
+    return main, list(sides.items())
+
+
+def _is_side(record: Record) -> bool:
+    return any(
+        isinstance(fact, MessageSeen | ToolCalled | ToolReturned) and fact.side
+        for fact in record.facts
+    )
+
+
+def _reduce_records(
+    key: Key, records: list[Record], current: Literal["last", "longest"]
+) -> Trajectory:
+    thread = find_thread(records, current)
+    assembly = Assembly()
+    assembly.take(thread.records)
+    messages, places = build_messages(assembly.in_order())
+    trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
+    usage = settle_usage(assembly.usage)
+    for message in messages:
+        report = usage.get(("message", message.id or ""))
+        if report is not None and message.role == "assistant":
+            message.usage = to_usage(report)
+    trajectory.marks = build_marks(assembly.marks, places) or None
+    trajectory.branches = _branches(thread) or None
+    _set_origins(trajectory, records)
+    if assembly.times:
+        trajectory.started_at = format_time(min(assembly.times))
+        trajectory.ended_at = format_time(max(assembly.times))
+    complete(trajectory, assembly.notes, [u for u in usage.values() if u.on != "message"])
+    return trajectory
+
+
+def _branches(thread: Thread) -> list[Branch]:
+    """The abandoned branches; their index is found by the messages kept before their fork."""
+    order = {record.entry: place for place, record in enumerate(thread.records)}
+    made: list[Branch] = []
+    for fork, records in thread.branches:
+        assembly = Assembly()
+        assembly.take(records)
+        messages, _ = build_messages(assembly.in_order())
+        apply_to_messages(assembly.notes, messages)
+        place = order.get(fork, -1)
+        seen: set[str] = set()
+        for record in thread.records[: place + 1]:
+            for fact in record.facts:
+                if isinstance(fact, MessageSeen):
+                    seen.add(fact.id or f"{record.entry}#{fact.number}")
+        made.append(
+            Branch(index=len(seen), messages=messages, fork_id=fork or None, reason="rewind")
+        )
+    return made
+
+
+def _set_origins(trajectory: Trajectory, records: list[Record]) -> None:
+    bearing = (r for r in records if any(isinstance(f, MESSAGE_BEARING) for f in r.facts))
+    first = next(bearing, records[0] if records else None)
+    if first is None:
+        return
+    trajectory.file_path = first.origin
+    others = sorted({record.origin for record in records} - {first.origin})
+    trajectory.origins = others or None
+
+
+__all__ = ["Reduction", "apply_to_trajectory", "reduce_facts"]

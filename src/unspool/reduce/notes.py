@@ -1,0 +1,121 @@
+"""Notes: what knows best wins, field by field: the lowest rank, then the last in order."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from unspool.facts import Noted
+from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
+
+_LISTS = {"children", "references", "checkpoints", "partial"}
+"""Notes that add up instead of replacing one another."""
+
+_SCALARS = {
+    "agent",
+    "agent_version",
+    "ended_at",
+    "file_path",
+    "model_usage",
+    "session_id",
+    "started_at",
+    "telemetry_type",
+    "title",
+    "tool_definitions",
+}
+_MESSAGE_FIELDS = {field for field in Message.__struct_fields__ if field != "extra"}
+_OF_THE_TURN = {"mode", "typed"}
+"""What a request or turn tells about the words that opened it, and about no other message."""
+_CALL_FIELDS = {"status", "duration_ms", "started_at", "ended_at", "child_id"}
+
+
+def settle(notes: Iterable[Noted]) -> dict[tuple[str, str, str], Noted]:
+    """(on, subject, name) → the note that knows best."""
+    best: dict[tuple[str, str, str], Noted] = {}
+    for note in notes:
+        if note.value is None:
+            continue
+        key = (note.on, note.subject, note.name)
+        known = best.get(key)
+        if known is None or note.rank <= known.rank:
+            best[key] = note
+    return best
+
+
+def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
+    """Notes on messages (by id, request or turn) and on calls, where the field is still empty.
+
+    A negative rank replaces what the message itself says.
+    """
+    by_subject: dict[tuple[str, str], list[Noted]] = defaultdict(list)
+    for (on, subject, _), note in settle(n for n in notes if n.on != "conversation").items():
+        by_subject[(on, subject)].append(note)
+    if not by_subject:
+        return
+    for message in messages:
+        found: list[Noted] = []
+        if message.id is not None:
+            found += by_subject.get(("message", message.id), ())
+        if message.request_id is not None:
+            found += by_subject.get(("request", message.request_id), ())
+        if message.turn is not None:
+            found += by_subject.get(("turn", str(message.turn)), ())
+        for note in sorted(found, key=lambda n: n.rank):
+            _note_message(message, note)
+        for call in message.tool_calls or ():
+            for note in by_subject.get(("call", call.id), ()):
+                _note_call(call, note)
+
+
+def _note_message(message: Message, note: Noted) -> None:
+    if note.name in _OF_THE_TURN and (message.role != "user" or message.kind is not None):
+        return
+    if note.name in _MESSAGE_FIELDS:
+        if getattr(message, note.name) in (None, "", False) or note.rank < 0:
+            setattr(message, note.name, note.value)
+    elif note.on != "turn" or message.role == "user":
+        message.extra = {note.name: note.value, **(message.extra or {})}
+
+
+def _note_call(call: ToolCall, note: Noted) -> None:
+    if note.name in _CALL_FIELDS:
+        if getattr(call, note.name) is None or note.rank < 0:
+            setattr(call, note.name, note.value)
+    else:
+        call.extra = {note.name: note.value, **(call.extra or {})}
+
+
+def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
+    own = [note for note in notes if note.on == "conversation"]
+    for note in own:
+        if note.name in _LISTS and note.value is not None:
+            _append(trajectory, note)
+    for (_, _, name), note in settle(own).items():
+        if name not in _LISTS:
+            _set(trajectory, name, note.value)
+
+
+def _append(trajectory: Trajectory, note: Noted) -> None:
+    value = msgspec.convert(note.value, Link) if note.name == "children" else note.value
+    known: list[Any] = getattr(trajectory, note.name) or []
+    if value not in known:
+        setattr(trajectory, note.name, [*known, value])
+
+
+def _set(trajectory: Trajectory, name: str, value: Any) -> None:
+    group, dot, rest = name.partition(".")
+    if name == "parent":
+        trajectory.parent = msgspec.convert(value, Link)
+    elif name in _SCALARS:
+        setattr(trajectory, name, value)
+    elif group == "workspace" and dot:
+        if trajectory.workspace is None:
+            trajectory.workspace = Workspace()
+        setattr(trajectory.workspace, rest, value)
+    elif group == "context" and dot:
+        trajectory.context[rest] = value
+    elif group == "extra" and dot:
+        trajectory.extra = {**(trajectory.extra or {}), rest: value}
+    else:
+        trajectory.metadata[name] = value

@@ -1,0 +1,170 @@
+"""Order: the records of all origins of a conversation in one order.
+
+Each origin keeps its own order and is spliced in at the records that it shares with others; origins
+that share none go by time, then by name. Every "first" and "last" in the reducer means this order.
+"""
+
+from collections.abc import Iterable
+
+from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
+
+
+class Record:
+    """The facts of one record. A record seen in several places is one, its richest copy."""
+
+    __slots__ = ("after", "copies", "entry", "facts", "offset", "origin", "richness", "time")
+
+    def __init__(self, entry: str, origin: str, offset: int) -> None:
+        self.entry = entry
+        self.origin = origin
+        self.offset = offset
+        self.facts: list[AnyFact] = []
+        self.after: str | None = None
+        self.time: int | None = None
+        self.richness = 0
+        self.copies = 0
+
+    def add(self, fact: AnyFact) -> None:
+        self.facts.append(fact)
+        if fact.after is not None:
+            self.after = fact.after
+        if self.time is None:
+            self.time = fact.time
+        self.richness += 1 + _weight(fact)
+
+
+def _weight(fact: AnyFact) -> int:
+    if isinstance(fact, MessageSeen):
+        return len(fact.text) + len(fact.thinking)
+    if isinstance(fact, ToolReturned):
+        return len(fact.text or "")
+    if isinstance(fact, ToolCalled):
+        return len(fact.arguments)
+    return 0
+
+
+class Ordered:
+    """Records in their one order, and how many copies of them were dropped."""
+
+    def __init__(self, records: list[Record], superseded: int) -> None:
+        self.records = records
+        self.superseded = superseded
+
+
+def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
+    sequences = _sequences(facts)
+    best: dict[str, Record] = {}
+    superseded = 0
+    for sequence in sequences.values():
+        for record in sequence:
+            known = best.get(record.entry)
+            if known is None:
+                best[record.entry] = record
+                continue
+            superseded += 1
+            if record.richness > known.richness:
+                best[record.entry] = record
+    order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
+    return Ordered([best[entry] for entry in order], superseded)
+
+
+def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
+    """The records of every origin, in its order. Facts may come in any order, and twice."""
+    found: dict[tuple[str, int, str], Record] = {}
+    last: tuple[str, int, int, str] | None = None
+    for fact in sorted(facts, key=lambda f: (f.origin, f.offset, f.number, type(f).__name__)):
+        identity = (fact.origin, fact.offset, fact.number, type(fact).__name__)
+        if identity == last:
+            continue  # the origin was read twice
+        last = identity
+        entry = fact.entry or f"{fact.origin}:{fact.offset}"
+        place = (fact.origin, fact.offset, entry)
+        record = found.get(place)
+        if record is None:
+            record = found[place] = Record(entry, fact.origin, fact.offset)
+        record.add(fact)
+    sequences: dict[str, list[Record]] = {}
+    for (origin, _, _), record in found.items():
+        sequences.setdefault(origin, []).append(record)
+    return sequences
+
+
+def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[str]:
+    """One order of entries out of the orders of the origins."""
+    if len(sequences) == 1:
+        return list(dict.fromkeys(next(iter(sequences.values()))))
+    blocks = [_merge_linked(group, records) for group in _linked(sequences, records)]
+    blocks.sort(key=lambda block: _sort_key(block, records))
+    return [entry for block in blocks for entry in block]
+
+
+def _sort_key(block: list[str], records: dict[str, Record]) -> tuple[int, str, int]:
+    times = (records[entry].time for entry in block)
+    first = next((time for time in times if time is not None), None)
+    head = records[block[0]]
+    return (first if first is not None else 1 << 62, head.origin, head.offset)
+
+
+def _linked(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[list[list[str]]]:
+    """Groups of origins that share records, directly or through others."""
+    leader: dict[str, str] = {name: name for name in sequences}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    owner: dict[str, str] = {}
+    for name, entries in sequences.items():
+        for entry in entries:
+            other = owner.setdefault(entry, name)
+            if other != name:
+                leader[find(name)] = find(other)
+    # A record may also follow one that only another origin holds: head and tail of one chain.
+    for name, entries in sequences.items():
+        for entry in entries:
+            after = records[entry].after
+            if after and after in owner:
+                leader[find(name)] = find(owner[after])
+    groups: dict[str, list[list[str]]] = {}
+    for name in sorted(sequences):
+        groups.setdefault(find(name), []).append(sequences[name])
+    return list(groups.values())
+
+
+def _merge_linked(group: list[list[str]], records: dict[str, Record]) -> list[str]:
+    waiting = sorted(group, key=lambda entries: _sort_key(entries, records))
+    result = list(dict.fromkeys(waiting.pop(0)))
+    while waiting:
+        known = set(result)
+        touching = next((s for s in waiting if not known.isdisjoint(s)), waiting[0])
+        waiting.remove(touching)
+        result = _splice(result, touching, records)
+    return result
+
+
+def _splice(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
+    """`other` woven into `base` at the entries that they share."""
+    known = set(base)
+    if known.isdisjoint(other):
+        blocks = sorted((base, other), key=lambda block: _sort_key(block, records))
+        return list(dict.fromkeys(blocks[0] + blocks[1]))
+    behind: dict[str, list[str]] = {}
+    front: list[str] = []
+    anchor: str | None = None
+    placed: set[str] = set()
+    for entry in other:
+        if entry in known:
+            anchor = entry
+        elif entry not in placed:
+            placed.add(entry)
+            (front if anchor is None else behind.setdefault(anchor, [])).append(entry)
+    first = next(entry for entry in base if entry in set(other))
+    result: list[str] = []
+    for entry in base:
+        if entry == first:
+            result.extend(front)
+        result.append(entry)
+        result.extend(behind.get(entry, ()))
+    return result

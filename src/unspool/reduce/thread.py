@@ -1,0 +1,218 @@
+"""Thread: which records are the conversation, in which order, and which were abandoned.
+
+Records that name what they follow form trees. Every root starts a segment; in each, the current
+leaf is the last one written (or the end of the longest chain), and the way up from it is the chain.
+A message is on the chain if any of its parts is; a result is where its call is. What is left is an
+abandoned branch and keeps its fork point. Records that name nothing keep their place in the order.
+"""
+
+from typing import Literal
+
+from unspool.facts import MessageSeen, ToolCalled, ToolReturned
+from unspool.reduce.order import Record
+
+
+class Thread:
+    """Records of the conversation in order, and the abandoned branches (fork entry, records)."""
+
+    def __init__(self, records: list[Record], branches: list[tuple[str, list[Record]]]) -> None:
+        self.records = records
+        self.branches = branches
+
+
+def find_thread(records: list[Record], current: Literal["last", "longest"]) -> Thread:
+    nodes = {record.entry: record for record in records if record.after is not None}
+    if not nodes:
+        return Thread(records, [])
+    parents = _parents(records, nodes)
+    chain = _chains(records, nodes, parents, current)
+    kept = _recover(records, nodes, chain)
+    branches = _branches(records, nodes, parents, kept)
+    abandoned = {record.entry for _, branch in branches for record in branch}
+    return Thread(_lay_out(records, kept, abandoned), branches)
+
+
+def _parents(records: list[Record], nodes: dict[str, Record]) -> dict[str, str | None]:
+    """The parent of every node; None for roots, dangling parents and where a cycle is cut."""
+    parents: dict[str, str | None] = {}
+    for record in records:
+        if record.entry in nodes:
+            after = record.after or None
+            parents[record.entry] = after if after in nodes and after != record.entry else None
+    settled: set[str] = set()
+    for entry in parents:
+        path: list[str] = []
+        on_path: set[str] = set()
+        at: str | None = entry
+        while at is not None and at not in settled:
+            if at in on_path:
+                parents[_first(path[path.index(at) :], records)] = None
+                break
+            path.append(at)
+            on_path.add(at)
+            at = parents[at]
+        settled.update(path)
+    return parents
+
+
+def _first(entries: list[str], records: list[Record]) -> str:
+    among = set(entries)
+    return next(record.entry for record in records if record.entry in among)
+
+
+def _is_turn(record: Record) -> bool:
+    """Whether the record can be the leaf: somebody's words, a call or a result on the main line."""
+    return any(
+        (isinstance(fact, MessageSeen) and not fact.side and fact.kind != "injected")
+        or (isinstance(fact, ToolCalled | ToolReturned) and not fact.side)
+        for fact in record.facts
+    )
+
+
+def _chains(
+    records: list[Record],
+    nodes: dict[str, Record],
+    parents: dict[str, str | None],
+    current: Literal["last", "longest"],
+) -> dict[str, int]:
+    """Entries on the chain → rank in it, segment after segment."""
+    roots: dict[str, str] = {}
+    depth: dict[str, int] = {}
+
+    def climb(entry: str) -> None:
+        path = [entry]
+        while path[-1] not in roots and (parent := parents[path[-1]]) is not None:
+            path.append(parent)
+        top = path[-1]
+        root = roots.get(top, top)
+        for at in reversed(path):
+            if at not in roots:
+                parent = parents[at]
+                roots[at] = root
+                depth[at] = depth[parent] + 1 if parent is not None else 0
+
+    leaves: dict[str, str] = {}
+    order: list[str] = []
+    for record in records:
+        if record.entry not in nodes:
+            continue
+        climb(record.entry)
+        root = roots[record.entry]
+        if root == record.entry:
+            order.append(root)
+        if not _is_turn(record):
+            continue
+        known = leaves.get(root)
+        if known is None or current == "last" or depth[record.entry] >= depth[known]:
+            leaves[root] = record.entry
+    ranks: dict[str, int] = {}
+    for root in order:
+        at: str | None = leaves.get(root)
+        path = []
+        while at is not None:
+            path.append(at)
+            at = parents[at]
+        for entry in reversed(path):
+            ranks[entry] = len(ranks)
+    return ranks
+
+
+def _recover(
+    records: list[Record], nodes: dict[str, Record], chain: dict[str, int]
+) -> dict[str, tuple[int, int]]:
+    """The chain with the off-chain parts of its messages and the results of its calls.
+
+    Parallel tools fork the tree: one line per call, and each result hangs on its own call's line.
+    """
+    places: dict[str, tuple[int, int]] = {entry: (rank, 0) for entry, rank in chain.items()}
+    message_end: dict[str, int] = {}
+    call_at: dict[str, int] = {}
+    for record in records:
+        rank = chain.get(record.entry)
+        if rank is None:
+            continue
+        for fact in record.facts:
+            if isinstance(fact, MessageSeen) and fact.id:
+                message_end[fact.id] = max(rank, message_end.get(fact.id, 0))
+            elif isinstance(fact, ToolCalled):
+                if fact.message:
+                    message_end[fact.message] = max(rank, message_end.get(fact.message, 0))
+                call_at[fact.id] = rank
+    off = [record for record in records if record.entry in nodes and record.entry not in chain]
+    number = 0
+    for record in off:
+        rank = _message_rank(record, message_end)
+        if rank is not None:
+            number += 1
+            places[record.entry] = (rank, number)
+            for fact in record.facts:
+                if isinstance(fact, ToolCalled):
+                    call_at[fact.id] = rank
+    for record in off:
+        if record.entry in places:
+            continue
+        ranks = [
+            call_at[fact.call]
+            for fact in record.facts
+            if isinstance(fact, ToolReturned) and fact.call in call_at
+        ]
+        if ranks:
+            number += 1
+            places[record.entry] = (max(ranks), number)
+    return places
+
+
+def _message_rank(record: Record, message_end: dict[str, int]) -> int | None:
+    for fact in record.facts:
+        if isinstance(fact, MessageSeen) and fact.id in message_end:
+            return message_end[fact.id]
+        if isinstance(fact, ToolCalled) and fact.message in message_end:
+            return message_end[fact.message]
+    return None
+
+
+def _branches(
+    records: list[Record],
+    nodes: dict[str, Record],
+    parents: dict[str, str | None],
+    kept: dict[str, tuple[int, int]],
+) -> list[tuple[str, list[Record]]]:
+    """Off-chain trees that hold messages, each with the entry that it forks from."""
+    tops: dict[str, str] = {}
+
+    def top_of(entry: str) -> str:
+        path = [entry]
+        while (
+            (parent := parents[path[-1]]) is not None and parent not in kept and parent not in tops
+        ):
+            path.append(parent)
+        parent = parents[path[-1]]
+        top = tops[parent] if parent is not None and parent in tops else path[-1]
+        for at in path:
+            tops[at] = top
+        return top
+
+    trees: dict[str, list[Record]] = {}
+    for record in records:
+        if record.entry in nodes and record.entry not in kept:
+            trees.setdefault(top_of(record.entry), []).append(record)
+    return [
+        (parents[top] or "", tree)
+        for top, tree in trees.items()
+        if any(_is_turn(record) for record in tree)
+    ]
+
+
+def _lay_out(
+    records: list[Record], kept: dict[str, tuple[int, int]], abandoned: set[str]
+) -> list[Record]:
+    """Chain records by rank; all others right behind the record that they stand behind."""
+    places: list[tuple[tuple[int, int], int, Record]] = []
+    before: tuple[int, int] = (-1, 0)
+    for number, record in enumerate(records):
+        if record.entry in abandoned:
+            continue
+        before = kept.get(record.entry, before)
+        places.append((before, number, record))
+    places.sort(key=lambda item: (item[0], item[1]))
+    return [record for _, _, record in places]

@@ -1,0 +1,88 @@
+"""Sinks: the shapes that go out.
+
+A sink is a module with the names of the `Sink` protocol and a row in SINKS. It gets a family (a
+conversation, with its sub-agents if the sink wants them) and gives pieces: for a one-file format the
+bytes to append, for a many-file format file names and their contents.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol, cast
+
+from unspool.facts import Problem
+from unspool.origins import Head, Origin, Tally
+from unspool.trajectory import Trajectory
+
+SINKS: dict[str, str] = {
+    "jsonl": "unspool.sinks.jsonl",
+}
+"""Name → module."""
+
+READERS: dict[str, str] = {}
+"""Formats that already are trajectories and are decoded directly, beside their writers."""
+
+
+class Reader(Protocol):
+    """What a module in READERS offers: a format that is read straight into trajectories."""
+
+    NAME: str
+
+    def claims(self, head: Head) -> bool:
+        """Whether the file is of this format."""
+
+    def read(self, origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
+        """The trajectories of the file; bad data as problems."""
+
+
+class Family(NamedTuple):
+    """A conversation and, for sinks that ask for them, all its descendants."""
+
+    root: Trajectory
+    descendants: tuple[Trajectory, ...] = ()
+
+
+class Piece(NamedTuple):
+    """Bytes for the one output file (name is empty), or a file of its own."""
+
+    name: str
+    data: bytes
+
+
+Options = Mapping[str, Any]
+"""The command line's options for sinks: `reasoning`, `atif_version`, `subagents` …"""
+
+
+class Sink(Protocol):
+    """What a sink module offers."""
+
+    NAME: str
+    MANY_FILES: bool
+    """Whether every conversation is a file of its own, so that the output is a folder."""
+    FAMILIES: bool
+    """Whether a conversation is wanted together with its sub-agents."""
+
+    def write(self, family: Family, options: Options) -> Iterable[Piece]:
+        """The conversation in the sink's shape; nothing where it has nothing to show."""
+
+
+def load(name: str) -> Sink:
+    return cast(Sink, import_module(SINKS[name]))
+
+
+def safe_name(ident: str) -> str:
+    """A file name out of an id: nothing that any system's file names forbid."""
+    made = "".join(c if c.isalnum() or c in "-_." else "_" for c in ident).strip(".") or "_"
+    return made[:150]
+
+
+def unique_names(names: Iterable[str]) -> Iterator[str]:
+    """The names, told apart where two would be one file (also on systems that fold case)."""
+    taken: set[str] = set()
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        made, number = name, 2
+        while made.lower() in taken:
+            made = f"{stem}-{number}{dot}{suffix}"
+            number += 1
+        taken.add(made.lower())
+        yield made

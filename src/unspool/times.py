@@ -1,0 +1,79 @@
+"""Time inside is microseconds since 1970 in UTC; ISO text stands only at the edges."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FRACTION = re.compile(r"(\.\d{6})\d+")
+_SPACED = re.compile(r"^(\d{4}-\d\d-\d\d) (\d)")
+
+# Plain numbers are seconds, milliseconds, microseconds or nanoseconds by their size; the limits
+# lie near the years 1970 and 5138, so no real time is taken for another unit.
+_SECONDS_LIMIT = 100_000_000_000
+_MILLIS_LIMIT = _SECONDS_LIMIT * 1000
+_MICROS_LIMIT = _MILLIS_LIMIT * 1000
+
+
+def parse_time(value: object) -> int | None:
+    """Microseconds since 1970 from ISO text or an epoch number; None where it is neither."""
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _from_number(value)
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return _from_odd_text(value)
+    return _from_datetime(moment)
+
+
+def _from_number(value: float) -> int | None:
+    if not 0 < value < _MICROS_LIMIT * 1000:
+        return None
+    if value < _SECONDS_LIMIT:
+        return int(value * 1_000_000)
+    if value < _MILLIS_LIMIT:
+        return int(value * 1000)
+    if value < _MICROS_LIMIT:
+        return int(value)
+    return int(value / 1000)
+
+
+def _from_odd_text(value: str) -> int | None:
+    text = value.strip()
+    if text.isdigit():
+        return _from_number(int(text)) if len(text) >= 9 else None
+    text = _FRACTION.sub(r"\1", _SPACED.sub(r"\1T\2", text))
+    if text[-4:] in (" UTC", " GMT"):
+        text = text[:-4] + "+00:00"
+    if text[-1:] == "z":
+        text = text[:-1] + "+00:00"
+    try:
+        return _from_datetime(datetime.fromisoformat(text))
+    except ValueError:
+        return None
+
+
+def _from_datetime(moment: datetime) -> int | None:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        micros = (moment - _EPOCH) // _MICROSECOND
+    except OverflowError:
+        return None
+    return micros if micros > 0 else None
+
+
+def format_time(micros: int | None) -> str | None:
+    """ISO text in UTC with a Z; milliseconds unless the time is finer than that."""
+    if micros is None:
+        return None
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+    fine = "microseconds" if micros % 1000 else "milliseconds"
+    return moment.replace(tzinfo=None).isoformat(timespec=fine) + "Z"

@@ -1,0 +1,69 @@
+"""What the tests share: cases on disk, reading them to facts, facts to canonical output."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool import sources
+from unspool.facts import AnyFact
+from unspool.origins import Origin, Tally
+from unspool.pipeline.collect import Collection
+from unspool.pipeline.discover import discover
+from unspool.pipeline.simple import finish
+from unspool.trajectory import Trajectory
+
+CASES = Path(__file__).parent / "cases"
+
+
+def cases(source: str | None = None) -> list[Path]:
+    """The folders `tests/cases/<source>/<case>/` that hold an `input` folder."""
+    found = sorted(p.parent for p in CASES.glob("*/*/input"))
+    return [case for case in found if source is None or case.parent.name == source]
+
+
+def case_id(case: Path) -> str:
+    return f"{case.parent.name}/{case.name}"
+
+
+def corpus(*parts: str) -> Path | None:
+    """A place in the real corpus, where the machine has it."""
+    root = os.environ.get("UNSPOOL_CORPUS")
+    path = Path(root, *parts) if root else None
+    return path if path is not None and path.exists() else None
+
+
+def origins_of(folder: Path | str) -> list[Origin]:
+    return discover([str(folder)]).origins
+
+
+def facts_of(origins: Iterable[Origin], tally: Tally | None = None) -> list[tuple[str, AnyFact]]:
+    """(source, fact) of all origins."""
+    tally = tally if tally is not None else Tally()
+    return [
+        (origin.source, fact)
+        for origin in origins
+        for fact in sources.load(origin.source).read(origin, tally)
+    ]
+
+
+def reduce_all(facts: Iterable[tuple[str, AnyFact]]) -> list[Trajectory]:
+    collection = Collection()
+    for source, fact in facts:
+        collection.take(source, [fact])
+    return finish(collection)[0]
+
+
+def plain(trajectories: Iterable[Trajectory], root: Path | str = "") -> list[dict[str, Any]]:
+    """As JSON values, with paths under `root` made relative."""
+    text = json.dumps([msgspec.to_builtins(t) for t in trajectories], ensure_ascii=False)
+    prefix = json.dumps(str(root) + "/", ensure_ascii=False)[1:-1]
+    return json.loads(text.replace(prefix, ""))
+
+
+def run_case(case: Path) -> list[dict[str, Any]]:
+    folder = case / "input"
+    return plain(reduce_all(facts_of(origins_of(folder))), folder)
