@@ -18,7 +18,9 @@ SINKS: dict[str, str] = {
 }
 """Name → module."""
 
-READERS: dict[str, str] = {}
+READERS: dict[str, str] = {
+    "jsonl": "unspool.sinks.jsonl",
+}
 """Formats that already are trajectories and are decoded directly, beside their writers."""
 
 

@@ -1,15 +1,22 @@
 """Trajectory JSONL: one conversation per line, absent fields left out. `docs/trajectory.md`."""
 
+import re
 from collections.abc import Iterator
 
+import jiter
 import msgspec
 
+from unspool.facts import NOBODY, Problem
+from unspool.origins import Head, Origin, Tally, iter_lines
+from unspool.records import salvage, sample
 from unspool.sinks import Family, Options, Piece
 from unspool.trajectory import Attachment, Trajectory, decode_trajectory, encode_trajectory
 
 NAME = "jsonl"
 MANY_FILES = False
 FAMILIES = False
+
+_OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages"\s*:\s*\[')
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
@@ -34,3 +41,50 @@ def _bare(attachment: Attachment) -> Attachment:
 def parse(line: bytes) -> Trajectory:
     """A line back into a trajectory; raises msgspec.DecodeError where it is none."""
     return decode_trajectory(line)
+
+
+def claims(head: Head) -> bool:
+    """A line with a conversation's id and its messages; the first may be longer than the head."""
+    data = head.data.removeprefix(b"\xef\xbb\xbf")
+    if _OPENING.match(data):
+        return True
+    if b'"conversation_id"' not in data or b'"messages"' not in data:
+        return False
+    if head.objects:
+        return _is_trajectory(head.objects[0])
+    try:
+        # The keys may stand in any order once another program has rewritten the file.
+        value = jiter.from_json(data.lstrip().split(b"\n", 1)[0], partial_mode="trailing-strings")
+    except ValueError:
+        return False
+    return _is_trajectory(value)
+
+
+def _is_trajectory(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("conversation_id"), str):
+        return False
+    messages = value.get("messages")
+    return isinstance(messages, list) and all(
+        isinstance(message, dict) and ("role" in message or "content" in message)
+        for message in messages[:1]
+    )
+
+
+def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
+    """The file's trajectories as they were written; a line that is none is a problem."""
+    for offset, line in iter_lines(origin):
+        tally.records += 1
+        try:
+            yield parse(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            tally.problems += 1
+            yield _problem(origin, offset, line, error)
+
+
+def _problem(origin: Origin, offset: int, line: bytes, error: Exception) -> Problem:
+    """What is wrong with the line: it is no JSON, or JSON of another shape."""
+    if isinstance(error, msgspec.ValidationError):
+        code, shown = "not-a-trajectory", f"{error}: {sample(line)}"
+    else:
+        code, shown = salvage(line).code or "invalid-json", line.decode("utf-8", "replace")
+    return Problem(key=NOBODY, origin=origin.path, offset=offset, code=code, sample=sample(shown))

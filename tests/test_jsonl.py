@@ -1,0 +1,74 @@
+"""Our own trajectory JSONL, read back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
+from unspool.facts import Problem
+from unspool.origins import Origin, Tally, read_head
+from unspool.sinks import Family, jsonl
+from unspool.trajectory import Trajectory
+
+LINE: dict[str, Any] = {"conversation_id": "c", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def _file(folder: Path, *lines: str) -> Origin:
+    path = folder / "t.jsonl"
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    return Origin(str(path), path.name)
+
+
+def _claims(origin: Origin) -> bool:
+    return jsonl.claims(read_head(origin.path))
+
+
+@pytest.mark.parametrize("case", cases(), ids=case_id)
+def test_what_is_written_is_claimed_and_read_back_equal(case: Path, tmp_path: Path) -> None:
+    made = reduce_all(facts_of(origins_of(case / "input")))
+    data = [piece.data for t in made for piece in jsonl.write(Family(t), {})]
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(b"".join(data))
+    assert not data or _claims(Origin(str(path), path.name))
+    tally = Tally()
+    again = list(jsonl.read(Origin(str(path), path.name), tally))
+    assert [jsonl.encode_trajectory(t) + b"\n" for t in again if isinstance(t, Trajectory)] == data
+    assert (tally.records, tally.problems) == (len(data), 0)
+
+
+def test_a_first_line_longer_than_the_head_is_claimed(tmp_path: Path) -> None:
+    long = {**LINE, "messages": [{"role": "user", "content": "x" * 200_000}]}
+    assert _claims(_file(tmp_path, json.dumps(long)))
+    rewritten = {"agent": "a", "context": {}, **long}
+    assert _claims(_file(tmp_path, json.dumps(rewritten, sort_keys=True), "{}"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"conversation_id": "c", "messages": "none"},
+        {"conversation_id": "c", "messages": [1]},
+        {"conversation_id": 7, "messages": []},
+        {"data": {"baseData": {"properties": {"conversation_id": "c", "messages": []}}}},
+        {"schema_version": "ATIF-v1.5", "steps": []},
+        ["conversation_id", "messages"],
+    ],
+)
+def test_other_json_is_not_claimed(tmp_path: Path, other: object) -> None:
+    assert not _claims(_file(tmp_path, json.dumps(other)))
+
+
+def test_bad_lines_are_problems_with_their_place_and_the_rest_is_read(tmp_path: Path) -> None:
+    good = json.dumps(LINE)
+    deep = '{"conversation_id":"c","messages":[],"extra":{"x":' + "[" * 100_000
+    lines = [good, good[:-5], '{"conversation_id":"c","messages":[{"role":"robot"}]}', deep, good]
+    tally = Tally()
+    found = list(jsonl.read(_file(tmp_path, *lines), tally))
+    assert [isinstance(item, Trajectory) for item in found] == [True, False, False, False, True]
+    problems = [item for item in found if isinstance(item, Problem)]
+    assert [p.code for p in problems] == ["truncated-json", "not-a-trajectory", "too-deep"]
+    assert problems[0].offset == len(good) + 1
+    assert "robot" in problems[1].sample
+    assert (tally.records, tally.problems) == (5, 3)
