@@ -16,7 +16,7 @@ NAME = "jsonl"
 MANY_FILES = False
 FAMILIES = False
 
-_OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages"\s*:\s*\[')
+_OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages"\s*:\s*\[\s*[{\]]')
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
