@@ -1,26 +1,233 @@
 """`unspool extract`: rebuild conversations and write them out."""
 
+import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
-from unspool import pipeline
-from unspool.sinks import SINKS, Family, load
+from unspool import sinks, sources
+from unspool.cli.display import Display, print_summary
+from unspool.errors import UnspoolError, UsageError
+from unspool.pipeline.batch import Run, open_run
+from unspool.pipeline.job import MEGABYTE, Job, Summary
+from unspool.pipeline.output import whole_file, write_many, write_one
+from unspool.times import parse_time
+
+EXAMPLES = """
+\b
+Examples:
+  unspool extract telemetry/ -o conversations.jsonl
+  unspool extract ~/.claude ~/.copilot --to atif -o trajectories/
+  zcat log.gz | unspool extract - --regex 'TypeError' | jq .title
+"""
+
+_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmg]?)i?b?$", re.IGNORECASE)
+STRICT_CODE = 3
 
 
-@click.command("extract")
-@click.argument("paths", nargs=-1, required=True)
-@click.option("--to", "sink_name", type=click.Choice(list(SINKS)), default="jsonl")
-@click.option("-o", "--output", type=click.Path())
-def command(paths: tuple[str, ...], sink_name: str, output: str | None) -> None:
-    """Rebuild the conversations under PATHS."""
-    sink = load(sink_name)
-    for trajectory in pipeline.extract(paths):
-        for piece in sink.write(Family(trajectory), {}):
-            if piece.name and output:
-                target = Path(output) / piece.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(piece.data)
-            else:
-                sys.stdout.buffer.write(piece.data)
+class Size(click.ParamType[int]):
+    """Bytes: 500M, 2G, 100000."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _SIZE.match(value.strip())
+        if match is None:
+            self.fail(f"{value!r} is not a size like 500M or 2G", param, ctx)
+        power = {"": 0, "k": 1, "m": 2, "g": 3}[match[2].lower()]
+        return int(float(match[1]) * 1024**power)
+
+
+class Moment(click.ParamType[int]):
+    """A time: 2026-03-01, 2026-03-01T10:00:00Z, or an epoch number."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = value if isinstance(value, int) else parse_time(value)
+        if found is None:
+            self.fail(
+                f"{value!r} is not a time like 2026-03-01 or 2026-03-01T10:00:00Z", param, ctx
+            )
+        return found
+
+
+class Extract(click.Command):
+    """Takes `--require-system-first true|false` too, as older scripts have it."""
+
+    FLAG = "--require-system-first"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        made: list[str] = []
+        rest = iter(args)
+        for arg in rest:
+            name, equals, value = arg.partition("=")
+            if name != self.FLAG:
+                made.append(arg)
+                continue
+            if not equals:
+                value = next(rest, "")
+                if value.lower() not in ("true", "false"):
+                    made += [self.FLAG, *([value] if value else [])]
+                    continue
+            made.append(self.FLAG if value.lower() == "true" else "--no" + self.FLAG[1:])
+        return super().parse_args(ctx, made)
+
+
+@click.command("extract", cls=Extract, epilog=EXAMPLES)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "--to",
+    "sink",
+    type=click.Choice(list(sinks.SINKS)),
+    default="jsonl",
+    show_default=True,
+    help="Shape of the output.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="File (or folder, for formats with a file per conversation). Default: stdout.",
+)
+@click.option(
+    "--source",
+    type=click.Choice([*sources.SOURCES, *sinks.READERS]),
+    help="Read all files as this format. Default: found out from the content.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1), metavar="N", help="Processes. Default: all cores."
+)
+@click.option(
+    "--memory-limit",
+    type=Size(),
+    default="128M",
+    show_default=True,
+    help="Facts beyond this go to disk.",
+)
+@click.option("--json-recovery", is_flag=True, help="Repair JSON that was cut off.")
+@click.option("--since", type=Moment(), help="Only conversations with activity since then.")
+@click.option(
+    "--require-system-first/--no-require-system-first",
+    default=None,
+    help="Only conversations that begin with a system message. Default: of telemetry.",
+)
+@click.option("--regex", help="Only conversations with a message in which this is found.")
+@click.option("--sample", type=click.IntRange(0), metavar="N", help="Only N conversations.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random sample.")
+@click.option(
+    "--sample-mode", type=click.Choice(["random", "first"]), default="random", show_default=True
+)
+@click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
+@click.option(
+    "--problems",
+    "problems_file",
+    metavar="FILE",
+    help="Write every problem, one JSON object per line.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 if there was any problem.")
+@click.option("--json", "as_json", is_flag=True, help="The closing summary as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show samples of problems and unknown kinds.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
+def command(
+    paths: tuple[str, ...],
+    sink: str,
+    output: str | None,
+    source: str | None,
+    workers: int | None,
+    memory_limit: int,
+    json_recovery: bool,
+    since: int | None,
+    require_system_first: bool | None,
+    regex: str | None,
+    sample: int | None,
+    seed: int,
+    sample_mode: str,
+    no_reasoning: bool,
+    problems_file: str | None,
+    strict: bool,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """Rebuild the conversations in files and folders, whole, each piece once.
+
+    PATH is a file, a folder that is searched through, or - for standard input.
+    """  # fmt: skip
+    many = sinks.load(sink).MANY_FILES
+    if many and (output is None or output == "-"):
+        raise UsageError(f"--to {sink} writes a file per conversation: name a folder with -o")
+    if regex is not None:
+        _check_regex(regex)
+    job = Job(
+        paths=list(paths),
+        source=source,
+        sink=sink,
+        workers=workers or os.cpu_count() or 1,
+        memory_bytes=max(memory_limit, MEGABYTE),
+        recover=json_recovery,
+        reasoning=not no_reasoning,
+        since=since,
+        require_system_first=require_system_first,
+        regex=regex,
+        sample=sample,
+        seed=seed,
+        sample_mode="first" if sample_mode == "first" else "random",
+    )
+    display = Display(quiet=quiet or as_json)
+    with display, open_run(job, display.start) as run:
+        summary = _run(run, output, many, problems_file)
+    if as_json:
+        click.echo(msgspec.json.encode(_public(summary)).decode(), err=True)
+    elif not quiet:
+        print_summary(summary, verbose)
+    return STRICT_CODE if strict and summary.problems else 0
+
+
+def _check_regex(regex: str) -> None:
+    try:
+        re.compile(regex)
+    except re.error as error:
+        raise UsageError(f"--regex: {error}") from None
+
+
+def _run(run: Run, output: str | None, many: bool, problems_file: str | None) -> Summary:
+    try:
+        written = run.write(run.reduce())
+        if many:
+            write_many(written, str(output))
+        else:
+            write_one(written, output)
+        if problems_file is not None:
+            with whole_file(Path(problems_file)) as file:
+                for problem in run.problems():
+                    file.write(msgspec.json.encode(_problem(problem)) + b"\n")
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UnspoolError(f"cannot go on: {error.strerror or error}") from None
+    return run.finish()
+
+
+def _problem(problem: Any) -> dict[str, Any]:
+    made = {"code": problem.code, "file": problem.origin, "offset": problem.offset}
+    if problem.key[1]:
+        made["conversation_id"] = problem.key[1]
+    return {**made, "sample": problem.sample}
+
+
+def _public(summary: Summary) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(summary)
+    made["samples"] = [_problem(problem) for problem in summary.samples]
+    made["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -5,12 +5,16 @@ from pathlib import Path
 
 import msgspec
 
-from unspool import sources
+from unspool import sinks, sources
 from unspool.facts import NOBODY, Problem
 from unspool.origins import PACKED, Origin, read_head, walk
 
 RANGE_BYTES = 64 * 1024 * 1024
 """Files longer than this are cut into ranges, where their source allows it."""
+
+
+COMPANIONS = ("-wal", "-shm", "-journal")
+"""Files that belong to a database beside them and are read with it."""
 
 
 class Found(msgspec.Struct):
@@ -34,6 +38,8 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
                 status = Path(path).stat()
                 if (status.st_dev, status.st_ino) in seen or not status.st_size:
                     continue
+                if path.endswith(COMPANIONS) and not named:
+                    continue
                 seen.add((status.st_dev, status.st_ino))
                 _take(found, Origin(path, name, size=status.st_size, named=named), source)
             except OSError as error:
@@ -44,7 +50,7 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
 
 def _take(found: Found, origin: Origin, source: str | None) -> None:
     head = read_head(origin.path)
-    name = sources.recognise(head, source)
+    name = sinks.recognise(head, source) or sources.recognise(head, source)
     if name is None:
         if origin.named:
             found.problems.append(_problem(origin.path, "unknown-format", ""))
@@ -63,7 +69,8 @@ def cut(origins: Iterable[Origin], size: int = RANGE_BYTES) -> Iterator[Origin]:
     """Long origins as several byte ranges."""
     for origin in origins:
         packed = origin.path.endswith(PACKED)
-        if packed or origin.size <= size or not sources.load(origin.source).RANGES:
+        whole = origin.source in sinks.READERS or not sources.load(origin.source).RANGES
+        if packed or whole or origin.size <= size:
             yield origin
             continue
         for start in range(0, origin.size, size):

@@ -71,6 +71,18 @@ def load(name: str) -> Sink:
     return cast(Sink, import_module(SINKS[name]))
 
 
+def load_reader(name: str) -> Reader:
+    return cast(Reader, import_module(READERS[name]))
+
+
+def recognise(head: Head, only: str | None = None) -> str | None:
+    """The name of the format that the file is in, where it already holds trajectories."""
+    for name in READERS if only is None else (only,):
+        if name in READERS and load_reader(name).claims(head):
+            return name
+    return None
+
+
 def safe_name(ident: str) -> str:
     """A file name out of an id: nothing that any system's file names forbid."""
     made = "".join(c if c.isalnum() or c in "-_." else "_" for c in ident).strip(".") or "_"

@@ -48,6 +48,6 @@ def load(name: str) -> Source:
 def recognise(head: Head, only: str | None = None) -> str | None:
     """The name of the first source that claims the file (or of the one that was asked for)."""
     for name in SOURCES if only is None else (only,):
-        if load(name).claims(head):
+        if name in SOURCES and load(name).claims(head):
             return name
     return None

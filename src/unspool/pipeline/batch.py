@@ -1,0 +1,248 @@
+"""Batch: the driver of `extract`. Reads everything, then reduces, links and writes.
+
+The output does not depend on the number of workers: conversations go out in the order of their first
+message-bearing record by (path, offset), whoever reduced them.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from unspool import sinks
+from unspool.errors import NothingToRead, OutputError
+from unspool.facts import Key, Problem
+from unspool.link import Patch, Patches, link
+from unspool.origins import Tally
+from unspool.pipeline.crew import Alone, Crew, Team
+from unspool.pipeline.discover import Found, cut, discover
+from unspool.pipeline.filters import sampled
+from unspool.pipeline.job import Job, Summary
+from unspool.pipeline.worker import Reduced, Slot, Task, Worker, Written
+from unspool.trajectory import Trajectory
+
+Progress = Callable[[int], None]
+STDIN = "-"
+SAMPLES = 20
+
+
+class Run:
+    """One run of a job, step by step, in a temporary folder of its own."""
+
+    def __init__(
+        self, job: Job, folder: Path, found: Found, progress: Progress | None = None
+    ) -> None:
+        self.job = job
+        self.folder = folder
+        self.found = found
+        self.summary = Summary(files=found.files, files_skipped=found.skipped)
+        self.started = time.monotonic()
+        self.names = {origin.path: origin.name for origin in found.origins}
+        self.spans = list(cut(found.origins))
+        self.job.workers = max(1, min(job.workers, len(self.spans)))
+        crew = Alone if self.job.workers == 1 else Team
+        self.crew: Crew = crew(folder, self.job, self.names, progress)
+        self.problem_codes: Counter[str] = Counter()
+
+    def reduce(self) -> list[Reduced]:
+        """Steps 1 and 2: every conversation reduced, in output order."""
+        reports = self.crew.read(self.spans)
+        tally = Tally()
+        samples = list(self.found.problems)
+        for problem in self.found.problems:
+            self.problem_codes[problem.code] += 1
+        for report in reports:
+            tally.add(report.tally)
+            self.problem_codes.update(report.problems)
+            samples += report.samples
+        self.crew.hand_over(_owners([report.keys for report in reports]))
+        reduced: list[Reduced] = []
+        for made, superseded in self.crew.reduce():
+            reduced += made
+            self.summary.superseded += superseded
+        reduced.sort(key=lambda item: item.place)
+        self._count(reduced, tally, samples)
+        return reduced
+
+    def _count(self, reduced: list[Reduced], tally: Tally, samples: list[Problem]) -> None:
+        summary = self.summary
+        summary.bytes = sum(origin.size for origin in self.found.origins)
+        summary.count(tally)
+        summary.conversations = len(reduced)
+        summary.merged = sum(item.merged for item in reduced)
+        summary.partial = sum(item.partial for item in reduced)
+        summary.sources = dict(sorted(Counter(item.card.source for item in reduced).items()))
+        summary.problems = dict(sorted(self.problem_codes.items()))
+        summary.samples = [self._shown(p) for p in sorted(samples, key=lambda p: p.place)[:SAMPLES]]
+
+    def write(self, reduced: list[Reduced]) -> list[Written]:
+        """Step 3: everything that goes out, in order; filters and samples counted."""
+        tasks = _tasks(
+            reduced, link(item.card for item in reduced), sinks.load(self.job.sink).FAMILIES
+        )
+        written = sorted(
+            (item for part in self.crew.write(tasks) for item in part), key=lambda item: item.number
+        )
+        dropped = Counter(item.dropped for item in written if item.dropped is not None)
+        kept = [item for item in written if item.dropped is None]
+        chosen = sampled([item.ident for item in kept], self.job)
+        if len(chosen) < len(kept):
+            dropped["sample"] = len(kept) - len(chosen)
+        kept = [item for number, item in enumerate(kept) if number in chosen]
+        self.summary.filtered = dict(sorted(dropped.items()))
+        self.summary.written = sum(1 for item in kept if item.pieces)
+        self.summary.empty = [item.ident for item in kept if not item.pieces]
+        self.summary.messages = sum(item.messages for item in kept if item.pieces)
+        return kept
+
+    def problems(self) -> Iterator[Problem]:
+        """All problems of the run, in order of place."""
+        found = list(self.found.problems)
+        decode = msgspec.json.Decoder(Problem).decode
+        for path in sorted(self.folder.glob("problems-*")):
+            with open(path, "rb") as file:
+                found += [decode(line) for line in file]
+        for problem in sorted(found, key=lambda problem: problem.place):
+            yield self._shown(problem)
+
+    def _shown(self, problem: Problem) -> Problem:
+        """With the origin as a person gave it: standard input lies in a temporary file."""
+        if self.names.get(problem.origin) == STDIN:
+            return msgspec.structs.replace(problem, origin=STDIN)
+        return problem
+
+    def finish(self) -> Summary:
+        self.summary.seconds = time.monotonic() - self.started
+        return self.summary
+
+
+def _owners(keys: list[set[Key]]) -> list[dict[Key, int]]:
+    """Per worker: of the conversations that it shares with others, whose each is."""
+    holders: dict[Key, list[int]] = {}
+    seen: set[Key] = set()
+    for known in keys:
+        again = seen & known
+        seen |= known
+        for key in again:
+            holders.setdefault(key, [])
+    for number, known in enumerate(keys):
+        for key in holders.keys() & known:
+            holders[key].append(number)
+    made: list[dict[Key, int]] = [{} for _ in keys]
+    for count, (key, numbers) in enumerate(sorted(holders.items())):
+        owner = numbers[count % len(numbers)]
+        for number in numbers:
+            made[number][key] = owner
+    return made
+
+
+def _tasks(reduced: list[Reduced], patches: Patches, families: bool) -> list[Task]:
+    members = {item.card.key: (item.slot, patches.get(item.card.key)) for item in reduced}
+    if not families:
+        made = [(item.slot, patches.get(item.card.key)) for item in reduced]
+        return [Task(number, [member]) for number, member in enumerate(made)]
+    tasks: list[Task] = []
+    placed: set[tuple[str, str]] = set()
+    roots = [item for item in reduced if not _has_parent(item.card.key, members, patches)]
+    for item in [*roots, *reduced]:  # the second round: circles, of which none is the root
+        if item.card.key in placed:
+            continue
+        keys = _descent(item.card.key, patches, members, placed)
+        tasks.append(Task(len(tasks), [members[key] for key in keys]))
+    return tasks
+
+
+_Members = dict[tuple[str, str], tuple[Slot, Patch | None]]
+
+
+def _has_parent(key: tuple[str, str], members: _Members, patches: Patches) -> bool:
+    patch = patches.get(key)
+    if patch is None or patch.parent is None:
+        return False
+    if patch.parent.kind != "subagent":
+        return False
+    return (patch.parent.source or key[0], patch.parent.conversation_id) in members
+
+
+def _descent(
+    root: tuple[str, str], patches: Patches, members: _Members, placed: set[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """The root and all its descendants, each once."""
+    placed.add(root)
+    keys = [root]
+    for key in keys:
+        patch = patches.get(key)
+        for child in patch.children if patch is not None else ():
+            child_key = (child.source or key[0], child.conversation_id)
+            if child.kind == "subagent" and child_key in members and child_key not in placed:
+                placed.add(child_key)
+                keys.append(child_key)
+    return keys
+
+
+@contextmanager
+def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Iterator[Run]:
+    """A run with its temporary folder; both are gone afterwards, whatever happens.
+
+    `progress` gets the number of bytes that there are and gives what is told the bytes done.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="unspool-", dir=job.temporary)
+    except OSError as error:
+        raise OutputError(f"cannot make a temporary folder: {error.strerror or error}") from None
+    with folder:
+        found = _discover(job, Path(folder.name))
+        if not found.origins:
+            raise NothingToRead(_nothing(job, found))
+        total = sum(origin.size for origin in found.origins)
+        # Workers are forked in here, before a progress display may start a thread.
+        run = Run(job, Path(folder.name), found, progress(total) if progress else None)
+        try:
+            yield run
+        finally:
+            run.crew.close()
+
+
+def _discover(job: Job, folder: Path) -> Found:
+    """The origins of the job; standard input is first put into a file, so that it has a size."""
+    if STDIN not in job.paths:
+        return discover(job.paths, job.source)
+    spooled = folder / "stdin"
+    try:
+        with open(spooled, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+    except OSError as error:
+        raise OutputError(f"cannot keep standard input: {error.strerror or error}") from None
+    paths = [str(spooled) if path == STDIN else path for path in job.paths]
+    found = discover(paths, job.source)
+    found.origins = [
+        msgspec.structs.replace(origin, name=STDIN) if origin.path == str(spooled) else origin
+        for origin in found.origins
+    ]
+    return found
+
+
+def _nothing(job: Job, found: Found) -> str:
+    reasons = [
+        f"{p.origin}: {p.sample or 'not a format that unspool knows'}" for p in found.problems
+    ]
+    if found.skipped:
+        reasons.append(f"{found.skipped} files are of no known format")
+    where = ", ".join(job.paths)
+    return f"nothing readable in {where}" + (f" ({'; '.join(reasons[:3])})" if reasons else "")
+
+
+def iter_trajectories(job: Job) -> Iterator[Trajectory]:
+    """The conversations of a job as objects, in order, one at a time."""
+    with open_run(job) as run:
+        reduced = run.reduce()
+        patches = link(item.card for item in reduced)
+        reader = Worker(0, run.folder, job, run.names)
+        for item in reduced:
+            yield reader.finished(item.slot, patches.get(item.card.key))

@@ -1,0 +1,108 @@
+"""Output: what was written goes to its place, whole or not at all."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from unspool.errors import OutputError
+from unspool.pipeline.worker import Slot, Slots, Written
+from unspool.sinks import unique_names
+
+COPY_BYTES = 1 << 20
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name only when it is whole; otherwise nothing of it stays."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            Path(name).unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_one(written: Iterable[Written], output: str | None) -> None:
+    """All pieces one after the other, to a file or to standard output."""
+    slots = (slot for item in written for _, slot in item.pieces)
+    try:
+        if output is None or output == "-":
+            _copy(slots, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        else:
+            with whole_file(Path(output)) as file:
+                _copy(slots, file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write the output: {error.strerror or error}") from None
+
+
+def _copy(slots: Iterable[Slot], file: BinaryIO) -> None:
+    """Slots that lie behind one another in a file are copied as one run."""
+    reader = Slots()
+    try:
+        for run in _runs(slots):
+            reader.copy(run, file, COPY_BYTES)
+    finally:
+        reader.close()
+
+
+def _runs(slots: Iterable[Slot]) -> Iterator[Slot]:
+    known: Slot | None = None
+    for slot in slots:
+        if known is not None and (slot.file, slot.offset) == (
+            known.file,
+            known.offset + known.size,
+        ):
+            known = Slot(known.file, known.offset, known.size + slot.size)
+            continue
+        if known is not None:
+            yield known
+        known = slot
+    if known is not None:
+        yield known
+
+
+def write_many(written: Iterable[Written], output: str) -> list[Path]:
+    """Every piece a file of its own in the folder; names told apart where they collide.
+
+    Files in sub-folders (images by their hash) are shared, not told apart.
+    """
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file; this format needs a folder")
+    pieces = [(name, slot) for item in written for name, slot in item.pieces]
+    top = unique_names(name for name, _ in pieces if "/" not in name)
+    reader = Slots()
+    made: dict[Path, None] = {}
+    try:
+        for name, slot in pieces:
+            path = folder / (name if "/" in name else next(top))
+            if path in made:
+                continue
+            with whole_file(path) as file:
+                reader.copy(slot, file, COPY_BYTES)
+            made[path] = None
+    finally:
+        reader.close()
+    return list(made)

@@ -1,0 +1,336 @@
+"""Worker: one process's share of a run, in three steps.
+
+1. read: its origins' records become facts;
+2. reduce: facts of conversations that another worker also saw change hands; each worker reduces
+   the conversations that are its own and puts the trajectories into a spool file;
+3. write: trajectories, with what linking found out, go through enrich, filters and the sink.
+
+The same code runs in the calling process when there is one worker.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from unspool import sinks, sources
+from unspool.enrich import enrich
+from unspool.facts import Key, Problem
+from unspool.link import Card, Patch, apply_patch, make_card
+from unspool.origins import Origin, Tally
+from unspool.pipeline.collect import (
+    BUCKETS,
+    Collection,
+    Gathered,
+    Place,
+    Spill,
+    add_chunk,
+    bucket_of,
+    iter_chunks,
+    write_chunk,
+)
+from unspool.pipeline.filters import Filters
+from unspool.pipeline.job import Job
+from unspool.reduce import reduce_facts
+from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
+
+SPILL_CHECK = 256
+SAMPLES_PER_CODE = 5
+
+
+class Slot(NamedTuple):
+    """Where a packed trajectory or a written piece lies."""
+
+    file: str
+    offset: int
+    size: int
+
+
+class Spool:
+    """A file of packed trajectories."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def put(self, data: bytes) -> Slot:
+        if self._file is None:
+            self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
+        offset = self._file.tell()
+        self._file.write(data)
+        return Slot(str(self.path), offset, len(data))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Slots:
+    """Reads slots; files stay open while many are read."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, BinaryIO] = {}
+
+    def read(self, slot: Slot) -> bytes:
+        file = self._files.get(slot.file)
+        if file is None:
+            file = self._files[slot.file] = open(slot.file, "rb")  # noqa: SIM115 - kept open
+        file.seek(slot.offset)
+        return file.read(slot.size)
+
+    def copy(self, slot: Slot, target: BinaryIO, step: int) -> None:
+        """The slot's bytes into another file, a step at a time."""
+        for offset in range(slot.offset, slot.offset + slot.size, step):
+            size = min(step, slot.offset + slot.size - offset)
+            target.write(self.read(Slot(slot.file, offset, size)))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+class Reduced(msgspec.Struct):
+    """A trajectory in a spool file, with what the driver must know of it."""
+
+    place: tuple[Place, Key, int]
+    slot: Slot
+    card: Card
+    merged: bool = False
+    partial: bool = False
+
+
+class Task(msgspec.Struct):
+    """One unit of output: a conversation, with its descendants for sinks that want them."""
+
+    number: int
+    members: list[tuple[Slot, Patch | None]]
+
+
+class Written(msgspec.Struct):
+    """What came of a task."""
+
+    number: int
+    ident: str
+    dropped: str | None = None
+    messages: int = 0
+    pieces: list[tuple[str, Slot]] = []
+
+
+class Report(msgspec.Struct):
+    """What reading found out: keys, counts, problems."""
+
+    keys: set[Key]
+    tally: Tally
+    problems: dict[str, int]
+    samples: list[Problem]
+
+
+class Worker:
+    def __init__(
+        self,
+        number: int,
+        folder: Path,
+        job: Job,
+        names: dict[str, str],
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.number = number
+        self.folder = folder
+        self.job = job
+        self.names = names
+        self.progress = progress
+        self.tally = Tally()
+        self.collection = Collection()
+        self.spill = Spill(folder, f"facts-{number}")
+        self.problem_counts: dict[str, int] = {}
+        self.problem_samples: dict[str, list[Problem]] = {}
+        self.ready: list[tuple[Place, Slot]] = []
+        self.owners: dict[Key, int] = {}
+        self.slots = Slots()
+        self.spool = Spool(folder / f"spool-{number}")
+
+    # 1. read
+
+    def read(self, spans: Iterable[Origin]) -> Report:
+        limit = self.job.memory_bytes // max(1, self.job.workers)
+        with open(self.folder / f"problems-{self.number}", "wb") as problems:
+            for span in spans:
+                if span.source in sinks.READERS:
+                    self._read_ready(span)
+                else:
+                    self._read_span(span, limit)
+                self._flush_problems(problems)
+        keys = {*self.collection.conversations, *self.spill.keys}
+        samples = [p for found in self.problem_samples.values() for p in found]
+        return Report(keys, self.tally, self.problem_counts, samples)
+
+    def _read_span(self, span: Origin, limit: int) -> None:
+        source = sources.load(span.source)
+        collection = self.collection
+        count = 0
+        done = span.start
+        try:
+            for fact in source.read(span, self.tally, self.job.recover):
+                collection.add(span.source, fact)
+                count += 1
+                if count % SPILL_CHECK == 0:
+                    if collection.weight > limit:
+                        self._spill()
+                    if self.progress is not None and fact.origin == span.path:
+                        self.progress(max(0, fact.offset - done))
+                        done = max(done, fact.offset)
+        except OSError as error:  # vanished, or no longer permitted
+            self._unreadable(span, error)
+        if collection.weight > limit:
+            self._spill()
+        end = span.end if span.end is not None else span.size
+        if self.progress is not None:
+            self.progress(max(0, end - done))
+
+    def _read_ready(self, span: Origin) -> None:
+        """A format that already is trajectories."""
+        reader = sinks.load_reader(span.source)
+        try:
+            for number, item in enumerate(reader.read(span, self.tally)):
+                if isinstance(item, Problem):
+                    self.collection.problems.append(item)
+                else:
+                    slot = self.spool.put(pack_trajectory(item))
+                    self.ready.append(((span.path, span.start + number), slot))
+        except OSError as error:
+            self._unreadable(span, error)
+
+    def _unreadable(self, span: Origin, error: OSError) -> None:
+        self.tally.records += 1
+        self.tally.problems += 1
+        text = error.strerror or str(error)
+        self.collection.problems.append(
+            Problem(
+                key=("", ""), origin=span.path, offset=span.start, code="unreadable", sample=text
+            )
+        )
+
+    def _spill(self) -> None:
+        self.spill.put(self.collection.conversations)
+        self.collection.conversations.clear()
+        self.collection.weight = 0
+
+    def _flush_problems(self, file: Any) -> None:
+        for problem in self.collection.problems:
+            self.problem_counts[problem.code] = self.problem_counts.get(problem.code, 0) + 1
+            samples = self.problem_samples.setdefault(problem.code, [])
+            if len(samples) < SAMPLES_PER_CODE:
+                samples.append(problem)
+            file.write(msgspec.json.encode(problem) + b"\n")
+        self.collection.problems.clear()
+
+    # 2. reduce
+
+    def hand_over(self, owners: dict[Key, int]) -> None:
+        """Facts of conversations that belong to another worker go to files for it."""
+        mine = self.collection.conversations
+        files: dict[tuple[int, int], Any] = {}
+
+        def file_for(owner: int, bucket: int) -> Any:
+            if (owner, bucket) not in files:
+                path = self._hand_path(self.number, owner, bucket)
+                files[(owner, bucket)] = open(path, "ab")  # noqa: SIM115 - closed below
+            return files[(owner, bucket)]
+
+        for key in [key for key in mine if owners.get(key, self.number) != self.number]:
+            write_chunk(file_for(owners[key], bucket_of(key)), key, mine.pop(key))
+        if self.spill.keys:
+            for bucket in range(BUCKETS):
+                for key, data in iter_chunks(self.spill.path(bucket)):
+                    if owners.get(key, self.number) != self.number:
+                        file = file_for(owners[key], bucket)
+                        file.write(len(data).to_bytes(8, "little"))
+                        file.write(data)
+        for file in files.values():
+            file.close()
+        self.owners = owners
+
+    def _hand_path(self, giver: int, owner: int, bucket: int) -> Path:
+        return self.folder / f"hand-{giver}-{owner}-{bucket:02d}"
+
+    def reduce(self) -> tuple[list[Reduced], int]:
+        """All own conversations reduced into the spool file; and how many records fell away."""
+        made: list[Reduced] = []
+        superseded = 0
+        for conversations in self._own_buckets():
+            while conversations:
+                key, gathered = conversations.popitem()
+                current = sources.load(gathered.source).CURRENT
+                reduction = reduce_facts(
+                    key, gathered.all_facts(), current, self.job.merge_tool_metadata
+                )
+                superseded += reduction.superseded
+                for number, trajectory in enumerate(reduction.trajectories):
+                    if trajectory.messages:
+                        made.append(self._reduced(trajectory, (gathered.first, key, number)))
+        self.spool.close()
+        for place, slot in self.ready:
+            trajectory = unpack_trajectory(self.slots.read(slot))
+            key = (trajectory.source, trajectory.conversation_id)
+            made.append(Reduced((place, key, 0), slot, make_card(trajectory)))
+        return made, superseded
+
+    def _own_buckets(self) -> Iterator[dict[Key, Gathered]]:
+        memory: dict[int, dict[Key, Gathered]] = {}
+        for key, gathered in self.collection.conversations.items():
+            memory.setdefault(bucket_of(key), {})[key] = gathered
+        self.collection.conversations = {}
+        for bucket in range(BUCKETS):
+            conversations = memory.pop(bucket, {})
+            for key, data in iter_chunks(self.spill.path(bucket)):
+                if self.owners.get(key, self.number) == self.number:
+                    add_chunk(conversations, data)
+            for giver in range(self.job.workers):
+                for _, data in iter_chunks(self._hand_path(giver, self.number, bucket)):
+                    add_chunk(conversations, data)
+            yield conversations
+
+    def _reduced(self, trajectory: Trajectory, place: tuple[Place, Key, int]) -> Reduced:
+        card = make_card(trajectory)
+        merged = bool(trajectory.origins)
+        partial = bool(trajectory.partial)
+        slot = self.spool.put(pack_trajectory(trajectory))
+        return Reduced(place, slot, card, merged, partial)
+
+    # 3. write
+
+    def write(self, tasks: Iterable[Task]) -> list[Written]:
+        """The tasks' trajectories in the sink's shape, in this worker's own output file."""
+        sink = sinks.load(self.job.sink)
+        filters = Filters(self.job)
+        path = self.folder / f"pieces-{self.number}"
+        made: list[Written] = []
+        with open(path, "wb") as file:
+            for task in tasks:
+                members = [self.finished(slot, patch) for slot, patch in task.members]
+                root = members[0]
+                done = Written(task.number, root.conversation_id, filters.drops(root))
+                made.append(done)
+                if done.dropped is not None:
+                    continue
+                done.messages = sum(len(member.messages) for member in members)
+                family = sinks.Family(root, tuple(members[1:]))
+                for piece in sink.write(family, self.job.sink_options):
+                    slot = Slot(str(path), file.tell(), len(piece.data))
+                    done.pieces.append((piece.name, slot))
+                    file.write(piece.data)
+        return made
+
+    def finished(self, slot: Slot, patch: Patch | None) -> Trajectory:
+        """A trajectory from the spool: linked, enriched, with the names that a person knows."""
+        trajectory = unpack_trajectory(self.slots.read(slot))
+        apply_patch(trajectory, patch)
+        enrich(trajectory)
+        if trajectory.file_path is not None:
+            trajectory.file_path = self.names.get(trajectory.file_path, trajectory.file_path)
+        if trajectory.origins:
+            trajectory.origins = [self.names.get(path, path) for path in trajectory.origins]
+        return trajectory
