@@ -14,6 +14,7 @@ from unspool.origins import Head, Origin, Tally
 from unspool.trajectory import Trajectory
 
 SINKS: dict[str, str] = {
+    "atif": "unspool.sinks.atif",
     "jsonl": "unspool.sinks.jsonl",
 }
 """Name → module."""

@@ -1,0 +1,72 @@
+"""Tool calls of a step."""
+
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+
+from unspool.sinks.atif.extras import leftover, merged
+from unspool.sinks.atif.model import Ref
+from unspool.sinks.atif.model import ToolCall as AtifCall
+from unspool.trajectory import ToolCall
+
+CALL_WORDS = ("status", "duration_ms", "started_at", "ended_at")
+_PLACED = {"id", "type", "function", "child_id", "extra", *CALL_WORDS}
+
+
+class Called:
+    """The calls of one message, each under an id of its own, and what answers to which."""
+
+    def __init__(self, calls: list[ToolCall], refs: dict[str, list[Ref]]) -> None:
+        taken: set[str] = set()
+        self.made: list[AtifCall] = []
+        self._open: dict[str, list[str]] = defaultdict(list)
+        for number, call in enumerate(calls, 1):
+            ident = _unique(call.id or f"call-{number}", taken)
+            taken.add(ident)
+            self._open[call.id].append(ident)
+            self.made.append(_build(call, ident, call.id in refs))
+
+    def answered(self, ident: str | None) -> str | None:
+        """The id that a result goes by: the k-th result with an id answers the k-th call with it."""
+        waiting = self._open.get(ident) if ident is not None else None
+        if not waiting:
+            return None
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+
+def _unique(ident: str, taken: set[str]) -> str:
+    made, number = ident, 2
+    while made in taken:
+        made = f"{ident}#{number}"
+        number += 1
+    return made
+
+
+def _build(call: ToolCall, ident: str, linked: bool) -> AtifCall:
+    words = {word: value for word in CALL_WORDS if (value := getattr(call, word)) not in (None, "")}
+    rest = leftover(call, _PLACED)
+    if call.type != "function":
+        rest["type"] = call.type
+    if ident != call.id:
+        rest["id"] = call.id
+    if not call.name:
+        rest["name"] = ""
+    if call.child_id and not linked:
+        rest["child_id"] = call.child_id
+    arguments = parse_arguments(call.arguments)
+    if arguments is None:
+        arguments = {"raw": call.arguments}
+        rest["raw"] = True
+    return AtifCall(ident, call.name or "unknown", arguments, merged(call.extra, words, rest))
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """The arguments as an object; None where the text is not one."""
+    if not text.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(text.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

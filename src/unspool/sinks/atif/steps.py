@@ -1,0 +1,222 @@
+"""Steps: the messages of a trajectory as ATIF steps, one per model call.
+
+An assistant message with the results of its calls is one agent step. A result whose call nobody saw
+is a system step with that one observation. Where the context was compacted stands a system step by
+ATIF's context-management convention, with the summary as its observation.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from unspool.sinks.atif.calls import Called
+from unspool.sinks.atif.extras import leftover, merged, residue_of, utc
+from unspool.sinks.atif.media import Files, to_content
+from unspool.sinks.atif.metrics import build_metrics, call_count
+from unspool.sinks.atif.model import Content, Observation, Ref, Result, Source, Step
+from unspool.trajectory import Mark, Message, Trajectory
+
+MANAGED = {
+    "compaction": {"type": "compaction", "boundary": "replace"},
+    "truncation": {"type": "pruning", "boundary": "truncate"},
+}
+"""Kinds of mark that change the model's context, in the words of the convention."""
+
+SOURCES: dict[str, Source] = {"system": "system", "user": "user", "assistant": "agent"}
+
+_PLACED = {"role", "content", "tool_calls", "timestamp", "copied", "attachments", "extra"}
+_AGENT_PLACED = _PLACED | {"model", "thinking", "usage"}
+_RESULT_PLACED = {
+    *("role", "content", "tool_call_id", "timestamp", "name", "is_error", "details"),
+    *("duration_ms", "status", "copied", "attachments", "extra"),
+}
+
+
+class StepWriter:
+    """Builds the steps of one trajectory."""
+
+    def __init__(self, trajectory: Trajectory, refs: dict[str, list[Ref]], files: Files) -> None:
+        self.trajectory = trajectory
+        self.files = files
+        self.refs = dict(refs)
+        """Tool call → the sub-agents that it started; each is used once."""
+        self.steps: list[Step] = []
+        self.places: list[int | None] = []
+        """For every step the message that it was made from."""
+
+    def build(self) -> list[Step]:
+        messages = self.trajectory.messages
+        marks = self._context_marks()
+        results = find_results(messages)
+        for index, message in enumerate(messages):
+            for mark in marks.pop(index, ()):
+                self._add(None, self._boundary(mark))
+            if message.role != "tool":
+                self._add(index, self._step(message, results.get(index, [])))
+            elif index in results:  # its own home: no call and no message to stand with
+                self._add(index, self._orphan(message))
+        for left in sorted(marks):
+            for mark in marks[left]:
+                self._add(None, self._boundary(mark))
+        return self.steps
+
+    def _add(self, place: int | None, step: Step) -> None:
+        step.step_id = len(self.steps) + 1
+        self.steps.append(step)
+        self.places.append(place)
+
+    def _context_marks(self) -> dict[int, list[Mark]]:
+        """Marks that need a step of their own: no summary stands where they are."""
+        messages = self.trajectory.messages
+        found: dict[int, list[Mark]] = defaultdict(list)
+        for mark in self.trajectory.marks or ():
+            index = min(max(mark.index, 0), len(messages))
+            followed = index < len(messages) and messages[index].kind == "summary"
+            if mark.kind in MANAGED and not (mark.kind == "compaction" and followed):
+                found[index].append(mark)
+        return found
+
+    def _boundary(self, mark: Mark) -> Step:
+        extra = merged({"context_management": MANAGED[mark.kind]}, {}, {"mark": True})
+        time = utc(mark.timestamp)
+        return Step(step_id=0, source="system", message="", timestamp=time, extra=extra)
+
+    def _step(self, message: Message, results: list[Message]) -> Step:
+        if message.kind == "summary" and not message.tool_calls:
+            return self._summary(message, results)
+        agent = message.role == "assistant"
+        content, rest = self._content(message)
+        rest = {**leftover(message, _AGENT_PLACED if agent else _PLACED), **rest}
+        step = Step(
+            step_id=0,
+            source=SOURCES[message.role],
+            message=content,
+            timestamp=self._time(message, rest),
+            is_copied_context=message.copied or None,
+        )
+        extra = dict(message.extra or {})
+        if agent:
+            self._fill_agent_step(step, message, extra)
+        elif message.tool_calls:
+            rest["tool_calls"] = leftover(message, set())["tool_calls"]
+        called = Called((message.tool_calls or []) if agent else [], self.refs)
+        step.tool_calls = called.made or None
+        made = [self._result(result, called, message.copied) for result in results]
+        self._add_lone_refs(message, called, made)
+        if made:
+            step.observation = Observation(made)
+        step.extra = merged(extra, {}, rest)
+        return step
+
+    def _fill_agent_step(self, step: Step, message: Message, extra: dict[str, Any]) -> None:
+        step.model_name = message.model
+        step.reasoning_content = message.thinking
+        effort = extra.get("reasoning_effort")
+        if isinstance(effort, str | int | float) and not isinstance(effort, bool):
+            step.reasoning_effort = extra.pop("reasoning_effort")
+        step.metrics = build_metrics(message.usage)
+        step.llm_call_count = call_count(message)
+
+    def _summary(self, message: Message, results: list[Message]) -> Step:
+        content, rest = self._content(message)
+        rest = {**leftover(message, _PLACED), **rest, "role": message.role}
+        made = [Result(content=content)]
+        made += [self._result(result, None, message.copied) for result in results]
+        extra = {**(message.extra or {}), "context_management": MANAGED["compaction"]}
+        return Step(
+            step_id=0,
+            source="system",
+            message="",
+            timestamp=self._time(message, rest),
+            observation=Observation(made),
+            is_copied_context=message.copied or None,
+            extra=merged(extra, {}, rest),
+        )
+
+    def _orphan(self, message: Message) -> Step:
+        return Step(
+            step_id=0,
+            source="system",
+            message="",
+            timestamp=utc(message.timestamp),
+            observation=Observation([self._result(message, None, message.copied)]),
+            is_copied_context=message.copied or None,
+            extra=merged(None, {}, {"result": True}),
+        )
+
+    def _content(self, message: Message) -> tuple[Content, dict[str, Any]]:
+        layout = residue_of(message.extra).get("layout")
+        content, described = to_content(
+            message.content, message.attachments or [], self.files, layout
+        )
+        return content, {"attachments": described} if described else {}
+
+    def _time(self, message: Message, rest: dict[str, Any]) -> str | None:
+        time = utc(message.timestamp)
+        if message.timestamp and time is None:
+            rest["timestamp"] = message.timestamp
+        return time
+
+    def _result(self, message: Message, called: Called | None, copied: bool) -> Result:
+        """A result; `called` are the calls of its step, `copied` is what the step says."""
+        content, described = self._content(message)
+        rest = {**leftover(message, _RESULT_PLACED), **described}
+        ident = called.answered(message.tool_call_id) if called is not None else None
+        words: dict[str, Any] = {
+            "tool_call_id": message.tool_call_id if ident is None else None,
+            "tool_name": message.name,
+            "is_error": message.is_error,
+            "status": message.status,
+            "duration_ms": message.duration_ms,
+            "timestamp": self._time(message, rest),
+            "details": message.details,
+        }
+        if message.copied != copied:
+            rest["copied"] = message.copied
+        code = exit_code(message.details)
+        if code is not None and "exit_code" not in (message.extra or {}):
+            words["exit_code"] = code
+        words = {word: value for word, value in words.items() if value is not None}
+        refs = self.refs.pop(message.tool_call_id or "", None) if ident is not None else None
+        return Result(ident, content, refs, merged(message.extra, words, rest))
+
+    def _add_lone_refs(self, message: Message, called: Called, made: list[Result]) -> None:
+        """A sub-agent whose call has no result yet is still told of."""
+        for call in message.tool_calls or () if called.made else ():
+            refs = self.refs.pop(call.id, None)
+            if refs:
+                made.append(Result(called.answered(call.id), None, refs))
+
+
+def exit_code(details: Any) -> int | None:
+    """The exit code of a command, where the tool's own result tells it."""
+    if not isinstance(details, dict):
+        return None
+    for name in ("exit_code", "exitCode", "returncode", "return_code"):
+        value = details.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def find_results(messages: list[Message]) -> dict[int, list[Message]]:
+    """Message → its results: those of its calls wherever they stand, and those without an id that
+    stand behind it. A result that belongs to no message is its own."""
+    homes: dict[str, list[int]] = defaultdict(list)
+    for index, message in enumerate(messages):
+        if message.role == "assistant":
+            for call in message.tool_calls or ():
+                homes[call.id].append(index)
+    found: dict[int, list[Message]] = defaultdict(list)
+    behind: int | None = None
+    for index, message in enumerate(messages):
+        if message.role != "tool":
+            behind = index
+            continue
+        home: int | None = None
+        if message.tool_call_id is None:
+            home = behind
+        elif message.tool_call_id in homes:
+            called = homes[message.tool_call_id]
+            home = max((place for place in called if place < index), default=called[0])
+        found[index if home is None else home].append(message)
+    return found
