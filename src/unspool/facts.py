@@ -108,6 +108,11 @@ class ToolCalled(Fact, frozen=True, kw_only=True, gc=False):
     side: bool = False
     by_user: bool = False
     """Run by the person, not asked for by the model."""
+    like: str = ""
+    """What the call is recognised by in a channel that gives it another id, or none: two calls of
+    one likeness in two channels, each the k-th of it there, are one call."""
+    files: tuple[dict[str, Any], ...] = ()
+    """What the call did to files, as the fields of `unspool.trajectory.FileTouch`."""
     extra: dict[str, Any] | None = None
 
 
@@ -126,18 +131,24 @@ class ToolReturned(Fact, frozen=True, kw_only=True, gc=False):
     duration_ms: float | None = None
     rank: int = 0
     side: bool = False
+    like: str = ""
+    """As in ToolCalled."""
+    files: tuple[dict[str, Any], ...] = ()
+    """As in ToolCalled."""
     attachments: tuple[Attachment, ...] = ()
     extra: dict[str, Any] | None = None
 
 
 class UsageReported(Fact, frozen=True, kw_only=True, gc=False):
-    """Tokens and cost of a message (`subject` is its id), a run segment or the conversation.
+    """Tokens and cost of a message (`subject` is its id), a request, a run segment or all.
+
+    What is known of a whole request goes to its last answer, unless its messages know better.
 
     `prompt` is all input: fresh, cache reads and cache writes together. None is unknown, never 0.
     Of several reports on one subject the lowest rank wins, then the last in order.
     """
 
-    on: Literal["message", "segment", "conversation"] = "message"
+    on: Literal["message", "request", "segment", "conversation"] = "message"
     subject: str = ""
     model: str = ""
     prompt: int | None = None

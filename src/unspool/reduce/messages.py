@@ -2,14 +2,13 @@
 
 A message is all parts with its id; a result belongs to its call and stands right behind the message
 that called. Nothing is paired by adjacency. A call or a text whose message nobody saw stands by
-itself. An echo without an id is the k-th message of its role with its text.
+itself. What several channels saw is matched in matching.py.
 """
 
-import hashlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +22,7 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
+from unspool.reduce.matching import Anchors, Calls, Channel, joined_text, match_echoes
 from unspool.reduce.order import Record
 from unspool.times import format_time
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
@@ -31,10 +31,13 @@ from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
 class Draft:
     """A message in the making."""
 
-    __slots__ = ("calls", "id", "orphan", "parts", "place", "role", "time")
+    __slots__ = ("calls", "id", "origin", "orphan", "parts", "place", "role", "time")
 
-    def __init__(self, ident: str, role: str, place: int, time: int | None) -> None:
+    def __init__(
+        self, ident: str, role: str, place: float, time: int | None, origin: str = ""
+    ) -> None:
         self.id = ident
+        self.origin = origin
         self.role = role
         self.place = place
         self.time = time
@@ -43,18 +46,13 @@ class Draft:
         self.orphan: CallDraft | None = None
         """Set on a result whose call nobody saw."""
 
-    @property
-    def text(self) -> str:
-        typed = next((part.typed for part in self.parts if part.typed is not None), None)
-        return typed if typed is not None else joined_text(self.parts)
-
 
 class CallDraft:
     """A tool call in the making, with what came of it."""
 
     __slots__ = ("id", "place", "results", "seen")
 
-    def __init__(self, ident: str, place: int) -> None:
+    def __init__(self, ident: str, place: float) -> None:
         self.id = ident
         self.place = place
         self.seen: list[ToolCalled] = []
@@ -69,35 +67,46 @@ class Assembly:
         self.calls: dict[str, CallDraft] = {}
         self.notes: list[Noted] = []
         self.usage: list[UsageReported] = []
-        self.marks: list[tuple[int, Marked]] = []
+        self.marks: list[tuple[float, Marked]] = []
         self.times: list[int] = []
-        self._echoes: dict[tuple[int, str], list[tuple[int, MessageSeen]]] = defaultdict(list)
+        self.anchors = Anchors()
+        self.aliases: dict[str, str] = {}
+        """Ids by which echoes know a message → its own id."""
+        self.call_aliases: dict[str, str] = {}
+        self._echoes: dict[Channel, list[tuple[int, str, MessageSeen]]] = defaultdict(list)
         self._nameless: list[tuple[int, ToolCalled | ToolReturned]] = []
 
     def take(self, records: Iterable[Record]) -> None:
+        total = 0
         for place, record in enumerate(records):
+            total = place + 1
             for fact in record.facts:
                 self._take(place, record, fact)
-        self._match_echoes()
-        self._match_nameless()
+        match_echoes(self, self._echoes)
+        Calls(self, self._nameless).match()
+        self._settle_places(total)
         self._place_calls()
+        self._mark_files()
+        self._drop_empty()
+        self._rename()
 
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
         if fact.time is not None:
             self.times.append(fact.time)
         if isinstance(fact, MessageSeen):
-            if fact.rank and not fact.id:
-                self._echoes[(fact.rank, fact.origin)].append((place, fact))
+            ident = fact.id or f"{record.entry}#{fact.number}"
+            if fact.rank:
+                self._echoes[(fact.rank, fact.origin)].append((place, ident, fact))
             else:
-                self._part(place, fact, fact.id or f"{record.entry}#{fact.number}")
+                self.add_part(place, fact, ident)
         elif isinstance(fact, ToolCalled):
             if fact.id:
-                self._call(fact.id, place).seen.append(fact)
+                self.call(fact.id, place).seen.append(fact)
             else:
                 self._nameless.append((place, fact))
         elif isinstance(fact, ToolReturned):
             if fact.call:
-                self._call(fact.call, place).results.append(fact)
+                self.call(fact.call, place).results.append(fact)
             else:
                 self._nameless.append((place, fact))
         elif isinstance(fact, UsageReported):
@@ -107,67 +116,43 @@ class Assembly:
         elif isinstance(fact, Marked):
             self.marks.append((place, fact))
 
-    def _part(self, place: int, fact: MessageSeen, ident: str) -> None:
+    def add_part(self, place: int, fact: MessageSeen, ident: str) -> None:
         draft = self.drafts.get(ident)
         if draft is None:
-            draft = self.drafts[ident] = Draft(ident, fact.role, place, fact.time)
-        elif fact.rank == 0 and all(part.rank for part in draft.parts):
-            draft.place, draft.time = place, fact.time  # so far only echoes of it had been seen
+            draft = self.drafts[ident] = Draft(ident, fact.role, place, fact.time, fact.origin)
         draft.parts.append(fact)
 
-    def _call(self, ident: str, place: int) -> CallDraft:
+    def call(self, ident: str, place: float) -> CallDraft:
         call = self.calls.get(ident)
         if call is None:
             call = self.calls[ident] = CallDraft(ident, place)
         return call
 
-    def _match_echoes(self) -> None:
-        for _, echoes in sorted(self._echoes.items()):
-            by_text: dict[tuple[str, str], list[Draft]] = defaultdict(list)
-            for draft in sorted(self.drafts.values(), key=lambda d: d.place):
-                by_text[(draft.role, draft.text.strip())].append(draft)
-            used: dict[tuple[str, str], int] = defaultdict(int)
-            for place, fact in echoes:
-                key = (fact.role, (fact.typed if fact.typed is not None else fact.text).strip())
-                number = used[key]
-                used[key] += 1
-                if number < len(by_text[key]):
-                    by_text[key][number].parts.append(fact)
-                else:
-                    entry = fact.entry or f"{fact.origin}:{fact.offset}"
-                    self._part(place, fact, f"{entry}#{fact.number}")
-
-    def _match_nameless(self) -> None:
-        """Calls and results without an id: the k-th with the same name and arguments."""
-        known: dict[tuple[str, str], list[CallDraft]] = defaultdict(list)
-        for call in sorted(self.calls.values(), key=lambda c: c.place):
-            if call.seen:
-                known[_signature(call.seen[0])].append(call)
-        used: dict[tuple[str, str, tuple[str, str]], int] = defaultdict(int)
-        for place, fact in self._nameless:
-            signature = _signature(fact)
-            slot = (type(fact).__name__, fact.origin, signature)
-            number = used[slot]
-            used[slot] += 1
-            calls = known[signature]
-            if number >= len(calls):
-                digest = hashlib.sha256(repr(signature).encode("utf-8", "replace")).hexdigest()[:12]
-                calls.append(self._call(f"{digest}-{number}", place))
-            if isinstance(fact, ToolCalled):
-                calls[number].seen.append(fact)
-            else:
-                calls[number].results.append(fact)
+    def _settle_places(self, total: int) -> None:
+        """What matched nothing goes beside the things of its own origin that did match."""
+        self.anchors.settle()
+        for draft in self.drafts.values():
+            if all(part.rank for part in draft.parts):
+                draft.place = self.anchors.place(draft.origin, draft.place, total)
+        for call in self.calls.values():
+            known: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
+            if all(fact.rank for fact in known):
+                call.place = self.anchors.place(known[0].origin, call.place, total)
+        self.marks = [(self.anchors.place(f.origin, p, total), f) for p, f in self.marks]
 
     def _place_calls(self) -> None:
         """Every call goes to its message; a call whose message nobody saw makes one."""
         for call in sorted(self.calls.values(), key=lambda c: c.place):
             call.seen.sort(key=lambda fact: fact.rank)
+            if not call.seen and not call.results[0].call and call.results[0].name:
+                call.seen.append(_implied_call(call.results[0]))
             if not call.seen:
                 orphan = Draft(f"result:{call.id}", "tool", call.place, call.results[0].time)
                 orphan.orphan = call
                 self.drafts[orphan.id] = orphan
                 continue
             ident = next((fact.message for fact in call.seen if fact.message), "")
+            ident = self.aliases.get(ident, ident)
             draft = self.drafts.get(ident)
             if draft is None:
                 first = call.seen[0]
@@ -177,29 +162,77 @@ class Assembly:
                 )
             draft.calls.append(call)
 
+    def _mark_files(self) -> None:
+        """What the calls did to files: per path, each field from the fact that knows best."""
+        for call in sorted(self.calls.values(), key=lambda c: c.place):
+            facts: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
+            touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
+            for fact in sorted(facts, key=lambda f: f.rank):
+                for touch in fact.files:
+                    known = touched.setdefault(touch["path"].rpartition("/")[2], (fact, {}))[1]
+                    known.update({k: v for k, v in touch.items() if k not in known})
+            for fact, data in touched.values():
+                self.marks.append((call.place, _file_mark(fact, call.id, data)))
+
+    def _drop_empty(self) -> None:
+        """An echo without words whose calls were all known from elsewhere says nothing."""
+        for ident, draft in list(self.drafts.items()):
+            parts = draft.parts
+            if parts and not draft.calls and all(p.rank and _is_wordless(p) for p in parts):
+                del self.drafts[ident]
+
+    def _rename(self) -> None:
+        """Notes, usage and marks on a thing by the id that only an echo has for it."""
+        if not self.aliases and not self.call_aliases:
+            return
+        names = {"message": self.aliases, "call": self.call_aliases}
+        self.notes = [_renamed(note, names.get(note.on, {})) for note in self.notes]
+        self.usage = [_renamed(usage, names.get(usage.on, {})) for usage in self.usage]
+        self.marks = [(place, _renamed(mark, self.call_aliases)) for place, mark in self.marks]
+
     def in_order(self) -> list[Draft]:
         return sorted(self.drafts.values(), key=lambda draft: draft.place)
 
 
-def _signature(fact: ToolCalled | ToolReturned) -> tuple[str, str]:
-    try:
-        value = msgspec.json.decode(fact.arguments.encode("utf-8", "replace"))
-        return fact.name, msgspec.json.encode(value, order="deterministic").decode()
-    except (msgspec.DecodeError, RecursionError):
-        return fact.name, fact.arguments
+def _implied_call(result: ToolReturned) -> ToolCalled:
+    """A result that tells which call it answers, where nobody saw the call itself."""
+    return ToolCalled(
+        key=result.key,
+        origin=result.origin,
+        offset=result.offset,
+        number=result.number,
+        time=None,
+        entry=result.entry,
+        name=result.name,
+        arguments=result.arguments,
+        rank=result.rank,
+        side=result.side,
+    )
 
 
-def joined_text(parts: list[MessageSeen]) -> str:
-    """The text of the parts; a part that an other one goes on from is left out."""
-    best = min((part.rank for part in parts), default=0)
-    texts: list[str] = []
-    for part in parts:
-        if part.rank == best and part.text:
-            if texts and part.text.startswith(texts[-1]):
-                texts[-1] = part.text
-            else:
-                texts.append(part.text)
-    return "\n\n".join(texts)
+def _file_mark(fact: ToolCalled | ToolReturned, call: str, data: dict[str, Any]) -> Marked:
+    return Marked(
+        key=fact.key,
+        origin=fact.origin,
+        offset=fact.offset,
+        number=fact.number,
+        time=fact.time,
+        kind="file",
+        subject=call,
+        data=data,
+    )
+
+
+def _is_wordless(part: MessageSeen) -> bool:
+    return not (part.text or part.thinking or part.attachments or part.kind)
+
+
+Named = TypeVar("Named", Noted, UsageReported, Marked)
+
+
+def _renamed(fact: Named, names: dict[str, str]) -> Named:
+    name = names.get(fact.subject, fact.subject)
+    return fact if name == fact.subject else msgspec.structs.replace(fact, subject=name)
 
 
 def _joined_thinking(parts: list[MessageSeen]) -> str | None:
@@ -218,10 +251,10 @@ def _first(parts: list[MessageSeen], field: str) -> Any:
     return None
 
 
-def build_messages(drafts: list[Draft]) -> tuple[list[Message], list[int]]:
+def build_messages(drafts: list[Draft]) -> tuple[list[Message], list[float]]:
     """The messages of the drafts, each with the results of its calls behind it, and their places."""
     messages: list[Message] = []
-    places: list[int] = []
+    places: list[float] = []
     for draft in drafts:
         made = [build_result(draft.orphan, None)] if draft.orphan else build_message(draft)
         messages.extend(made)
@@ -329,9 +362,9 @@ def build_result(call: CallDraft, name: str | None) -> Message:
     )
 
 
-def build_marks(marks: list[tuple[int, Marked]], places: list[int]) -> list[Mark]:
+def build_marks(marks: list[tuple[float, Marked]], places: list[float]) -> list[Mark]:
     """Marks at their index; an echo goes into the k-th mark of its kind and subject."""
-    made: list[tuple[int, Mark]] = []
+    made: list[tuple[float, Mark]] = []
     known: dict[tuple[str, str], list[Mark]] = defaultdict(list)
     used: dict[tuple[str, str, str], int] = defaultdict(int)
     for place, fact in sorted(marks, key=lambda item: item[1].rank):
@@ -365,7 +398,9 @@ def settle_usage(reports: Iterable[UsageReported]) -> dict[tuple[str, str], Usag
     for report in reports:
         key = (
             report.on,
-            report.subject if report.on == "message" else f"{report.subject}\0{report.model}",
+            report.subject
+            if report.on in ("message", "request")
+            else f"{report.subject}\0{report.model}",
         )
         known = best.get(key)
         if known is None or report.rank <= known.rank:

@@ -1,7 +1,8 @@
 """Order: the records of all origins of a conversation in one order.
 
 Each origin keeps its own order and is spliced in at the records that it shares with others; origins
-that share none go by time, then by name. Every "first" and "last" in the reducer means this order.
+that share none are woven by time, and go by name where they have none. Every "first" and "last" in
+the reducer means this order.
 """
 
 from collections.abc import Iterable
@@ -95,7 +96,38 @@ def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[s
         return list(dict.fromkeys(next(iter(sequences.values()))))
     blocks = [_merge_linked(group, records) for group in _linked(sequences, records)]
     blocks.sort(key=lambda block: _sort_key(block, records))
-    return [entry for block in blocks for entry in block]
+    result = blocks[0]
+    for block in blocks[1:]:
+        result = _weave(result, block, records)
+    return result
+
+
+def _weave(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
+    """Two orders as one: each is kept, and between them the latest time seen so far decides."""
+    first, second = _clock(base, records), _clock(other, records)
+    if not first or not second or second[0] >= first[-1]:
+        return base + other
+    result: list[str] = []
+    at = 0
+    for entry, time in zip(base, first, strict=True):
+        while at < len(other) and second[at] < time:
+            result.append(other[at])
+            at += 1
+        result.append(entry)
+    return result + other[at:]
+
+
+def _clock(entries: list[str], records: dict[str, Record]) -> list[int]:
+    """The latest time up to each entry; empty where the entries have no time at all."""
+    times = [records[entry].time for entry in entries]
+    now = next((time for time in times if time is not None), None)
+    if now is None:
+        return []
+    clock: list[int] = []
+    for time in times:
+        now = max(now, time) if time is not None else now
+        clock.append(now)
+    return clock
 
 
 def _sort_key(block: list[str], records: dict[str, Record]) -> tuple[int, str, int]:

@@ -31,6 +31,7 @@ def complete(trajectory: Trajectory, notes: list[Noted], reports: list[UsageRepo
     """Everything that is derived from the messages, the notes and the marks."""
     number_turns(trajectory.messages)
     number_segments(trajectory)
+    give_to_requests(trajectory.messages, reports)
     apply_to_messages(notes, trajectory.messages)
     apply_to_trajectory(notes, trajectory)
     take_files(trajectory)
@@ -106,12 +107,38 @@ def total(usages: list[Usage]) -> Usage | None:
 
 def add_usage(trajectory: Trajectory, reports: list[UsageReported]) -> None:
     """Totals: what was reported for the conversation, else for its segments, else the sum."""
-    own = [m for m in trajectory.messages if m.usage is not None and not m.copied]
+    own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
     if trajectory.usage is None:
-        whole = [to_usage(r) for r in reports if r.on == "conversation"]
-        segments = [to_usage(r) for r in reports if r.on == "segment"]
-        trajectory.usage = total(whole or segments or [m.usage for m in own if m.usage is not None])
-    add_model_usage(trajectory, reports)
+        given = {m.request_id for m in trajectory.messages if m.usage is not None}
+        silent = [r for r in reports if r.on == "request" and r.subject not in given]
+        trajectory.usage = total_of(
+            [to_usage(r) for r in reports if r.on == "conversation"],
+            [to_usage(r) for r in reports if r.on == "segment"],
+            [*own, *map(to_usage, silent)],
+        )
+    add_model_usage(trajectory, [r for r in reports if r.on != "request"])
+
+
+def total_of(*levels: list[Usage]) -> Usage | None:
+    """Figure by figure, what the highest level that knows it says."""
+    made = Usage()
+    for known in map(total, levels):
+        for name in _TOKENS:
+            if known is not None and getattr(made, name) is None:
+                setattr(made, name, getattr(known, name))
+    return made if made != Usage() else None
+
+
+def give_to_requests(messages: list[Message], reports: list[UsageReported]) -> None:
+    """What is known of a whole request goes to its last answer, if its messages know nothing."""
+    by_request = {r.subject: r for r in reports if r.on == "request"}
+    for message in reversed(messages) if by_request else ():
+        if message.role != "assistant" or message.request_id is None:
+            continue
+        report = by_request.pop(message.request_id, None)
+        same = [m for m in messages if m.request_id == message.request_id]
+        if report is not None and not any(m.usage is not None for m in same):
+            message.usage = to_usage(report)
 
 
 def add_model_usage(trajectory: Trajectory, reports: list[UsageReported]) -> None:

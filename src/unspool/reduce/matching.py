@@ -1,0 +1,256 @@
+"""Matching: the same message or call seen by several channels is one.
+
+A channel is an origin at a rank. What has an id that is known already is that thing. A message of a
+higher rank is else the k-th of its role with its words; a call without an id, or one of a higher
+rank with a likeness, the k-th with its signature. What matches nothing stands by itself: beside the
+things of its own origin that did match, where time does not tell its place.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unspool.facts import MessageSeen, ToolCalled, ToolReturned
+
+if TYPE_CHECKING:
+    from unspool.reduce.messages import Assembly, CallDraft, Draft
+
+Channel = tuple[int, str]
+Signature = tuple[str, str]
+
+
+class Anchors:
+    """Where the records of an origin stand among those of the others, by what they share."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, list[tuple[float, float]]] = {}
+        self._untimed: set[str] = set()
+
+    def tie(self, origin: str, place: float, target: float, timed: bool) -> None:
+        self._pairs.setdefault(origin, []).append((place, target))
+        if not timed:
+            self._untimed.add(origin)
+
+    def settle(self) -> None:
+        """No more ties will come. Origins whose ties all have times were woven in by time."""
+        self._pairs = {
+            origin: sorted(pairs)
+            for origin, pairs in self._pairs.items()
+            if origin in self._untimed
+        }
+
+    def place(self, origin: str, place: float, total: int) -> float:
+        """The place of an unmatched record: right behind the last one before it that matched."""
+        pairs = self._pairs.get(origin)
+        if not pairs:
+            return place
+        at = bisect_right(pairs, (place, float("inf")))
+        base = pairs[at - 1][1] if at else pairs[0][1] - 1
+        return base + (place + 1) / (total + 2)
+
+
+def words(parts: list[MessageSeen]) -> str:
+    """What an echo is recognised by: what was typed, else the text, else the thinking."""
+    typed = next((part.typed for part in parts if part.typed is not None), None)
+    if typed is not None:
+        return typed.strip()
+    text = joined_text(parts).strip()
+    return text or next((part.thinking.strip() for part in parts if part.thinking), "")
+
+
+def joined_text(parts: list[MessageSeen]) -> str:
+    """The text of the parts that know best; a part that another one goes on from is left out."""
+    best = min((part.rank for part in parts if part.text), default=0)
+    texts: list[str] = []
+    for part in parts:
+        if part.rank == best and part.text:
+            if texts and part.text.startswith(texts[-1]):
+                texts[-1] = part.text
+            else:
+                texts.append(part.text)
+    return "\n\n".join(texts)
+
+
+def match_echoes(
+    assembly: "Assembly", channels: dict[Channel, list[tuple[int, str, MessageSeen]]]
+) -> None:
+    """Messages of a higher rank join those they echo; the rest become messages of their own."""
+    for channel, echoes in sorted(channels.items()):
+        known: dict[tuple[str, str], list[Draft]] = defaultdict(list)
+        for draft in sorted(assembly.drafts.values(), key=lambda d: d.place):
+            known[(draft.role, words(draft.parts))].append(draft)
+        used: dict[tuple[str, str], int] = defaultdict(int)
+        groups: dict[str, list[tuple[int, MessageSeen]]] = defaultdict(list)
+        for place, ident, fact in echoes:
+            groups[ident].append((place, fact))
+        for ident, group in groups.items():
+            key = (group[0][1].role, words([fact for _, fact in group]))
+            number = used[key]
+            used[key] += 1
+            target = assembly.drafts.get(ident)
+            if target is None and key[1] and number < len(known[key]):
+                target = known[key][number]
+            if target is None:
+                for place, fact in group:
+                    assembly.add_part(place, fact, ident)
+                continue
+            assembly.aliases[ident] = target.id
+            _join(assembly, channel[1], target, group)
+
+
+def _join(
+    assembly: "Assembly", origin: str, target: "Draft", group: list[tuple[int, MessageSeen]]
+) -> None:
+    for place, fact in group:
+        target.parts.append(fact)
+        if target.origin != origin:
+            timed = fact.time is not None and target.time is not None
+            assembly.anchors.tie(origin, place, target.place, timed)
+    if target.time is None:
+        target.time = next((fact.time for _, fact in group if fact.time is not None), None)
+
+
+def signature(fact: ToolCalled | ToolReturned) -> Signature:
+    """What a call without an id is known by."""
+    if fact.like:
+        return "", fact.like
+    try:
+        value = msgspec.json.decode(fact.arguments.encode("utf-8", "replace"))
+        return fact.name, msgspec.json.encode(value, order="deterministic").decode()
+    except (msgspec.DecodeError, RecursionError):
+        return fact.name, fact.arguments
+
+
+class Calls:
+    """The calls of an assembly, matched channel by channel, best rank first."""
+
+    def __init__(
+        self, assembly: "Assembly", nameless: list[tuple[int, ToolCalled | ToolReturned]]
+    ) -> None:
+        self._assembly = assembly
+        self._known: dict[Signature, list[CallDraft]] = defaultdict(list)
+        self._called: dict[Channel, list[tuple[int, ToolCalled]]] = defaultdict(list)
+        self._returned: dict[Channel, list[tuple[int, ToolReturned]]] = defaultdict(list)
+        for place, fact in nameless:
+            channel = (fact.rank, fact.origin)
+            if isinstance(fact, ToolCalled):
+                self._called[channel].append((place, fact))
+            else:
+                self._returned[channel].append((place, fact))
+        self._named: dict[Channel, list[CallDraft]] = defaultdict(list)
+        for call in sorted(assembly.calls.values(), key=lambda c: c.place):
+            if call.seen:
+                best = min(call.seen, key=lambda fact: fact.rank)
+                self._named[(best.rank, best.origin)].append(call)
+
+    def match(self) -> None:
+        for channel, calls in sorted(self._named.items()):
+            if channel[0] == 0:
+                for call in calls:
+                    self._known[signature(call.seen[0])].append(call)
+        for channel in sorted({*self._named, *self._called, *self._returned}):
+            self._match_calls(channel)
+            self._match_results(channel)
+
+    def _match_calls(self, channel: Channel) -> None:
+        known = {key: list(calls) for key, calls in self._known.items()}
+        taken = _mentioned(self._assembly.calls.values(), channel)
+        used: dict[Signature, int] = defaultdict(int)
+        units: list[tuple[float, CallDraft | ToolCalled]] = []
+        if channel[0]:
+            units += [(call.place, call) for call in self._named[channel]]
+        units += self._called[channel]
+        for place, unit in sorted(units, key=lambda item: item[0]):
+            key = signature(unit if isinstance(unit, ToolCalled) else unit.seen[0])
+            free = [call for call in known.get(key, ()) if id(call) not in taken]
+            number = used[key]
+            used[key] += 1
+            target = free[number] if number < len(free) else None
+            if isinstance(unit, ToolCalled):
+                self._attach(unit, place, target, key, number)
+            elif target is not None and unit.seen[0].like:
+                self._merge(unit, target)
+            else:
+                self._known[key].append(unit)
+
+    def _attach(
+        self,
+        fact: ToolCalled,
+        place: float,
+        target: "CallDraft | None",
+        key: Signature,
+        number: int,
+    ) -> None:
+        if target is None:
+            target = self._assembly.call(_made_id(key, number), place)
+            self._known[key].append(target)
+        else:
+            self._tie(fact, place, target)
+        target.seen.append(fact)
+
+    def _merge(self, call: "CallDraft", target: "CallDraft") -> None:
+        self._tie(call.seen[0], call.place, target)
+        target.seen += call.seen
+        target.results += call.results
+        self._assembly.call_aliases[call.id] = target.id
+        del self._assembly.calls[call.id]
+
+    def _tie(self, fact: ToolCalled | ToolReturned, place: float, target: "CallDraft") -> None:
+        first = (target.seen or target.results)[0]
+        if first.origin != fact.origin:
+            timed = fact.time is not None and first.time is not None
+            self._assembly.anchors.tie(fact.origin, place, target.place, timed)
+
+    def _match_results(self, channel: Channel) -> None:
+        used: dict[Signature, int] = defaultdict(int)
+        answered: set[int] = set()
+        for place, fact in sorted(self._returned[channel], key=lambda item: item[0]):
+            key = signature(fact)
+            calls = self._candidates(fact, key)
+            free = [call for call in calls if id(call) not in answered]
+            target = _latest(free, channel[1], place) or next(iter(free), None)
+            if target is None:
+                target = self._assembly.call(_made_id(key, used[key]), place)
+                if not target.results:
+                    self._known[key].append(target)
+            else:
+                self._tie(fact, place, target)
+            used[key] += 1
+            answered.add(id(target))
+            target.results.append(fact)
+
+    def _candidates(self, fact: ToolReturned, key: Signature) -> list["CallDraft"]:
+        if fact.like or fact.arguments:
+            return self._known[key]
+        return [
+            call
+            for calls in self._known.values()
+            for call in calls
+            if not call.results and call.seen and call.seen[0].name == fact.name
+        ]
+
+
+def _mentioned(calls: Iterable["CallDraft"], channel: Channel) -> set[int]:
+    """Calls that the channel knows by their id, though a better one knows them too."""
+    return {
+        id(call) for call in calls if any((fact.rank, fact.origin) == channel for fact in call.seen)
+    }
+
+
+def _latest(calls: list["CallDraft"], origin: str, place: float) -> "CallDraft | None":
+    """The last call before the result in its own origin: an earlier one may have been refused."""
+    own = [
+        call
+        for call in calls
+        if call.place <= place and any(fact.origin == origin for fact in call.seen)
+    ]
+    return max(own, key=lambda call: call.place, default=None)
+
+
+def _made_id(key: Signature, number: int) -> str:
+    digest = hashlib.sha256(repr(key).encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{digest}-{number}"
