@@ -28,7 +28,7 @@ PREVIOUS: None = None
 ROOT = ""
 
 Role = Literal["system", "user", "assistant", "tool"]
-On = Literal["conversation", "message", "call", "request", "turn", "entry"]
+On = Literal["conversation", "message", "call", "request", "turn", "entry", "following"]
 
 
 class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -82,6 +82,9 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     rank: int = 0
     side: bool = False
     """On a side thread (a sub-agent's line in its parent's file): never on the main chain."""
+    joins: bool = False
+    """Goes on from the assistant message before it, unless a Link, a result or somebody else's
+    words stand between, or the two name different requests (logs with a record per chunk)."""
     request: str = ""
     """The id of the request that the message belongs to or was answered in."""
     stop: str = ""
@@ -140,7 +143,8 @@ class ToolReturned(Fact, frozen=True, kw_only=True, gc=False):
 
 
 class UsageReported(Fact, frozen=True, kw_only=True, gc=False):
-    """Tokens and cost of a message (`subject` is its id), a request, a run segment or all.
+    """Tokens and cost of a message (`subject` is its id), a request, an engine call that names
+    neither, a run segment (from its start or resumption to this record) or all.
 
     What is known of a whole request goes to its last answer, unless its messages know better.
 
@@ -148,7 +152,7 @@ class UsageReported(Fact, frozen=True, kw_only=True, gc=False):
     Of several reports on one subject the lowest rank wins, then the last in order.
     """
 
-    on: Literal["message", "request", "segment", "conversation"] = "message"
+    on: Literal["message", "request", "call", "segment", "conversation"] = "message"
     subject: str = ""
     model: str = ""
     prompt: int | None = None
@@ -167,7 +171,9 @@ class Noted(Fact, frozen=True, kw_only=True, gc=False):
 
     On the conversation, the names of trajectory fields (title, session_id, started_at, parent …)
     land there and all others in `metadata`. On a message, a call, or a message by its request or
-    turn likewise: the fields of a message or tool call, and all others in its `extra`.
+    turn likewise: the fields of a message or tool call, and all others in its `extra`. `model` on a
+    call is the model of the message that called. On what is `following`: `model` or `mode` of the
+    messages behind this record that do not say it themselves, until the next such note.
     """
 
     on: On = "conversation"

@@ -67,9 +67,11 @@ def link(cards: Iterable[Card]) -> Patches:
         for known in card.children:
             child_key = (known.source or card.source, known.conversation_id)
             ties[(key, child_key)] = _merged(known, ties.get((key, child_key)))
+    callers = _callers(by_key)
     for key, card in sorted(by_key.items()):
         if card.parent is not None:
             parent_key = (card.parent.source or card.source, card.parent.conversation_id)
+            parent_key = callers.get((parent_key[0], card.parent.tool_call_id or ""), parent_key)
             down = msgspec.structs.replace(card.parent, conversation_id=card.id, source=None)
             ties[(parent_key, key)] = _merged(down, ties.get((parent_key, key)))
     for (parent_key, child_key), tie in ties.items():
@@ -92,6 +94,24 @@ def link(cards: Iterable[Card]) -> Patches:
         started = {card.id: card.started_at for card in by_key.values() if card.source == key[0]}
         made.children.sort(key=lambda t: (started.get(t.conversation_id, ""), t.conversation_id))
     return patches
+
+
+def _callers(by_key: dict[tuple[str, str], Card]) -> dict[tuple[str, str], tuple[str, str]]:
+    """(source, call that a child names) → the one conversation that made the call.
+
+    A log may name only the session that a sub-agent ran in, though another sub-agent started it.
+    """
+    named = {
+        (card.parent.source or card.source, card.parent.tool_call_id)
+        for card in by_key.values()
+        if card.parent is not None and card.parent.tool_call_id
+    }
+    holders: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for key, card in by_key.items():
+        for call in card.calls if named else ():
+            if (card.source, call) in named:
+                holders.setdefault((card.source, call), set()).add(key)
+    return {call: found.pop() for call, found in holders.items() if len(found) == 1}
 
 
 def _merged(first: Link, second: Link | None) -> Link:

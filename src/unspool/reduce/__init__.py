@@ -5,6 +5,8 @@ thread.py     the chain, the abandoned branches
 messages.py   messages, calls, results, marks
 snapshots.py  overlapping message lists: the winner of each segment
 notes.py      what knows best wins
+echoes.py     what another channel repeats
+runs.py       run segments: their usage, the calls that they cut off
 totals.py     turns, segments, usage, models
 """
 
@@ -25,9 +27,10 @@ from unspool.facts import (
     ToolReturned,
 )
 from unspool.reduce import snapshots
-from unspool.reduce.messages import Assembly, build_marks, build_messages, settle_usage, to_usage
+from unspool.reduce.messages import Assembly, build_marks, build_messages
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
+from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
 from unspool.reduce.totals import complete
 from unspool.times import format_time
@@ -108,18 +111,16 @@ def _reduce_records(
     assembly.take(thread.records)
     messages, places = build_messages(assembly.in_order())
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
-    usage = settle_usage(assembly.usage)
-    for message in messages:
-        report = usage.get(("message", message.id or ""))
-        if report is not None and message.role == "assistant":
-            message.usage = to_usage(report)
+    usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places) or None
     trajectory.branches = _branches(thread) or None
     _set_origins(trajectory, records)
-    if assembly.times:
-        trajectory.started_at = format_time(min(assembly.times))
-        trajectory.ended_at = format_time(max(assembly.times))
-    complete(trajectory, assembly.notes, [u for u in usage.values() if u.on != "message"])
+    times = assembly.times or assembly.echo_times
+    if times:
+        trajectory.started_at = format_time(min(times))
+        trajectory.ended_at = format_time(max(times))
+    runs = Runs(messages, places, usage, assembly.marks, assembly.following)
+    complete(trajectory, assembly.standing_notes(), runs)
     return trajectory
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Channel = tuple[int, str]
 Signature = tuple[str, str]
+LEAST_CHARS = 20
+"""A shorter text is held by too many others to prove anything."""
 
 
 class Anchors:
@@ -81,8 +83,12 @@ def match_echoes(
     """Messages of a higher rank join those they echo; the rest become messages of their own."""
     for channel, echoes in sorted(channels.items()):
         known: dict[tuple[str, str], list[Draft]] = defaultdict(list)
-        for draft in sorted(assembly.drafts.values(), key=lambda d: d.place):
-            known[(draft.role, words(draft.parts))].append(draft)
+        drafts = sorted(assembly.drafts.values(), key=lambda d: d.place)
+        for draft in drafts:
+            for said in {words(draft.parts), joined_text(draft.parts).strip()}:
+                known[(draft.role, said)].append(draft)
+        callers = _callers(assembly)
+        last: Draft | None = None
         used: dict[tuple[str, str], int] = defaultdict(int)
         groups: dict[str, list[tuple[int, MessageSeen]]] = defaultdict(list)
         for place, ident, fact in echoes:
@@ -92,14 +98,46 @@ def match_echoes(
             number = used[key]
             used[key] += 1
             target = assembly.drafts.get(ident)
+            if target is None:
+                target = assembly.drafts.get(callers.get(ident, ""))
             if target is None and key[1] and number < len(known[key]):
                 target = known[key][number]
+            if target is None and last is not None and key[0] == "assistant":
+                target = _held(key[1], last, drafts)
+            last = target if target is not None else last
             if target is None:
                 for place, fact in group:
                     assembly.add_part(place, fact, ident)
                 continue
             assembly.aliases[ident] = target.id
             _join(assembly, channel[1], target, group)
+
+
+def _callers(assembly: "Assembly") -> dict[str, str]:
+    """A message by which a channel knows a call → the message that made it, for who knows best."""
+    callers: dict[str, str] = {}
+    for call in assembly.calls.values():
+        named = [fact for fact in sorted(call.seen, key=lambda f: f.rank) if fact.message]
+        for fact in named[1:]:
+            if fact.rank and fact.message != named[0].message:
+                callers.setdefault(fact.message, named[0].message)
+    aliases = assembly.aliases
+    return {echo: aliases.get(ident, ident) for echo, ident in callers.items()}
+
+
+def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
+    """An answer in the turn of the last match that holds the text, or is held by it."""
+    if len(text) < LEAST_CHARS:
+        return None
+    for draft in drafts[drafts.index(after) if after in drafts else len(drafts) :]:
+        if draft.role == "user" and draft is not after:
+            return None
+        said = joined_text(draft.parts).strip()
+        if draft.role == "assistant" and (
+            text in said or (len(said) >= LEAST_CHARS and said in text)
+        ):
+            return draft
+    return None
 
 
 def _join(

@@ -15,6 +15,7 @@ import msgspec
 from unspool.facts import (
     AnyFact,
     Attachment,
+    Link,
     Marked,
     MessageSeen,
     Noted,
@@ -66,12 +67,17 @@ class Assembly:
         self.drafts: dict[str, Draft] = {}
         self.calls: dict[str, CallDraft] = {}
         self.notes: list[Noted] = []
-        self.usage: list[UsageReported] = []
+        self.following: list[tuple[float, Noted]] = []
+        self.usage: list[tuple[float, UsageReported]] = []
         self.marks: list[tuple[float, Marked]] = []
         self.times: list[int] = []
+        self.echo_times: list[int] = []
         self.anchors = Anchors()
         self.aliases: dict[str, str] = {}
-        """Ids by which echoes know a message → its own id."""
+        """Ids by which echoes, or parts that joined it, know a message → its own id."""
+        self.joined: dict[str, str] = {}
+        """Of these, the parts that joined it."""
+        self._open: str | None = None
         self.call_aliases: dict[str, str] = {}
         self._echoes: dict[Channel, list[tuple[int, str, MessageSeen]]] = defaultdict(list)
         self._nameless: list[tuple[int, ToolCalled | ToolReturned]] = []
@@ -92,29 +98,48 @@ class Assembly:
 
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
         if fact.time is not None:
-            self.times.append(fact.time)
+            (self.echo_times if getattr(fact, "rank", 0) else self.times).append(fact.time)
         if isinstance(fact, MessageSeen):
             ident = fact.id or f"{record.entry}#{fact.number}"
             if fact.rank:
                 self._echoes[(fact.rank, fact.origin)].append((place, ident, fact))
             else:
-                self.add_part(place, fact, ident)
+                self.add_part(place, fact, self._joined(fact, ident))
         elif isinstance(fact, ToolCalled):
             if fact.id:
                 self.call(fact.id, place).seen.append(fact)
             else:
                 self._nameless.append((place, fact))
         elif isinstance(fact, ToolReturned):
+            self._open = None
             if fact.call:
                 self.call(fact.call, place).results.append(fact)
             else:
                 self._nameless.append((place, fact))
         elif isinstance(fact, UsageReported):
-            self.usage.append(fact)
+            self.usage.append((place, fact))
         elif isinstance(fact, Noted):
-            self.notes.append(fact)
+            if fact.on == "following":
+                self.following.append((place, fact))
+            else:
+                self.notes.append(fact)
         elif isinstance(fact, Marked):
             self.marks.append((place, fact))
+        elif isinstance(fact, Link):
+            self._open = None
+
+    def _joined(self, fact: MessageSeen, ident: str) -> str:
+        """The id of the message that the part belongs to: the open one, or its own."""
+        ident = self.aliases.get(ident, ident)
+        if fact.role != "assistant" or not fact.joins:
+            self._open = None
+            return ident
+        if self._open is not None and ident not in self.drafts:
+            requests = {part.request for part in self.drafts[self._open].parts} - {""}
+            if not fact.request or requests <= {fact.request}:
+                self.joined[ident] = self.aliases[ident] = ident = self._open
+        self._open = ident
+        return ident
 
     def add_part(self, place: int, fact: MessageSeen, ident: str) -> None:
         draft = self.drafts.get(ident)
@@ -187,8 +212,16 @@ class Assembly:
             return
         names = {"message": self.aliases, "call": self.call_aliases}
         self.notes = [_renamed(note, names.get(note.on, {})) for note in self.notes]
-        self.usage = [_renamed(usage, names.get(usage.on, {})) for usage in self.usage]
+        self.usage = [
+            (place, use if use.subject in self.joined else _renamed(use, names.get(use.on, {})))
+            for place, use in self.usage
+        ]
         self.marks = [(place, _renamed(mark, self.call_aliases)) for place, mark in self.marks]
+
+    def standing_notes(self) -> list[Noted]:
+        """The notes; that the whole is not known holds only where nobody knows the thing itself."""
+        whole = any(part.rank == 0 for draft in self.drafts.values() for part in draft.parts)
+        return [n for n in self.notes if not (whole and n.rank and n.name == "partial")]
 
     def in_order(self) -> list[Draft]:
         return sorted(self.drafts.values(), key=lambda draft: draft.place)
@@ -368,7 +401,7 @@ def build_marks(marks: list[tuple[float, Marked]], places: list[float]) -> list[
     known: dict[tuple[str, str], list[Mark]] = defaultdict(list)
     used: dict[tuple[str, str, str], int] = defaultdict(int)
     for place, fact in sorted(marks, key=lambda item: item[1].rank):
-        key = (fact.kind, fact.subject)
+        key = (fact.kind, _mark_subject(fact))
         if fact.rank:
             slot = (*key, f"{fact.rank}:{fact.origin}")
             number = used[slot]
@@ -392,20 +425,27 @@ def build_marks(marks: list[tuple[float, Marked]], places: list[float]) -> list[
     return [mark for _, mark in made]
 
 
-def settle_usage(reports: Iterable[UsageReported]) -> dict[tuple[str, str], UsageReported]:
+_WHOLE = ("message", "request")
+"""What one model answers: a report on it tells the model, it does not split by it."""
+
+
+def _mark_subject(fact: Marked) -> str:
+    """What two marks of a kind are the same by: a touch of a file by its path, others by subject."""
+    named = (fact.data or {}).get("path") if fact.kind == "file" else None
+    return str(named) if named else fact.subject
+
+
+def settle_usage(
+    reports: Iterable[tuple[float, UsageReported]],
+) -> list[tuple[float, UsageReported]]:
     """Per subject (and model): the lowest rank, then the last in order."""
-    best: dict[tuple[str, str], UsageReported] = {}
-    for report in reports:
-        key = (
-            report.on,
-            report.subject
-            if report.on in ("message", "request")
-            else f"{report.subject}\0{report.model}",
-        )
+    best: dict[tuple[str, str, str], tuple[float, UsageReported]] = {}
+    for place, report in reports:
+        key = (report.on, report.subject, report.model if report.on not in _WHOLE else "")
         known = best.get(key)
-        if known is None or report.rank <= known.rank:
-            best[key] = report
-    return best
+        if known is None or report.rank <= known[1].rank:
+            best[key] = (place, report)
+    return list(best.values())
 
 
 def to_usage(report: UsageReported) -> Usage:

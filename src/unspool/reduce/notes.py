@@ -1,7 +1,8 @@
 """Notes: what knows best wins, field by field: the lowest rank, then the last in order."""
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -65,7 +66,27 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
             _note_message(message, note)
         for call in message.tool_calls or ():
             for note in by_subject.get(("call", call.id), ()):
-                _note_call(call, note)
+                if note.name == "model":
+                    message.model = message.model or note.value
+                else:
+                    _note_call(call, note)
+
+
+def follow(
+    notes: Sequence[tuple[float, Noted]], messages: list[Message], places: Sequence[float]
+) -> None:
+    """What holds from a record on: the model of answers, the mode of what the person said."""
+    if not notes:
+        return
+    for name, role in (("model", "assistant"), ("mode", "user")):
+        found = sorted(((p, n) for p, n in notes if n.name == name), key=lambda item: item[0])
+        at = [place for place, _ in found]
+        for message, place in zip(messages, places, strict=True):
+            if message.role != role or getattr(message, name) or message.kind == "injected":
+                continue
+            number = bisect_left(at, place)
+            if number and found[number - 1][1].value:
+                setattr(message, name, found[number - 1][1].value)
 
 
 def _note_message(message: Message, note: Noted) -> None:
@@ -92,7 +113,8 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
         if note.name in _LISTS and note.value is not None:
             _append(trajectory, note)
     for (_, _, name), note in settle(own).items():
-        if name not in _LISTS:
+        known = name in _SCALARS and getattr(trajectory, name) is not None
+        if name not in _LISTS and not (known and note.rank > 0):
             _set(trajectory, name, note.value)
 
 

@@ -239,7 +239,7 @@ class Strand:
         views = [call.view for made in self.candidates for call in made.listing.calls]
         _describe(trajectory, self.winners, views + [a.view for a in self.answers], rest)
         annotate(self.winners, self.candidates, rest, merge_tool_metadata)
-        complete(trajectory, [n for n in rest if isinstance(n, Noted) and n.name not in INNER], [])
+        complete(trajectory, [n for n in rest if isinstance(n, Noted) and n.name not in INNER])
         return trajectory
 
     def _late_answers(self) -> list[Answer]:

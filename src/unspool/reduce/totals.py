@@ -10,33 +10,29 @@ import msgspec
 
 from unspool.facts import Noted, UsageReported
 from unspool.reduce.messages import to_usage
-from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
+from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
+from unspool.reduce.runs import TOKENS, Runs, close_calls, total
 from unspool.trajectory import FileTouch, Message, Trajectory, Usage, Workspace
 
 NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
 """Kinds of user message that are no turn of the person's."""
 
-_TOKENS = (
-    "prompt_tokens",
-    "completion_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "cost_usd",
-    "requests",
-)
 
-
-def complete(trajectory: Trajectory, notes: list[Noted], reports: list[UsageReported]) -> None:
+def complete(trajectory: Trajectory, notes: list[Noted], runs: Runs | None = None) -> None:
     """Everything that is derived from the messages, the notes and the marks."""
+    runs = runs if runs is not None else Runs()
     number_turns(trajectory.messages)
     number_segments(trajectory)
-    give_to_requests(trajectory.messages, reports)
+    give_to_requests(trajectory.messages, runs.requests)
     apply_to_messages(notes, trajectory.messages)
+    follow(runs.following, trajectory.messages, runs.places)
     apply_to_trajectory(notes, trajectory)
+    close_calls(trajectory)
     take_files(trajectory)
+    take_references(trajectory)
     count_modes(trajectory)
-    add_usage(trajectory, reports)
+    count_encrypted(trajectory)
+    add_usage(trajectory, runs)
     complete_workspace(trajectory)
 
 
@@ -55,7 +51,15 @@ def number_turns(messages: list[Message]) -> None:
 
 
 def number_segments(trajectory: Trajectory) -> None:
-    cuts = [mark.index for mark in trajectory.marks or () if mark.kind == "compaction"]
+    """A compaction cuts where it began: what came while it ran belongs to the new segment."""
+    cuts: list[int] = []
+    begun: int | None = None
+    for mark in trajectory.marks or ():
+        if mark.kind == "compaction_start":
+            begun = mark.index
+        elif mark.kind == "compaction":
+            cuts.append(mark.index if begun is None else begun)
+            begun = None
     if cuts:
         for index, message in enumerate(trajectory.messages):
             message.segment = sum(1 for cut in cuts if cut <= index)
@@ -70,6 +74,9 @@ def take_files(trajectory: Trajectory) -> None:
         for index, message in enumerate(trajectory.messages)
         for call in message.tool_calls or ()
     }
+    status = {
+        call.id: call.status for message in trajectory.messages for call in message.tool_calls or ()
+    }
     files: list[FileTouch] = []
     marks = []
     for mark in trajectory.marks:
@@ -83,9 +90,37 @@ def take_files(trajectory: Trajectory) -> None:
         if index < len(trajectory.messages):
             touch.index = index
             touch.turn = trajectory.messages[index].turn
+        ended = status.get(touch.tool_call_id or "")
+        if touch.outcome is None and ended in ("failed", "denied", "interrupted", "cancelled"):
+            touch.outcome = "denied" if ended == "denied" else "failed"
         files.append(touch)
     trajectory.marks = marks or None
     trajectory.files = [*(trajectory.files or []), *files] or None
+
+
+def take_references(trajectory: Trajectory) -> None:
+    """Marks that are about commits, pull requests and issues become the list of references."""
+    found = [mark for mark in trajectory.marks or () if mark.kind == "reference"]
+    if not found:
+        return
+    known = trajectory.references or []
+    for mark in found:
+        made = dict(mark.data or {})
+        index = max(mark.index - 1, 0)
+        if index < len(trajectory.messages):
+            made["turn"] = trajectory.messages[index].turn
+        known.append({name: value for name, value in made.items() if value is not None})
+    trajectory.references = known
+    trajectory.marks = [m for m in trajectory.marks or () if m.kind != "reference"] or None
+
+
+def count_encrypted(trajectory: Trajectory) -> None:
+    """Reasoning that is there but cannot be read is left out; how often is said."""
+    counts = [
+        (message.extra or {}).get("encrypted_reasoning", 0) for message in trajectory.messages
+    ]
+    if any(counts):
+        trajectory.metadata["encrypted_reasoning"] = sum(counts)
 
 
 def count_modes(trajectory: Trajectory) -> None:
@@ -95,35 +130,30 @@ def count_modes(trajectory: Trajectory) -> None:
         trajectory.metadata = {"mode": modes[0], **trajectory.metadata}
 
 
-def total(usages: list[Usage]) -> Usage | None:
-    """The sum; a figure that nobody knows stays unknown."""
-    made = Usage()
-    for name in _TOKENS:
-        values = [value for usage in usages if (value := getattr(usage, name)) is not None]
-        if values:
-            setattr(made, name, sum(values))
-    return made if made != Usage() else None
-
-
-def add_usage(trajectory: Trajectory, reports: list[UsageReported]) -> None:
-    """Totals: what was reported for the conversation, else for its segments, else the sum."""
-    own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
+def add_usage(trajectory: Trajectory, runs: Runs) -> None:
+    """Totals: what was reported for the conversation, else its runs and what they leave out."""
     if trajectory.usage is None:
+        own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
         given = {m.request_id for m in trajectory.messages if m.usage is not None}
-        silent = [r for r in reports if r.on == "request" and r.subject not in given]
+        silent = [to_usage(r) for r in runs.requests if r.subject not in given]
+        rest = [usage for _, usage in runs.rest()]
+        reported = [to_usage(r) for r in runs.segments]
         trajectory.usage = total_of(
-            [to_usage(r) for r in reports if r.on == "conversation"],
-            [to_usage(r) for r in reports if r.on == "segment"],
-            [*own, *map(to_usage, silent)],
+            [to_usage(r) for r in runs.conversation],
+            [*reported, *rest] if reported or runs.calls else [],
+            [*own, *silent],
         )
-    add_model_usage(trajectory, [r for r in reports if r.on != "request"])
+        if trajectory.usage is not None and reported and rest:
+            known = {"runs": max(runs.opened, runs.reported), "runs_reported": runs.reported}
+            trajectory.usage.extra = known
+    add_model_usage(trajectory, runs)
 
 
 def total_of(*levels: list[Usage]) -> Usage | None:
     """Figure by figure, what the highest level that knows it says."""
     made = Usage()
     for known in map(total, levels):
-        for name in _TOKENS:
+        for name in TOKENS:
             if known is not None and getattr(made, name) is None:
                 setattr(made, name, getattr(known, name))
     return made if made != Usage() else None
@@ -141,7 +171,7 @@ def give_to_requests(messages: list[Message], reports: list[UsageReported]) -> N
             message.usage = to_usage(report)
 
 
-def add_model_usage(trajectory: Trajectory, reports: list[UsageReported]) -> None:
+def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
     """Models used, the primary one, switches, and tokens by model."""
     models: list[str] = []
     by_model: dict[str, list[Usage]] = {}
@@ -152,9 +182,13 @@ def add_model_usage(trajectory: Trajectory, reports: list[UsageReported]) -> Non
         if message.usage is not None:
             by_model.setdefault(message.model, []).append(message.usage)
     reported: dict[str, list[Usage]] = {}
-    for report in reports:
+    for report in (*runs.conversation, *runs.segments):
         if report.model:
             reported.setdefault(report.model, []).append(to_usage(report))
+    if reported and not runs.conversation:
+        for model, usage in runs.rest():
+            if model:
+                reported.setdefault(model, []).append(usage)
     if not models and not reported:
         return
     counts = Counter(models)

@@ -1,0 +1,167 @@
+"""Runs: a conversation is carried on in run segments, each of which may report what it used.
+
+A report covers what lies between the start or resumption of its run (or the report before it) and
+itself. What no report covers is the sum of the calls known for that time, or of the messages: a run
+that ended without a report used something all the same.
+"""
+
+from collections.abc import Sequence
+
+from unspool.facts import Marked, Noted, UsageReported
+from unspool.reduce.messages import Assembly, settle_usage, to_usage
+from unspool.trajectory import Message, Trajectory, Usage
+
+OPENERS = frozenset(("start", "resume"))
+CLOSERS = frozenset(("interruption", "resume", "end"))
+"""Marks behind which a call that has not come back never will. With `continues` in its data a
+resumption goes on with what was under way."""
+
+TOKENS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "cost_usd",
+    "requests",
+)
+
+
+def total(usages: Sequence[Usage]) -> Usage | None:
+    """The sum; a figure that nobody knows stays unknown."""
+    made = Usage()
+    for name in TOKENS:
+        values = [value for usage in usages if (value := getattr(usage, name)) is not None]
+        if values:
+            setattr(made, name, sum(values))
+    return made if made != Usage() else None
+
+
+class Span:
+    """What one report covers: places in the order, and times."""
+
+    def __init__(self, start: float, end: float, since: int | None, until: int | None) -> None:
+        self.start = start
+        self.end = end
+        self.since = since
+        self.until = until
+
+    def has_place(self, place: float) -> bool:
+        return self.start <= place <= self.end
+
+    def has_time(self, time: int | None) -> bool:
+        if time is None or self.until is None:
+            return False
+        return (self.since or 0) <= time <= self.until
+
+
+class Runs:
+    """The usage of a conversation beside that of its messages, and what each report covers."""
+
+    def __init__(
+        self,
+        messages: Sequence[Message] = (),
+        places: Sequence[float] = (),
+        usage: Sequence[tuple[float, UsageReported]] = (),
+        marks: Sequence[tuple[float, Marked]] = (),
+        following: Sequence[tuple[float, Noted]] = (),
+    ) -> None:
+        self.places = places
+        self.following = following
+        self.requests = [r for _, r in usage if r.on == "request"]
+        self.conversation = [r for _, r in usage if r.on == "conversation"]
+        self.segments = [r for _, r in usage if r.on == "segment"]
+        self.opened = sum(1 for _, mark in marks if mark.kind in OPENERS)
+        spans = _spans(usage, marks)
+        self.reported = len(spans)
+        self.calls = [
+            r
+            for _, r in usage
+            if r.on in ("call", "message") and not any(span.has_time(r.time) for span in spans)
+        ]
+        """Calls that no report covers."""
+        self.uncovered = [
+            message
+            for message, place in zip(messages, places, strict=True)
+            if message.usage is not None
+            and not message.copied
+            and not any(span.has_place(place) for span in spans)
+        ]
+
+    def rest(self) -> list[tuple[str, Usage]]:
+        """(model, usage) of what no report covers: the calls, where they tell no less."""
+        calls = [(report.model, to_usage(report)) for report in self.calls]
+        messages = [(m.model or "", m.usage) for m in self.uncovered if m.usage is not None]
+        if not calls:
+            return messages
+        known = total([usage for _, usage in calls]) or Usage()
+        least = total([usage for _, usage in messages]) or Usage()
+        enough = (known.completion_tokens or 0) >= (least.completion_tokens or 0)
+        return calls if enough else messages
+
+
+def _spans(
+    usage: Sequence[tuple[float, UsageReported]], marks: Sequence[tuple[float, Marked]]
+) -> list[Span]:
+    events: dict[float, tuple[bool, int | None]] = {}
+    for place, mark in marks:
+        if mark.kind in OPENERS:
+            events[place] = (False, mark.time)
+    for place, report in usage:
+        if report.on == "segment":
+            events[place] = (True, report.time)
+    spans: list[Span] = []
+    start, since = float("-inf"), None
+    for place, (is_report, time) in sorted(events.items()):
+        if is_report:
+            spans.append(Span(start, place, since, time))
+        start, since = place, time
+    return spans
+
+
+def assign_usage(assembly: Assembly, messages: list[Message]) -> list[tuple[float, UsageReported]]:
+    """Give every message its usage; the reports that are on no message seen come back."""
+    settled = settle_usage(assembly.usage)
+    by_subject: dict[str, list[UsageReported]] = {}
+    for _, report in settled:
+        if report.on == "message":
+            subject = assembly.joined.get(report.subject, report.subject)
+            by_subject.setdefault(subject, []).append(report)
+    for name in ("id", "request_id"):
+        for message in messages:
+            subject = getattr(message, name) or ""
+            if message.role == "assistant" and subject in by_subject:
+                reports = by_subject.pop(subject)
+                add_to_message(message, [to_usage(report) for report in reports])
+    left = {report.subject for reports in by_subject.values() for report in reports}
+    return [
+        (place, report)
+        for place, report in settled
+        if report.on != "message" or report.subject in left
+    ]
+
+
+def add_to_message(message: Message, usages: list[Usage]) -> None:
+    """Parts add up; what a request reports beside the message itself fills the gaps."""
+    made = usages[0] if len(usages) == 1 else total(usages)
+    if message.usage is None or made is None:
+        message.usage = message.usage or made
+        return
+    for name in TOKENS:
+        if getattr(message.usage, name) is None:
+            setattr(message.usage, name, getattr(made, name))
+
+
+def close_calls(trajectory: Trajectory) -> None:
+    """A call without a result that the end of its run stands behind was interrupted."""
+    closed = [
+        mark.index
+        for mark in trajectory.marks or ()
+        if mark.kind in CLOSERS and not (mark.data or {}).get("continues")
+    ]
+    last = max(closed, default=0)
+    answered = {m.tool_call_id for m in trajectory.messages if m.role == "tool"}
+    for message in trajectory.messages[:last]:
+        for call in message.tool_calls or ():
+            if call.status is None and call.id not in answered:
+                call.status = "interrupted"
