@@ -7,10 +7,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from unspool.errors import (
+        AmbiguousId,
         BrokenCatalogue,
         MissingExtra,
         NothingToRead,
         OutputError,
+        UnknownConversation,
         UnknownFormat,
         UnreadableOrigin,
         UnspoolError,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 # Imported on first use, so that `unspool --help` and small scripts start fast.
 _HOMES = {
+    "AmbiguousId": "unspool.errors",
     "BrokenCatalogue": "unspool.errors",
     "Message": "unspool.trajectory",
     "MissingExtra": "unspool.errors",
@@ -28,6 +31,7 @@ _HOMES = {
     "OutputError": "unspool.errors",
     "ToolCall": "unspool.trajectory",
     "Trajectory": "unspool.trajectory",
+    "UnknownConversation": "unspool.errors",
     "UnknownFormat": "unspool.errors",
     "UnreadableOrigin": "unspool.errors",
     "UnspoolError": "unspool.errors",
@@ -36,6 +40,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AmbiguousId",
     "BrokenCatalogue",
     "Message",
     "MissingExtra",
@@ -43,6 +48,7 @@ __all__ = [
     "OutputError",
     "ToolCall",
     "Trajectory",
+    "UnknownConversation",
     "UnknownFormat",
     "UnreadableOrigin",
     "UnspoolError",

@@ -7,6 +7,8 @@
     ├── OutputError       the output cannot be written
     ├── UsageError        options that do not go together
     ├── MissingExtra      an optional dependency is not installed
+    ├── UnknownConversation  no conversation has this id
+    ├── AmbiguousId       a shortened id means several conversations
     └── BrokenCatalogue   a tag catalogue or another data file is malformed
 
 Bad *data* is never one of these: it is a counted problem (`unspool.facts.Problem`).
@@ -41,6 +43,14 @@ class UsageError(UnspoolError):
 
 
 class MissingExtra(UnspoolError):
+    pass
+
+
+class UnknownConversation(UnspoolError):
+    pass
+
+
+class AmbiguousId(UnspoolError):
     pass
 
 

@@ -15,6 +15,7 @@ from unspool.trajectory import Trajectory
 
 SINKS: dict[str, str] = {
     "atif": "unspool.sinks.atif",
+    "html": "unspool.sinks.html",
     "jsonl": "unspool.sinks.jsonl",
 }
 """Name → module."""

@@ -1,0 +1,69 @@
+"""A shelf over loose files: conversations read straight from where they lie."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from unspool.pipeline import extract
+from unspool.shelf import Entry, make_entry, match, newest_first
+from unspool.sinks import Family
+from unspool.trajectory import Trajectory
+
+KEEP_MESSAGES = 50_000
+"""Conversations are kept in memory up to this many messages; beyond it they are read again."""
+
+
+class LooseShelf:
+    """The conversations under some paths. Read once when first asked for."""
+
+    def __init__(self, paths: Iterable[str], source: str | None = None) -> None:
+        self._paths = list(paths)
+        self._source = source
+        self._entries: list[Entry] | None = None
+        self._kept: list[Trajectory] | None = None
+
+    def entries(self) -> Sequence[Entry]:
+        if self._entries is None:
+            kept: list[Trajectory] | None = []
+            held = 0
+            made: list[Entry] = []
+            for trajectory in extract(self._paths, source=self._source):
+                made.append(make_entry(trajectory))
+                held += len(trajectory.messages)
+                if kept is not None:
+                    kept.append(trajectory)
+                    kept = kept if held <= KEEP_MESSAGES else None
+            self._entries, self._kept = newest_first(made), kept
+        return self._entries
+
+    def find(self, ident: str) -> Entry:
+        return match(ident, self.entries())
+
+    def family(self, entry: Entry) -> Family:
+        wanted = family_ids(entry, self.entries())
+        found = {(t.source, t.conversation_id): t for t in self._all() if _key(t) in wanted}
+        root = found.pop((entry.source, entry.id))
+        return Family(root, tuple(found.values()))
+
+    def _all(self) -> Iterator[Trajectory]:
+        if self._kept is not None:
+            return iter(self._kept)
+        return iter(extract(self._paths, source=self._source))
+
+
+def _key(trajectory: Trajectory) -> tuple[str, str]:
+    return (trajectory.source, trajectory.conversation_id)
+
+
+def family_ids(root: Entry, entries: Sequence[Entry]) -> set[tuple[str, str]]:
+    """(source, id) of a conversation and of all sub-agents below it."""
+    below: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.parent_id is not None:
+            below.setdefault(entry.parent_id, []).append(entry)
+    found: set[tuple[str, str]] = set()
+    waiting = [root]
+    while waiting:
+        entry = waiting.pop()
+        if (entry.source, entry.id) not in found:
+            found.add((entry.source, entry.id))
+            waiting += below.get(entry.id, [])
+    return found

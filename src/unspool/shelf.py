@@ -1,0 +1,150 @@
+"""The shelf: conversations to choose from, whatever holds them.
+
+`list`, `show` and `export` know only this protocol. One shelf reads files directly
+(`unspool.loose`); the store is another.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from unspool.errors import AmbiguousId, UnknownConversation
+from unspool.reading.figures import day_and_time
+from unspool.reduce.totals import is_turn
+from unspool.sinks import Family
+from unspool.times import parse_time
+from unspool.trajectory import Trajectory, text_of
+
+SHORTEST = 7
+"""Ids are never shortened below this, as in git."""
+_TITLE_LENGTH = 200
+
+
+class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a list shows of one conversation. Unknown is absent."""
+
+    id: str
+    source: str
+    title: str | None = None
+    """Its title, else the beginning of its first prompt."""
+    project: str | None = None
+    """The path of its workspace, else the name."""
+    started_at: str | None = None
+    ended_at: str | None = None
+    messages: int = 0
+    turns: int = 0
+    tools: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    model: str | None = None
+    agent_version: str | None = None
+    parent_id: str | None = None
+    """The conversation that started it as a sub-agent."""
+    children: int = 0
+    partial: bool = False
+
+
+class Shelf(Protocol):
+    """Conversations that can be listed, found and taken down."""
+
+    def entries(self) -> Sequence[Entry]:
+        """All conversations, sub-agents included, newest first (see `newest_first`)."""
+
+    def find(self, ident: str) -> Entry:
+        """The one that the id, or a beginning of it, means: see `match`."""
+
+    def family(self, entry: Entry) -> Family:
+        """The conversation, whole, with all its sub-agents."""
+
+
+def make_entry(trajectory: Trajectory) -> Entry:
+    usage = trajectory.usage
+    workspace = trajectory.workspace
+    used = trajectory.model_usage or {}
+    model = used.get("primary_model")
+    parent = trajectory.parent
+    return Entry(
+        id=trajectory.conversation_id,
+        source=trajectory.source,
+        title=trajectory.title or _first_prompt(trajectory),
+        project=(workspace.path or workspace.name or workspace.repository) if workspace else None,
+        started_at=trajectory.started_at,
+        ended_at=trajectory.ended_at,
+        messages=len(trajectory.messages),
+        turns=sum(map(is_turn, trajectory.messages)),
+        tools=sum(len(message.tool_calls or ()) for message in trajectory.messages),
+        prompt_tokens=usage.prompt_tokens if usage else None,
+        completion_tokens=usage.completion_tokens if usage else None,
+        model=model if isinstance(model, str) else None,
+        agent_version=trajectory.agent_version,
+        parent_id=parent.conversation_id if parent and parent.kind == "subagent" else None,
+        children=sum(link.kind == "subagent" for link in trajectory.children or ()),
+        partial=bool(trajectory.partial),
+    )
+
+
+def _first_prompt(trajectory: Trajectory) -> str | None:
+    for message in trajectory.messages:
+        if is_turn(message) and (said := text_of(message).strip()):
+            return " ".join(said[: 2 * _TITLE_LENGTH].split())[:_TITLE_LENGTH]
+    return None
+
+
+def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """By the last time known; those without any time come last, by source and id."""
+    made = sorted(entries, key=lambda entry: (entry.source, entry.id))
+    return sorted(made, key=_last_time, reverse=True)
+
+
+def _last_time(entry: Entry) -> int:
+    return parse_time(entry.ended_at) or parse_time(entry.started_at) or 0
+
+
+def match(ident: str, entries: Iterable[Entry]) -> Entry:
+    """The entry whose id is, or alone begins with, `ident`; `source/` may stand before it."""
+    wanted_source, slash, wanted = ident.rpartition("/")
+    found: list[Entry] = []
+    for entry in entries:
+        plain = entry.id.startswith(ident)
+        qualified = slash and entry.source == wanted_source and entry.id.startswith(wanted)
+        if plain or qualified:
+            found.append(entry)
+    exact = [entry for entry in found if entry.id in (ident, wanted)]
+    chosen = exact if exact else found
+    if len(chosen) == 1:
+        return chosen[0]
+    if not chosen:
+        raise UnknownConversation(f"no conversation {ident!r} here: `unspool list` shows them")
+    roots = [entry for entry in chosen if entry.parent_id is None]
+    if len(roots) == 1 and all(entry.id.startswith(roots[0].id) for entry in chosen):
+        return roots[0]  # a sub-agent's id may begin with its parent's: the parent is meant
+    raise AmbiguousId(_candidates(ident, chosen))
+
+
+def _candidates(ident: str, entries: list[Entry]) -> str:
+    lines = [f"{ident!r} may mean {len(entries)} conversations:"]
+    for entry in newest_first(entries)[:20]:
+        when = day_and_time(entry.ended_at or entry.started_at) or "no time"
+        lines.append(f"  {entry.source}/{entry.id}  {when}  {(entry.title or '')[:50]}")
+    if len(entries) > 20:
+        lines.append(f"  … and {len(entries) - 20} more")
+    return "\n".join(lines)
+
+
+def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
+    """The shortest beginning of each id that means it alone among these."""
+    ids = sorted({entry.id for entry in entries})
+    lengths: dict[str, int] = {}
+    for number, ident in enumerate(ids):
+        around = ids[max(number - 1, 0) : number] + ids[number + 1 : number + 2]
+        shared = max((_common(ident, other) for other in around), default=0)
+        lengths[ident] = max(SHORTEST, shared + 1)
+    return lambda entry: entry.id[: lengths.get(entry.id, len(entry.id))]
+
+
+def _common(first: str, second: str) -> int:
+    for number, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return number
+    return min(len(first), len(second))

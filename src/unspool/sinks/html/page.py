@@ -1,0 +1,261 @@
+"""The page: head, sidebar, tools, conversation. One file that asks nobody for anything."""
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from unspool.reading import Aside, Reading, Said, Turn, read_family
+from unspool.reading.characters import one_line
+from unspool.reading.figures import between_ms, count, day_and_time, duration, plural
+from unspool.sinks import Family
+from unspool.sinks.html.markup import Markup, element, join
+from unspool.sinks.html.parts import turn_id, turn_part
+from unspool.trajectory import Trajectory, text_of
+
+FILTERS = (
+    ("user", "You", True),
+    ("assistant", "Assistant", True),
+    ("tools", "Tools", True),
+    ("error", "Errors", True),
+    ("reasoning", "Reasoning", True),
+    ("injected", "Context", False),
+)
+"""What can be shown and hidden: class, label, shown at first."""
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("unspool.sinks.html").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _policy() -> str:
+    """Nothing from anywhere: our own style and script by their hashes, pictures from the page."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src {_hash(_asset('page.css'))}",
+            f"script-src {_hash(_asset('page.js'))}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+        )
+    )
+
+
+def make_page(family: Family) -> str:
+    reading = read_family(family.root, family.descendants)
+    return "<!doctype html>\n" + element(
+        "html",
+        {"lang": "en"},
+        _head(family.root),
+        element("body", None, _bar(reading), _sidebar(reading), _main(reading), _help(), _script()),
+    )
+
+
+def title_of(trajectory: Trajectory) -> str:
+    if trajectory.title:
+        return one_line(trajectory.title, 120)
+    for message in trajectory.messages:
+        if message.role == "user" and message.turn is not None and text_of(message).strip():
+            return one_line(text_of(message), 120)
+    return trajectory.conversation_id
+
+
+def _head(trajectory: Trajectory) -> Markup:
+    return element(
+        "head",
+        None,
+        element("meta", {"charset": "utf-8"}),
+        element("meta", {"http-equiv": "Content-Security-Policy", "content": _policy()}),
+        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+        element("meta", {"name": "referrer", "content": "no-referrer"}),
+        element("meta", {"name": "color-scheme", "content": "light dark"}),
+        element("meta", {"name": "generator", "content": "unspool"}),
+        element("link", {"rel": "icon", "href": "data:,"}),
+        element("title", None, title_of(trajectory)),
+        element("style", None, Markup(_asset("page.css"))),
+    )
+
+
+def _script() -> Markup:
+    return element("script", None, Markup(_asset("page.js")))
+
+
+def _bar(reading: Reading) -> Markup:
+    menu = element(
+        "button",
+        {"id": "menu", "type": "button", "aria-expanded": "false", "aria-controls": "turns",
+         "aria-label": "Turns"},
+        "☰",
+    )  # fmt: skip
+    search = element(
+        "div",
+        {"role": "search", "class": "search"},
+        element(
+            "input",
+            {"id": "search", "type": "search", "placeholder": "Search  /", "autocomplete": "off",
+             "spellcheck": "false", "aria-label": "Search this conversation"},
+        ),
+        element("output", {"id": "found", "role": "status", "aria-live": "polite"}),
+    )  # fmt: skip
+    chips = [_chip(name, label, shown) for name, label, shown in FILTERS]
+    buttons = [
+        element(
+            "button", {"id": "expand", "type": "button", "aria-pressed": "false"}, "Expand all"
+        ),
+        element(
+            "button", {"id": "keys", "type": "button", "aria-label": "Keyboard shortcuts"}, "?"
+        ),
+    ]
+    filters = element("div", {"role": "group", "aria-label": "Show", "class": "filters"}, chips)
+    return element("div", {"class": "bar", "id": "bar"}, menu, search, filters, buttons)
+
+
+def _chip(name: str, label: str, shown: bool) -> Markup:
+    pressed = "true" if shown else "false"
+    return element(
+        "button", {"type": "button", "data-filter": name, "aria-pressed": pressed}, label
+    )
+
+
+def _sidebar(reading: Reading) -> Markup:
+    heading = element("h2", {"class": "hidden-label"}, "Turns")
+    entries = element("ol", None, [_entry(reading, turn) for turn in reading.turns])
+    return element("nav", {"id": "turns", "aria-label": "Turns"}, heading, entries)
+
+
+def _entry(reading: Reading, turn: Turn) -> Markup | None:
+    if turn.prompt is None:
+        words = "Before the first prompt"
+    else:
+        words = one_line(text_of(turn.prompt.message), 90) or "(nothing typed)"
+    agents = [_agent_entry(child, line) for child, line in _agents(turn)]
+    if turn.prompt is None and not agents:
+        return None
+    number = element(
+        "span", {"class": "number"}, str(turn.number + 1) if turn.number is not None else ""
+    )
+    link = element(
+        "a", {"href": f"#{turn_id(reading, turn)}"}, number, element("span", None, words)
+    )
+    return element("li", None, link, element("ul", None, agents) if agents else None)
+
+
+def _agent_entry(child: Reading, line: str) -> Markup:
+    name = one_line(child.trajectory.title or line or "Sub-agent", 60)
+    inner = [
+        _agent_entry(grandchild, line) for turn in child.turns for grandchild, line in _agents(turn)
+    ]
+    link = element("a", {"href": f"#{child.prefix}agent"}, name)
+    return element("li", None, link, element("ul", None, inner) if inner else None)
+
+
+def _agents(turn: Turn) -> Iterator[tuple[Reading, str]]:
+    for item in turn.items:
+        if isinstance(item, Said):
+            for call in item.calls:
+                if call.child is not None:
+                    yield call.child, call.line
+        elif isinstance(item, Aside) and item.agent:
+            yield item.reading, item.title
+
+
+def _main(reading: Reading) -> Markup:
+    hidden = " ".join(f"no-{name}" for name, _, shown in FILTERS if not shown)
+    turns = [turn_part(reading, turn) for turn in reading.turns]
+    empty = element("p", {"class": "empty"}, "This conversation holds no messages.")
+    return element(
+        "main",
+        {"id": "main", "class": hidden, "aria-label": "Conversation"},
+        _masthead(reading.trajectory),
+        turns or empty,
+        _footer(reading.trajectory),
+    )
+
+
+def _footer(trajectory: Trajectory) -> Markup:
+    source, ident = trajectory.source, trajectory.conversation_id
+    code = [element("code", None, source), " · ", element("code", None, ident)]
+    return element("footer", None, "Written by unspool from ", code)
+
+
+def _masthead(trajectory: Trajectory) -> Markup:
+    facts = [
+        element("div", None, element("dt", None, name), element("dd", {"title": full}, value))
+        for name, value, full in _facts(trajectory)
+        if value
+    ]
+    return element(
+        "header",
+        {"class": "masthead"},
+        element("h1", {"dir": "auto"}, title_of(trajectory)),
+        element("dl", {"class": "facts"}, facts),
+        _partial(trajectory),
+    )
+
+
+def _partial(trajectory: Trajectory) -> Markup | None:
+    if not trajectory.partial:
+        return None
+    return element("p", {"class": "warning"}, "Incomplete: ", ", ".join(trajectory.partial))
+
+
+def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
+    workspace = trajectory.workspace
+    usage = trajectory.usage
+    models = (trajectory.model_usage or {}).get("models_used")
+    project = (workspace.name or workspace.path or workspace.repository or "") if workspace else ""
+    agent = " ".join(word for word in (trajectory.source, trajectory.agent_version) if word)
+    spent = between_ms(trajectory.started_at, trajectory.ended_at)
+    calls = sum(len(message.tool_calls or ()) for message in trajectory.messages)
+    turns = {message.turn for message in trajectory.messages if message.turn is not None}
+    yield "Agent", one_line(agent, 60), ""
+    yield "Project", one_line(project, 60), (workspace.path or "") if workspace else ""
+    yield "Branch", one_line((workspace.branch or "") if workspace else "", 40), ""
+    yield "Model", one_line(", ".join(map(str, models)) if isinstance(models, list) else "", 80), ""
+    yield "Began", day_and_time(trajectory.started_at), trajectory.started_at or ""
+    yield "Took", duration(spent), ""
+    yield "Turns", str(len(turns)) if turns else "", ""
+    yield "Tool calls", str(calls) if calls else "", ""
+    if usage is not None:
+        read, made = count(usage.prompt_tokens), count(usage.completion_tokens)
+        tokens = ", ".join(w for w in (read and f"{read} in", made and f"{made} out") if w)
+        yield "Tokens", tokens, ""
+        yield "Cost", f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else "", ""
+    if trajectory.files:
+        changed = {touch.path for touch in trajectory.files if touch.operation != "read"}
+        yield "Files", plural(len(changed), "file") + " changed" if changed else "", ""
+
+
+_KEYS = (
+    ("j  k", "next, previous message"),
+    ("n  p", "next, previous turn"),
+    ("e", "next error"),
+    ("o", "open or close"),
+    ("x", "expand or collapse all"),
+    ("/", "search; Enter goes to the next match, Esc ends it"),
+    ("?", "this help"),
+)
+
+
+def _help() -> Markup:
+    rows = join(
+        join([element("dt", None, element("kbd", None, keys)), element("dd", None, words)])
+        for keys, words in _KEYS
+    )
+    return element(
+        "dialog",
+        {"id": "help", "aria-label": "Keyboard shortcuts"},
+        element("h2", None, "Keys"),
+        element("dl", None, rows),
+        element("p", None, "Shift and a click on a filter shows only that."),
+        element("button", {"type": "button", "id": "close-help"}, "Close"),
+    )

@@ -1,0 +1,91 @@
+"""Prose: Markdown to HTML that can do nothing. Rendered by markdown-it, then sanitised by nh3.
+
+Raw HTML in the Markdown is shown as the text that it is. Images are links, because a page that
+fetches them would tell their server who reads it and when.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from unspool.errors import MissingExtra
+from unspool.reading.characters import printable
+from unspool.sinks.html.colours import highlight
+from unspool.sinks.html.markup import Markup, element, text
+
+try:
+    import nh3
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+except ImportError as error:  # pragma: no cover - an installation without the extra
+    raise MissingExtra("the HTML page needs: pip install 'unspool[view]'") from error
+
+LIMIT = 200_000
+"""Longer texts are no prose that anybody reads: shown as they are."""
+
+_TAGS = {
+    "a", "blockquote", "br", "code", "del", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
+    "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "code": {"class"}, "span": {"class"}}
+_SCHEMES = {"http", "https", "mailto"}
+
+
+class _Renderer:
+    """The rules of ours on top of markdown-it's."""
+
+    @staticmethod
+    def fence(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+        token = tokens[index]
+        language = token.info.strip().split()[0] if token.info.strip() else ""
+        return element("pre", None, element("code", None, highlight(token.content, language)))
+
+    @staticmethod
+    def image(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+        token = tokens[index]
+        source = str(token.attrs.get("src", ""))
+        return element("a", {"href": source}, f"🖼 {token.content or source}")
+
+
+def _make() -> MarkdownIt:
+    made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    rules = made.renderer.rules  # type: ignore[attr-defined]  # the protocol does not name it
+    rules["fence"] = _Renderer.fence
+    rules["image"] = _Renderer.image
+    made.core.ruler.push("lower_headings", _lower_headings)
+    return made
+
+
+def _lower_headings(state: Any) -> None:
+    """The page's own headings come first: `#` of a message is a heading of the third level."""
+    for token in state.tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + 2, 6)}"
+
+
+_markdown = _make()
+
+
+def render(markdown: str) -> Markup:
+    """Markdown as safe HTML."""
+    if len(markdown) > LIMIT:
+        return element("div", {"class": "typed"}, markdown)
+    try:
+        html = _markdown.render(printable(markdown))
+    except (RecursionError, IndexError):
+        return element("div", {"class": "typed"}, markdown)
+    return Markup(
+        nh3.clean(
+            html,
+            tags=_TAGS,
+            attributes=_ATTRIBUTES,
+            url_schemes=_SCHEMES,
+            link_rel="noopener noreferrer nofollow",
+        )
+    )
+
+
+def typed(words: str) -> Markup:
+    """What a person typed: as they typed it, unless they fenced code in."""
+    if "```" in words:
+        return element("div", {"class": "prose keep"}, render(words))
+    return element("div", {"class": "typed"}, text(words))

@@ -1,0 +1,164 @@
+"""A conversation laid out as a person reads it."""
+
+import pytest
+
+from tests.conversations import NEW, OLD, call, hostile, result, sample
+from unspool.reading import Aside, Rule, Said, read_family
+from unspool.reading.calls import headline
+from unspool.reading.characters import one_line, printable
+from unspool.reading.edits import Line, diff, edits_of
+from unspool.reading.figures import count, duration, size
+from unspool.trajectory import Link, Message, Trajectory
+
+
+def test_calls_have_their_results_and_sub_agents() -> None:
+    root, children = sample()
+    reading = read_family(root, children)
+    calls = {c.call.id: c for said in reading.said() for c in said.calls}
+    assert calls["c1"].result is root.messages[4]
+    assert calls["c2"].child is not None
+    assert [said.message.role for said in calls["c2"].child.said()] == [
+        "user",
+        "assistant",
+        "assistant",
+    ]
+    assert calls["c4"].failed
+    assert calls["i1"].intent
+    assert [turn.number for turn in reading.turns] == [None, 0, 1, 2]
+
+
+def test_every_message_stands_somewhere_once() -> None:
+    root, children = sample()
+    shown: list[int] = []
+    for said in read_family(root, children).said():
+        shown += [said.index, *(c.result_index for c in said.calls if c.result_index is not None)]
+    assert sorted(shown) == list(range(len(root.messages)))
+
+
+def test_marks_and_branches_stand_where_they_happened() -> None:
+    root, children = sample()
+    items = list(read_family(root, children).items())
+    rule = next(item for item in items if isinstance(item, Rule))
+    assert rule.text == "History compacted (auto, 155,000 tokens)"
+    before = items[items.index(rule) - 1]
+    assert isinstance(before, Said)
+    assert before.message.content.startswith("The limiter refilled")
+    aside = next(item for item in items if isinstance(item, Aside))
+    assert [m.content for m in aside.reading.trajectory.messages] == ["No, the other docs."]
+
+
+def test_a_ring_of_sub_agents_ends() -> None:
+    first = Trajectory("a", [Message(role="user", content="x")], children=[Link("b")])
+    second = Trajectory("b", [Message(role="user", content="y")], children=[Link("a"), Link("b")])
+    reading = read_family(first, [second, first])
+    assert sum(isinstance(item, Aside) for item in reading.items()) == 1
+
+
+def test_a_sub_agent_that_nobody_names_is_shown_at_the_end() -> None:
+    root = Trajectory("a", [Message(role="user", content="x")])
+    stray = Trajectory("z", [Message(role="user", content="y")])
+    last = list(read_family(root, [stray]).items())[-1]
+    assert isinstance(last, Aside)
+    assert last.agent
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "line"),
+    [
+        ("Bash", {"command": "ls -la\n| wc", "description": "List"}, "ls -la | wc"),
+        ("Read", {"file_path": "/home/ada/limiter/src/a.py"}, "src/a.py"),
+        ("Grep", {"pattern": "x", "path": "/home/ada/limiter/src"}, "x in src"),
+        ("TodoWrite", {"todos": [{"status": "completed"}, {"status": "open"}]}, "1 of 2 done"),
+        ("apply_patch", "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n", "a.py"),
+        ("odd", {"n": 3, "list": [1, 2]}, "n=3, list=[2]"),
+        ("none", "", ""),
+        ("broken", '{"command": "l', '{"command": "l'),
+    ],
+)
+def test_headline(name: str, arguments: dict[str, object] | str, line: str) -> None:
+    assert headline(call("1", name, arguments), "/home/ada/limiter") == line
+
+
+def test_edits_by_shape() -> None:
+    pair = {"filePath": "a.py", "oldString": OLD, "newString": NEW}
+    (edit,) = edits_of(call("1", "replace_string_in_file", pair))
+    assert (edit.path, edit.added, edit.removed) == ("a.py", 3, 2)
+    many = {"file_path": "a.py", "edits": [{"old_string": "a", "new_string": "b"}] * 2}
+    assert len(edits_of(call("1", "MultiEdit", many))) == 2
+    (made,) = edits_of(call("1", "Write", {"file_path": "n.py", "content": "x\ny\n"}))
+    assert made.lines == [Line("+", "x"), Line("+", "y")]
+    assert edits_of(call("1", "Bash", {"command": "ls"})) == []
+    assert edits_of(call("1", "Bash", "not json")) == []
+
+
+def test_edits_prefer_the_numbers_that_the_file_had() -> None:
+    hunk = {"oldStart": 7, "oldLines": 1, "newStart": 7, "newLines": 1, "lines": ["--- x", "+y"]}
+    got = result("1", "ok", details={"filePath": "a.sql", "structuredPatch": [hunk]})
+    pair = {"file_path": "a.sql", "old_string": "-- x", "new_string": "y"}
+    (edit,) = edits_of(call("1", "Edit", pair), got)
+    assert edit.lines == [Line("@", "@@ -7,1 +7,1 @@"), Line("-", "-- x"), Line("+", "y")]
+
+
+def test_edits_of_patches() -> None:
+    text = (
+        "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n-old\n+new\n"
+        "*** Add File: b.py\n+one\n*** End Patch"
+    )
+    first, second = edits_of(call("1", "apply_patch", {"input": text}))
+    assert (first.path, first.added, first.removed) == ("a.py", 1, 1)
+    assert (second.path, second.lines) == ("b.py", [Line("+", "one")])
+    unified = "--- a/x.sql\n+++ b/x.sql\n@@ -1 +1 @@\n--- comment\n+++ plus\n"
+    (edit,) = edits_of(call("1", "patch", {"patch": unified}))
+    assert edit.path == "x.sql"
+    assert edit.lines[1:] == [Line("-", "-- comment"), Line("+", "++ plus")]
+
+
+def test_diff_keeps_lines_that_look_like_headers() -> None:
+    assert diff("-- a\n", "++ b\n") == [
+        Line("@", "@@ -1 +1 @@"),
+        Line("-", "-- a"),
+        Line("+", "++ b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x9b2Jgone", "gone"),
+        ("\x1bPq#0\x1b\\pic", "pic"),
+        ("a\x07b\x00", "a␇b␀"),
+        ("cut \x1b[3", "cut ␛[3"),
+        ("x\u202ey", "x⟦U+202E⟧y"),
+        ("\U000e0041", "⟦U+E0041⟧"),
+        ("a\r\nb\rc", "a\nb\nc"),
+        ("\ud800", "\ufffd"),
+        ("tab\tstays\n", "tab\tstays\n"),
+        ("👩‍👩‍👧 שלום", "👩‍👩‍👧 שלום"),
+        ("🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", None),
+    ],
+)
+def test_printable(text: str, shown: str | None) -> None:
+    assert printable(text) == (text if shown is None else shown)
+
+
+def test_one_line_is_cut() -> None:
+    assert one_line("a  b\nc" * 100, 10) == "a b ca b…"
+
+
+def test_figures() -> None:
+    assert [count(n) for n in (None, 7, 999, 1234, 18_230, 999_900, 2_500_000)] == [
+        "", "7", "999", "1.2k", "18k", "1.0M", "2.5M",
+    ]  # fmt: skip
+    assert [size(n) for n in (0, 999, 1234, 56_789, 150_000_000)] == [
+        "0 B", "999 B", "1.2 kB", "57 kB", "150 MB",
+    ]  # fmt: skip
+    assert [duration(n) for n in (31, 4210, 18_400, 61_000, 3_700_000, 999.9)] == [
+        "31 ms", "4.2 s", "18 s", "1 min 1 s", "1 h 1 min", "1.0 s",
+    ]  # fmt: skip
+
+
+def test_hostile_conversations_are_laid_out_too() -> None:
+    assert len(list(read_family(hostile()).said())) > 40
