@@ -245,7 +245,7 @@ def sample() -> tuple[Trajectory, list[Trajectory]]:
         ],
     )
     for made in (root, child):
-        complete(made, [], [])
+        complete(made, [])
     return root, [child]
 
 
@@ -317,7 +317,7 @@ def hostile() -> Trajectory:
         partial=[HOSTILE[1]],
         marks=[Mark(HOSTILE[0], 3), Mark("compaction", 4, data={"trigger": HOSTILE[1]})],
     )
-    complete(made, [], [])
+    complete(made, [])
     return made
 
 
@@ -354,5 +354,5 @@ def long(count: int = 5000) -> Trajectory:
             result(ident, f"line of output {number}\n" * 60, is_error=number % 40 == 0 or None)
         )
     made_long = Trajectory("long-0001", messages[:count], source="claude-code", title="A long one")
-    complete(made_long, [], [])
+    complete(made_long, [])
     return made_long
