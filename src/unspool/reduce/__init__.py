@@ -32,7 +32,7 @@ from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
 from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
-from unspool.reduce.totals import complete
+from unspool.reduce.totals import complete, mark_injected
 from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Trajectory
 
@@ -110,6 +110,7 @@ def _reduce_records(
     assembly = Assembly()
     assembly.take(thread.records)
     messages, places = build_messages(assembly.in_order())
+    mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places) or None

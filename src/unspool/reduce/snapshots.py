@@ -16,9 +16,9 @@ from unspool.reduce.lists import Answer, Call, Listing, identity, read_lists
 from unspool.reduce.order import Ordered
 from unspool.reduce.totals import complete, number_turns
 from unspool.shapes import to_messages
-from unspool.tags import summary_of, typed_text
 from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Mark, Message, Trajectory, Usage
+from unspool.typed import context_kind, summary_of
 
 INNER = frozenset(("session_model", "side", "utility"))
 """Notes that the choice of lists and models is made by; they land nowhere themselves."""
@@ -91,16 +91,9 @@ class Candidate:
 
     def _mark_injected(self) -> None:
         for message in self.messages:
-            if message.role != "user":
-                continue
-            if summary_of(message.content) is not None and not _has_request(message.content):
-                message.kind = "summary"
-            elif message.content == CONTINUE or typed_text(message.content) is None:
-                message.kind = "injected"
-
-
-def _has_request(text: str) -> bool:
-    return "<userRequest>" in text or "<user_query>" in text
+            if message.role == "user":
+                injected = message.content == CONTINUE
+                message.kind = "injected" if injected else context_kind(message.content)
 
 
 def _shared_calls(listing: Listing, others: list[Listing]) -> list[Call]:

@@ -13,6 +13,7 @@ from unspool.reduce.messages import to_usage
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.runs import TOKENS, Runs, close_calls, total
 from unspool.trajectory import FileTouch, Message, Trajectory, Usage, Workspace
+from unspool.typed import context_kind
 
 NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
 """Kinds of user message that are no turn of the person's."""
@@ -39,6 +40,13 @@ def complete(trajectory: Trajectory, notes: list[Noted], runs: Runs | None = Non
 def is_turn(message: Message) -> bool:
     """Whether a person said this."""
     return message.role == "user" and message.kind not in NOT_TYPED and not message.copied
+
+
+def mark_injected(messages: list[Message]) -> None:
+    """User messages that hold nothing but context are no turn of the person's."""
+    for message in messages:
+        if message.role == "user" and message.kind is None and message.typed is None:
+            message.kind = context_kind(message.content, rendered=False)
 
 
 def number_turns(messages: list[Message]) -> None:

@@ -1,0 +1,78 @@
+"""What the person typed: their own words, out of a message that a program wrapped.
+
+Only blocks that the catalogue knows as context are taken away. A block that nobody knows stays: a
+person may paste XML, and what was typed must not get lost. Names that people write too (`context`,
+`instructions`) count only in a message that a program is known to have rendered: because the message
+stands in a list as it was sent, or because it holds a tag that only programs write.
+"""
+
+from typing import Literal
+
+from unspool.catalogue import Catalogue, active
+from unspool.tags import Block, blocks, without
+
+_SAID = frozenset(("command",))
+"""Routes that hold what the person did, so that a message is not mere context for them."""
+
+
+def typed_text(text: str, rendered: bool = True, found: list[Block] | None = None) -> str | None:
+    """What the person typed; None where the message holds nothing of theirs.
+
+    `rendered`: the message is known to be as the program sent it. `found`: its blocks, where the
+    caller has them already.
+    """
+    found = blocks(text) if found is None else found
+    if not found:
+        return text
+    catalogue = active()
+    telling = any(block.name in catalogue.telling for block in found)
+    request = _request(text, found, catalogue, telling)
+    if request is not None:
+        return request.inner.strip()
+    context = [b for b in found if b.name in catalogue.standing and not _is_said(b, catalogue)]
+    if not context:
+        return text
+    rest = without(text, context)
+    words = catalogue.lead.sub("", rest).strip() if rest and catalogue.lead else rest
+    if telling or len(words) < len(rest) or (rendered and not rest):
+        return words or None
+    return text
+
+
+def _request(text: str, found: list[Block], catalogue: Catalogue, telling: bool) -> Block | None:
+    """The last block with the person's words; by a common name only where all else is context."""
+    requests = [block for block in found if block.name in catalogue.requests]
+    for block in reversed(requests):
+        if block.name in catalogue.telling:
+            return block
+    if not requests:
+        return None
+    known = [b for b in found if b.name in catalogue.standing or b.name in catalogue.requests]
+    return requests[-1] if telling or not without(text, known) else None
+
+
+def _is_said(block: Block, catalogue: Catalogue) -> bool:
+    return catalogue.route(block.name) in _SAID
+
+
+def summary_of(text: str, found: list[Block] | None = None) -> str | None:
+    """The conversation summary that a message begins from, where it holds one."""
+    names = [name for name in active().summaries if f"<{name}" in text]
+    if not names:
+        return None
+    summaries = [b for b in (blocks(text) if found is None else found) if b.name in names]
+    return summaries[-1].inner if summaries else None
+
+
+def context_kind(
+    text: str, rendered: bool = True, found: list[Block] | None = None
+) -> Literal["summary", "injected"] | None:
+    """What a user message is that a program wrote: a summary, or context; None where a person did."""
+    if "<" not in text:
+        return None
+    found = blocks(text) if found is None else found
+    catalogue = active()
+    if summary_of(text, found) is not None:
+        names = catalogue.requests & catalogue.telling
+        return None if any(block.name in names for block in found) else "summary"
+    return "injected" if typed_text(text, rendered, found) is None else None
