@@ -5,6 +5,7 @@ Good lines never come here more than once; what is below is for the bad ones.
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jiter
@@ -22,8 +23,10 @@ def sample(data: bytes | str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """The text without lone surrogates, which no UTF-8 output can hold."""
-    return _SURROGATES.sub("\ufffd", text) if not text.isascii() else text
+    """The text with surrogate pairs put together and lone ones, which UTF-8 cannot hold, replaced."""
+    if text.isascii() or not _SURROGATES.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def clean(value: Any) -> Any:
@@ -45,8 +48,11 @@ class Salvage(msgspec.Struct):
     """The problem to count, or empty where the line was merely odd."""
 
 
-def salvage(line: bytes, recover: bool = False) -> Salvage:
-    """Read what can be read: glued objects, lone surrogates, bad UTF-8, a cut-off end."""
+def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = clean) -> Salvage:
+    """Read what can be read: glued objects, lone surrogates, bad UTF-8, a cut-off end.
+
+    `mend` makes a value clean; a source gives its own where texts are cut across fields.
+    """
     code = ""
     try:
         text = line.decode("utf-8")
@@ -54,6 +60,7 @@ def salvage(line: bytes, recover: bool = False) -> Salvage:
         text = line.decode("utf-8", "replace")
         code = "invalid-utf8"
     values, rest, depth = _objects(text.strip("\0 \t\r\n\ufeff"))
+    values = [mend(value) for value in values]
     if depth:
         return Salvage(values, "too-deep")
     if rest and recover:
@@ -80,7 +87,7 @@ def _objects(text: str) -> tuple[list[Any], str, bool]:
                 return values, text[position:], False
             values.append(later[0])
             return values, text[position : later[1]], False
-        values.append(clean(value))
+        values.append(value)
         while position < len(text) and text[position] in " \t\r\n\0,":
             position += 1
     return values, "", False
@@ -97,7 +104,7 @@ def _next_object(text: str, start: int) -> tuple[Any, int] | None:
         except (ValueError, RecursionError):
             continue
         if end == len(text):
-            return clean(value), at
+            return value, at
     return None
 
 

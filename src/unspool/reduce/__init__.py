@@ -42,6 +42,8 @@ class Reduction(msgspec.Struct):
 
     trajectories: list[Trajectory]
     superseded: int = 0
+    problems: list[Problem] = []
+    """What only showed when lists were decoded."""
 
 
 def reduce_facts(
@@ -61,8 +63,7 @@ def reduce_facts(
     ordered = put_in_order(rest)
     main, sides = _split_sides(ordered)
     if lists:
-        trajectories, added = snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
-        return Reduction(trajectories, ordered.superseded + added)
+        return snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
     made = [_reduce_records(key, main, current)]
     for root, records in sides:
         side = _reduce_records((key[0], f"{key[1]}/{root}"), records, current)

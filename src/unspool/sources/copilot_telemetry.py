@@ -26,7 +26,7 @@ from unspool.facts import (
     View,
 )
 from unspool.origins import Head, Origin, Tally, iter_lines, open_origin
-from unspool.records import recover_json, salvage, sample
+from unspool.records import clean, clean_text, recover_json, salvage, sample
 from unspool.times import parse_time
 
 NAME = "copilot-telemetry"
@@ -293,7 +293,7 @@ def _read_odd(
     origin: Origin, tally: Tally, offset: int, line: bytes, recover: bool
 ) -> Iterator[AnyFact]:
     """A line that is not one clean object: glued objects, an array, broken JSON."""
-    found = salvage(line, recover)
+    found = salvage(line, recover, mend)
     yield from _read_values(origin, tally, offset, found.values)
     if found.code:
         tally.records += 1
@@ -323,7 +323,7 @@ def _read_whole(
     """A JSON array, or JSON over many lines."""
     with open_origin(origin.path) as file:
         data = file.read()
-    found = salvage(data, recover)
+    found = salvage(data, recover, mend)
     if found.values:
         yield from _read_values(origin, tally, 0, found.values)
         held = [(0, data)] if found.code else []
@@ -514,6 +514,7 @@ def read_message_text(event: Event, tally: Tally) -> Iterator[AnyFact]:
                         **common, number=number, on=on, subject=subject, name=name, value=value,
                         rank=rank,
                     )  # fmt: skip
+        yield Noted(**common, number=8, name="telemetry_type", value=event.full_name, rank=9)
         suggestion = event.text("suggestion")
         if suggestion:
             yield Noted(**common, number=9, name="intent", value=suggestion, rank=1)
