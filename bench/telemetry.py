@@ -19,10 +19,9 @@ import orjson
 from bench.measure import Measured, Row, extract_command, floor
 
 PART = 8192
-WORDS = (
-    "the value of parse error in module import class return file path test update check run "
-    "función größe 漢字 → “quoted” \\n {braces} <tag> index result line"
-).split()
+TEXT = """the value of parse error in module import class return file path test update check run
+función größe 漢字 → “quoted” \\n {braces} <tag> index result line"""
+WORDS = TEXT.split()
 COMMON = {
     "editor_version": "vscode/1.108.2",
     "editor_plugin_version": "copilot-chat/0.36.2",

@@ -8,6 +8,7 @@ kept as JSON under `extra`.
 import base64
 import binascii
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -46,6 +47,31 @@ def to_messages(value: Any) -> list[Message]:
     if role is None:
         return []
     return _Parts(value.get("content")).messages(role, value)
+
+
+_RESPONSE_ITEMS = {"reasoning", "function_call", "custom_tool_call", "message"}
+
+
+def list_to_messages(values: Iterable[Any]) -> list[Message]:
+    """The messages of a list. What one response gave as several items is one message."""
+    made: list[Message] = []
+    opened: Message | None = None
+    for value in values:
+        item = isinstance(value, dict) and value.get("type") in _RESPONSE_ITEMS
+        for message in to_messages(value):
+            if item and message.role == "assistant" and opened is not None:
+                _extend(opened, message)
+                continue
+            opened = message if item and message.role == "assistant" else None
+            made.append(message)
+    return made
+
+
+def _extend(message: Message, more: Message) -> None:
+    message.content = "\n".join(t for t in (message.content, more.content) if t)
+    message.thinking = "\n\n".join(t for t in (message.thinking, more.thinking) if t) or None
+    message.tool_calls = [*(message.tool_calls or ()), *(more.tool_calls or ())] or None
+    message.attachments = [*(message.attachments or ()), *(more.attachments or ())] or None
 
 
 def _responses_call(value: dict[str, Any]) -> ToolCall:

@@ -146,7 +146,9 @@ class Link(msgspec.Struct, omit_defaults=True, gc=False):
     """A tie to another conversation."""
 
     conversation_id: str
-    kind: str = "subagent"
+    # Factories, here and below: texts are always written, so that the same trajectory is the same
+    # bytes whether or not it went through a file (defaults are told by identity).
+    kind: str = msgspec.field(default_factory=lambda: "subagent")
     """subagent, fork, continuation, handoff."""
     tool_call_id: str | None = None
     message_id: str | None = None
@@ -159,7 +161,7 @@ class FileTouch(msgspec.Struct, omit_defaults=True):
     """A file that was read or changed. `index` is the message that did it."""
 
     path: str
-    operation: str = "edit"
+    operation: str = msgspec.field(default_factory=lambda: "edit")
     """read, create, edit, delete, rename."""
     lines_added: int | None = None
     lines_removed: int | None = None

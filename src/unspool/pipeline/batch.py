@@ -55,17 +55,16 @@ class Run:
         reports = self.crew.read(self.spans)
         tally = Tally()
         samples = list(self.found.problems)
-        for problem in self.found.problems:
-            self.problem_codes[problem.code] += 1
+        self.problem_codes.update(problem.code for problem in self.found.problems)
         for report in reports:
             tally.add(report.tally)
-            self.problem_codes.update(report.problems)
-            samples += report.samples
         self.crew.hand_over(_owners([report.keys for report in reports]))
         reduced: list[Reduced] = []
-        for made, superseded in self.crew.reduce():
-            reduced += made
-            self.summary.superseded += superseded
+        for outcome in self.crew.reduce():
+            reduced += outcome.reduced
+            self.summary.superseded += outcome.superseded
+            self.problem_codes.update(outcome.problems)
+            samples += outcome.samples
         reduced.sort(key=lambda item: item.place)
         self._count(reduced, tally, samples)
         return reduced

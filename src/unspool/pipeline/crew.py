@@ -18,7 +18,7 @@ from unspool.errors import OutputError, UnspoolError
 from unspool.facts import Key
 from unspool.origins import Origin
 from unspool.pipeline.job import Job
-from unspool.pipeline.worker import Reduced, Report, Task, Worker, Written
+from unspool.pipeline.worker import Outcome, Report, Task, Worker, Written
 
 Progress = Callable[[int], None]
 
@@ -28,7 +28,7 @@ class Crew(Protocol):
 
     def read(self, spans: list[Origin]) -> list[Report]: ...
     def hand_over(self, owners: list[dict[Key, int]]) -> None: ...
-    def reduce(self) -> list[tuple[list[Reduced], int]]: ...
+    def reduce(self) -> list[Outcome]: ...
     def write(self, tasks: list[Task]) -> list[list[Written]]: ...
     def close(self) -> None: ...
 
@@ -49,7 +49,7 @@ class Alone:
     def hand_over(self, owners: list[dict[Key, int]]) -> None:
         self.worker.hand_over(owners[0])
 
-    def reduce(self) -> list[tuple[list[Reduced], int]]:
+    def reduce(self) -> list[Outcome]:
         return [self.worker.reduce()]
 
     def write(self, tasks: list[Task]) -> list[list[Written]]:
@@ -91,7 +91,7 @@ class Team:
     def hand_over(self, owners: list[dict[Key, int]]) -> None:
         self._ask("hand_over", owners)
 
-    def reduce(self) -> list[tuple[list[Reduced], int]]:
+    def reduce(self) -> list[Outcome]:
         return self._ask("reduce", [None] * len(self.pipes))
 
     def write(self, tasks: list[Task]) -> list[list[Written]]:

@@ -120,10 +120,17 @@ class Written(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """What reading found out: keys, counts, problems."""
+    """What reading found out: the conversations met, and what became of the records."""
 
     keys: set[Key]
     tally: Tally
+
+
+class Outcome(msgspec.Struct):
+    """What reducing gave: the trajectories, how many records fell away, all problems."""
+
+    reduced: list[Reduced]
+    superseded: int
     problems: dict[str, int]
     samples: list[Problem]
 
@@ -164,8 +171,7 @@ class Worker:
                     self._read_span(span, limit)
                 self._flush_problems(problems)
         keys = {*self.collection.conversations, *self.spill.keys}
-        samples = [p for found in self.problem_samples.values() for p in found]
-        return Report(keys, self.tally, self.problem_counts, samples)
+        return Report(keys, self.tally)
 
     def _read_span(self, span: Origin, limit: int) -> None:
         source = sources.load(span.source)
@@ -256,8 +262,15 @@ class Worker:
     def _hand_path(self, giver: int, owner: int, bucket: int) -> Path:
         return self.folder / f"hand-{giver}-{owner}-{bucket:02d}"
 
-    def reduce(self) -> tuple[list[Reduced], int]:
-        """All own conversations reduced into the spool file; and how many records fell away."""
+    def reduce(self) -> Outcome:
+        """All own conversations reduced into the spool file."""
+        with open(self.folder / f"problems-{self.number}", "ab") as problems:
+            made, superseded = self._reduce()
+            self._flush_problems(problems)
+        samples = [p for found in self.problem_samples.values() for p in found]
+        return Outcome(made, superseded, self.problem_counts, samples)
+
+    def _reduce(self) -> tuple[list[Reduced], int]:
         made: list[Reduced] = []
         superseded = 0
         for conversations in self._own_buckets():
@@ -268,6 +281,7 @@ class Worker:
                     key, gathered.all_facts(), current, self.job.merge_tool_metadata
                 )
                 superseded += reduction.superseded
+                self.collection.problems += reduction.problems
                 for number, trajectory in enumerate(reduction.trajectories):
                     if trajectory.messages:
                         made.append(self._reduced(trajectory, (gathered.first, key, number)))

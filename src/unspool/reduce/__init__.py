@@ -13,8 +13,6 @@ totals.py     turns, segments, usage, models
 from collections.abc import Iterable
 from typing import Literal
 
-import msgspec
-
 from unspool.facts import (
     MESSAGE_BEARING,
     AnyFact,
@@ -30,20 +28,12 @@ from unspool.reduce import snapshots
 from unspool.reduce.messages import Assembly, build_marks, build_messages
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
+from unspool.reduce.reduction import Reduction
 from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
 from unspool.reduce.totals import complete, mark_injected
 from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Trajectory
-
-
-class Reduction(msgspec.Struct):
-    """The trajectory of a conversation, those of its inline side threads, and what fell away."""
-
-    trajectories: list[Trajectory]
-    superseded: int = 0
-    problems: list[Problem] = []
-    """What only showed when lists were decoded."""
 
 
 def reduce_facts(
@@ -118,12 +108,25 @@ def _reduce_records(
     trajectory.branches = _branches(thread) or None
     _set_origins(trajectory, records)
     times = assembly.times or assembly.echo_times
+    if messages and _only_echoes(records):
+        trajectory.partial = ["only-echoes"]
+        times = assembly.times + assembly.echo_times
     if times:
         trajectory.started_at = format_time(min(times))
         trajectory.ended_at = format_time(max(times))
     runs = Runs(messages, places, usage, assembly.marks, assembly.following)
     complete(trajectory, assembly.standing_notes(), runs)
     return trajectory
+
+
+def _only_echoes(records: list[Record]) -> bool:
+    """Whether the thing itself was seen nowhere, only what other channels repeated of it."""
+    return all(
+        fact.rank > 0
+        for record in records
+        for fact in record.facts
+        if isinstance(fact, MessageSeen | ToolCalled)
+    )
 
 
 def _branches(thread: Thread) -> list[Branch]:

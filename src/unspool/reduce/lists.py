@@ -3,14 +3,14 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import ListSeen, PieceSeen, SnapshotSeen, View
+from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
 from unspool.records import clean, recover_json
-from unspool.shapes import to_messages
+from unspool.shapes import list_to_messages
 from unspool.trajectory import Message
 
 
@@ -48,12 +48,14 @@ class Answer:
 class Listing:
     """A message list and the calls that saw a beginning of it."""
 
-    __slots__ = ("calls", "identity", "messages", "missing")
+    __slots__ = ("calls", "identity", "messages", "missing", "trouble")
 
     def __init__(self, messages: list[Message], calls: list[Call], missing: bool = False) -> None:
         self.messages = messages
         self.calls = calls
         self.missing = missing
+        self.trouble = ""
+        """The code of the problem that showed when the list was decoded."""
         self.identity = [identity(message) for message in messages]
 
     @property
@@ -82,7 +84,7 @@ def is_empty(message: Message) -> bool:
 
 
 def elements(values: Iterable[Any]) -> list[Message]:
-    return [m for value in values for m in to_messages(value) if not is_empty(m)]
+    return [message for message in list_to_messages(values) if not is_empty(message)]
 
 
 def decode_array(text: bytes, escaped: bool) -> list[Any]:
@@ -124,17 +126,34 @@ def read_snapshot(fact: SnapshotSeen) -> Listing | None:
 
 def _read_broken(fact: SnapshotSeen) -> Listing | None:
     """What stands before the break: all whole messages, and the cut-off one as far as it goes."""
-    text = fact.text.decode("utf-8", "replace")
+    trouble = ""
+    try:
+        text = fact.text.decode("utf-8")
+    except UnicodeDecodeError:
+        text = fact.text.decode("utf-8", "replace")
+        trouble = "invalid-utf8"
     try:
         if fact.escaped:
             text = json.loads(f'"{_close_escape(text)}"', strict=False)
     except (ValueError, RecursionError):
         return None
-    value = recover_json(text) if text.startswith("[") else None
+    whole = None if fact.broken else _whole_list(text + "]")
+    value = whole or (recover_json(text) if text.startswith("[") else None)
     if not isinstance(value, list):
         return None
     messages = elements(value)
-    return Listing(messages, [Call(view, len(messages)) for view in fact.views], missing=True)
+    calls = [Call(view, len(messages)) for view in fact.views]
+    listing = Listing(messages, calls, missing=whole is None)
+    listing.trouble = trouble or ("" if fact.broken else "messages-cut-off")
+    return listing
+
+
+def _whole_list(text: str) -> list[Any] | None:
+    try:
+        value = clean(json.loads(text, strict=False))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list) else None
 
 
 def _close_escape(text: str) -> str:
@@ -211,7 +230,9 @@ def _reference(
     if first.view is None or not messages:
         return None
     view = _with_options(first.view, options.get(first.options, {}))
-    return Listing(messages, [Call(view, len(messages))], missing)
+    listing = Listing(messages, [Call(view, len(messages))], missing)
+    listing.trouble = "message-body-missing" if missing else ""
+    return listing
 
 
 def _with_options(view: View, options: dict[str, Any]) -> View:
@@ -233,10 +254,15 @@ def _with_options(view: View, options: dict[str, Any]) -> View:
     )
 
 
-def read_lists(
-    facts: Iterable[SnapshotSeen | ListSeen | PieceSeen],
-) -> tuple[list[Listing], list[Answer]]:
-    """All lists of a conversation, and its answers."""
+class Lists(NamedTuple):
+    """All lists of a conversation, its answers, and what was wrong with some."""
+
+    lists: list[Listing]
+    answers: list[Answer]
+    problems: list[Problem]
+
+
+def read_lists(key: Key, facts: Iterable[SnapshotSeen | ListSeen | PieceSeen]) -> Lists:
     snapshots: list[SnapshotSeen] = []
     references: list[ListSeen | PieceSeen] = []
     for fact in facts:
@@ -246,10 +272,18 @@ def read_lists(
             references.append(fact)
     snapshots.sort(key=lambda fact: fact.place)
     inputs, outputs = read_references(references)
-    listings = [made for fact in join(snapshots) if (made := read_snapshot(fact)) is not None]
+    problems: list[Problem] = []
     answers: list[Answer] = []
     lists: list[Listing] = []
-    for listing in [*listings, *inputs]:
+    for fact in join(snapshots):
+        listing = read_snapshot(fact)
+        if listing is None:
+            problems.append(_problem(key, fact.views[0], "messages-unreadable"))
+        else:
+            inputs.append(listing)
+    for listing in sorted(inputs, key=lambda made: made.calls[0].place):
+        if listing.trouble:
+            problems.append(_problem(key, listing.calls[0].view, listing.trouble))
         kept = []
         for call in listing.calls:
             if _is_answer(listing, call):
@@ -260,7 +294,11 @@ def read_lists(
             listing.calls = kept
             lists.append(listing)
     answers += [Answer(o.calls[0].view, o.messages[0]) for o in outputs]
-    return fold(lists), _unique(answers)
+    return Lists(fold(lists), _unique(answers), problems)
+
+
+def _problem(key: Key, view: View, code: str) -> Problem:
+    return Problem(key=key, origin=view.origin, offset=view.offset, number=98, code=code)
 
 
 def _is_answer(listing: Listing, call: Call) -> bool:

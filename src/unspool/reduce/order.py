@@ -92,6 +92,8 @@ def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
 
 def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[str]:
     """One order of entries out of the orders of the origins."""
+    if not sequences:
+        return []
     if len(sequences) == 1:
         return list(dict.fromkeys(next(iter(sequences.values()))))
     blocks = [_merge_linked(group, records) for group in _linked(sequences, records)]

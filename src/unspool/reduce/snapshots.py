@@ -14,13 +14,14 @@ import msgspec
 from unspool.facts import AnyFact, Key, ListSeen, Noted, PieceSeen, SnapshotSeen, View
 from unspool.reduce.lists import Answer, Call, Listing, identity, read_lists
 from unspool.reduce.order import Ordered
+from unspool.reduce.reduction import Reduction
 from unspool.reduce.totals import complete, number_turns
 from unspool.shapes import to_messages
 from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Mark, Message, Trajectory, Usage
 from unspool.typed import context_kind, summary_of
 
-INNER = frozenset(("session_model", "side", "utility"))
+INNER = frozenset(("session_model", "side", "telemetry_type", "utility"))
 """Notes that the choice of lists and models is made by; they land nowhere themselves."""
 
 CONTINUE = "Please continue."
@@ -143,10 +144,10 @@ def reduce_lists(
     facts: list[SnapshotSeen | ListSeen | PieceSeen],
     ordered: Ordered,
     merge_tool_metadata: bool = True,
-) -> tuple[list[Trajectory], int]:
+) -> Reduction:
     """The conversation and its sub-agents, and how many records added nothing to them."""
     rest = [fact for record in ordered.records for fact in record.facts]
-    lists, answers = read_lists(facts)
+    lists, answers, problems = read_lists(key, facts)
     records = sum(len(listing.calls) for listing in lists) + len(answers)
     made: list[Trajectory] = []
     used = 0
@@ -159,7 +160,7 @@ def reduce_lists(
             trajectory = strand.reduce(key, rest, merge_tool_metadata)
         made.append(trajectory)
         used += strand.used
-    return made, max(records - used, 0)
+    return Reduction(made, ordered.superseded + max(records - used, 0), problems)
 
 
 def _by_side(
@@ -311,9 +312,21 @@ def _string_together(winners: list[Candidate]) -> tuple[list[Message], list[Mark
             for message in winner.messages:
                 # History that the new segment carries over: said once, counted once.
                 message.copied = identity(message) in known
+            _meet(messages[-1], winner.messages)
         messages += winner.messages
         known.update(identity(message) for message in winner.messages)
     return messages, marks
+
+
+def _meet(last: Message, following: list[Message]) -> None:
+    """The answer that ended a segment may stand in the next one, there with the calls it made."""
+    if last.role != "assistant" or last.tool_calls:
+        return
+    for message in following:
+        if message.role == "assistant" and same_answer(last, message):
+            last.tool_calls = message.tool_calls
+            message.copied = True
+            return
 
 
 def _describe(
@@ -360,6 +373,22 @@ def annotate(
         for other in sorted(candidates, key=lambda made: made.winner.place):
             if other is not winner and other.segment == winner.segment:
                 merge_missing(winner.messages, other.messages, merge_tool_metadata)
+                _stamp_by_index(winner, other)
+        fill_from_session(winner.messages, session)
+
+
+def _stamp_by_index(winner: Candidate, other: Candidate) -> None:
+    """A call of a list that lost made the message at its end, if the roles before it agree."""
+    roles = [message.role for message in winner.messages]
+    for call in sorted(other.listing.calls, key=lambda made: made.when):
+        count = call.count + other.lead
+        if count >= len(roles) or roles[count] != "assistant" or winner.messages[count].model:
+            continue
+        if roles[:count] != [message.role for message in other.messages[:count]]:
+            continue
+        made = winner.messages[count]
+        if call.answer is None or same_answer(made, call.answer.message):
+            _stamp_answer(made, call)
 
 
 def session_models(rest: list[AnyFact]) -> dict[str, str]:
@@ -384,6 +413,17 @@ def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
             turn = messages[count - 1].turn
             if turn is not None:
                 requests[turn] = call.view.request
+    for message in messages:
+        if message.turn is not None:
+            message.request_id = message.request_id or requests.get(message.turn)
+
+
+def fill_from_session(messages: list[Message], session: dict[str, str]) -> None:
+    """Messages whose call nobody logged: the session's model of their own turn's request."""
+    requests: dict[int, str] = {}
+    for message in messages:
+        if message.turn is not None and message.request_id is not None:
+            requests.setdefault(message.turn, message.request_id)
     for message in messages:
         if message.turn is None:
             continue
@@ -447,6 +487,7 @@ def merge_missing(winner: list[Message], loser: list[Message], tool_metadata: bo
         if own.model is None and other.model is not None:
             own.model, own.model_source = other.model, other.model_source
         own.mode = own.mode or other.mode
+        own.request_id = own.request_id or other.request_id
         own.model_conflict = own.model_conflict or other.model_conflict
         if not tool_metadata:
             continue

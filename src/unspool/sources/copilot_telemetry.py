@@ -301,6 +301,22 @@ def _read_odd(
         yield problem(NOBODY, origin.path, offset, found.code, line)
 
 
+def mend(value: Any) -> Any:
+    """Clean, with cut properties put together first: the cut may go through a surrogate pair."""
+    if isinstance(value, list):
+        return [mend(item) for item in value]
+    if not isinstance(value, dict):
+        return clean(value)
+    made = {key: mend(item) for key, item in value.items() if not isinstance(item, str)}
+    texts = {key: item for key, item in value.items() if isinstance(item, str)}
+    for key in list(texts):
+        number = 2
+        while key in texts and (part := texts.pop(f"{key}_{number:02d}", None)) is not None:
+            texts[key] += part
+            number += 1
+    return {**made, **{key: clean_text(item) for key, item in texts.items()}}
+
+
 def _read_values(origin: Origin, tally: Tally, offset: int, values: list[Any]) -> Iterator[AnyFact]:
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
     for number, value in enumerate(flat):

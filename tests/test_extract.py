@@ -1,0 +1,265 @@
+"""`unspool extract` as its user sees it: a real process on real files."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.telemetry import generate
+
+from tests.harness import CASES, cases
+from unspool.pipeline.batch import Run
+from unspool.pipeline.discover import discover
+from unspool.pipeline.job import Job
+
+TELEMETRY = CASES / "copilot_telemetry"
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+Done = subprocess.CompletedProcess[bytes]
+
+
+def run(*args: object, stdin: bytes = b"", limit: int | None = None) -> Done:
+    def lower() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    command = [sys.executable, "-m", "unspool", "extract", *map(str, args)]
+    return subprocess.run(command, input=stdin, capture_output=True, env=ENV, preexec_fn=lower)
+
+
+def lines(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in data.split(b"\n") if line]
+
+
+def idents(done: Done) -> list[str]:
+    return [found["conversation_id"] for found in lines(done.stdout)]
+
+
+def summary(done: Done) -> dict[str, Any]:
+    return json.loads(done.stderr)
+
+
+def conversation(
+    ident: str, *texts: str, stamp: str = "2026-03-04T10:00:00Z", system: bool = True
+) -> bytes:
+    messages = [{"role": "system", "content": "You help."}] if system else []
+    messages += [{"role": "user", "content": text} for text in texts]
+    properties = {
+        "conversationId": ident,
+        "baseModel": "gpt-5",
+        "messagesJson": json.dumps([*messages, {"role": "assistant", "content": f"to {ident}"}]),
+    }
+    event = {"name": "GitHub.copilot-chat/engine.messages", "time": stamp, "properties": properties}
+    return json.dumps(event).encode() + b"\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """13 conversations in three files, two of them in two files, and a file of no known format."""
+    made = tmp_path / "in"
+    (made / "sub").mkdir(parents=True)
+    for number, name in enumerate(("a.jsonl", "b.jsonl", "sub/c.jsonl")):
+        data = b"".join(conversation(f"c{number * 4 + k}", f"hello {k}") for k in range(5))
+        (made / name).write_bytes(data)
+    (made / "notes.txt").write_text("nothing of ours")
+    return made
+
+
+def test_same_bytes_for_any_number_of_workers(folder: Path) -> None:
+    every = [
+        run(CASES, folder, "-q", "--workers", n, "--no-require-system-first") for n in (1, 2, 4)
+    ]
+    assert every[0].stdout == every[1].stdout == every[2].stdout
+    assert len(lines(every[0].stdout)) > 20
+
+
+def test_same_bytes_when_facts_go_to_disk(folder: Path) -> None:
+    generate(folder, 6_000_000, files=3)
+    plain = run(folder, "-q", "--workers", 2).stdout
+    assert plain == run(folder, "-q", "--workers", 2, "--memory-limit", "1M").stdout
+    assert plain == run(folder, "-q", "--workers", 1, "--memory-limit", "1M").stdout
+    assert len(lines(plain)) > 13
+
+
+def test_order_and_file_path(folder: Path) -> None:
+    found = lines(run(folder, "-q").stdout)
+    assert [t["conversation_id"] for t in found] == [f"c{n}" for n in range(13)]
+    assert found[0]["file_path"] == "a.jsonl"
+    assert found[-1]["file_path"] == "sub/c.jsonl"
+    assert {found[4]["file_path"], *found[4]["origins"]} == {"a.jsonl", "b.jsonl"}
+
+
+def test_summary_counts(folder: Path) -> None:
+    done = run(folder, "--json", "-o", folder / "out.jsonl")
+    made = summary(done)
+    assert done.returncode == 0
+    assert (made["files"], made["files_skipped"], made["records"]) == (3, 1, 15)
+    assert made["conversations"] == made["written"] == 13
+    assert made["merged"] == 2
+    parts = ("used", "superseded", "noise", "unrecognised", "problem_records")
+    assert sum(made[part] for part in parts) == made["records"]
+
+
+def test_stdin(folder: Path) -> None:
+    found = lines(run("-", "-q", stdin=(folder / "a.jsonl").read_bytes()).stdout)
+    assert len(found) == 5
+    assert found[0]["file_path"] == "-"
+
+
+def test_disk_full_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (folder / "big.jsonl").write_bytes(conversation("big", *(["word " * 4000] * 20)))
+    for workers in (1, 2):
+        done = run(folder, "-o", out / "x.jsonl", "--workers", workers, limit=100_000)
+        assert done.returncode == 1
+        assert b"Traceback" not in done.stderr
+        assert b"unspool: cannot" in done.stderr
+        assert list(out.iterdir()) == []
+
+
+def test_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+    generate(tmp_path / "in", 120_000_000, files=4)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "unspool", "extract", str(tmp_path / "in")]
+    process = subprocess.Popen(
+        [*command, "-o", str(tmp_path / "o.jsonl")],
+        env={**ENV, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 20
+    while not any(temporary.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    assert b"Traceback" not in error
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_require_system_first(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    file.write_bytes(conversation("with", "hi") + conversation("without", "hi", system=False))
+    default = run(file, "--json")
+    assert idents(default) == ["with"]
+    assert summary(default)["filtered"] == {"require-system-first": 1}
+    flag = "--require-system-first"
+    for option in ([flag, "false"], [f"{flag}=false"], ["--no-require-system-first"]):
+        assert idents(run(*option, file, "-q")) == ["with", "without"]
+    for option in ([flag], [flag, "true"]):
+        assert idents(run(*option, file, "-q")) == ["with"]
+
+
+def test_regex_and_since(folder: Path) -> None:
+    assert len(idents(run(folder, "-q", "--regex", r"hello [34]"))) == 6
+    late = conversation("late", "hi", stamp="2026-06-01T00:00:00Z")
+    (folder / "late.jsonl").write_bytes(late)
+    assert idents(run(folder, "-q", "--since", "2026-05-01")) == ["late"]
+    assert run(folder, "--regex", "(").returncode == 2
+    assert run(folder, "--since", "yesterday-ish").returncode == 2
+
+
+def test_sample_is_the_same_every_time(folder: Path) -> None:
+    one = run(folder, "-q", "--sample", 4, "--seed", 7)
+    assert one.stdout == run(folder, "-q", "--sample", 4, "--seed", 7, "--workers", 1).stdout
+    assert len(idents(one)) == 4
+    assert one.stdout != run(folder, "-q", "--sample", 4, "--seed", 8).stdout
+    first = run(folder, "-q", "--sample", 2, "--sample-mode", "first")
+    assert idents(first) == ["c0", "c1"]
+
+
+def test_problems_and_strict(tmp_path: Path) -> None:
+    bad = TELEMETRY / "bad_input" / "input" / "log.jsonl"
+    done = run(bad, "--json", "--strict", "--problems", tmp_path / "p.jsonl")
+    assert done.returncode == 3
+    found = lines((tmp_path / "p.jsonl").read_bytes())
+    assert {problem["code"] for problem in found} == {
+        "missing-conversation-id",
+        "messages-part-missing",
+        "messages-cut-off",
+        "messages-not-an-array",
+        "too-deep",
+        "invalid-utf8",
+        "truncated-json",
+    }
+    assert all(problem["file"] == str(bad) for problem in found)
+    torn = next(problem for problem in found if problem["code"] == "truncated-json")
+    assert bad.read_bytes()[torn["offset"] :].startswith(b'{"name"')
+
+
+def test_recovery_uses_what_was_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "torn.jsonl"
+    file.write_bytes(conversation("whole", "hi") + conversation("torn", "hello there")[:-40])
+    assert idents(run(file, "-q")) == ["whole"]
+    assert idents(run(file, "-q", "--json-recovery")) == ["whole", "torn"]
+
+
+def test_a_named_file_of_no_known_format_is_a_problem(folder: Path) -> None:
+    done = run(folder / "notes.txt", folder / "a.jsonl", "--json")
+    assert done.returncode == 0
+    assert summary(done)["problems"] == {"unknown-format": 1}
+
+
+def test_nothing_readable(folder: Path) -> None:
+    for path in (folder / "notes.txt", folder / "absent.jsonl"):
+        done = run(path)
+        assert done.returncode == 1
+        assert b"nothing readable" in done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_a_file_that_vanishes(folder: Path, tmp_path: Path) -> None:
+    job = Job(paths=[str(folder)])
+    made = Run(job, tmp_path, discover(job.paths))
+    (folder / "b.jsonl").unlink()
+    reduced = made.reduce()
+    made.crew.close()
+    assert len(reduced) == 10
+    assert made.finish().problems == {"unreadable": 1}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(folder: Path) -> None:
+    (folder / "a.jsonl").chmod(0)
+    done = run(folder, "--json")
+    assert done.returncode == 0
+    assert summary(done)["problems"] == {"unreadable": 1}
+
+
+PEAK = """
+import resource, sys
+from unspool.cli import group
+options = ['-q', '--workers', '1', '-o', sys.argv[2]]
+group.main(['extract', sys.argv[1], *options], standalone_mode=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def test_a_very_long_line(tmp_path: Path) -> None:
+    """Peak memory at most four times the line, beside what any run takes."""
+    long, small = tmp_path / "long.jsonl", tmp_path / "small.jsonl"
+    long.write_bytes(conversation("long", "x" * 60_000_000))
+    small.write_bytes(conversation("small", "x"))
+
+    def peak(path: Path) -> int:
+        command = [sys.executable, "-c", PEAK, str(path), str(tmp_path / "out.jsonl")]
+        return int(subprocess.run(command, capture_output=True, env=ENV, check=True).stdout)
+
+    idle = peak(small)
+    assert peak(long) - idle <= 4 * long.stat().st_size
+    (found,) = lines((tmp_path / "out.jsonl").read_bytes())
+    assert [len(m["content"]) for m in found["messages"]] == [9, 60_000_000, 7]
+
+
+def test_every_case_reads_without_a_traceback(tmp_path: Path) -> None:
+    done = run(CASES, "--json", "--no-require-system-first", "-o", tmp_path / "all.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert summary(done)["written"] >= len(cases())
