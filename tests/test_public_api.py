@@ -8,6 +8,7 @@ import unspool
 from unspool import errors
 
 PUBLIC = [
+    "AmbiguousId",
     "BrokenCatalogue",
     "Message",
     "MissingExtra",
@@ -15,6 +16,7 @@ PUBLIC = [
     "OutputError",
     "ToolCall",
     "Trajectory",
+    "UnknownConversation",
     "UnknownFormat",
     "UnreadableOrigin",
     "UnspoolError",
