@@ -83,7 +83,7 @@ class Scan:
 
     def _take_attachment(self, block: Block) -> None:
         attributes = block.attributes
-        size = block.inner_end - block.inner_start
+        size = len(block.inner)
         self.attachments.append({"tag": block.name, **attributes, "size_chars": size})
         for name in _PATHS:
             value = attributes.get(name)

@@ -31,6 +31,9 @@ _OF_THE_TURN = {"mode", "typed"}
 _CALL_FIELDS = {"status", "duration_ms", "started_at", "ended_at", "child_id"}
 
 
+_CONTEXT = "context."
+
+
 def settle(notes: Iterable[Noted]) -> dict[tuple[str, str, str], Noted]:
     """(on, subject, name) → the note that knows best."""
     best: dict[tuple[str, str, str], Noted] = {}
@@ -112,10 +115,35 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
     for note in own:
         if note.name in _LISTS and note.value is not None:
             _append(trajectory, note)
+    for name, value in _gather(own).items():
+        trajectory.context[name] = value
     for (_, _, name), note in settle(own).items():
+        if name.startswith(_CONTEXT):
+            continue
         known = name in _SCALARS and getattr(trajectory, name) is not None
         if name not in _LISTS and not (known and note.rank > 0):
             _set(trajectory, name, note.value)
+
+
+def _gather(notes: list[Noted]) -> dict[str, Any]:
+    """Context, property by property: all that was told, each thing once, in order.
+
+    What is told once, or always the same, stays as it is; what differs becomes a list.
+    """
+    told: dict[str, dict[bytes, Any]] = {}
+    for note in notes:
+        if note.name.startswith(_CONTEXT) and note.value is not None:
+            values = told.setdefault(note.name.removeprefix(_CONTEXT), {})
+            values.setdefault(msgspec.json.encode(note.value), note.value)
+    return {
+        name: next(iter(values.values())) if len(values) == 1 else _flatten(values.values())
+        for name, values in told.items()
+    }
+
+
+def _flatten(values: Iterable[Any]) -> list[Any]:
+    items = (item for value in values for item in (value if isinstance(value, list) else [value]))
+    return list({msgspec.json.encode(item): item for item in items}.values())
 
 
 def _append(trajectory: Trajectory, note: Noted) -> None:
@@ -135,8 +163,6 @@ def _set(trajectory: Trajectory, name: str, value: Any) -> None:
         if trajectory.workspace is None:
             trajectory.workspace = Workspace()
         setattr(trajectory.workspace, rest, value)
-    elif group == "context" and dot:
-        trajectory.context[rest] = value
     elif group == "extra" and dot:
         trajectory.extra = {**(trajectory.extra or {}), rest: value}
     else:

@@ -205,6 +205,14 @@ class Event:
             parts.append(bytes(found)[1:-1])
         return b"".join(parts), True, gap
 
+    def whole(self, name: str) -> str:
+        """A property as text, joined where it was cut."""
+        found = self.joined(name)
+        if found is None:
+            return ""
+        text, escaped, _ = found
+        return _string(b'"' + text + b'"' if escaped else text)
+
     def _has_later(self, name: str) -> bool:
         stem = f"{name}_"
         return any(_is_part(key, stem, 2) for key in self.properties)
@@ -467,18 +475,18 @@ def _unquote(found: tuple[bytes, bool, bool] | None) -> bytes:
 def _context(event: Event, key: Key) -> Iterator[AnyFact]:
     number = 10
     for name in _CONTEXT:
-        found = event.raw(name)
-        if found is None or bytes(found) in (b'""', b"null"):
+        text = event.whole(name)
+        if not text:
             continue
         number += 1
         yield Noted(
             key=key, origin=event.origin, offset=event.offset, number=number, time=event.time,
-            name=f"context.{name}", value=_value(found),
+            name=f"context.{name}", value=_value(text),
         )  # fmt: skip
 
 
-def _value(raw: msgspec.Raw) -> Any:
-    text = _string(raw)
+def _value(text: str) -> Any:
+    """Lists and objects come as JSON or as JSON in a string."""
     if text[:1] in ("[", "{"):
         try:
             return msgspec.json.decode(text.encode("utf-8", "replace"))
@@ -496,7 +504,7 @@ def read_message_text(event: Event, tally: Tally) -> Iterator[AnyFact]:
     if source not in ("user", "model"):
         tally.noise += 1
         return
-    text = event.text("messageText")
+    text = event.whole("messageText")
     common: dict[str, Any] = {
         "key": key, "origin": event.origin, "offset": event.offset, "time": event.time,
     }  # fmt: skip
