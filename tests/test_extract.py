@@ -263,3 +263,26 @@ def test_every_case_reads_without_a_traceback(tmp_path: Path) -> None:
     done = run(CASES, "--json", "--no-require-system-first", "-o", tmp_path / "all.jsonl")
     assert done.returncode == 0, done.stderr
     assert summary(done)["written"] >= len(cases())
+
+
+def test_tag_scan_summary_beside_the_output(tmp_path: Path) -> None:
+    source = TELEMETRY / "two_rounds"
+    run(source, "-q", "-o", tmp_path / "out" / "x.jsonl")
+    (made,) = (tmp_path / "out").rglob("tag_scan_summary.json")
+    assert made.parent.parent == tmp_path / "out" / "analysis" / "prompt_context"
+    run(source, "-q", "-o", tmp_path / "a.jsonl", "--no-context-tag-summary")
+    run(source, "-q", "-o", tmp_path / "b.jsonl", "--context-tag-summary-dir", tmp_path / "tags")
+    assert [p.parent.parent.name for p in tmp_path.glob("*/*/tag_scan_summary.json")] == ["tags"]
+
+
+def test_no_reasoning(tmp_path: Path) -> None:
+    source = TELEMETRY / "anthropic_shape"
+    assert b"let me look" in run(source, "-q").stdout
+    assert b"let me look" not in run(source, "-q", "--no-reasoning").stdout
+
+
+def test_many_files_need_a_folder(tmp_path: Path) -> None:
+    source = TELEMETRY / "two_rounds"
+    assert run(source, "--to", "atif").returncode == 2
+    assert run(source, "-q", "--to", "atif", "-o", tmp_path / "t").returncode == 0
+    assert [p.name for p in (tmp_path / "t").iterdir()] == ["conv-1.trajectory.json"]

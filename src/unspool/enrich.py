@@ -39,3 +39,11 @@ def set_typed(message: Message, rendered: bool, found: list[Block]) -> None:
         message.kind = context_kind(message.content, rendered, found)
     if message.kind not in NOT_TYPED:
         message.typed = typed_text(message.content, rendered, found)
+
+
+def drop_reasoning(trajectory: Trajectory) -> None:
+    """Leave the models' reasoning out, in the conversation and in its abandoned branches."""
+    lists = [trajectory.messages, *(branch.messages for branch in trajectory.branches or ())]
+    for messages in lists:
+        for message in messages:
+            message.thinking = None

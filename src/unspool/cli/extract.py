@@ -9,12 +9,14 @@ from typing import Any
 import click
 import msgspec
 
-from unspool import sinks, sources
+from unspool import catalogue, sinks, sources
 from unspool.cli.display import Display, print_summary
 from unspool.errors import UnspoolError, UsageError
 from unspool.pipeline.batch import Run, open_run
+from unspool.pipeline.filters import TELEMETRY
 from unspool.pipeline.job import MEGABYTE, Job, Summary
 from unspool.pipeline.output import whole_file, write_many, write_one
+from unspool.tagscan import write_summary
 from unspool.times import parse_time
 
 EXAMPLES = """
@@ -124,6 +126,28 @@ class Extract(click.Command):
 @click.option(
     "--sample-mode", type=click.Choice(["random", "first"]), default="random", show_default=True
 )
+@click.option(
+    "--atif-version",
+    type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
+    default="1.7",
+    show_default=True,
+    help="Of --to atif.",
+)
+@click.option(
+    "--subagents",
+    type=click.Choice(["embedded", "files"]),
+    default="embedded",
+    show_default=True,
+    help="Where --to atif puts sub-agents.",
+)
+@click.option("--context-tag-map", metavar="FILE", help="Another catalogue of prompt tags.")
+@click.option(
+    "--context-tag-summary-dir",
+    metavar="DIR",
+    help="Where the tag scan summary of telemetry goes. "
+    "Default: analysis/prompt_context beside the output file.",
+)
+@click.option("--no-context-tag-summary", is_flag=True, help="Write no tag scan summary.")
 @click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
 @click.option(
     "--problems",
@@ -149,6 +173,11 @@ def command(
     sample: int | None,
     seed: int,
     sample_mode: str,
+    atif_version: str,
+    subagents: str,
+    context_tag_map: str | None,
+    context_tag_summary_dir: str | None,
+    no_context_tag_summary: bool,
     no_reasoning: bool,
     problems_file: str | None,
     strict: bool,
@@ -165,10 +194,16 @@ def command(
         raise UsageError(f"--to {sink} writes a file per conversation: name a folder with -o")
     if regex is not None:
         _check_regex(regex)
+    if context_tag_map is not None:
+        catalogue.use(context_tag_map)
+    catalogue.active()  # a broken catalogue is told before anything is read
+    to_file = output is not None and output != "-"
     job = Job(
         paths=list(paths),
         source=source,
         sink=sink,
+        sink_options={"atif_version": atif_version, "subagents": subagents},
+        scan_tags=to_file and not many and not no_context_tag_summary,
         workers=workers or os.cpu_count() or 1,
         memory_bytes=max(memory_limit, MEGABYTE),
         recover=json_recovery,
@@ -183,6 +218,9 @@ def command(
     display = Display(quiet=quiet or as_json)
     with display, open_run(job, display.start) as run:
         summary = _run(run, output, many, problems_file)
+        if job.scan_tags and summary.sources.get(TELEMETRY):
+            beside = Path(str(output)).parent / "analysis" / "prompt_context"
+            write_summary(run.scan, Path(context_tag_summary_dir or beside))
     if as_json:
         click.echo(msgspec.json.encode(_public(summary)).decode(), err=True)
     elif not quiet:

@@ -25,6 +25,7 @@ from unspool.pipeline.discover import Found, cut, discover
 from unspool.pipeline.filters import sampled
 from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.worker import Reduced, Slot, Task, Worker, Written
+from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
 
 Progress = Callable[[int], None]
@@ -49,6 +50,7 @@ class Run:
         crew = Alone if self.job.workers == 1 else Team
         self.crew: Crew = crew(folder, self.job, self.names, progress)
         self.problem_codes: Counter[str] = Counter()
+        self.scan = TagScan()
 
     def reduce(self) -> list[Reduced]:
         """Steps 1 and 2: every conversation reduced, in output order."""
@@ -82,12 +84,14 @@ class Run:
 
     def write(self, reduced: list[Reduced]) -> list[Written]:
         """Step 3: everything that goes out, in order; filters and samples counted."""
-        tasks = _tasks(
-            reduced, link(item.card for item in reduced), sinks.load(self.job.sink).FAMILIES
-        )
-        written = sorted(
-            (item for part in self.crew.write(tasks) for item in part), key=lambda item: item.number
-        )
+        families = sinks.load(self.job.sink).FAMILIES
+        tasks = _tasks(reduced, link(item.card for item in reduced), families)
+        written: list[Written] = []
+        for part in self.crew.write(tasks):
+            written += part.written
+            if part.scan is not None:
+                self.scan.merge(part.scan)
+        written.sort(key=lambda item: item.number)
         dropped = Counter(item.dropped for item in written if item.dropped is not None)
         kept = [item for item in written if item.dropped is None]
         chosen = sampled([item.ident for item in kept], self.job)

@@ -18,7 +18,7 @@ from unspool.errors import OutputError, UnspoolError
 from unspool.facts import Key
 from unspool.origins import Origin
 from unspool.pipeline.job import Job
-from unspool.pipeline.worker import Outcome, Report, Task, Worker, Written
+from unspool.pipeline.worker import Outcome, Pieces, Report, Task, Worker
 
 Progress = Callable[[int], None]
 
@@ -29,7 +29,7 @@ class Crew(Protocol):
     def read(self, spans: list[Origin]) -> list[Report]: ...
     def hand_over(self, owners: list[dict[Key, int]]) -> None: ...
     def reduce(self) -> list[Outcome]: ...
-    def write(self, tasks: list[Task]) -> list[list[Written]]: ...
+    def write(self, tasks: list[Task]) -> list[Pieces]: ...
     def close(self) -> None: ...
 
 
@@ -52,7 +52,7 @@ class Alone:
     def reduce(self) -> list[Outcome]:
         return [self.worker.reduce()]
 
-    def write(self, tasks: list[Task]) -> list[list[Written]]:
+    def write(self, tasks: list[Task]) -> list[Pieces]:
         return [self.worker.write(tasks)]
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Team:
     def reduce(self) -> list[Outcome]:
         return self._ask("reduce", [None] * len(self.pipes))
 
-    def write(self, tasks: list[Task]) -> list[list[Written]]:
+    def write(self, tasks: list[Task]) -> list[Pieces]:
         return self._ask("write", [tasks] * len(self.pipes))
 
     def _ask(self, what: str, arguments: list[Any], watch: bool = False) -> list[Any]:

@@ -30,6 +30,8 @@ class Job(msgspec.Struct, kw_only=True):
     sample: int | None = None
     seed: int = 0
     sample_mode: Literal["random", "first"] = "random"
+    scan_tags: bool = False
+    """Count the prompt tags of what is kept."""
     temporary: str | None = None
     """Folder for temporary files."""
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from unspool import sinks, sources
-from unspool.enrich import enrich
+from unspool.enrich import drop_reasoning, enrich
 from unspool.facts import Key, Problem
 from unspool.link import Card, Patch, apply_patch, make_card
 from unspool.origins import Origin, Tally
@@ -33,6 +33,7 @@ from unspool.pipeline.collect import (
 from unspool.pipeline.filters import Filters
 from unspool.pipeline.job import Job
 from unspool.reduce import reduce_facts
+from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 SPILL_CHECK = 256
@@ -117,6 +118,13 @@ class Written(msgspec.Struct):
     dropped: str | None = None
     messages: int = 0
     pieces: list[tuple[str, Slot]] = []
+
+
+class Pieces(msgspec.Struct):
+    """What writing gave: an entry per task, and the prompt tags that were met."""
+
+    written: list[Written]
+    scan: TagScan | None = None
 
 
 class Report(msgspec.Struct):
@@ -316,33 +324,37 @@ class Worker:
 
     # 3. write
 
-    def write(self, tasks: Iterable[Task]) -> list[Written]:
+    def write(self, tasks: Iterable[Task]) -> Pieces:
         """The tasks' trajectories in the sink's shape, in this worker's own output file."""
-        sink = sinks.load(self.job.sink)
         filters = Filters(self.job)
         path = self.folder / f"pieces-{self.number}"
-        made: list[Written] = []
+        made = Pieces([], TagScan() if self.job.scan_tags else None)
         with open(path, "wb") as file:
             for task in tasks:
                 members = [self.finished(slot, patch) for slot, patch in task.members]
-                root = members[0]
-                done = Written(task.number, root.conversation_id, filters.drops(root))
-                made.append(done)
-                if done.dropped is not None:
-                    continue
-                done.messages = sum(len(member.messages) for member in members)
-                family = sinks.Family(root, tuple(members[1:]))
-                for piece in sink.write(family, self.job.sink_options):
-                    slot = Slot(str(path), file.tell(), len(piece.data))
-                    done.pieces.append((piece.name, slot))
-                    file.write(piece.data)
+                done = Written(task.number, members[0].conversation_id, filters.drops(members[0]))
+                made.written.append(done)
+                if done.dropped is None:
+                    self._write(members, done, file)
+                    if made.scan is not None:
+                        for member in members:
+                            made.scan.add(member)
         return made
+
+    def _write(self, members: list[Trajectory], done: Written, file: BinaryIO) -> None:
+        done.messages = sum(len(member.messages) for member in members)
+        family = sinks.Family(members[0], tuple(members[1:]))
+        for piece in sinks.load(self.job.sink).write(family, self.job.sink_options):
+            done.pieces.append((piece.name, Slot(file.name, file.tell(), len(piece.data))))
+            file.write(piece.data)
 
     def finished(self, slot: Slot, patch: Patch | None) -> Trajectory:
         """A trajectory from the spool: linked, enriched, with the names that a person knows."""
         trajectory = unpack_trajectory(self.slots.read(slot))
         apply_patch(trajectory, patch)
         enrich(trajectory)
+        if not self.job.reasoning:
+            drop_reasoning(trajectory)
         if trajectory.file_path is not None:
             trajectory.file_path = self.names.get(trajectory.file_path, trajectory.file_path)
         if trajectory.origins:
