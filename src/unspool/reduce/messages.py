@@ -194,7 +194,7 @@ class Assembly:
             touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
             for fact in sorted(facts, key=lambda f: f.rank):
                 for touch in fact.files:
-                    known = touched.setdefault(touch["path"].rpartition("/")[2], (fact, {}))[1]
+                    known = touched.setdefault(_file_name(touch["path"]), (fact, {}))[1]
                     known.update({k: v for k, v in touch.items() if k not in known})
             for fact, data in touched.values():
                 self.marks.append((call.place, _file_mark(fact, call.id, data)))
@@ -241,6 +241,11 @@ def _implied_call(result: ToolReturned) -> ToolCalled:
         rank=result.rank,
         side=result.side,
     )
+
+
+def _file_name(path: str) -> str:
+    """Channels write one path whole or from the workspace, but its last part the same."""
+    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def _file_mark(fact: ToolCalled | ToolReturned, call: str, data: dict[str, Any]) -> Marked:

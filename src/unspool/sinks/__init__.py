@@ -17,6 +17,7 @@ SINKS: dict[str, str] = {
     "atif": "unspool.sinks.atif",
     "html": "unspool.sinks.html",
     "jsonl": "unspool.sinks.jsonl",
+    "timeline": "unspool.sinks.timeline",
 }
 """Name → module."""
 

@@ -13,6 +13,7 @@ from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally
 
 SOURCES: dict[str, str] = {
+    "cursor": "unspool.sources.cursor",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""

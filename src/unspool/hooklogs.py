@@ -1,0 +1,121 @@
+"""Hook logs: what scripts wrote down of the payloads that an agent handed to them.
+
+Nobody prescribes their shape. Seen: JSONL; lines with a date, or a date and some text, before the
+object; one JSON array; objects over many lines; and the payload inside an envelope of the script's.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from unspool.origins import Head, Origin, iter_lines, open_origin
+from unspool.records import salvage
+from unspool.times import parse_time
+
+_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)"
+)
+_TIMES = (
+    "_logged_at", "logged_at", "_timestamp", "timestamp", "ts", "time", "received_at", "recorded_at",
+)  # fmt: skip
+_ENVELOPES = ("payload", "hook_input", "input", "data", "event", "raw")
+_SPREAD = re.compile(rb"\[\s*(\{|\])|\{\s*\n")
+"""How a file begins that holds one array, or objects over many lines."""
+
+
+class Logged(msgspec.Struct):
+    """One payload, or a stretch of the log that is none (then `code` says what is wrong)."""
+
+    offset: int
+    value: dict[str, Any] | None = None
+    time: int | None = None
+    code: str = ""
+    text: bytes = b""
+
+
+def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
+    """Every payload of the log in order; a line without any brace is not part of it."""
+    with open_origin(origin.path) as file:
+        start = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if _SPREAD.match(start) and not origin.start:
+        with open_origin(origin.path) as file:
+            yield from _parse(file.read(), 0, None, recover)
+        return
+    for offset, line in iter_lines(origin):
+        at = line.find(b"{")
+        if at < 0:
+            continue
+        yield from _parse(line[at:], offset, _prefix_time(line[:at]), recover)
+
+
+def _parse(data: bytes, offset: int, time: int | None, recover: bool) -> Iterator[Logged]:
+    code = ""
+    try:
+        values: list[Any] = [msgspec.json.decode(data)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        found = salvage(data, recover)
+        values, code = found.values, found.code
+    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    for number, value in enumerate(flat):
+        if isinstance(value, dict):
+            inner, logged = unwrap(value)
+            yield Logged(offset + number, inner, time if time is not None else logged)
+        else:
+            yield Logged(offset + number, code="invalid-json", text=repr(value).encode())
+    # A byte that is no UTF-8 spoils one character, not the payload.
+    if code and not (flat and code in ("invalid-utf8", "recovered")):
+        yield Logged(offset + len(flat), code=code, text=data)
+
+
+def _prefix_time(prefix: bytes) -> int | None:
+    match = _DATE.search(prefix.decode("utf-8", "replace")) if prefix else None
+    return parse_time(match[1].replace(",", ".")) if match else None
+
+
+def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
+    """The payload inside what the logging script put around it, and the time that it noted."""
+    time = _noted_time(value)
+    if "hook_event_name" in value or "conversation_id" in value:
+        return value, time
+    for name in _ENVELOPES:
+        inner = value.get(name)
+        if isinstance(inner, str) and inner[:1] == "{":
+            try:
+                inner = msgspec.json.decode(inner)
+            except (msgspec.DecodeError, RecursionError):
+                continue
+        if isinstance(inner, dict) and ("session_id" in inner or "conversation_id" in inner):
+            event = value.get("hook_event_name", value.get("hook_type"))
+            named = {"hook_event_name": event, **inner} if event else inner
+            own = _noted_time(inner)
+            return named, time if time is not None else own
+    return value, time
+
+
+def _noted_time(value: Mapping[str, Any]) -> int | None:
+    for name in _TIMES:
+        time = parse_time(value.get(name))
+        if time is not None:
+            return time
+    return None
+
+
+def head_payloads(head: Head, most: int = 20) -> Iterator[dict[str, Any]]:
+    """The payloads at the beginning of a file that may be a hook log."""
+    if b"{" not in head.data or head.data[:16] == b"SQLite format 3\0":
+        return
+    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    # The head may end inside an array: without the bracket its first objects can be read.
+    lines = [data.lstrip(b"[ \t\r\n")] if _SPREAD.match(data) else data.split(b"\n")[: 4 * most]
+    for line in lines:
+        at = line.find(b"{")
+        if at < 0:
+            continue
+        for logged in _parse(line[at:], 0, None, recover=False):
+            if logged.value is not None:
+                yield logged.value
+                most -= 1
+                if not most:
+                    return

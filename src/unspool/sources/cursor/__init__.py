@@ -1,0 +1,33 @@
+"""Cursor: hooks, editor databases, command-line chats, agent transcripts and stream-json."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from unspool.facts import AnyFact
+from unspool.origins import Head, Origin, Tally
+from unspool.sources.cursor import hooks
+from unspool.sources.cursor.paths import usual_places
+
+NAME = "cursor"
+RANGES = False
+CURRENT: Literal["last", "longest"] = "last"
+
+_SHAPES = (hooks,)
+"""Each knows one kind of origin; asked in this order."""
+
+
+def claims(head: Head) -> bool:
+    return any(shape.claims(head) for shape in _SHAPES)
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    return usual_places(home, env, platform)
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    from unspool.origins import read_head
+
+    head = read_head(origin.path)
+    shape = next((shape for shape in _SHAPES if shape.claims(head)), hooks)
+    yield from shape.read(origin, tally, recover)

@@ -1,0 +1,52 @@
+"""Paths: where Cursor keeps things, and one spelling for the paths that it writes in many ways."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+_DRIVE = re.compile(r"^/?([A-Za-z]):[\\/]")
+
+
+def clean_path(text: str) -> str:
+    """`file:///c%3A/dev/x`, `/c:/dev/x` and `c:\\dev\\x` are one path, written as the system does."""
+    if text.startswith("file://"):
+        text = unquote(text[len("file://") :])
+        if not text.startswith("/"):
+            text = text[text.find("/") :] if "/" in text else text
+    match = _DRIVE.match(text)
+    if match:
+        rest = text[match.end() :].replace("/", "\\")
+        text = f"{match[1].lower()}:\\{rest}"
+    return text.rstrip("/\\") or text
+
+
+def file_name(path: str) -> str:
+    return re.split(r"[\\/]", path.rstrip("/\\"))[-1] if path else ""
+
+
+def user_folder(home: Path, env: Mapping[str, str], platform: str) -> Path:
+    """Where the editor keeps its stores."""
+    if platform == "darwin":
+        return home / "Library" / "Application Support" / "Cursor" / "User"
+    if platform == "win32":
+        roaming = env.get("APPDATA")
+        return (Path(roaming) if roaming else home / "AppData" / "Roaming") / "Cursor" / "User"
+    config = env.get("XDG_CONFIG_HOME")
+    return (Path(config) if config else home / ".config") / "Cursor" / "User"
+
+
+def usual_places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    user = user_folder(home, env, platform)
+    own = home / ".cursor"
+    return [
+        user / "globalStorage" / "state.vscdb",
+        user / "workspaceStorage",
+        own / "chats",
+        own / "projects",
+    ]
+
+
+def is_cursor_folder(parts: tuple[str, ...]) -> bool:
+    """Whether a path runs through one of Cursor's own folders."""
+    return any(part == "Cursor" or part == ".cursor" for part in parts)

@@ -1,0 +1,199 @@
+"""Tools: what tells that a call in one of Cursor's channels is a call in another.
+
+The channels give the same tool other names (`Shell`, `run_terminal_cmd`, `shellToolCall`) and other
+arguments, and often no id. The likeness is what they all tell: the kind of tool, and the command,
+file name or pattern.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from unspool.diffs import count_edits
+from unspool.sources.cursor.paths import clean_path, file_name
+
+_NAMES = {
+    "shell": "shell bash terminal run_terminal_cmd run_terminal_command execute_command",
+    "read": "read read_file",
+    "edit": "edit write str_replace strreplace edit_file search_replace multiedit multi_edit"
+    " apply_patch applypatch create_file write_file edit_notebook editnotebook reapply",
+    "delete": "delete delete_file",
+    "list": "ls list_dir listdir list",
+    "grep": "grep grep_search ripgrep ripgrep_raw_search rg",
+    "glob": "glob file_search glob_file_search",
+    "semantic": "codebase_search semanticsearch semantic_search sem_search",
+    "web": "web_search websearch",
+    "fetch": "web_fetch webfetch fetch",
+    "todo": "todo_write todowrite update_todos updatetodos",
+    "task": "task subagent",
+    "lints": "read_lints readlints",
+    "mcp": "callmcptool call_mcp_tool mcp",
+}
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_PATHS = (
+    "path", "file_path", "filePath", "target_file", "targetFile", "relativeWorkspacePath",
+    "relative_workspace_path", "target_notebook", "notebook_path", "effectiveUri", "uri",
+)  # fmt: skip
+_DETAILS = {
+    "shell": ("command",),
+    "grep": ("pattern", "query", "regex"),
+    "glob": ("glob_pattern", "globPattern", "query", "pattern"),
+    "web": ("search_term", "searchTerm", "query"),
+    "fetch": ("url",),
+}
+_WHOLE = ("contents", "content", "code_edit", "codeEdit", "fileText", "streamContent")
+_PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_VERSION = re.compile(r"_v\d+$")
+
+
+def decoded(value: Any) -> Any:
+    """The value inside JSON text; anything else as it is."""
+    if isinstance(value, str) and value[:1] in '{["':
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            return value
+    return value
+
+
+def kind_of(name: str) -> str:
+    """The kind of tool: one word for all its names; an unknown tool is its own kind."""
+    plain = _VERSION.sub("", name).lower()
+    if plain.startswith(("mcp:", "mcp_", "mcp-", "mcp__")):
+        return "mcp"
+    return _KINDS.get(plain, plain)
+
+
+def likeness(name: str, arguments: Any, kind: str = "") -> str:
+    """What a call is recognised by in every channel."""
+    kind = kind or kind_of(name)
+    given = decoded(arguments)
+    if kind == "mcp":
+        return f"mcp {_mcp_tool(name, given)}"
+    if kind in ("edit", "read", "delete"):
+        return f"{kind} {file_name(path_of(given))}"
+    if isinstance(given, dict):
+        for field in _DETAILS.get(kind, ()):
+            if isinstance(given.get(field), str):
+                return f"{kind} {given[field].strip()}"
+    return kind
+
+
+def _mcp_tool(name: str, given: Any) -> str:
+    """`MCP:<tool>`, `mcp_<server>_<tool>`, or named among the arguments."""
+    if isinstance(given, dict):
+        tools = given.get("tools")
+        if isinstance(tools, list) and tools and isinstance(tools[0], dict):
+            return str(tools[0].get("name", ""))
+        for field in ("toolName", "tool_name", "name"):
+            if kind_of(name) == "mcp" and isinstance(given.get(field), str):
+                return str(given[field])
+    return name.partition(":")[2] if name.lower().startswith("mcp:") else name
+
+
+def path_of(given: Any) -> str:
+    """The file that a call is about; empty where its arguments name none."""
+    if isinstance(given, str):
+        match = _PATCHED.search(given)
+        return match[2].strip() if match else ""
+    if isinstance(given, dict):
+        for field in _PATHS:
+            found = given.get(field)
+            if isinstance(found, dict):
+                found = found.get("fsPath", found.get("path"))
+            if isinstance(found, str) and found:
+                return clean_path(found)
+        for field in ("patch", "input"):
+            if isinstance(given.get(field), str):
+                return path_of(given[field])
+    return ""
+
+
+def edits_of(given: Any) -> list[tuple[str, str]] | None:
+    """(old, new) of each replacement that the arguments spell out; None where they do not."""
+    if not isinstance(given, dict):
+        return None
+    listed = given.get("edits")
+    values = listed if isinstance(listed, list) else [given]
+    pairs = [_pair(value) for value in values if isinstance(value, dict)]
+    return [pair for pair in pairs if pair is not None] or None
+
+
+def _pair(value: dict[str, Any]) -> tuple[str, str] | None:
+    for old, new in (("old_string", "new_string"), ("oldString", "newString"), ("old", "new")):
+        if isinstance(value.get(new), str):
+            before = value.get(old)
+            return (before if isinstance(before, str) else "", value[new])
+    return None
+
+
+def touch(
+    path: str, edits: list[tuple[str, str]] | None, outcome: str = "", tool: str = ""
+) -> dict[str, Any]:
+    """What an edit did to a file, as far as its replacements tell."""
+    made: dict[str, Any] = {"path": path}
+    if edits is not None:
+        added, removed = count_edits(edits)
+        made["lines_added"], made["lines_removed"] = added, removed
+        if all(not old for old, _ in edits) and len(edits) == 1:
+            made["operation"] = "create"
+    if outcome:
+        made["outcome"] = outcome
+    if tool:
+        made["tool"] = tool
+    return made
+
+
+def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any], ...]:
+    """The files that a call changes, read out of its arguments."""
+    given = decoded(arguments)
+    kind = kind_of(name)
+    if kind not in ("edit", "delete"):
+        return ()
+    patch = given if isinstance(given, str) else given.get("patch", given.get("input"))
+    if isinstance(patch, str) and _PATCHED.search(patch):
+        return tuple(_patched(patch, outcome, name))
+    path = path_of(given)
+    if not path:
+        return ()
+    if kind == "delete":
+        return ({**touch(path, None, outcome, name), "operation": "delete"},)
+    made = touch(path, edits_of(given), outcome, name)
+    if "lines_added" not in made and isinstance(given, dict):
+        whole = next((given[f] for f in _WHOLE if isinstance(given.get(f), str)), None)
+        if whole is not None and kind_of(name) == "edit" and "edit" not in name.lower():
+            # Written whole: what was there before, nobody tells.
+            made["lines_added"] = count_edits([("", whole)])[0]
+    return (made,)
+
+
+_VERBS = {"Add": "create", "Update": "edit", "Delete": "delete"}
+
+
+def _patched(patch: str, outcome: str, tool: str) -> list[dict[str, Any]]:
+    found = list(_PATCHED.finditer(patch))
+    made: list[dict[str, Any]] = []
+    for match, following in zip(found, [*found[1:], None], strict=True):
+        body = patch[match.end() : following.start() if following else len(patch)].split("\n")
+        entry = touch(clean_path(match[2].strip()), None, outcome, tool)
+        entry["operation"] = _VERBS[match[1]]
+        entry["lines_added"] = sum(1 for line in body if line[:1] == "+")
+        entry["lines_removed"] = sum(1 for line in body if line[:1] == "-")
+        made.append(entry)
+    return made
+
+
+def output_of(value: Any) -> tuple[str | None, Any]:
+    """(what the model got, what the tool returned) of a tool's output, which may be JSON text."""
+    found = decoded(value)
+    if found is None:
+        return None, None
+    if isinstance(found, str):
+        return found, None
+    if isinstance(found, dict):
+        for field in ("output", "contents", "content", "stdout", "result", "text", "message"):
+            if isinstance(found.get(field), str):
+                return found[field], found
+    text = value if isinstance(value, str) else msgspec.json.encode(found).decode()
+    return text, found
