@@ -10,8 +10,9 @@ Every fact carries
 - `after`   what the record follows: PREVIOUS (the record before it in its origin), ROOT, or an id;
 - `time`    microseconds since 1970, if the record has one.
 
-`rank` says how well a statement knows: 0 is the thing itself, higher numbers are echoes of it in
-another channel. What has the lowest rank wins, field by field.
+`rank` says how well a statement knows: 0 is the thing itself, higher numbers are views of it in
+another channel. What has the lowest rank wins, field by field. Ranks below ECHO are stores that hold
+a conversation as such, though another one may hold more of it; from ECHO on they are mere echoes.
 """
 
 from typing import Any, Literal
@@ -26,6 +27,7 @@ NOBODY: Key = ("", "")
 
 PREVIOUS: None = None
 ROOT = ""
+ECHO = 3
 
 Role = Literal["system", "user", "assistant", "tool"]
 On = Literal["conversation", "message", "call", "request", "turn", "entry", "following"]

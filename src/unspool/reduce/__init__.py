@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from unspool.facts import (
+    ECHO,
     MESSAGE_BEARING,
     AnyFact,
     Key,
@@ -122,7 +123,7 @@ def _reduce_records(
 def _only_echoes(records: list[Record]) -> bool:
     """Whether the thing itself was seen nowhere, only what other channels repeated of it."""
     return all(
-        fact.rank > 0
+        fact.rank >= ECHO
         for record in records
         for fact in record.facts
         if isinstance(fact, MessageSeen | ToolCalled)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from unspool.facts import (
+    ECHO,
     AnyFact,
     Attachment,
     Link,
@@ -98,7 +99,7 @@ class Assembly:
 
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
         if fact.time is not None:
-            (self.echo_times if getattr(fact, "rank", 0) else self.times).append(fact.time)
+            (self.echo_times if getattr(fact, "rank", 0) >= ECHO else self.times).append(fact.time)
         if isinstance(fact, MessageSeen):
             ident = fact.id or f"{record.entry}#{fact.number}"
             if fact.rank:
