@@ -77,7 +77,7 @@
       for (const other of chips) press(other, alone || other === chip);
     });
     const count = main.querySelectorAll({ reasoning: ".reasoning", user: ".message.user", assistant: ".message.assistant" }[chip.dataset.filter] || ".unit." + chip.dataset.filter).length;
-    if (count) chip.append(Object.assign(document.createElement("b"), { textContent: count }));
+    if (count) chip.append(" ", Object.assign(document.createElement("b"), { textContent: count }));
     chip.disabled = !count && chip.dataset.filter !== "injected";
   }
 
@@ -125,7 +125,7 @@
     }, () => {
       for (const turn of turns) if (turn.hidden === inTurn.has(turn)) turn.hidden = !inTurn.has(turn);
       // A match within a sub-agent is counted there, not once more in the call around it.
-      matches = matches.filter((unit) => !matches.some.length || !unit.querySelector(".unit:not([hidden])") || own(unit, words));
+      matches = matches.filter((unit) => !unit.querySelector(".unit") || own(unit, words));
       found.value = matches.length ? `${matches.length} of ${units.length}` : "nothing found";
       window.scrollTo({ top: 0 });
       let count = 0;
