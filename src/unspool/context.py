@@ -135,12 +135,13 @@ def _files(scan: Scan, typed: str | None, code: list[Context]) -> list[str]:
 
 def _take_legacy(text: str, found: list[Block], scan: Scan) -> None:
     """What prompts said in words before they had tags, where no tag says it."""
-    rest = "\n" + without(text, found) if found else "\n" + text
-    for route, pattern in scan.catalogue.legacy:
-        if route not in scan.texts:
-            said = [match[0].strip() for match in pattern.finditer(rest)]
-            if said:
-                scan.texts[route] = said
+    if scan.catalogue.legacy is None:
+        return
+    said: dict[str, list[str]] = {}
+    for match in scan.catalogue.legacy.finditer("\n" + (without(text, found) if found else text)):
+        said.setdefault(scan.catalogue.legacy_route(match), []).append(match[0].strip())
+    for route, texts in said.items():
+        scan.texts.setdefault(route, texts)
 
 
 def _one_or_many(texts: list[str]) -> str | list[str]:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from unspool.catalogue import active
+from unspool.catalogue import Catalogue, active
 from unspool.context import message_context, summarise
 from unspool.reduce.totals import NOT_TYPED
 from unspool.tags import Block, blocks
 from unspool.trajectory import Message, Trajectory
-from unspool.typed import context_kind, typed_text
+from unspool.typed import read_wording
 
 
 def enrich(trajectory: Trajectory) -> None:
@@ -20,7 +20,7 @@ def enrich(trajectory: Trajectory) -> None:
         if message.role != "user":
             continue
         found = blocks(message.content)
-        set_typed(message, rendered, found)
+        _set_typed(message, found, catalogue, rendered)
         if message.copied:
             continue
         made = message_context(message.content, found, message.typed, catalogue)
@@ -30,15 +30,19 @@ def enrich(trajectory: Trajectory) -> None:
     if contexts:
         trajectory.context["message_contexts"] = contexts
         trajectory.context["message_context"] = summarise(contexts)
+    for branch in trajectory.branches or ():
+        for message in branch.messages:
+            if message.role == "user":
+                _set_typed(message, blocks(message.content), catalogue, rendered)
 
 
-def set_typed(message: Message, rendered: bool, found: list[Block]) -> None:
-    if message.typed is not None or message.kind in NOT_TYPED:
-        return
-    if message.kind is None:
-        message.kind = context_kind(message.content, rendered, found)
-    if message.kind not in NOT_TYPED:
-        message.typed = typed_text(message.content, rendered, found)
+def _set_typed(
+    message: Message, found: list[Block], catalogue: Catalogue, rendered: bool
+) -> None:
+    if message.typed is None and message.kind not in NOT_TYPED:
+        wording = read_wording(message.content, found, catalogue, rendered)
+        message.kind = message.kind or wording.kind
+        message.typed = wording.typed
 
 
 def drop_reasoning(trajectory: Trajectory) -> None:

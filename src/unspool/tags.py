@@ -75,11 +75,19 @@ def blocks(text: str) -> list[Block]:
         return []
     found, tags = _read(text)
     if tags:
-        _find_mates(tags)
-        found += _pair(text, tags)
-        found += _pair_open_lines(text, tags, {block.start for block in found})
-        found.sort(key=lambda block: (block.start, -block.end))
+        simple = _pair_nested(text, tags)
+        if simple is not None:
+            found += simple
+        else:
+            _find_mates(tags)
+            found += _pair(text, tags)
+            found += _pair_open_lines(text, tags, {block.start for block in found})
+        found.sort(key=_place)
     return _nest(found)
+
+
+def _place(block: Block) -> tuple[int, int]:
+    return (block.start, -block.end)
 
 
 def _read(text: str) -> tuple[list[Block], list[Tag]]:
@@ -110,6 +118,20 @@ def _closed_on_line(text: str, name: str, attributes: str, start: int, end: int)
     if at < 0:
         return None
     return Block(text, name, attributes, start, end, at, at + len(closing))
+
+
+def _pair_nested(text: str, tags: list[Tag]) -> list[Block] | None:
+    """The blocks where all is well nested, as it nearly always is; None where it is not."""
+    found: list[Block] = []
+    stack: list[Tag] = []
+    for tag in tags:
+        if not tag.closing:
+            stack.append(tag)
+        elif stack and stack[-1].name == tag.name:
+            found.append(_block(text, stack.pop(), tag))
+        else:
+            return None
+    return None if stack else found
 
 
 def _find_mates(tags: list[Tag]) -> None:

@@ -6,7 +6,7 @@ person may paste XML, and what was typed must not get lost. Names that people wr
 stands in a list as it was sent, or because it holds a tag that only programs write.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from unspool.catalogue import Catalogue, active
 from unspool.tags import Block, blocks, without
@@ -15,28 +15,47 @@ _SAID = frozenset(("command",))
 """Routes that hold what the person did, so that a message is not mere context for them."""
 
 
-def typed_text(text: str, rendered: bool = True, found: list[Block] | None = None) -> str | None:
-    """What the person typed; None where the message holds nothing of theirs.
+class Wording(NamedTuple):
+    """What a user message is, and what of it was typed."""
 
-    `rendered`: the message is known to be as the program sent it. `found`: its blocks, where the
-    caller has them already.
+    kind: Literal["summary", "injected"] | None
+    """None where a person speaks."""
+    typed: str | None
+
+
+def read_wording(text: str, found: list[Block], catalogue: Catalogue, rendered: bool) -> Wording:
+    """The kind of a message and the person's words in it, from its blocks.
+
+    `rendered`: the message is known to be as the program sent it.
     """
-    found = blocks(text) if found is None else found
     if not found:
-        return text
-    catalogue = active()
+        return Wording(None, text)
     telling = any(block.name in catalogue.telling for block in found)
     request = _request(text, found, catalogue, telling)
     if request is not None:
-        return request.inner.strip()
+        return Wording(None, request.inner.strip())
+    if any(block.name in catalogue.summaries for block in found):
+        return Wording("summary", None)
     context = [b for b in found if b.name in catalogue.standing and not _is_said(b, catalogue)]
     if not context:
-        return text
+        return Wording(None, text)
     rest = without(text, context)
     words = catalogue.lead.sub("", rest).strip() if rest and catalogue.lead else rest
     if telling or len(words) < len(rest) or (rendered and not rest):
-        return words or None
-    return text
+        return Wording(None, words) if words else Wording("injected", None)
+    return Wording(None, text)
+
+
+def typed_text(text: str, rendered: bool = True) -> str | None:
+    """What the person typed; None where the message holds nothing of theirs."""
+    return read_wording(text, blocks(text), active(), rendered).typed
+
+
+def context_kind(text: str, rendered: bool = True) -> Literal["summary", "injected"] | None:
+    """What a user message is that a program wrote: a summary, or context; None where a person did."""
+    if "<" not in text:
+        return None
+    return read_wording(text, blocks(text), active(), rendered).kind
 
 
 def _request(text: str, found: list[Block], catalogue: Catalogue, telling: bool) -> Block | None:
@@ -55,24 +74,10 @@ def _is_said(block: Block, catalogue: Catalogue) -> bool:
     return catalogue.route(block.name) in _SAID
 
 
-def summary_of(text: str, found: list[Block] | None = None) -> str | None:
+def summary_of(text: str) -> str | None:
     """The conversation summary that a message begins from, where it holds one."""
     names = [name for name in active().summaries if f"<{name}" in text]
     if not names:
         return None
-    summaries = [b for b in (blocks(text) if found is None else found) if b.name in names]
+    summaries = [block for block in blocks(text) if block.name in names]
     return summaries[-1].inner if summaries else None
-
-
-def context_kind(
-    text: str, rendered: bool = True, found: list[Block] | None = None
-) -> Literal["summary", "injected"] | None:
-    """What a user message is that a program wrote: a summary, or context; None where a person did."""
-    if "<" not in text:
-        return None
-    found = blocks(text) if found is None else found
-    catalogue = active()
-    if summary_of(text, found) is not None:
-        names = catalogue.requests & catalogue.telling
-        return None if any(block.name in names for block in found) else "summary"
-    return "injected" if typed_text(text, rendered, found) is None else None
