@@ -36,9 +36,7 @@ def enrich(trajectory: Trajectory) -> None:
                 _set_typed(message, blocks(message.content), catalogue, rendered)
 
 
-def _set_typed(
-    message: Message, found: list[Block], catalogue: Catalogue, rendered: bool
-) -> None:
+def _set_typed(message: Message, found: list[Block], catalogue: Catalogue, rendered: bool) -> None:
     if message.typed is None and message.kind not in NOT_TYPED:
         wording = read_wording(message.content, found, catalogue, rendered)
         message.kind = message.kind or wording.kind
