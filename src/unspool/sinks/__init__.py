@@ -22,6 +22,7 @@ SINKS: dict[str, str] = {
 """Name → module."""
 
 READERS: dict[str, str] = {
+    "atif": "unspool.sinks.atif",
     "jsonl": "unspool.sinks.jsonl",
 }
 """Formats that already are trajectories and are decoded directly, beside their writers."""

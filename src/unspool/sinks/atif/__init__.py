@@ -9,9 +9,10 @@ OPTIONS:
                   absent: embedded. Below 1.7 always files.
 """
 
+from unspool.sinks.atif.reader import claims, read
 from unspool.sinks.atif.writer import file_name, write
 
-__all__ = ["FAMILIES", "MANY_FILES", "NAME", "file_name", "write"]
+__all__ = ["FAMILIES", "MANY_FILES", "NAME", "claims", "file_name", "read", "write"]
 
 NAME = "atif"
 MANY_FILES = True

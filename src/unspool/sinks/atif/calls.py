@@ -5,19 +5,19 @@ from typing import Any
 
 import msgspec
 
-from unspool.sinks.atif.extras import leftover, merged
-from unspool.sinks.atif.model import Ref
+from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged
 from unspool.sinks.atif.model import ToolCall as AtifCall
+from unspool.sinks.atif.refs import Refs
 from unspool.trajectory import ToolCall
 
-CALL_WORDS = ("status", "duration_ms", "started_at", "ended_at")
+CALL_WORDS: Words = {"status": str, "duration_ms": NUMBER, "started_at": str, "ended_at": str}
 _PLACED = {"id", "type", "function", "child_id", "extra", *CALL_WORDS}
 
 
 class Called:
     """The calls of one message, each under an id of its own, and what answers to which."""
 
-    def __init__(self, calls: list[ToolCall], refs: dict[str, list[Ref]]) -> None:
+    def __init__(self, calls: list[ToolCall], refs: Refs) -> None:
         taken: set[str] = set()
         self.made: list[AtifCall] = []
         self._open: dict[str, list[str]] = defaultdict(list)
@@ -25,7 +25,7 @@ class Called:
             ident = _unique(call.id or f"call-{number}", taken)
             taken.add(ident)
             self._open[call.id].append(ident)
-            self.made.append(_build(call, ident, call.id in refs))
+            self.made.append(_build(call, ident, refs.tells(call.id, call.child_id or "")))
 
     def answered(self, ident: str | None) -> str | None:
         """The id that a result goes by: the k-th result with an id answers the k-th call with it."""

@@ -46,17 +46,27 @@ def merged(
     return made or None
 
 
+Words = dict[str, type | tuple[type, ...]]
+NUMBER = (int, float)
+
+
 def parted(
-    extra: dict[str, Any] | None, words: tuple[str, ...]
+    extra: dict[str, Any] | None, words: Words
 ) -> tuple[dict[str, Any] | None, dict[str, Any], dict[str, Any]]:
-    """The way back: the struct's own `extra`, our words, the rest."""
+    """The way back: the struct's own `extra`, our words where they are what we mean, the rest."""
     own = dict(extra or {})
-    found = {word: own.pop(word) for word in words if own.get(word) is not None}
+    found = {word: own.pop(word) for word, kind in words.items() if _is(own.get(word), kind)}
     rest = own.pop(OURS) if isinstance(own.get(OURS), dict) else {}
     rest = dict(rest)
     if isinstance(rest.get("extra"), dict):
         own.update(rest.pop("extra"))
     return own or None, found, rest
+
+
+def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
+    if value is None or (isinstance(value, bool) and kind not in (bool, object)):
+        return False
+    return isinstance(value, kind)
 
 
 def residue_of(extra: dict[str, Any] | None) -> dict[str, Any]:

@@ -117,15 +117,23 @@ def media_type_of(attachment: Attachment, data: bytes | None) -> str:
 
 def describe(attachment: Attachment, file: str) -> dict[str, Any] | None:
     """The attachment in words; None where the part alone says all of it."""
-    extra = {k: v for k, v in (attachment.extra or {}).items() if k != FROM_PART}
-    from_part = FROM_PART in (attachment.extra or {})
-    bare = msgspec.structs.replace(attachment, data="", extra=extra or None)
+    held = dict(attachment.extra or {})
+    kept = held.pop(FROM_PART, "")
+    bare = msgspec.structs.replace(attachment, data="", extra=held or None)
     if attachment.uri.startswith("data:"):
         bare = msgspec.structs.replace(bare, uri="")
-    if from_part and not extra:
-        return None
+    if kept and kept in (attachment.path, attachment.uri) and not held.keys() - {"duration_sec"}:
+        said = Attachment(
+            attachment.kind,
+            path=attachment.path,
+            uri=attachment.uri,
+            media_type=attachment.media_type,
+            extra=held or None,
+        )
+        if said == bare:
+            return None
     made: dict[str, Any] = msgspec.to_builtins(bare)
-    return {**made, "file": file} if file else made
+    return {**made, "file": file or kept} if file or kept else made
 
 
 def from_content(content: Content) -> tuple[str, list[Attachment], list[Any] | None]:
@@ -156,18 +164,25 @@ def _to_attachment(part: Part) -> Attachment:
     )
 
 
+def cut(text: str, lengths: list[int]) -> list[str] | None:
+    """The texts that were joined; None where the text is no longer theirs."""
+    texts: list[str] = []
+    at = 0
+    for length in lengths:
+        if texts and not text.startswith(JOINT, at):
+            return None
+        at += len(JOINT) if texts else 0
+        texts.append(text[at : at + length])
+        at += length
+    return texts if at == len(text) else None
+
+
 def _laid_out(text: str, media: list[Part], layout: list[Any]) -> list[Part] | None:
     """The parts as they were; None where the text or the media are no longer those."""
-    parts: list[Part] = []
-    at, joint, rest = 0, "", list(media)
-    for entry in layout:
-        if isinstance(entry, int) and not isinstance(entry, bool):
-            if not text.startswith(joint, at):
-                return None
-            at += len(joint)
-            joint = JOINT
-            parts.append(Part("text", text=text[at : at + entry]))
-            at += entry
-        elif rest:
-            parts.append(rest.pop(0))
-    return parts if at == len(text) and not rest else None
+    texts = cut(text, [entry for entry in layout if isinstance(entry, int)])
+    if texts is None or layout.count("media") != len(media):
+        return None
+    words, pictures = iter(texts), iter(media)
+    return [
+        next(pictures) if entry == "media" else Part("text", text=next(words)) for entry in layout
+    ]

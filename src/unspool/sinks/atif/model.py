@@ -128,7 +128,7 @@ class FinalMetrics(msgspec.Struct, omit_defaults=True):
 
 
 class Document(msgspec.Struct, omit_defaults=True, kw_only=True):
-    schema_version: str
+    schema_version: str = ""
     session_id: str | None = None
     trajectory_id: str | None = None
     agent: Agent

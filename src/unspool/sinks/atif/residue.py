@@ -5,11 +5,10 @@ trajectory and what the document was; the writer puts it back. So it never holds
 words, which the trajectory itself holds.
 """
 
+from copy import deepcopy
 from typing import Any
 
 KEY = "atif"
-
-Path = tuple[str | int, ...]
 
 
 def difference(made: Any, wanted: Any) -> dict[str, Any]:
@@ -49,9 +48,9 @@ def restore(made: dict[str, Any], kept: Any) -> None:
     for path, value in (kept.get("set") or {}).items():
         holder, last = _holder(made, path)
         if isinstance(holder, dict):
-            holder[last] = value
+            holder[last] = deepcopy(value)
         elif isinstance(holder, list) and last.isdigit() and int(last) < len(holder):
-            holder[int(last)] = value
+            holder[int(last)] = deepcopy(value)
 
 
 def _holder(value: Any, path: str) -> tuple[Any, str]:

@@ -9,17 +9,32 @@ from collections import defaultdict
 from typing import Any
 
 from unspool.sinks.atif.calls import Called
-from unspool.sinks.atif.extras import leftover, merged, residue_of, utc
+from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, residue_of, utc
 from unspool.sinks.atif.media import Files, to_content
 from unspool.sinks.atif.metrics import build_metrics, call_count
-from unspool.sinks.atif.model import Content, Observation, Ref, Result, Source, Step
+from unspool.sinks.atif.model import Content, Observation, Result, Source, Step
+from unspool.sinks.atif.refs import Refs
 from unspool.trajectory import Mark, Message, Trajectory
 
+MANAGING = "context_management"
 MANAGED = {
     "compaction": {"type": "compaction", "boundary": "replace"},
     "truncation": {"type": "pruning", "boundary": "truncate"},
 }
 """Kinds of mark that change the model's context, in the words of the convention."""
+
+INHERITED = "agent-default"
+"""Where a message has its model from when its step named none: from the document's agent."""
+
+RESULT_WORDS: Words = {
+    "tool_call_id": str,
+    "tool_name": str,
+    "is_error": bool,
+    "status": str,
+    "duration_ms": NUMBER,
+    "timestamp": str,
+    "details": object,
+}
 
 SOURCES: dict[str, Source] = {"system": "system", "user": "user", "assistant": "agent"}
 
@@ -34,29 +49,32 @@ _RESULT_PLACED = {
 class StepWriter:
     """Builds the steps of one trajectory."""
 
-    def __init__(self, trajectory: Trajectory, refs: dict[str, list[Ref]], files: Files) -> None:
+    def __init__(self, trajectory: Trajectory, refs: Refs, files: Files) -> None:
         self.trajectory = trajectory
         self.files = files
-        self.refs = dict(refs)
-        """Tool call → the sub-agents that it started; each is used once."""
+        self.refs = refs
+        self.told: list[Mark] = []
+        """The marks that the steps tell of."""
         self.steps: list[Step] = []
         self.places: list[int | None] = []
         """For every step the message that it was made from."""
 
     def build(self) -> list[Step]:
         messages = self.trajectory.messages
+        told = {m.index for m in self.trajectory.marks or () if m.kind == "compaction"}
         marks = self._context_marks()
         results = find_results(messages)
         for index, message in enumerate(messages):
             for mark in marks.pop(index, ()):
-                self._add(None, self._boundary(mark))
+                self._add(None, self._boundary(mark, index))
             if message.role != "tool":
-                self._add(index, self._step(message, results.get(index, [])))
+                self._tell(index, message)
+                self._add(index, self._step(message, results.get(index, []), index in told))
             elif index in results:  # its own home: no call and no message to stand with
                 self._add(index, self._orphan(message))
         for left in sorted(marks):
             for mark in marks[left]:
-                self._add(None, self._boundary(mark))
+                self._add(None, self._boundary(mark, len(messages)))
         return self.steps
 
     def _add(self, place: int | None, step: Step) -> None:
@@ -70,22 +88,39 @@ class StepWriter:
         found: dict[int, list[Mark]] = defaultdict(list)
         for mark in self.trajectory.marks or ():
             index = min(max(mark.index, 0), len(messages))
-            followed = index < len(messages) and messages[index].kind == "summary"
-            if mark.kind in MANAGED and not (mark.kind == "compaction" and followed):
+            if mark.kind in MANAGED and not self._tells(index, mark.kind):
                 found[index].append(mark)
         return found
 
-    def _boundary(self, mark: Mark) -> Step:
-        extra = merged({"context_management": MANAGED[mark.kind]}, {}, {"mark": True})
+    def _tell(self, index: int, message: Message) -> None:
+        for kind in MANAGED:
+            if self._tells(index, kind):
+                self.told.append(Mark(kind, index, utc(message.timestamp)))
+
+    def _tells(self, index: int, kind: str) -> bool:
+        """Whether the message there becomes a step that tells of the mark."""
+        if index >= len(self.trajectory.messages):
+            return False
+        message = self.trajectory.messages[index]
+        if message.role == "tool":
+            return False
+        managed = (message.extra or {}).get(MANAGING)
+        return managed_kind(managed) == kind or (kind == "compaction" and is_summary(message))
+
+    def _boundary(self, mark: Mark, index: int) -> Step:
+        self.told.append(Mark(mark.kind, index, utc(mark.timestamp)))
+        extra = merged({MANAGING: MANAGED[mark.kind]}, {}, {"mark": True})
         time = utc(mark.timestamp)
         return Step(step_id=0, source="system", message="", timestamp=time, extra=extra)
 
-    def _step(self, message: Message, results: list[Message]) -> Step:
-        if message.kind == "summary" and not message.tool_calls:
-            return self._summary(message, results)
+    def _step(self, message: Message, results: list[Message], marked: bool) -> Step:
+        if is_summary(message):
+            return self._summary(message, results, marked)
         agent = message.role == "assistant"
         content, rest = self._content(message)
         rest = {**leftover(message, _AGENT_PLACED if agent else _PLACED), **rest}
+        if message.model_source == INHERITED:
+            rest.pop("model_source")
         step = Step(
             step_id=0,
             source=SOURCES[message.role],
@@ -108,7 +143,8 @@ class StepWriter:
         return step
 
     def _fill_agent_step(self, step: Step, message: Message, extra: dict[str, Any]) -> None:
-        step.model_name = message.model
+        if message.model_source != INHERITED:
+            step.model_name = message.model
         step.reasoning_content = message.thinking
         effort = extra.get("reasoning_effort")
         if isinstance(effort, str | int | float) and not isinstance(effort, bool):
@@ -116,12 +152,16 @@ class StepWriter:
         step.metrics = build_metrics(message.usage)
         step.llm_call_count = call_count(message)
 
-    def _summary(self, message: Message, results: list[Message]) -> Step:
+    def _summary(self, message: Message, results: list[Message], marked: bool) -> Step:
         content, rest = self._content(message)
-        rest = {**leftover(message, _PLACED), **rest, "role": message.role}
+        rest = {**leftover(message, {*_PLACED, "kind"}), **rest}
+        if message.role != "user":
+            rest["role"] = message.role
+        if not marked:
+            rest["mark"] = False
         made = [Result(content=content)]
         made += [self._result(result, None, message.copied) for result in results]
-        extra = {**(message.extra or {}), "context_management": MANAGED["compaction"]}
+        extra = {MANAGING: MANAGED["compaction"], **(message.extra or {})}
         return Step(
             step_id=0,
             source="system",
@@ -176,15 +216,29 @@ class StepWriter:
         if code is not None and "exit_code" not in (message.extra or {}):
             words["exit_code"] = code
         words = {word: value for word, value in words.items() if value is not None}
-        refs = self.refs.pop(message.tool_call_id or "", None) if ident is not None else None
-        return Result(ident, content, refs, merged(message.extra, words, rest))
+        refs = self.refs.of_call(message.tool_call_id or "") if ident is not None else []
+        refs, odd = self.refs.of_message(message, refs)
+        if odd:
+            rest["refs"] = odd
+        return Result(ident, content, refs or None, merged(message.extra, words, rest))
 
     def _add_lone_refs(self, message: Message, called: Called, made: list[Result]) -> None:
         """A sub-agent whose call has no result yet is still told of."""
         for call in message.tool_calls or () if called.made else ():
-            refs = self.refs.pop(call.id, None)
+            refs = self.refs.of_call(call.id)
             if refs:
                 made.append(Result(called.answered(call.id), None, refs))
+
+
+def is_summary(message: Message) -> bool:
+    return message.kind == "summary" and message.role != "tool" and not message.tool_calls
+
+
+def managed_kind(managed: Any) -> str | None:
+    """The kind of mark that a step's context management stands for."""
+    if not isinstance(managed, dict):
+        return None
+    return next((kind for kind, m in MANAGED.items() if m["type"] == managed.get("type")), None)
 
 
 def exit_code(details: Any) -> int | None:

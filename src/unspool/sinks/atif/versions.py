@@ -1,11 +1,207 @@
-"""Versions: what an older ATIF cannot hold goes to the nearest `extra` that it has."""
+"""Versions: what an older ATIF cannot hold goes to the nearest `extra` that it has, and comes back.
 
+Documents are built and read at the newest version. `to_version` moves what is newer than the wanted
+one into `extra.unspool.newer` of the step, or of the document; `to_newest` puts it back.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
-DEFAULT = "1.7"
+from unspool.sinks.atif.media import JOINT, cut
+from unspool.sinks.atif.model import OURS
+from unspool.sinks.atif.residue import restore
+
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8")
+DEFAULT = "1.7"
+NEWEST = "1.8"
+PREFIX = "ATIF-v"
+
+NEWER, CONTENTS = "newer", "newer_contents"
+
+Json = dict[str, Any]
+
+# Field → the version that brought it.
+OF_ROOT = {
+    "extra": "1.1",
+    "continued_trajectory_ref": "1.5",
+    "trajectory_id": "1.7",
+    "subagent_trajectories": "1.7",
+}
+OF_AGENT = {"tool_definitions": "1.5"}
+OF_STEP = {"is_copied_context": "1.5", "llm_call_count": "1.7"}
+OF_METRICS = {"completion_token_ids": "1.3", "prompt_token_ids": "1.4"}
+OF_CALL = {"extra": "1.7"}
+OF_RESULT = {"extra": "1.7"}
+OBSERVATION_ANYWHERE = "1.2"
+"""Before it, only agent steps had observations."""
+PARTS, AUDIO, REF_IDS = "1.6", "1.8", "1.7"
 
 
-def to_version(document: dict[str, Any], version: str) -> dict[str, Any]:
-    document["schema_version"] = f"ATIF-v{version}"
+def older(version: str, than: str) -> bool:
+    return VERSIONS.index(version) < VERSIONS.index(than)
+
+
+def version_of(document: Json) -> str:
+    """The version that the document declares; the newest where it declares none that is known."""
+    said = str(document.get("schema_version") or "").removeprefix(PREFIX)
+    return said if said in VERSIONS else NEWEST
+
+
+def to_version(document: Json, version: str) -> Json:
+    """The document as that version has it."""
+    document["schema_version"] = PREFIX + version
+    if version == NEWEST:
+        return document
+    for step in document["steps"]:
+        _lower_step(step, version)
+    _lower_root(document, version)
     return document
+
+
+def to_newest(document: Json) -> Json:
+    """The way back, for documents that went the way there."""
+    holders = [document, *(s for s in document["steps"] if isinstance(s, dict))]
+    for holder in holders:
+        extra = holder.get("extra")
+        if holder is document and not extra and isinstance(holder.get("agent"), dict):
+            _take_back(document, holder["agent"])
+        elif isinstance(extra, dict):
+            _take_back(holder, holder)
+    return document
+
+
+def _lower_root(document: Json, version: str) -> None:
+    newer: Json = {}
+    if older(version, "1.7"):
+        ident = document.get("trajectory_id")
+        if ident and document.get("session_id") != ident:
+            # Up to 1.6 the session id is what a reference finds a trajectory by.
+            newer["/session_id"] = document.get("session_id")
+            newer["/trajectory_id"] = ident
+            document["session_id"] = ident
+        document.pop("trajectory_id", None)
+    _move(document, OF_ROOT, version, "", newer)
+    agent = document.get("agent")
+    if isinstance(agent, dict):
+        _move(agent, OF_AGENT, version, "/agent", newer)
+    if newer:
+        holder = document if not older(version, OF_ROOT["extra"]) else document["agent"]
+        keep(holder, NEWER, newer)
+
+
+def _lower_step(step: Json, version: str) -> None:
+    newer: Json = {}
+    contents: Json = {}
+    for path, holder, key in list(_contents(step)):
+        _lower_content(path, holder, key, version, contents)
+    for number, call in enumerate(step.get("tool_calls") or ()):
+        _move(call, OF_CALL, version, f"/tool_calls/{number}", newer)
+    results = (step.get("observation") or {}).get("results") or ()
+    for number, result in enumerate(results):
+        below = f"/observation/results/{number}"
+        _move(result, OF_RESULT, version, below, newer)
+        for count, ref in enumerate(result.get("subagent_trajectory_ref") or ()):
+            _lower_ref(ref, version, f"{below}/subagent_trajectory_ref/{count}", newer)
+    if isinstance(step.get("metrics"), dict):
+        _move(step["metrics"], OF_METRICS, version, "/metrics", newer)
+    _move(step, OF_STEP, version, "", newer)
+    if step.get("source") != "agent" and older(version, OBSERVATION_ANYWHERE):
+        # Whole, with what was moved out of it put back first: its inner paths go with it.
+        inner = [path for path in newer if path.startswith("/observation/")]
+        restore(step, {"set": {path: newer.pop(path) for path in inner}})
+        _move(step, {"observation": OBSERVATION_ANYWHERE}, version, "", newer)
+    if newer:
+        keep(step, NEWER, newer)
+    if contents:
+        keep(step, CONTENTS, contents)
+
+
+def _lower_ref(ref: Json, version: str, path: str, newer: Json) -> None:
+    if older(version, REF_IDS) and ref.get("trajectory_id") is not None:
+        ident = ref.pop("trajectory_id")
+        if ref.get("session_id") not in (None, ident):
+            newer[f"{path}/session_id"] = ref["session_id"]
+            newer[f"{path}/trajectory_id"] = ident
+        ref["session_id"] = ident
+
+
+def _move(holder: Json, since: dict[str, str], version: str, path: str, newer: Json) -> None:
+    for key, brought in since.items():
+        if key in holder and older(version, brought):
+            newer[f"{path}/{key}"] = holder.pop(key)
+
+
+def keep(holder: Json, key: str, value: Json) -> None:
+    """Put what is newer into the `extra` of an older version's object."""
+    extra = holder["extra"] = dict(holder.get("extra") or {})
+    ours = extra[OURS] = dict(extra.get(OURS) or {})
+    ours[key] = value
+
+
+def _take_back(target: Json, holder: Json) -> None:
+    ours = (holder.get("extra") or {}).get(OURS)
+    if not isinstance(ours, dict) or not ours.keys() & {NEWER, CONTENTS}:
+        return
+    ours = dict(ours)
+    newer, contents = ours.pop(NEWER, None), ours.pop(CONTENTS, None)
+    extra = {key: value for key, value in holder["extra"].items() if key != OURS}
+    if ours:
+        extra[OURS] = ours
+    holder.pop("extra")
+    if extra:
+        holder["extra"] = extra
+    if isinstance(contents, dict):
+        for path, place, key in list(_contents(target)):
+            if isinstance(contents.get(path), list):
+                place[key] = _raised(place[key], contents[path])
+    if isinstance(newer, dict):
+        restore(target, {"set": newer})
+
+
+def _contents(step: Json) -> Iterator[tuple[str, Json, str]]:
+    """Where a step may hold content parts."""
+    if "message" in step:
+        yield "/message", step, "message"
+    observation = step.get("observation")
+    results = observation.get("results") if isinstance(observation, dict) else None
+    for number, result in enumerate(results or ()):
+        if isinstance(result, dict) and "content" in result:
+            yield f"/observation/results/{number}/content", result, "content"
+
+
+def _lower_content(path: str, holder: Json, key: str, version: str, contents: Json) -> None:
+    """Parts that the version does not know go out of the content, their places are kept."""
+    parts = holder[key]
+    if not isinstance(parts, list) or not older(version, AUDIO):
+        return
+    plain = older(version, PARTS)
+    if not plain and not any(part.get("type") == "audio" for part in parts):
+        return
+    held = ("text",) if plain else ("text", "image")
+    contents[path] = [
+        len(part.get("text") or "")
+        if part.get("type") == "text"
+        else ("media" if part.get("type") in held else part)
+        for part in parts
+    ]
+    kept = [part for part in parts if part.get("type") in held]
+    holder[key] = JOINT.join(part.get("text") or "" for part in kept) if plain else kept
+
+
+def _raised(content: Any, layout: list[Any]) -> Any:
+    """The parts as they were; the content as it is where it no longer fits its layout."""
+    if isinstance(content, str):
+        texts = cut(content, [entry for entry in layout if isinstance(entry, int)])
+        if texts is None:
+            return content
+        rest: list[Any] = [{"type": "text", "text": text} for text in texts]
+    else:
+        rest = list(content) if isinstance(content, list) else []
+    parts = [
+        entry if isinstance(entry, dict) else rest.pop(0) for entry in layout if _fits(entry, rest)
+    ]
+    return [*parts, *rest]
+
+
+def _fits(entry: Any, rest: list[Any]) -> bool:
+    return isinstance(entry, dict) or bool(rest)

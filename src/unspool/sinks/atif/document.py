@@ -1,0 +1,108 @@
+"""The document of one conversation: its steps, its agent, its totals, and the rest of it."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.sinks.atif.derived import untold, without_derived
+from unspool.sinks.atif.extras import leftover, merged
+from unspool.sinks.atif.media import Files
+from unspool.sinks.atif.metrics import total
+from unspool.sinks.atif.model import Agent, Document, Step
+from unspool.sinks.atif.refs import Refs
+from unspool.sinks.atif.steps import StepWriter
+from unspool.sinks.atif.tools import to_definitions
+from unspool.sinks.atif.tree import Node
+from unspool.sinks.atif.versions import NEWEST, PREFIX
+from unspool.trajectory import Link, Trajectory
+
+FOREIGN = "atif"
+"""The source of a trajectory that was read from a document which is not ours."""
+
+_PLACED = {
+    *("conversation_id", "messages", "agent", "agent_version", "session_id"),
+    *("tool_definitions", "extra", "marks", "children", "parent"),
+}
+
+
+def build_document(
+    node: Node, refs: Refs, files: Files, session: str, below: float | None, in_files: bool
+) -> tuple[dict[str, Any], list[int | None]]:
+    """At the newest version; and for every step the message that stands for it."""
+    trajectory = without_derived(node.trajectory)
+    writer = StepWriter(trajectory, refs, files)
+    steps = writer.build()
+    rest = leftover(trajectory, _placed(trajectory))
+    _drop_bytes(rest)
+    marks = untold(trajectory.marks or [], writer.told)
+    if marks:
+        rest["marks"] = msgspec.to_builtins(marks)
+    children = [tie for tie in trajectory.children or () if not _is_told(tie, refs, in_files)]
+    if children:
+        rest["children"] = msgspec.to_builtins(children)
+    parent = trajectory.parent
+    unset = [name for name in ("agent", "session_id") if getattr(trajectory, name) is None]
+    if unset and trajectory.source != FOREIGN:
+        rest["unset"] = unset  # what stands in their places is only the nearest that is known
+    if parent is not None and (
+        in_files or parent != Link(parent.conversation_id, tool_call_id=node.call)
+    ):
+        rest["parent"] = msgspec.to_builtins(parent)
+    document = Document(
+        schema_version=PREFIX + NEWEST,
+        session_id=trajectory.session_id or session,
+        trajectory_id=trajectory.conversation_id,
+        agent=build_agent(node.trajectory),
+        steps=steps,
+        notes=build_notes(trajectory, steps),
+        final_metrics=total(steps, trajectory.usage, below),
+        extra=merged(trajectory.extra, {}, rest),
+    )
+    made: dict[str, Any] = msgspec.to_builtins(document)
+    return made, writer.places
+
+
+def _placed(trajectory: Trajectory) -> set[str]:
+    if trajectory.source != FOREIGN:
+        return _PLACED
+    return _PLACED | {"source", "file_path", "origins", "usage"}
+
+
+def _is_told(tie: Link, refs: Refs, in_files: bool) -> bool:
+    """Whether the document's own structure tells of the tie."""
+    if tie in refs.placed:
+        return True
+    return not in_files and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
+
+
+def _drop_bytes(rest: dict[str, Any]) -> None:
+    """Abandoned branches go without the bytes in them."""
+    for branch in rest.get("branches", ()):
+        for message in branch["messages"]:
+            for attachment in message.get("attachments", ()):
+                attachment.pop("data", None)
+
+
+def build_agent(trajectory: Trajectory) -> Agent:
+    primary = (trajectory.model_usage or {}).get("primary_model")
+    first = next((m.model for m in trajectory.messages if m.role == "assistant" and m.model), None)
+    return Agent(
+        name=trajectory.agent or trajectory.source or "unknown",
+        version=trajectory.agent_version or "unknown",
+        model_name=primary if isinstance(primary, str) and primary else first,
+        tool_definitions=to_definitions(trajectory.tool_definitions) or None,
+    )
+
+
+def build_notes(trajectory: Trajectory, steps: list[Step]) -> str | None:
+    """What a reader of the document must know about its figures."""
+    said: list[str] = []
+    copied = sum(1 for step in steps if step.is_copied_context)
+    if copied:
+        said.append(
+            f"{copied} of {len(steps)} steps are copied from an earlier conversation "
+            "and not counted in the totals."
+        )
+    if trajectory.partial:
+        said.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
+    return " ".join(said) or None

@@ -1,0 +1,231 @@
+"""Lenient: any document that means to be ATIF, made into one that is.
+
+VS Code and NVIDIA's toolkit write keys that ATIF forbids: they go to the nearest `extra`. So does a
+value of a wrong type, which is a problem besides. What is missing but required gets the emptiest
+value that ATIF allows.
+"""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from unspool.sinks.atif import model
+from unspool.sinks.atif.calls import parse_arguments
+from unspool.sinks.atif.versions import NEWER, keep, older, version_of
+
+Json = dict[str, Any]
+
+SOURCES = {"assistant": "agent", "model": "agent", "tool": "system", "environment": "system"}
+"""Words for a step's source that ATIF does not know, but others write."""
+
+
+class Tidied:
+    """A document made well-formed, and what was wrong with it."""
+
+    def __init__(self, document: Json) -> None:
+        self.wrong: list[str] = []
+        self.version = version_of(document)
+        self.document = self._root(document, "")
+
+    def _root(self, given: Json, path: str) -> Json:
+        agent = given.get("agent")
+        steps = given.get("steps")
+        below = given.get("subagent_trajectories")
+        made = {
+            **given,
+            "agent": self._agent(agent if isinstance(agent, dict) else {}, f"{path}/agent"),
+            "steps": [
+                self._step(step, number, f"{path}/steps/{number}")
+                for number, step in enumerate(steps if isinstance(steps, list) else ())
+                if self._is_object(step, f"{path}/steps/{number}")
+            ],
+        }
+        made.setdefault("schema_version", None)
+        if isinstance(given.get("final_metrics"), dict):
+            made["final_metrics"] = self._tidy(
+                given["final_metrics"], model.FinalMetrics, f"{path}/final_metrics"
+            )
+        if isinstance(below, list):
+            made["subagent_trajectories"] = [
+                self._root(sub, f"{path}/subagent_trajectories/{number}")
+                for number, sub in enumerate(below)
+                if self._is_object(sub, f"{path}/subagent_trajectories/{number}")
+            ]
+        made = self._tidy(made, model.Document, path)
+        if made["schema_version"] is None:
+            del made["schema_version"]
+        return made
+
+    def _agent(self, given: Json, path: str) -> Json:
+        made = self._tidy(given, model.Agent, path)
+        for name in ("name", "version"):
+            if not isinstance(made.get(name), str):
+                made[name] = "unknown"
+        return made
+
+    def _step(self, given: Json, number: int, path: str) -> Json:
+        made = dict(given)
+        source = made.get("source")
+        if source not in ("system", "user", "agent"):
+            self.wrong.append(f"{path}/source")
+            made["source"] = SOURCES.get(str(source), "system")
+        if not isinstance(made.get("step_id"), int | float):
+            made["step_id"] = number + 1
+        content = self._content(made.get("message"), f"{path}/message", made)
+        made["message"] = "" if content is None else content
+        if isinstance(made.get("tool_calls"), list):
+            made["tool_calls"] = [
+                self._call(call, f"{path}/tool_calls/{at}")
+                for at, call in enumerate(made["tool_calls"])
+                if self._is_object(call, f"{path}/tool_calls/{at}")
+            ]
+        if isinstance(made.get("metrics"), dict):
+            made["metrics"] = self._tidy(made["metrics"], model.Metrics, f"{path}/metrics")
+        if isinstance(made.get("observation"), dict):
+            made["observation"] = self._observation(
+                made["observation"], f"{path}/observation", made
+            )
+        if older(self.version, "1.7"):
+            self._lower(made, given)
+        return self._tidy(made, model.Step, path)
+
+    def _lower(self, made: Json, given: Json) -> None:
+        """Calls and results had no `extra` before 1.7: what was put there goes to the step's."""
+        newer: Json = {}
+        for path, holders, before in (
+            ("/tool_calls", made.get("tool_calls"), given.get("tool_calls")),
+            ("/observation/results", _results(made), _results(given)),
+        ):
+            if len(holders or ()) != len(before or ()):
+                continue
+            for number, (holder, old) in enumerate(zip(holders or (), before or (), strict=True)):
+                if "extra" in holder and "extra" not in old:
+                    newer[f"{path}/{number}/extra"] = holder.pop("extra")
+        if newer:
+            keep(made, NEWER, newer)
+
+    def _call(self, given: Json, path: str) -> Json:
+        made = dict(given)
+        arguments = made.get("arguments")
+        if not isinstance(arguments, dict):
+            if arguments is not None:
+                self.wrong.append(f"{path}/arguments")
+            text = arguments if isinstance(arguments, str) else ""
+            parsed = parse_arguments(text)
+            made["arguments"] = {"raw": arguments} if parsed is None else parsed
+        for name in ("tool_call_id", "function_name"):
+            if not isinstance(made.get(name), str):
+                self.wrong.append(f"{path}/{name}")
+                made[name] = ""
+        return self._tidy(made, model.ToolCall, path)
+
+    def _observation(self, given: Json, path: str, step: Json) -> Json:
+        results = given.get("results")
+        for key in given.keys() - {"results"}:  # an observation has no `extra` of its own
+            self._stray(step, f"observation.{key}", given[key])
+        return {
+            "results": [
+                self._result(result, f"{path}/results/{at}", step)
+                for at, result in enumerate(results if isinstance(results, list) else ())
+                if self._is_object(result, f"{path}/results/{at}")
+            ]
+        }
+
+    def _result(self, given: Json, path: str, step: Json) -> Json:
+        made = dict(given)
+        if "content" in made:
+            made["content"] = self._content(made["content"], f"{path}/content", made)
+        refs = made.get("subagent_trajectory_ref")
+        if isinstance(refs, dict):  # an array since the beginning, but written bare by some
+            refs = [refs]
+        if isinstance(refs, list):
+            self._refs(made, refs, f"{path}/subagent_trajectory_ref")
+        return self._tidy(made, model.Result, path)
+
+    def _refs(self, result: Json, given: list[Any], path: str) -> None:
+        """References; those by a session's id alone, which find nothing, are told in `extra`."""
+        refs = [
+            self._tidy(ref, model.Ref, f"{path}/{at}")
+            for at, ref in enumerate(given)
+            if self._is_object(ref, f"{path}/{at}")
+        ]
+        good = [ref for ref in refs if ref.get("trajectory_id") or ref.get("trajectory_path")]
+        result["subagent_trajectory_ref"] = good
+        if len(good) < len(refs):
+            if not good:
+                del result["subagent_trajectory_ref"]
+            extra = result.get("extra")
+            extra = dict(extra) if isinstance(extra, dict) else {}
+            ours = dict(extra.get(model.OURS) or {})
+            ours["refs"] = [ref for ref in refs if ref not in good]
+            result["extra"] = {**extra, model.OURS: ours}
+
+    def _content(self, given: Any, path: str, holder: Json) -> Any:
+        if given is None or isinstance(given, str):
+            return given
+        if not isinstance(given, list):
+            self.wrong.append(path)
+            self._stray(holder, path.rpartition("/")[2], given)
+            return ""
+        made = []
+        for number, part in enumerate(given):
+            if isinstance(part, str):
+                part = {"type": "text", "text": part}
+            try:
+                msgspec.convert(part, model.Part, strict=False)
+            except msgspec.ValidationError:
+                self.wrong.append(f"{path}/{number}")
+                self._stray(holder, f"{path.rpartition('/')[2]}.{number}", part)
+                continue
+            made.append(part)
+        return made
+
+    def _tidy(self, given: Json, kind: type[msgspec.Struct], path: str) -> Json:
+        """Unknown keys and values of a wrong type into `extra`."""
+        known = _fields(kind)
+        made: Json = {}
+        strays: Json = {}
+        for key, value in given.items():
+            if key not in known:
+                strays[key] = value
+            elif value is None or _is(value, known[key]):
+                made[key] = value
+            else:
+                self.wrong.append(f"{path}/{key}")
+                strays[key] = value
+        for key, value in strays.items():
+            self._stray(made, key, value)
+        return made
+
+    def _stray(self, holder: Json, key: str, value: Any) -> None:
+        extra = holder.get("extra")
+        extra = dict(extra) if isinstance(extra, dict) else {}
+        while key in extra:
+            key += "_"
+        holder["extra"] = {**extra, key: value}
+
+    def _is_object(self, value: Any, path: str) -> bool:
+        if isinstance(value, dict):
+            return True
+        self.wrong.append(path)
+        return False
+
+
+def _results(step: Json) -> Any:
+    observation = step.get("observation")
+    return observation.get("results") if isinstance(observation, dict) else None
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether the value can be read as that type; nested structs have been seen to already."""
+    try:
+        msgspec.convert(value, kind, strict=False)
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""References from results to the sub-agents that they came from."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.sinks.atif.extras import residue_of
+from unspool.sinks.atif.model import Ref
+from unspool.trajectory import Link, Message, Trajectory
+
+Kept = list[tuple[str, dict[str, Any] | None]]
+"""(child, the reference as a document had it): what the reader keeps of foreign references."""
+
+
+class Refs:
+    """The references of one document: to its own sub-agents, and to what lies elsewhere."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self.own: dict[str, Ref] = {}
+        """Sub-agents that go out with the document."""
+        self.calls: dict[str, list[str]] = {}
+        """Tool call → the sub-agents that it started, until their result is written."""
+        self.told = {
+            child for message in trajectory.messages for child, _ in kept_refs(message) if child
+        }
+        """Children that results refer to by what a document said."""
+        self.placed: list[Link] = []
+        """The ties that the written references tell."""
+
+    def add(self, child: str, call: str | None, ref: Ref) -> None:
+        self.own[child] = ref
+        if call is not None:
+            self.calls.setdefault(call, []).append(child)
+
+    def tells(self, call: str, child: str) -> bool:
+        """Whether some reference will tell that this call started that child."""
+        return child in self.told or child in self.calls.get(call, ())
+
+    def of_call(self, call: str) -> list[Ref]:
+        """The references of a call, once."""
+        children = self.calls.pop(call, [])
+        self.placed += [Link(child, tool_call_id=call) for child in children]
+        return [self.own[child] for child in children]
+
+    def of_message(self, message: Message, made: list[Ref]) -> tuple[list[Ref], list[Any]]:
+        """With the references that the result had; and those that ATIF does not take as they are."""
+        odd: list[Any] = []
+        for child, given in kept_refs(message):
+            self.placed.append(Link(child, tool_call_id=message.tool_call_id))
+            if child in self.own:
+                if self.own[child] not in made:
+                    made.append(self.own[child])
+            elif given and (given.get("trajectory_id") or given.get("trajectory_path")):
+                made.append(msgspec.convert(given, Ref))
+            elif given:
+                odd.append(given)
+        return made, odd
+
+
+def kept_refs(message: Message) -> Kept:
+    kept = residue_of(message.extra).get("refs") if message.extra else None
+    return [(str(child), given) for child, given in kept] if isinstance(kept, list) else []
