@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.atif.judges import documents, families, harbor_errors, write_all
-from tests.harness import case_id, cases, corpus, facts_of, origins_of, plain, reduce_all
+from tests.harness import case_id, cases, corpus, facts_of, origins_of, reduce_all
 from unspool.facts import Problem
 from unspool.origins import Origin, Tally, read_head
 from unspool.sinks import Family
@@ -336,7 +337,7 @@ def test_every_case_comes_back(case: Path, tmp_path: Path) -> None:
 
 def comparable(trajectory: Trajectory) -> dict[str, Any]:
     """What ATIF can hold: arguments as values; bytes are looked at by their hash elsewhere."""
-    (made,) = plain([trajectory])
+    made = msgspec.to_builtins(trajectory)
     for message in made["messages"]:
         message.pop("attachments", None)
         for call in message.get("tool_calls", ()):

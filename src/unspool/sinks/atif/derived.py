@@ -2,6 +2,7 @@
 
 import msgspec
 
+from unspool.reduce.runs import Runs
 from unspool.reduce.totals import add_model_usage, count_modes, number_segments, number_turns
 from unspool.trajectory import Mark, Message, Trajectory
 
@@ -19,7 +20,7 @@ def derive(trajectory: Trajectory) -> None:
     trajectory.started_at = trajectory.started_at or min(times, default=None)
     trajectory.ended_at = trajectory.ended_at or max(times, default=None)
     if trajectory.model_usage is None:
-        add_model_usage(trajectory, [])
+        add_model_usage(trajectory, Runs())
 
 
 def without_derived(trajectory: Trajectory) -> Trajectory:

@@ -26,9 +26,12 @@ _PLACED = {
 
 
 def build_document(
-    node: Node, refs: Refs, files: Files, session: str, below: float | None, in_files: bool
+    node: Node, refs: Refs, files: Files, session: str, below: float | None, inside: bool
 ) -> tuple[dict[str, Any], list[int | None]]:
-    """At the newest version; and for every step the message that stands for it."""
+    """At the newest version; and for every step the message that stands for it.
+
+    `inside` says that the document goes into its parent's, which tells whose it is.
+    """
     trajectory = without_derived(node.trajectory)
     writer = StepWriter(trajectory, refs, files)
     steps = writer.build()
@@ -37,15 +40,15 @@ def build_document(
     marks = untold(trajectory.marks or [], writer.told)
     if marks:
         rest["marks"] = msgspec.to_builtins(marks)
-    children = [tie for tie in trajectory.children or () if not _is_told(tie, refs, in_files)]
+    children = [tie for tie in trajectory.children or () if not _is_told(tie, refs)]
     if children:
         rest["children"] = msgspec.to_builtins(children)
     parent = trajectory.parent
     unset = [name for name in ("agent", "session_id") if getattr(trajectory, name) is None]
     if unset and trajectory.source != FOREIGN:
         rest["unset"] = unset  # what stands in their places is only the nearest that is known
-    if parent is not None and (
-        in_files or parent != Link(parent.conversation_id, tool_call_id=node.call)
+    if parent is not None and not (
+        inside and parent == Link(parent.conversation_id, tool_call_id=node.call)
     ):
         rest["parent"] = msgspec.to_builtins(parent)
     document = Document(
@@ -68,11 +71,11 @@ def _placed(trajectory: Trajectory) -> set[str]:
     return _PLACED | {"source", "file_path", "origins", "usage"}
 
 
-def _is_told(tie: Link, refs: Refs, in_files: bool) -> bool:
+def _is_told(tie: Link, refs: Refs) -> bool:
     """Whether the document's own structure tells of the tie."""
     if tie in refs.placed:
         return True
-    return not in_files and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
+    return refs.embedded and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
 
 
 def _drop_bytes(rest: dict[str, Any]) -> None:

@@ -35,6 +35,10 @@ class MessageReader:
     def __init__(self, document: Document, resolve: Resolve) -> None:
         self.document = document
         self.resolve = resolve
+        ours = (document.extra or {}).get(OURS)
+        # By ATIF a step without a model has the agent's; our own documents leave out what is unknown.
+        said = document.agent.model_name
+        self.default_model = None if isinstance(ours, dict) and "source" in ours else said
         self.messages: list[Message] = []
         self.marks: list[Mark] = []
         self.links: list[Link] = []
@@ -98,8 +102,8 @@ class MessageReader:
 
     def _fill_agent(self, message: Message, step: Step) -> None:
         message.model = step.model_name
-        if step.model_name is None and step.llm_call_count != 0 and self.document.agent.model_name:
-            message.model, message.model_source = self.document.agent.model_name, INHERITED
+        if step.model_name is None and step.llm_call_count != 0 and self.default_model:
+            message.model, message.model_source = self.default_model, INHERITED
         message.thinking = step.reasoning_content
         if step.reasoning_effort is not None:
             message.extra = {**(message.extra or {}), "reasoning_effort": step.reasoning_effort}

@@ -264,8 +264,12 @@ class Reading:
         """What the writer would not give back of the document."""
         version = version_of(wanted)
         family = Family(trajectory, self._below(trajectory))
-        writing = Writing(family, version)
-        draft = writing.draft(writing.root)
+        within = trajectory is not self.trajectories[0]
+        session = Writing(Family(self.trajectories[0])).session if within else None
+        writing = Writing(family, version, session=session)
+        if within and trajectory.parent is not None:
+            writing.root.call = trajectory.parent.tool_call_id
+        draft = writing.draft(writing.root, inside=within)
         if draft is None:
             return
         newest = to_newest(_copy(wanted))

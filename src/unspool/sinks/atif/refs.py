@@ -15,7 +15,8 @@ Kept = list[tuple[str, dict[str, Any] | None]]
 class Refs:
     """The references of one document: to its own sub-agents, and to what lies elsewhere."""
 
-    def __init__(self, trajectory: Trajectory) -> None:
+    def __init__(self, trajectory: Trajectory, embedded: bool) -> None:
+        self.embedded = embedded
         self.own: dict[str, Ref] = {}
         """Sub-agents that go out with the document."""
         self.calls: dict[str, list[str]] = {}

@@ -17,6 +17,7 @@ from unspool.sinks.atif.refs import Refs
 from unspool.sinks.atif.residue import restore
 from unspool.sinks.atif.tree import Node, plant
 from unspool.sinks.atif.versions import AUDIO, DEFAULT, VERSIONS, older, to_version
+from unspool.trajectory import Trajectory
 
 SUFFIX = ".trajectory.json"
 
@@ -68,7 +69,11 @@ class Writing:
     """One family on its way out."""
 
     def __init__(
-        self, family: Family, version: str | None = None, subagents: str = "embedded"
+        self,
+        family: Family,
+        version: str | None = None,
+        subagents: str = "embedded",
+        session: str | None = None,
     ) -> None:
         if version is not None and version not in VERSIONS:
             raise UsageError(f"ATIF version {version}: known are {', '.join(VERSIONS)}")
@@ -78,7 +83,7 @@ class Writing:
         self.root = plant(family)
         self.version = version or _needed(self.root)
         self.in_files = subagents == "files" or older(self.version, "1.7")
-        self.session = family.root.session_id or family.root.conversation_id
+        self.session = session or _session(family.root)
         self._apart: list[tuple[str, Json]] = []
 
     def documents(self) -> list[tuple[str, Json]]:
@@ -89,13 +94,13 @@ class Writing:
             return self._apart
         return [(file_name(self.root.id), self.finish(draft)), *self._apart]
 
-    def draft(self, node: Node) -> Draft | None:
+    def draft(self, node: Node, inside: bool = False) -> Draft | None:
         """The document of a node, its sub-agents within or set apart; None where it has no steps."""
-        refs = Refs(node.trajectory)
+        refs = Refs(node.trajectory, not self.in_files)
         embedded: list[Json] = []
         costs: list[float] = []
         for child, call in self._children(node):
-            drafted = self.draft(child)
+            drafted = self.draft(child, inside=not self.in_files)
             if drafted is None:
                 continue
             made = self.finish(drafted)
@@ -106,9 +111,8 @@ class Writing:
                 self._apart.append((file_name(child.id), made))
             else:
                 embedded.append(made)
-        document, places = build_document(
-            node, refs, self.files, self.session, sum(costs) if costs else None, self.in_files
-        )
+        below = sum(costs) if costs else None
+        document, places = build_document(node, refs, self.files, self.session, below, inside)
         return Draft(node, document, places, embedded) if places else None
 
     def finish(self, draft: Draft) -> Json:
@@ -135,6 +139,16 @@ class Writing:
     def _ref(self, child: Node, made: Json) -> Ref:
         path = file_name(child.id) if self.in_files else None
         return Ref(made.get("trajectory_id") or child.id, made.get("session_id"), path)
+
+
+def _session(trajectory: Trajectory) -> str:
+    """The run that a conversation belongs to: a sub-agent's is its parent's."""
+    if trajectory.session_id:
+        return trajectory.session_id
+    parent = trajectory.parent
+    if parent is not None and parent.kind == "subagent":
+        return parent.conversation_id
+    return trajectory.conversation_id
 
 
 def _needed(root: Node) -> str:
