@@ -14,6 +14,7 @@ from unspool.origins import Head, Origin, Tally
 
 SOURCES: dict[str, str] = {
     "cursor": "unspool.sources.cursor",
+    "recorder": "unspool.sources.recorder",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""

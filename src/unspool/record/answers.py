@@ -1,0 +1,156 @@
+"""Answers: what a model said, out of any response of the OpenAI and Anthropic interfaces."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.record.plain import json_or_text, plain
+from unspool.sources.recorder import Call, Tokens
+
+Object = dict[str, Any]
+
+
+class Answer(msgspec.Struct):
+    """One answer, whole or as far as it came."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: list[Call] = []
+    usage: Tokens | None = None
+    model: str = ""
+    stop: str = ""
+    data: Object = {}
+    """What else is known: the provider's id of the response."""
+
+
+def to_answer(response: Any) -> Answer:
+    """A chat completion, a Messages or Responses response, a bare message, or text."""
+    response = plain(response)
+    if isinstance(response, str):
+        return Answer(text=response)
+    if not isinstance(response, dict):
+        return Answer(text="" if response is None else json_or_text(response))
+    made = Answer(model=_text(response.get("model")), usage=to_tokens(response.get("usage")))
+    if isinstance(response.get("id"), str) and response.get("id"):
+        made.data = {"response_id": response["id"]}
+    choices = response.get("choices")
+    if isinstance(choices, list):
+        for choice in choices[:1]:
+            choice = plain(choice)
+            made.stop = _text(choice.get("finish_reason"))
+            take_message(made, plain(choice.get("message")) or {})
+        if len(choices) > 1:
+            made.data["choices"] = [plain(choice) for choice in choices[1:]]
+    elif isinstance(response.get("output"), list):
+        take_output(made, response)
+    else:
+        made.stop = _text(response.get("stop_reason"))
+        take_message(made, response)
+    return made
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def take_message(answer: Answer, message: Object) -> None:
+    """A message: `content` as text or blocks, `tool_calls` as OpenAI has them."""
+    content = message.get("content")
+    for block in content if isinstance(content, list) else [content]:
+        take_block(answer, plain(block))
+    refusal = _text(message.get("refusal"))
+    if refusal and not answer.text:
+        answer.text = refusal
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        if isinstance(message.get(name), str):
+            answer.thinking = answer.thinking or message[name]
+    for call in message.get("tool_calls") or ():
+        take_call(answer, plain(call))
+
+
+def take_block(answer: Answer, block: Any) -> None:
+    if isinstance(block, str):
+        answer.text = f"{answer.text}\n{block}" if answer.text else block
+    if not isinstance(block, dict):
+        return
+    kind = block.get("type")
+    if kind in ("text", "output_text", "refusal"):
+        take_block(answer, _text(block.get("text") or block.get("refusal")))
+    elif kind in ("thinking", "reasoning"):
+        answer.thinking += _text(block.get("thinking") or block.get("text"))
+    elif kind in ("tool_use", "function_call", "custom_tool_call"):
+        take_call(answer, block)
+    elif kind is not None:
+        answer.data.setdefault("blocks", []).append(block)
+
+
+def take_call(answer: Answer, call: Any) -> None:
+    """A tool call of any of the three shapes."""
+    if not isinstance(call, dict):
+        return
+    inner = next((call[k] for k in ("function", "custom") if isinstance(call.get(k), dict)), call)
+    arguments = inner.get("arguments", inner.get("input"))
+    answer.calls = [
+        *answer.calls,
+        Call(
+            id=_text(call.get("call_id") or call.get("id")),
+            name=_text(inner.get("name")),
+            arguments="" if arguments is None else json_or_text(arguments),
+        ),
+    ]
+
+
+def take_output(answer: Answer, response: Object) -> None:
+    """The items of a Responses answer."""
+    answer.stop = _text(response.get("status"))
+    for item in response["output"]:
+        item = plain(item)
+        if not isinstance(item, dict):
+            continue
+        if item.get("type") == "message":
+            take_message(answer, item)
+        elif item.get("type") == "reasoning":
+            parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
+            texts = [_text(plain(part).get("text")) for part in parts]
+            answer.thinking += "\n".join(text for text in texts if text)
+        else:
+            take_block(answer, item)
+
+
+def to_tokens(usage: Any) -> Tokens | None:
+    """Token counts however they are named; `prompt` holds cache reads and writes too."""
+    usage = plain(usage)
+    if isinstance(usage, Tokens) or not isinstance(usage, dict) or not usage:
+        return usage if isinstance(usage, Tokens) else None
+    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
+    prompt = _count(usage, "prompt_tokens", "prompt", "input_tokens")
+    if "input_tokens" in usage and "input_tokens_details" not in usage:
+        # Anthropic counts fresh input apart from cache reads and writes.
+        prompt = _sum(usage.get("input_tokens"), read, written)
+    details = _details(usage, "prompt_tokens_details", "input_tokens_details")
+    output = _details(usage, "completion_tokens_details", "output_tokens_details")
+    return Tokens(
+        prompt=prompt,
+        completion=_count(usage, "completion_tokens", "completion", "output_tokens"),
+        cached=_count(usage, "cache_read_input_tokens", "cached_tokens", "cached")
+        if read is not None or not details
+        else _count(details, "cached_tokens"),
+        cache_write=_count(usage, "cache_creation_input_tokens", "cache_write"),
+        reasoning=_count(output, "reasoning_tokens") or _count(usage, "reasoning"),
+        cost_usd=usage.get("cost_usd"),
+    )
+
+
+def _details(usage: Object, *names: str) -> Object:
+    found: Any = next((plain(usage[name]) for name in names if usage.get(name) is not None), {})
+    return found if isinstance(found, dict) else {}
+
+
+def _count(values: Object, *names: str) -> int | None:
+    found = (values.get(name) for name in names)
+    return next((v for v in found if isinstance(v, int) and not isinstance(v, bool)), None)
+
+
+def _sum(*values: Any) -> int | None:
+    known = [value for value in values if isinstance(value, int)]
+    return sum(known) if known else None

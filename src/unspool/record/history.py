@@ -1,0 +1,240 @@
+"""History: which messages of a request the conversation has not had yet.
+
+Every request sends the whole list again. What was sent before is told by short keys, so that the
+journal holds each message once; a list that was cut, summarised or rewritten is aligned with the one
+it came from. A message's id is its key and how often the conversation had it before: written twice
+(after a restart, say) it is still one message.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from unspool.record.plain import encode, plain
+from unspool.sources.recorder import Item
+
+if TYPE_CHECKING:
+    Keys = array[int]
+else:
+    Keys = array  # cannot be subscripted before Python 3.12
+
+LISTS = 8
+"""Lists that a conversation is remembered by: side requests and parallel ones have their own."""
+KEYS = 4096
+"""Messages that a conversation is remembered by."""
+
+_CACHE_MARK = b'"cache_control"'
+_OTHERS, _USER, _ASSISTANT, _TOOL, _SYSTEM = range(5)
+_ROLES = {
+    "user": _USER,
+    "assistant": _ASSISTANT,
+    "model": _ASSISTANT,
+    "tool": _TOOL,
+    "function": _TOOL,
+    "system": _SYSTEM,
+    "developer": _SYSTEM,
+}
+_TEXTS = ("text", "output_text", "refusal")
+
+
+class Form(NamedTuple):
+    """One message of a list: its key, who says it, and its JSON."""
+
+    key: int
+    role: int
+    data: bytes
+
+
+def key_of(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
+
+
+def answer_key(text: str, calls: Iterable[str]) -> int:
+    """The key of an answer: its words and the ids of its calls, however they are wrapped."""
+    words = text.strip().encode("utf-8", "replace")
+    return key_of(b"\0".join((words, *(call.encode("utf-8", "replace") for call in calls))))
+
+
+def form_of(message: Any) -> Form:
+    if not isinstance(message, dict):
+        message = (
+            {"role": "user", "content": message} if isinstance(message, str) else plain(message)
+        )
+    data = encode(message)
+    if not isinstance(message, dict):
+        return Form(key_of(data), _OTHERS, data)
+    if _CACHE_MARK in data:  # Anthropic's cache marks move from message to message
+        message = _unmarked(message)
+        data = encode(message)
+    role = _ROLES.get(message.get("role") or "", _OTHERS)
+    if role == _ASSISTANT or message.get("type") in ("function_call", "custom_tool_call"):
+        return Form(_assistant_key(message), _ASSISTANT, data)
+    return Form(key_of(data), role, data)
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _unmarked(v) for k, v in value.items() if k != "cache_control"}
+    return [_unmarked(v) for v in value] if isinstance(value, list) else value
+
+
+def _assistant_key(message: dict[str, Any]) -> int:
+    content = message.get("content")
+    texts = [content] if isinstance(content, str) else []
+    calls: list[str] = []
+    for part in content if isinstance(content, list) else ():
+        part = plain(part)
+        if not isinstance(part, dict):
+            continue
+        if part.get("type") in _TEXTS:
+            texts.append(str(part.get("text") or part.get("refusal") or ""))
+        elif part.get("type") == "tool_use":
+            calls.append(str(part.get("id")))
+    for call in message.get("tool_calls") or ():
+        call = plain(call)
+        calls.append(str(call.get("id")) if isinstance(call, dict) else "")
+    if "call_id" in message:
+        calls.append(str(message["call_id"]))
+    return answer_key("\n".join(texts), calls)
+
+
+class News(NamedTuple):
+    """What a request adds to its conversation."""
+
+    items: list[Item]
+    change: str
+
+
+class History:
+    """What one conversation is remembered by."""
+
+    __slots__ = ("_answers", "_counts", "_last_user", "_lists", "_trimmed")
+
+    def __init__(self) -> None:
+        self._lists: deque[Keys] = deque(maxlen=LISTS)
+        self._counts: dict[int, int] = {}
+        self._answers: dict[int, str] = {}
+        self._last_user: int | None = None
+        self._trimmed = False
+
+    def __len__(self) -> int:
+        return len(self._counts) + len(self._answers)
+
+    def take(self, request: str, messages: Sequence[Any]) -> News:
+        """Take in the list of a request."""
+        forms = [form_of(message) for message in messages]
+        keys = array("q", [form.key for form in forms])
+        base = self._base(keys)
+        known, change = _align(base, keys) if base is not None else (bytearray(len(keys)), "")
+        new = [at for at in range(len(forms)) if not known[at] and not self._had(forms[at])]
+        if not new and self._is_asked_again(forms):
+            new = [len(forms) - 1]
+        items = self._items(request, forms, new, len(base) if base is not None else -1)
+        if base is not None and len(base) <= len(keys) and keys[: len(base)] == base:
+            self._lists.remove(base)
+        self._lists.append(keys)
+        self._last_user = next((f.key for f in reversed(forms) if f.role == _USER), self._last_user)
+        return News(items, change)
+
+    def _base(self, keys: Keys) -> Keys | None:
+        """The list that this one has most of its beginning from; of several the latest."""
+        best: Keys | None = None
+        most = -1
+        for known in reversed(self._lists):
+            size = min(len(known), len(keys))
+            shared = size if known[:size] == keys[:size] else _shared(known, keys)
+            if shared > most:
+                best, most = known, shared
+        return best
+
+    def _had(self, form: Form) -> bool:
+        """Answers and results are told by their keys; what a person says twice is said twice."""
+        if form.role == _ASSISTANT:
+            return form.key in self._answers or form.key in self._counts
+        if form.role == _USER:
+            return False
+        if form.role == _OTHERS and b'"reasoning"' in form.data:
+            return bool(self._answers)  # the thinking of an answer that is recorded itself
+        return form.key in self._counts
+
+    def _is_asked_again(self, forms: list[Form]) -> bool:
+        """A list that was sent before is a retry, unless something else was said in between."""
+        return bool(forms) and forms[-1].role == _USER and forms[-1].key != self._last_user
+
+    def _items(self, request: str, forms: list[Form], new: list[int], base: int) -> list[Item]:
+        last = max((at for at, form in enumerate(forms) if form.role == _ASSISTANT), default=-1)
+        items: list[Item] = []
+        for at in new:
+            form = forms[at]
+            item = Item(message=msgspec.Raw(form.data), old=at < last)
+            if form.role == _ASSISTANT and at == base and self._answers:
+                # It stands where the answer to the list before it should: the caller reworded it.
+                item.edits = next(reversed(self._answers.values()))
+            else:
+                item.id = self._name(form.key, request)
+            items.append(item)
+        return items
+
+    def _name(self, key: int, request: str) -> str:
+        """The id of the next message with this key."""
+        count = self._counts.get(key, 0)
+        self._counts[key] = count + 1
+        if len(self._counts) > KEYS:
+            self._trimmed = True
+            del self._counts[next(iter(self._counts))]
+        name = f"{key & 0xFFFFFFFFFFFFFFFF:016x}-{count}"
+        # Once keys are forgotten, a count may start again; the request tells the two apart.
+        return f"{name}-{request}" if self._trimmed else name
+
+    def answer(self, request: str, text: str, calls: Sequence[str]) -> str:
+        """Take in an answer; its id."""
+        if not text.strip() and not calls:
+            return request
+        key = answer_key(text, calls)
+        name = self._name(key, request)
+        keys = [key]
+        if calls and text.strip():
+            keys.append(answer_key(text, ()))
+        if calls:
+            keys += [answer_key("", (call,)) for call in calls]
+        for known in keys:
+            self._answers.pop(known, None)
+            self._answers[known] = name
+        while len(self._answers) > KEYS:
+            del self._answers[next(iter(self._answers))]
+        return name
+
+
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many elements the two begin with in common."""
+    for at, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return at
+    return min(len(first), len(second))
+
+
+def _align(base: Keys, keys: Keys) -> tuple[bytearray, str]:
+    """Which of the keys the base has at their place, and what became of the rest of the base."""
+    known = bytearray(len(keys))
+    shared = _shared(base, keys)
+    known[:shared] = b"\1" * shared
+    if shared == len(base):
+        return known, ""
+    rest_base, rest = base[shared:].tolist(), keys[shared:].tolist()
+    blocks = SequenceMatcher(None, rest_base, rest, autojunk=False).get_matching_blocks()
+    matched = 0
+    for _, at, size in blocks:
+        known[shared + at : shared + at + size] = b"\1" * size
+        matched += size
+    if matched == len(rest_base):
+        return known, ""
+    if not matched:
+        return known, "rewind" if shared > 1 else ""
+    last = max(at + size for _, at, size in blocks if size)
+    replaced = any(not known[at] for at in range(shared, shared + last))
+    return known, "compaction" if replaced else "pruning"

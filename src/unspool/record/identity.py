@@ -1,0 +1,47 @@
+"""Names of sessions and files, as Copilot Chat's trajectory logger made them."""
+
+import re
+
+_OTHER = re.compile(r"[^a-z0-9]+")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LABEL_CHARS = 30
+_NAME_CHARS = 50
+
+
+def slug(text: str) -> str:
+    """Lower-case letters and digits, everything else one dash."""
+    return _OTHER.sub("-", text.lower()).strip("-")
+
+
+def short_hash(text: str) -> str:
+    """The 32-bit string hash of JavaScript programs, over UTF-16 units, in base 36."""
+    made = 0
+    units = text.encode("utf-16-le", "surrogatepass")
+    for at in range(0, len(units), 2):
+        made = (made * 31 + units[at] + (units[at + 1] << 8)) & 0xFFFFFFFF
+    return _base36(abs(made - (1 << 32) if made & 0x80000000 else made))
+
+
+def _base36(number: int) -> str:
+    made = ""
+    while number:
+        number, digit = divmod(number, 36)
+        made = _DIGITS[digit] + made
+    return made or "0"
+
+
+def generate_session_id(label: str, time: int | None) -> str:
+    """A readable id out of a label and the moment (microseconds) that it was first used."""
+    made = f"{slug(label)[:_LABEL_CHARS]}-{short_hash(label)}"
+    return made if time is None else f"{made}-{time // 1000}"
+
+
+def choose_session_id(
+    invocation_id: str | None, session_id: str | None, label: str, time: int | None
+) -> str:
+    """The sub-agent's invocation first, then the chat's session, else one made from the label."""
+    return invocation_id or session_id or generate_session_id(label, time)
+
+
+def subagent_file(name: str, session_id: str) -> str:
+    return f"{(slug(name) or 'subagent')[:_NAME_CHARS]}-{session_id}.trajectory.json"

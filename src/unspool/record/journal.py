@@ -1,0 +1,240 @@
+"""The journal: files of a folder, one conversation each, appended to at once.
+
+A record is one write() to a file opened for appending: a killed process loses at most the record
+that it was writing. A long conversation goes on in further parts. Limits evict whole parts, the one
+first that was written to longest ago.
+"""
+
+import os
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from unspool.sinks import safe_name
+
+OPEN_FILES = 64
+PART_BYTES = 64 * 1024 * 1024
+COUNTED = (b'{"kind":"request"', b'{"kind":"tool"', b'{"kind":"element"', b'{"kind":"utility"')
+"""How the records begin that count as entries."""
+
+_SUFFIX = ".jsonl"
+_PART_NAME = re.compile(r".+-[0-9a-f]{12}\.\d+\.jsonl")
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT
+_FLAGS |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much is kept; None is no limit."""
+
+    entries: int | None = None
+    bytes: int | None = None
+    age_seconds: float | None = None
+
+    @property
+    def part_entries(self) -> int | None:
+        return None if self.entries is None else max(1, self.entries // 8)
+
+    @property
+    def part_bytes(self) -> int:
+        return PART_BYTES if self.bytes is None else max(1, min(PART_BYTES, self.bytes // 8))
+
+
+class Part:
+    """An open file."""
+
+    __slots__ = ("entries", "file", "path", "size")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = os.open(path, _FLAGS, 0o600)
+        self.size = os.fstat(self.file).st_size
+        self.entries = 0
+        if self.size:
+            os.lseek(self.file, -1, os.SEEK_END)
+            if os.read(self.file, 1) != b"\n":
+                self.write(b"\n")  # behind a torn record, a new one begins on a line of its own
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.file, view) :]
+        self.size += len(data)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self.file)
+
+
+class Weight:
+    """What a part counts towards the limits."""
+
+    __slots__ = ("bytes", "entries")
+
+    def __init__(self, entries: int, size: int) -> None:
+        self.entries = entries
+        self.bytes = size
+
+
+class Journal:
+    """Not for several threads at once: its recorder holds a lock."""
+
+    def __init__(
+        self, folder: Path, limits: Limits, fsync: bool, evicted: Callable[[str], None]
+    ) -> None:
+        self.folder = folder
+        self.limits = limits
+        self.fsync = fsync
+        self._evicted = evicted
+        self._open: OrderedDict[str, Part] = OrderedDict()
+        self._weights: OrderedDict[str, Weight] = OrderedDict()
+        """Parts by when they were last written to; kept only where limits need it."""
+        self._entries = 0
+        self._bytes = 0
+        self._next_aging = 0.0
+        folder.mkdir(parents=True, exist_ok=True)
+        if limits.entries is not None or limits.bytes is not None:
+            self._weigh_all()
+        self._age_out()
+
+    def append(self, session: str, data: bytes, head: Callable[[], bytes], entry: bool) -> None:
+        """Add a record; `head` gives the record that a new part begins with."""
+        part = self._part(session)
+        self._write(part, data if part.size else head() + data)
+        part.entries += entry
+        if self.limits.entries is not None or self.limits.bytes is not None:
+            self._weigh(part, len(data), entry)
+        if self.limits.age_seconds is not None and time.monotonic() >= self._next_aging:
+            self._age_out()
+
+    def _write(self, part: Part, data: bytes) -> None:
+        part.write(data)
+        if self.fsync:
+            os.fsync(part.file)
+
+    def _part(self, session: str) -> Part:
+        part = self._open.get(session)
+        if part is None:
+            part = self._open[session] = self._find(session)
+            while len(self._open) > OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+        elif self._is_full(part):
+            part.close()
+            part = self._open[session] = self._find(session)
+        self._open.move_to_end(session)
+        return part
+
+    def _find(self, session: str) -> Part:
+        """The first part of the session that is not full."""
+        stem = stem_of(session)
+        number = 0
+        while True:
+            part = Part(self.folder / f"{stem}.{number}{_SUFFIX}")
+            known = self._weights.get(part.path.name)
+            part.entries = known.entries if known is not None else 0
+            if not self._is_full(part):
+                return part
+            part.close()
+            number += 1
+
+    def _is_full(self, part: Part) -> bool:
+        entries = self.limits.part_entries
+        return part.size >= self.limits.part_bytes or (
+            entries is not None and part.entries >= entries
+        )
+
+    def _weigh_all(self) -> None:
+        found = []
+        for path in self.files():
+            with suppress(OSError):
+                found.append((path.stat().st_mtime_ns, path))
+        for _, path in sorted(found):
+            data = path.read_bytes()
+            lines = data.split(b"\n")
+            entries = sum(1 for line in lines if line.startswith(COUNTED))
+            self._weights[path.name] = Weight(entries, len(data))
+            self._entries += entries
+            self._bytes += len(data)
+        self._evict("")
+
+    def _weigh(self, part: Part, size: int, entry: bool) -> None:
+        name = part.path.name
+        weight = self._weights.get(name)
+        if weight is None:
+            weight = self._weights[name] = Weight(0, 0)
+        weight.entries += entry
+        weight.bytes += size
+        self._entries += entry
+        self._bytes += size
+        self._weights.move_to_end(name)
+        self._evict(name)
+
+    def _evict(self, current: str) -> None:
+        limits = self.limits
+        while (limits.entries is not None and self._entries > limits.entries) or (
+            limits.bytes is not None and self._bytes > limits.bytes
+        ):
+            name = next(iter(self._weights), current)
+            if name == current:
+                return
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        weight = self._weights.pop(name, None)
+        if weight is not None:
+            self._entries -= weight.entries
+            self._bytes -= weight.bytes
+        for session, part in list(self._open.items()):
+            if part.path.name == name:
+                part.close()
+                del self._open[session]
+                self._evicted(session)
+        with suppress(OSError):
+            (self.folder / name).unlink()
+
+    def _age_out(self) -> None:
+        age = self.limits.age_seconds
+        if age is None:
+            return
+        self._next_aging = time.monotonic() + min(60.0, age / 10)
+        for path in self.files():
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > age:
+                    self._remove(path.name)
+
+    def files(self, sessions: Iterable[str] | None = None) -> list[Path]:
+        """The journal's files, or those of some sessions."""
+        if sessions is None:
+            names = (entry.name for entry in os.scandir(self.folder))
+            return sorted(self.folder / name for name in names if _is_part(name))
+        stems = {stem_of(session) for session in sessions}
+        return [path for path in self.files() if path.name.rsplit(".", 2)[0] in stems]
+
+    def clear(self, session: str | None = None) -> None:
+        for path in self.files(None if session is None else [session]):
+            self._remove(path.name)
+
+    def close(self) -> None:
+        for part in self._open.values():
+            part.close()
+        self._open.clear()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How much the journal holds in memory."""
+        return {"open_files": len(self._open), "weights": len(self._weights)}
+
+
+def stem_of(session: str) -> str:
+    """A file name for a session: readable, and told apart by a hash."""
+    digest = blake2b(session.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return f"{safe_name(session)[:80]}-{digest}"
+
+
+def _is_part(name: str) -> bool:
+    return _PART_NAME.fullmatch(name) is not None

@@ -1,0 +1,235 @@
+"""Spans: a conversation, a request to a model, a call of a tool."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unspool.record.answers import Answer, take_call, to_answer, to_tokens
+from unspool.record.plain import json_or_text, plain
+from unspool.record.scopes import Scope, Span, enclosing, error_data, error_status
+from unspool.record.streams import Gathering
+from unspool.sources.recorder import Entry
+
+if TYPE_CHECKING:
+    from unspool.record.recorder import Recorder
+
+
+def now() -> int:
+    return time.time_ns() // 1000
+
+
+class Conversation(Span):
+    """A conversation that is recorded: what is logged inside of its `with` belongs to it.
+
+    Its methods also work without `with` and from any thread: they name the conversation.
+    """
+
+    _scoped = True
+
+    def __init__(self, recorder: "Recorder", session_id: str, declared: Entry | None) -> None:
+        self.recorder = recorder
+        self.id = session_id
+        self._declared = declared
+
+    def _scope(self) -> Scope:
+        return Scope(self.recorder, self, self.id, "", enclosing())
+
+    def start(self) -> None:
+        declared, self._declared = self._declared, None
+        if declared is None:
+            return
+        if declared.parent:
+            self.recorder.write(
+                Entry(
+                    kind="subagent", session=declared.parent, time=now(), child=self.id,
+                    call=declared.call, name=declared.name,
+                )
+            )  # fmt: skip
+        self.recorder.write(declared)
+
+    def finish(self, error: BaseException | None) -> None:
+        if error is not None and not getattr(error, "_unspool_recorded", False):
+            _note(error)
+            self.recorder.write(
+                Entry(
+                    kind="error", session=self.id, time=now(), error=error_data(error),
+                    status=error_status(error),
+                )
+            )  # fmt: skip
+
+    def request(
+        self, model: str, messages: Sequence[Any], tools: Sequence[Any] | None = None, **more: Any
+    ) -> "Request":
+        """`Recorder.request` in this conversation."""
+        return self.recorder.request(model, messages, tools, session_id=self.id, **more)
+
+    def tool(self, name: str, arguments: Any = None, call_id: str | None = None) -> "Tool":
+        """`Recorder.tool` in this conversation."""
+        return self.recorder.tool(name, arguments, call_id, session_id=self.id)
+
+    def subagent(self, name: str = "", **more: Any) -> "Conversation":
+        """`Recorder.subagent` of this conversation."""
+        return self.recorder.subagent(name, parent_id=self.id, **more)
+
+
+class Request(Span):
+    """One request to a model, from the question to the whole answer."""
+
+    def __init__(
+        self,
+        recorder: "Recorder",
+        session: str,
+        model: str,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None,
+        *,
+        ident: str,
+        conversation: bool = True,
+        data: Mapping[str, Any] | None = None,
+        started: int | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self.session = session
+        self.model = model
+        self.id = ident
+        self.messages: Sequence[Any] | None = messages
+        self.tools = tools
+        self.conversation = conversation
+        self.data = dict(data or {})
+        self.started = started
+        self.done = False
+        self._gathering: Gathering | None = None
+        self._first: int | None = None
+
+    def start(self) -> None:
+        if self.messages is None:
+            return
+        messages, self.messages = self.messages, None
+        if self.started is None:
+            self.started = now()
+        if self.conversation:
+            self.recorder.write_request(self, messages)
+        self.tools = None
+
+    def chunk(self, chunk: Any) -> None:
+        """Take in a piece of a streamed answer: text, or a chunk of a client's stream."""
+        if self._gathering is None:
+            self._gathering = Gathering()
+        self._gathering.add(chunk)
+        if self._first is None and self._gathering.started:
+            self._first = now()
+
+    def respond(
+        self,
+        response: Any = None,
+        *,
+        thinking: str | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        stop: str | None = None,
+    ) -> str:
+        """Record the answer: text, a message, or a client's whole response. Its message id."""
+        answer = to_answer(response) if response is not None else self._gathered()
+        answer.thinking = thinking if thinking is not None else answer.thinking
+        for call in tool_calls or ():
+            take_call(answer, plain(call))
+        answer.usage = to_tokens(usage) or answer.usage
+        answer.model = model or answer.model
+        answer.stop = stop or answer.stop
+        return self.end(answer, "", None)
+
+    def fail(self, error: BaseException | str, status: str | None = None) -> None:
+        """Record that the request failed or was cancelled, with what had come of the answer."""
+        if isinstance(error, BaseException):
+            status = status or error_status(error)
+            _note(error)
+        self.end(self._gathered(), status or "failed", error_data(error))
+
+    def finish(self, error: BaseException | None) -> None:
+        if self.done:
+            if error is not None:
+                _note(error)
+        elif error is not None:
+            self.fail(error)
+        else:
+            self.end(self._gathered(), "" if self._gathering is not None else "interrupted", None)
+
+    def _gathered(self) -> Answer:
+        return self._gathering.finish() if self._gathering is not None else Answer()
+
+    def end(
+        self, answer: Answer, status: str, error: dict[str, Any] | None, ended: int | None = None
+    ) -> str:
+        self.start()
+        if self.done:
+            return ""
+        self.done = True
+        self._gathering = None
+        return self.recorder.write_answer(self, answer, status, error, ended)
+
+    @property
+    def first_token_ms(self) -> float | None:
+        if self._first is None or self.started is None:
+            return None
+        return (self._first - self.started) / 1000
+
+
+class Tool(Span):
+    """One call of a tool, from its arguments to what it gave."""
+
+    _scoped = True
+
+    def __init__(
+        self, recorder: "Recorder", session: str, name: str, arguments: Any, call_id: str
+    ) -> None:
+        self.recorder = recorder
+        self.session = session
+        self.name = name
+        self.id = call_id
+        self._arguments = arguments
+        self._started = 0
+        self._result: Any = None
+        self._given = False
+        self._failed = False
+
+    def _scope(self) -> Scope:
+        return Scope(self.recorder, self, self.session, self.id, enclosing())
+
+    def start(self) -> None:
+        self._started = now()
+        arguments, self._arguments = self._arguments, None
+        self.recorder.write(
+            Entry(
+                kind="tool", session=self.session, time=self._started, id=self.id, name=self.name,
+                arguments="" if arguments is None else json_or_text(arguments),
+            ),
+            counted=True,
+        )  # fmt: skip
+
+    def result(self, value: Any, *, is_error: bool = False) -> None:
+        """What the tool gave; text is what the model will get, anything else is kept beside it."""
+        self._result, self._given, self._failed = value, True, is_error
+
+    def finish(self, error: BaseException | None) -> None:
+        ended = now()
+        value, self._result = self._result, None
+        entry = Entry(
+            kind="result", session=self.session, time=ended, id=self.id, name=self.name,
+            duration_ms=(ended - self._started) / 1000, status="failed" if self._failed else "",
+        )  # fmt: skip
+        if self._given:
+            entry.result = json_or_text(value)
+            entry.details = None if isinstance(value, str) else plain(value)
+        if error is not None:
+            _note(error)
+            entry.status, entry.error = error_status(error), error_data(error)
+        self.recorder.write(entry)
+
+
+def _note(error: BaseException) -> None:
+    """An error is recorded once, where it arose, and not again by what is around."""
+    try:
+        error._unspool_recorded = True  # type: ignore[attr-defined]  # a note for ourselves
+    except AttributeError:
+        return
