@@ -39,6 +39,8 @@ _ROLES = {
     "system": _SYSTEM,
     "developer": _SYSTEM,
 }
+_WORDS = (_USER, _ASSISTANT, _OTHERS)
+_LONG = 6
 _TEXTS = ("text", "output_text", "refusal")
 
 
@@ -113,13 +115,15 @@ class News(NamedTuple):
 class History:
     """What one conversation is remembered by."""
 
-    __slots__ = ("_answers", "_counts", "_last_user", "_lists", "_trimmed")
+    __slots__ = ("_answers", "_counts", "_last_user", "_lists", "_systems", "_trimmed")
 
     def __init__(self) -> None:
         self._lists: deque[Keys] = deque(maxlen=LISTS)
         self._counts: dict[int, int] = {}
         self._answers: dict[int, str] = {}
         self._last_user: int | None = None
+        self._systems: set[int] = set()
+        """The system prompts of the last list: they change, and that cuts nothing."""
         self._trimmed = False
 
     def __len__(self) -> int:
@@ -130,15 +134,20 @@ class History:
         forms = [form_of(message) for message in messages]
         keys = array("q", [form.key for form in forms])
         base = self._base(keys)
-        known, change = _align(base, keys) if base is not None else (bytearray(len(keys)), "")
+        match = Match(base, keys, self._systems) if base is not None else None
+        known = match.known if match is not None else bytearray(len(keys))
         new = [at for at in range(len(forms)) if not known[at] and not self._had(forms[at])]
         if not new and self._is_asked_again(forms):
             new = [len(forms) - 1]
-        items = self._items(request, forms, new, len(base) if base is not None else -1)
+        change = match.change([at for at in new if forms[at].role in _WORDS]) if match else ""
+        items = self._items(request, forms, new, match)
+        if change == "compaction" and match is not None:
+            _mark_summary(items, forms, new, match)
         if base is not None and len(base) <= len(keys) and keys[: len(base)] == base:
             self._lists.remove(base)
         self._lists.append(keys)
         self._last_user = next((f.key for f in reversed(forms) if f.role == _USER), self._last_user)
+        self._systems = {form.key for form in forms if form.role == _SYSTEM}
         return News(items, change)
 
     def _base(self, keys: Keys) -> Keys | None:
@@ -166,13 +175,17 @@ class History:
         """A list that was sent before is a retry, unless something else was said in between."""
         return bool(forms) and forms[-1].role == _USER and forms[-1].key != self._last_user
 
-    def _items(self, request: str, forms: list[Form], new: list[int], base: int) -> list[Item]:
-        last = max((at for at, form in enumerate(forms) if form.role == _ASSISTANT), default=-1)
+    def _items(
+        self, request: str, forms: list[Form], new: list[int], match: "Match | None"
+    ) -> list[Item]:
+        # In the first list that is seen, what stands before an answer was said some time ago.
+        said = [at for at, form in enumerate(forms) if form.role == _ASSISTANT]
+        last = said[-1] if said and match is None else -1
         items: list[Item] = []
         for at in new:
             form = forms[at]
-            item = Item(message=msgspec.Raw(form.data), old=at < last)
-            if form.role == _ASSISTANT and at == base and self._answers:
+            item = Item(message=msgspec.Raw(form.data), old=at <= last)
+            if form.role == _ASSISTANT and self._answers and match and at == match.size:
                 # It stands where the answer to the list before it should: the caller reworded it.
                 item.edits = next(reversed(self._answers.values()))
             else:
@@ -218,23 +231,49 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
     return min(len(first), len(second))
 
 
-def _align(base: Keys, keys: Keys) -> tuple[bytearray, str]:
-    """Which of the keys the base has at their place, and what became of the rest of the base."""
-    known = bytearray(len(keys))
-    shared = _shared(base, keys)
-    known[:shared] = b"\1" * shared
-    if shared == len(base):
-        return known, ""
-    rest_base, rest = base[shared:].tolist(), keys[shared:].tolist()
-    blocks = SequenceMatcher(None, rest_base, rest, autojunk=False).get_matching_blocks()
-    matched = 0
-    for _, at, size in blocks:
-        known[shared + at : shared + at + size] = b"\1" * size
-        matched += size
-    if matched == len(rest_base):
-        return known, ""
-    if not matched:
-        return known, "rewind" if shared > 1 else ""
-    last = max(at + size for _, at, size in blocks if size)
-    replaced = any(not known[at] for at in range(shared, shared + last))
-    return known, "compaction" if replaced else "pruning"
+def _mark_summary(items: list[Item], forms: list[Form], new: list[int], match: "Match") -> None:
+    """What stands before all that was kept, and was not there before, stands for what was cut."""
+    for item, at in zip(items, new, strict=True):
+        if at < match.end and forms[at].role == _USER:
+            item.summary = True
+            return
+
+
+class Match:
+    """A list against the one that it came from."""
+
+    __slots__ = ("_cut", "_kept", "_shared", "end", "known", "size")
+
+    def __init__(self, base: Keys, keys: Keys, systems: set[int]) -> None:
+        self.size = len(base)
+        self.known = bytearray(len(keys))
+        """Which of the keys the base has, too."""
+        self._shared = _shared(base, keys)
+        self.known[: self._shared] = b"\1" * self._shared
+        self.end = self._shared
+        """Behind the last one of them."""
+        self._kept = 0
+        rest = base[self._shared :].tolist()
+        self._cut = 0
+        if not rest:
+            return
+        after = keys[self._shared :].tolist()
+        blocks = SequenceMatcher(None, rest, after, autojunk=False).get_matching_blocks()
+        cut = set(range(len(rest)))
+        for of, at, size in blocks:
+            start = self._shared + at
+            self.known[start : start + size] = b"\1" * size
+            self.end = max(self.end, start + size if size else 0)
+            self._kept += size
+            cut -= set(range(of, of + size))
+        self._cut = sum(1 for at in cut if rest[at] not in systems)
+
+    def change(self, added: list[int]) -> str:
+        """What was done to the list: words put in the place of others, a cut, a step back."""
+        if not self._cut:
+            return ""
+        if self._kept:
+            return "compaction" if any(at < self.end for at in added) else "pruning"
+        if self._shared == 1 and len(self.known) < self.size >= _LONG:
+            return "compaction"  # nothing but the system prompt is left of a long list
+        return "rewind" if self._shared > 1 else ""

@@ -44,6 +44,8 @@ class Item(msgspec.Struct, omit_defaults=True):
     message: Any = None
     old: bool = False
     """Said before the recorder was there: its time is not known."""
+    summary: bool = False
+    """It stands for history that was cut."""
     edits: str = ""
     """The answer that it stands for, in other words than those recorded."""
 
@@ -260,8 +262,9 @@ def read_item(item: Item, entry: Entry, place: Place) -> Iterator[AnyFact]:
             continue
         yield MessageSeen(
             **at, id=ident, role=message.role, text=message.content,
-            thinking=message.thinking or "", attachments=tuple(message.attachments or ()),
-            extra=message.extra, request="" if item.old else entry.id,
+            kind="summary" if item.summary else "", thinking=message.thinking or "",
+            attachments=tuple(message.attachments or ()), extra=message.extra,
+            request="" if item.old else entry.id,
         )  # fmt: skip
         for index, call in enumerate(message.tool_calls or ()):
             yield ToolCalled(
