@@ -340,6 +340,7 @@ def comparable(trajectory: Trajectory) -> dict[str, Any]:
     made = msgspec.to_builtins(trajectory)
     for message in made["messages"]:
         message.pop("attachments", None)
+        _drop_paths(message)
         for call in message.get("tool_calls", ()):
             text = call["function"].pop("arguments", "")
             try:
@@ -350,6 +351,15 @@ def comparable(trajectory: Trajectory) -> dict[str, Any]:
         for message in branch["messages"]:
             message.pop("attachments", None)
     return made
+
+
+def _drop_paths(message: dict[str, Any]) -> None:
+    """Where sub-agents are files, the reader keeps the path of each for the way back."""
+    held = message.get("extra", {}).get("atif", {})
+    if held.pop("refs", None) and not held:
+        message["extra"].pop("atif")
+    if message.get("extra") == {}:
+        message.pop("extra")
 
 
 CORPUS = corpus("harbor")
