@@ -19,6 +19,8 @@ from unspool.trajectory import Message, ToolCall, ToolFunction
 DATA_LIMIT = 16 * 1024 * 1024
 """Longest base64 text that travels with an attachment; a longer one becomes a bare reference."""
 
+_BASE64_PIECE = 4 * 256 * 1024
+
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -212,15 +214,32 @@ def image_of(part: dict[str, Any]) -> Attachment:
 
 def binary(kind: str, data: str, media_type: str = "", name: str = "") -> Attachment:
     """An attachment whose bytes are given as base64: size, hash, and the bytes if not too long."""
-    try:
-        raw = base64.b64decode(data)
-    except (binascii.Error, ValueError):
+    found = digest_base64(data)
+    if found is None:
         return Attachment(kind=kind, name=name, media_type=media_type, extra={"broken": True})
     return Attachment(
         kind=kind,
         name=name,
         media_type=media_type,
-        size_bytes=len(raw),
-        sha256=hashlib.sha256(raw).hexdigest(),
+        size_bytes=found[0],
+        sha256=found[1],
         data=data if len(data) <= DATA_LIMIT else "",
     )
+
+
+def digest_base64(data: str) -> tuple[int, str] | None:
+    """(size, SHA-256) of what base64 text stands for; None where it is no base64.
+
+    Piece by piece: the text may be a few hundred megabytes, and is in memory once already.
+    """
+    size, digest = 0, hashlib.sha256()
+    if "\n" in data:
+        data = "".join(data.split())
+    try:
+        for at in range(0, len(data), _BASE64_PIECE):
+            piece = base64.b64decode(data[at : at + _BASE64_PIECE])
+            size += len(piece)
+            digest.update(piece)
+    except (binascii.Error, ValueError):
+        return None
+    return size, digest.hexdigest()

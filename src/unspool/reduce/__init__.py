@@ -105,7 +105,7 @@ def _reduce_records(
     mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
-    trajectory.marks = build_marks(assembly.marks, places) or None
+    trajectory.marks = build_marks(assembly.marks, places, messages) or None
     trajectory.branches = _branches(thread) or None
     _set_origins(trajectory, records)
     times = assembly.times or assembly.echo_times

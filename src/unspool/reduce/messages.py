@@ -401,8 +401,14 @@ def build_result(call: CallDraft, name: str | None) -> Message:
     )
 
 
-def build_marks(marks: list[tuple[float, Marked]], places: list[float]) -> list[Mark]:
-    """Marks at their index; an echo goes into the k-th mark of its kind and subject."""
+def build_marks(
+    marks: list[tuple[float, Marked]], places: list[float], messages: list[Message]
+) -> list[Mark]:
+    """Marks at their index; an echo goes into the k-th mark of its kind and subject.
+
+    A mark stands before the messages of its record, or right behind the message that it names.
+    """
+    behind = _ends(messages)
     made: list[tuple[float, Mark]] = []
     known: dict[tuple[str, str], list[Mark]] = defaultdict(list)
     used: dict[tuple[str, str, str], int] = defaultdict(int)
@@ -427,8 +433,21 @@ def build_marks(marks: list[tuple[float, Marked]], places: list[float]) -> list[
         made.append((place, mark))
     made.sort(key=lambda item: item[0])
     for place, mark in made:
-        mark.index = bisect_left(places, place)
+        index = behind.get(mark.subject or "")
+        mark.index = index if index is not None else bisect_left(places, place)
     return [mark for _, mark in made]
+
+
+def _ends(messages: list[Message]) -> dict[str, int]:
+    """Message id → the number of messages up to it and the results of its calls."""
+    ends: dict[str, int] = {}
+    last = ""
+    for index, message in enumerate(messages):
+        if message.role != "tool":
+            last = message.id or ""
+        if last:
+            ends[last] = index + 1
+    return ends
 
 
 _WHOLE = ("message", "request")

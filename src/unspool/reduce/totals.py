@@ -85,6 +85,7 @@ def take_files(trajectory: Trajectory) -> None:
     status = {
         call.id: call.status for message in trajectory.messages for call in message.tool_calls or ()
     }
+    at_id = {message.id: index for index, message in enumerate(trajectory.messages) if message.id}
     files: list[FileTouch] = []
     marks = []
     for mark in trajectory.marks:
@@ -92,9 +93,12 @@ def take_files(trajectory: Trajectory) -> None:
             marks.append(mark)
             continue
         touch = msgspec.convert(mark.data or {"path": ""}, FileTouch)
-        touch.tool_call_id = touch.tool_call_id or mark.subject
+        at_message = at_id.get(mark.subject or "")
+        if at_message is None:
+            touch.tool_call_id = touch.tool_call_id or mark.subject
         touch.timestamp = touch.timestamp or mark.timestamp
         index = at_call.get(touch.tool_call_id or "", max(mark.index - 1, 0))
+        index = at_message if at_message is not None else index
         if index < len(trajectory.messages):
             touch.index = index
             touch.turn = trajectory.messages[index].turn

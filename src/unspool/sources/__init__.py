@@ -15,6 +15,7 @@ from unspool.origins import Head, Origin, Tally
 SOURCES: dict[str, str] = {
     "cursor": "unspool.sources.cursor",
     "recorder": "unspool.sources.recorder",
+    "vscode-chat": "unspool.sources.vscode_chat",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""

@@ -1,0 +1,97 @@
+"""VS Code chat: exports, stored chats, and what lies beside them.
+
+chat.json exports; chatSessions/*.json (versions 1 to 3) and *.jsonl (a log of changes); chats of
+empty windows and handed-over ones; old chats and the index in state.vscdb; .chatreplay.json.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Literal
+
+from unspool.databases import MAGIC
+from unspool.facts import AnyFact
+from unspool.origins import Head, Origin, Tally
+from unspool.sources.vscode_chat.chats import NAME
+from unspool.sources.vscode_chat.documents import read_document, read_log
+from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
+
+__all__ = ["CURRENT", "NAME", "RANGES", "claims", "places", "read"]
+
+RANGES = False
+CURRENT: Literal["last", "longest"] = "last"
+
+_MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
+_STORE = "state.vscdb"
+_DESCRIPTION = "workspace.json"
+_REPLAY = b'"totalLogEntries"'
+_CURSOR_KEYS = (b"cursorDiskKV", b"composer.composerData", b"aiService.")
+
+
+def claims(head: Head) -> bool:
+    name = head.name
+    if head.data.startswith(MAGIC):
+        return name == _STORE and not _is_cursors(head)
+    if name == _DESCRIPTION:
+        return "workspaceStorage" in head.parts[-2:] and not _is_cursors(head)
+    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not data.startswith(b"{"):
+        return False
+    return _is_log(data) or _is_chat(head, data) or _is_replay(head, data)
+
+
+def _is_cursors(head: Head) -> bool:
+    """Cursor keeps chats of its own under the same file names."""
+    folders = {part.lower() for part in head.parts}
+    return "cursor" in folders or any(key in head.data for key in _CURSOR_KEYS)
+
+
+def _is_log(data: bytes) -> bool:
+    return _MUTATION.match(data) is not None
+
+
+def _is_chat(head: Head, data: bytes) -> bool:
+    if b'"requests"' not in data:
+        return False
+    if head.parts and head.parts[-1] in CHAT_FOLDERS:
+        return True
+    return any(mark in data for mark in (b'"responderUsername"', b'"requestId"', b'"requesterUsername"'))
+
+
+def _is_replay(head: Head, data: bytes) -> bool:
+    if head.name.endswith(".chatreplay.json"):
+        return True
+    return (_REPLAY in data[:4096] and b'"prompts"' in data[:4096]) or (
+        b'"logCount"' in data and b'"logs"' in data and b'"prompt"' in data
+    )
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    name = PurePath(origin.path).name
+    for suffix in (".gz", ".zst"):
+        name = name.removesuffix(suffix)
+    if name == _STORE:
+        from unspool.sources.vscode_chat.store import read_store
+
+        yield from read_store(origin, tally)
+    elif name == _DESCRIPTION:
+        # Every chat beside it looks its folder up by itself: also when only that chat is read.
+        tally.records += 1
+        tally.noise += 1
+    else:
+        yield from _read_json(origin, tally, recover)
+
+
+def _read_json(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    from unspool.origins import read_head
+
+    head = read_head(origin.path)
+    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if _is_log(data):
+        yield from read_log(origin, tally, recover)
+    elif _is_replay(head, data) and not _is_chat(head, data):
+        from unspool.sources.vscode_chat.replay import read_replay
+
+        yield from read_replay(origin, tally, recover)
+    else:
+        yield from read_document(origin, tally, recover)

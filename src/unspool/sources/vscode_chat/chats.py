@@ -1,0 +1,212 @@
+"""A whole chat as facts: its head, its requests in a chain, and the runs of its sub-agents."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool.chat_fields import VOTES
+from unspool.facts import ROOT, AnyFact, Key, Noted, Problem
+from unspool.origins import Origin, Tally
+from unspool.records import sample
+from unspool.sources.vscode_chat import edits, tools
+from unspool.sources.vscode_chat.children import child_facts
+from unspool.sources.vscode_chat.folders import folder_of
+from unspool.sources.vscode_chat.model import Chat, Request
+from unspool.sources.vscode_chat.prompts import typed_text
+from unspool.sources.vscode_chat.requests import request_facts
+from unspool.sources.vscode_chat.scribe import Scribe
+from unspool.sources.vscode_chat.turns import Turn
+from unspool.sources.vscode_chat.uris import path_of
+from unspool.times import format_time, parse_time
+
+NAME = "vscode-chat"
+_BEST = 1 << 62
+WORST = _BEST + 1
+"""The rank of what stands beside a chat: the index, the folder."""
+
+
+class Abandoned(msgspec.Struct):
+    """A request that the chat no longer holds, and the id of the one that it followed."""
+
+    request: Request
+    after: str
+
+
+class Reading:
+    """One chat of an origin on its way to facts."""
+
+    def __init__(self, chat: Chat, origin: Origin, tally: Tally, session: str = "") -> None:
+        self.chat = chat
+        self.origin = origin
+        self.tally = tally
+        self.requests = chat.requests or []
+        self.key: Key = (NAME, session or chat.sessionId or derived_id(self.requests))
+        self.problems: list[tuple[str, str]] = []
+        """(code, sample)."""
+        self.abandoned: list[Abandoned] = []
+        self.numbers: dict[str, int] = {}
+        """Request id → its place in the order in which requests came up, where a log tells."""
+
+    def facts(self) -> Iterator[AnyFact]:
+        turns = self._turns()
+        yield from self._head()
+        for number, (turn, after) in enumerate(turns):
+            self.tally.records += 1
+            offset = 1 + 2 * self.numbers.get(turn.id, number + len(self.numbers))
+            scribe = Scribe(self.key, self.origin.path, offset, turn.id, after)
+            yield from request_facts(turn, scribe)
+            yield from child_facts(turn, self.key, self.origin.path, offset)
+            yield from self._vote(turn, offset + 1)
+        yield from self._problems()
+
+    def _turns(self) -> list[tuple[Turn, str]]:
+        """Every request with the id that it follows: the current ones form the chain."""
+        seen: set[str] = set()
+        calls: set[str] = set()
+        turns: list[tuple[Turn, str]] = []
+        after = ROOT
+        for request in self.requests:
+            turn = Turn(request, self._ident(request, seen))
+            turns.append((turn, after))
+            after = turn.id
+        self._settle_edits([turn for turn, _ in turns])
+        known = {turn.id for turn, _ in turns}
+        for held in self.abandoned:
+            if held.request.requestId and held.request.requestId not in known:
+                turns.append((Turn(held.request, held.request.requestId), held.after))
+        for turn, _ in turns:
+            for kind in turn.parts.unknown:
+                self.tally.records += 1
+                self.tally.unrecognise(f"part {kind}", self.origin.path, 0)
+            if turn.parts.wrong:
+                self.problems.append(("part-not-an-object", turn.id))
+            made = (call for group in turn.calls for call in group)
+            if tools.unique(made, calls, turn.id):
+                self.problems.append(("repeated-call-id", turn.id))
+        return turns
+
+    def _ident(self, request: Request, seen: set[str]) -> str:
+        ident = request.requestId or ""
+        if not ident:
+            self.problems.append(("missing-request-id", typed_text(request.message)))
+            ident = f"request:{_digest(typed_text(request.message), request.timestamp)}"
+        made, number = ident, 2
+        while made in seen:
+            made, number = f"{ident}#{number}", number + 1
+        if made != ident:
+            self.problems.append(("repeated-request-id", ident))
+        seen.add(made)
+        return made
+
+    def _settle_edits(self, turns: list[Turn]) -> None:
+        edited = [{t["path"] for p in turn.parts.edits for t in edits.touches(p)} for turn in turns]
+        events = [edits.file_events(turn.request.editedFileEvents) for turn in turns]
+        for (number, path), outcome in edits.outcomes(edited, events).items():
+            turns[number].outcomes[path] = outcome
+
+    def _vote(self, turn: Turn, offset: int) -> Iterator[AnyFact]:
+        """A record of its own: a vote is in the export of a chat, but not in its stored log."""
+        vote = VOTES.get(turn.request.vote) if isinstance(turn.request.vote, int) else None
+        if vote is not None:
+            scribe = Scribe(self.key, self.origin.path, offset, f"{turn.id}/vote")
+            yield scribe.write(Noted, on="message", subject=turn.last_id, name="vote", value=vote)
+
+    def _head(self) -> Iterator[AnyFact]:
+        """What the chat says about itself. Of two copies, the one with more requests knows better,
+        then the one with the latest."""
+        self.tally.records += 1
+        scribe = Scribe(self.key, self.origin.path, 0)
+        times = [t for r in self.requests if (t := parse_time(r.timestamp)) is not None]
+        latest = max(times, default=0) // 1_000_000
+        rank = _BEST - (min(len(self.requests), 1 << 20) << 40) - min(latest, 1 << 39)
+        for name, value in _notes(self.chat, times):
+            if value not in (None, "", [], {}):
+                yield scribe.write(Noted, name=name, value=value, rank=rank)
+        folder = folder_of(Path(self.origin.path))
+        if folder:
+            yield scribe.write(Noted, name="workspace.path", value=folder, rank=rank + 1)
+        for request in reversed(self.requests):
+            if request.agent is not None and request.agent.extensionVersion:
+                value = request.agent.extensionVersion
+                yield scribe.write(Noted, name="agent_version", value=value, rank=rank)
+                break
+
+    def _problems(self) -> Iterator[AnyFact]:
+        for number, (code, text) in enumerate(self.problems):
+            self.tally.records += 1
+            self.tally.problems += 1
+            yield Problem(
+                key=self.key, origin=self.origin.path, offset=0, number=1000 + number,
+                code=code, sample=sample(text),
+            )  # fmt: skip
+
+
+def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:
+    yield "title", chat.customTitle or chat.computedTitle
+    yield "session_id", chat.sessionId
+    yield "agent", chat.responderUsername
+    created = parse_time(chat.creationDate)
+    # An imported chat is created after its own requests.
+    if created is not None and created <= min(times, default=created):
+        yield "started_at", format_time(created)
+    yield "workspace.path", path_of(chat.workingDirectory)
+    repo = chat.repoData or {}
+    for ours, theirs in _REPOSITORY.items():
+        if isinstance(repo.get(theirs), str):
+            yield f"workspace.{ours}", repo[theirs]
+    yield "repo", repo
+    yield "initial_location", _LOCATIONS.get(chat.initialLocation or "", chat.initialLocation)
+    yield "requester", chat.requesterUsername
+    yield "imported", chat.isImported or None
+    yield "provider", chat.providerId
+    yield "draft", _draft(chat.inputState)
+    yield "queued", [q for q in map(_queued, chat.pendingRequests or ()) if q]
+
+
+_REPOSITORY = {
+    "repository": "remoteUrl",
+    "branch": "localBranch",
+    "base_branch": "remoteBaseBranch",
+    "commit": "localHeadCommit",
+}
+_LOCATIONS = {"editing-session": "panel"}
+
+
+def _draft(state: Any) -> dict[str, Any] | None:
+    """What stood in the input box and was never sent."""
+    if not isinstance(state, dict) or not state.get("inputText"):
+        return None
+    return {k: state[k] for k in ("inputText", "attachments", "mode", "permissionLevel") if state.get(k)}
+
+
+def _queued(held: Any) -> dict[str, Any] | None:
+    """A message that waits to be sent: no turn."""
+    if not isinstance(held, dict):
+        return None
+    request = held.get("request")
+    message = request.get("message") if isinstance(request, dict) else None
+    return {"id": held.get("id"), "kind": held.get("kind"), "text": typed_text(message)}
+
+
+def derived_id(requests: list[Request]) -> str:
+    """An id for a chat that names none: what the agent called the session, else the first request.
+
+    The first and not all of them, so that a chat exported again after it went on is the same chat.
+    """
+    for request in requests:
+        result = request.result
+        if result is not None and result.metadata is not None and result.metadata.sessionId:
+            return result.metadata.sessionId
+    if not requests:
+        return "empty"
+    first = requests[0]
+    if first.requestId:
+        return f"export-{_digest(first.requestId)}"
+    return f"export-{_digest(typed_text(first.message), first.timestamp)}"
+
+
+def _digest(*values: object) -> str:
+    return hashlib.sha256(repr(values).encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,174 @@
+"""Documents: a chat in one piece, or as a log of changes; and what can be saved of broken ones."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import NOBODY, AnyFact, Problem
+from unspool.origins import Origin, Tally, iter_lines, open_origin
+from unspool.records import clean, recover_json, salvage, sample
+from unspool.sources.vscode_chat.chats import Abandoned, Reading
+from unspool.sources.vscode_chat.model import (
+    Chat,
+    DecodeErrors,
+    Request,
+    convert,
+    decode_chat,
+)
+from unspool.sources.vscode_chat.mutations import INITIAL, Replay, decode_mutation
+from unspool.sources.vscode_chat.weights import BIG_BYTES, lighten
+
+_REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
+_SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
+_decoder = json.JSONDecoder(strict=False)
+
+
+def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    """A flat JSON document: an export, or a stored chat."""
+    with open_origin(origin.path) as file:
+        data = file.read()
+    tally.bytes += 0
+    big = len(data) > BIG_BYTES
+    data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
+    try:
+        chat = decode_chat(data)
+    except DecodeErrors:
+        value, code = parse_odd(data)
+        if not isinstance(value, dict):
+            yield lost(origin, tally, 0, code or "not-a-chat", data)
+            return
+        del data
+        yield from value_facts(value, origin, tally, code)
+        return
+    del data
+    if big:
+        _lighten_chat(chat)
+    yield from Reading(chat, origin, tally).facts()
+
+
+def _lighten_chat(chat: Chat) -> None:
+    for request in chat.requests or ():
+        request.response = lighten(request.response)
+        if request.variableData is not None:
+            request.variableData.variables = lighten(request.variableData.variables)
+        metadata = request.result.metadata if request.result is not None else None
+        if metadata is not None:
+            metadata.renderedUserMessage = lighten(metadata.renderedUserMessage)
+            for result in (metadata.toolCallResults or {}).values():
+                for item in result.content if isinstance(result.content, list) else ():
+                    if not isinstance(item, str):
+                        item.data = lighten(item.data)
+
+
+def value_facts(
+    value: dict[str, Any], origin: Origin, tally: Tally, code: str = "", session: str = ""
+) -> Iterator[AnyFact]:
+    """The facts of a chat that is already decoded, whatever is wrong in it."""
+    bad: list[str] = []
+    reading = Reading(convert(value, Chat, bad) or Chat(), origin, tally, session)
+    if code:
+        reading.problems.append((code, ""))
+    reading.problems += [("wrong-type", path) for path in bad]
+    yield from reading.facts()
+
+
+def parse_odd(data: bytes) -> tuple[Any, str]:
+    """(value, problem) of JSON that is not clean: lone surrogates, cut off, or broken inside."""
+    text = data.decode("utf-8", "replace")
+    try:
+        value = _decoder.decode(text)
+    except RecursionError:
+        return None, "too-deep"
+    except ValueError:
+        pass
+    else:
+        return clean(value), ""
+    value = recover_json(text)
+    if isinstance(value, dict) and value.get("requests"):
+        return value, "truncated-json"
+    found = _saved_requests(text)
+    if not found:
+        return None, "invalid-json"
+    session = _SESSION.search(text)
+    return {"requests": found, **({"sessionId": session[1]} if session else {})}, "invalid-json"
+
+
+def _saved_requests(text: str) -> list[Any]:
+    """Every whole request in a broken document."""
+    found: list[Any] = []
+    at = 0
+    while (match := _REQUEST.search(text, at)) is not None:
+        try:
+            value, at = _decoder.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            at = match.end()
+            continue
+        if isinstance(value, dict) and "message" in value:
+            found.append(clean(value))
+    return found
+
+
+def lost(origin: Origin, tally: Tally, offset: int, code: str, data: bytes | str) -> Problem:
+    tally.records += 1
+    tally.problems += 1
+    return Problem(
+        key=NOBODY, origin=origin.path, offset=offset, number=99, code=code, sample=sample(data)
+    )
+
+
+def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    """A mutation log. A line that cannot be read is a problem; the others still count."""
+    replay = Replay()
+    problems: list[tuple[str, str]] = []
+    for _, line in iter_lines(origin):
+        try:
+            mutation = decode_mutation(line)
+        except DecodeErrors:
+            code = _apply_odd(replay, line, recover)
+            if code:
+                problems.append((code, sample(line)))
+            continue
+        if not replay.apply(mutation, len(line)):
+            problems.append(("bad-mutation", sample(line)))
+    if not replay.state and not replay.removed:
+        yield lost(origin, tally, 0, "empty-log", "")
+        return
+    bad: list[str] = []
+    chat = convert(replay.state, Chat, bad) or Chat()
+    session = chat.sessionId or _stem(origin)
+    reading = Reading(chat, origin, tally, session)
+    reading.numbers = replay.appeared
+    for held in replay.removed.values():
+        request = convert(held.request, Request, [])
+        if request is not None:
+            reading.abandoned.append(Abandoned(request, held.after))
+    if not replay.started:
+        reading.problems.append(("no-initial-state", ""))
+    reading.problems += problems + [("wrong-type", path) for path in bad]
+    yield from reading.facts()
+
+
+def _stem(origin: Origin) -> str:
+    """A log without its initial state is still named after its session."""
+    name = origin.path.replace("\\", "/").rpartition("/")[2]
+    return name.split(".jsonl", 1)[0]
+
+
+def _apply_odd(replay: Replay, line: bytes, recover: bool) -> str:
+    """A line that is not one clean mutation; the code of the problem, if it is one."""
+    found = salvage(line, recover)
+    code = found.code
+    for value in found.values:
+        try:
+            mutation = decode_mutation(msgspec.json.encode(value))
+        except (*DecodeErrors, TypeError):
+            known = isinstance(value, dict) and isinstance(value.get("kind"), int)
+            code = code or ("wrong-type" if known else "not-a-mutation")
+            continue
+        # Of a torn line only its initial state is worth guessing at.
+        if found.code != "recovered" or mutation.kind == INITIAL:
+            replay.apply(mutation, len(line))
+    return code

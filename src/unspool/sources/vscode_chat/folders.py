@@ -1,0 +1,48 @@
+"""Folders of VS Code's user data: where chats lie, and which workspace a chat belongs to."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from unspool.sources.vscode_chat.uris import path_of
+
+CHAT_FOLDERS = frozenset(
+    ("chatSessions", "emptyWindowChatSessions", "transferredChatSessions", "backgroundSessions")
+)
+PRODUCTS = ("Code", "Code - Insiders", "Code - OSS", "VSCodium", "VSCodium - Insiders")
+_DESCRIPTION = "workspace.json"
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    """The `User` folders of all products, and of a portable one."""
+    if platform == "darwin":
+        base = home / "Library" / "Application Support"
+    elif platform == "win32":
+        base = Path(env["APPDATA"]) if env.get("APPDATA") else home / "AppData" / "Roaming"
+    else:
+        base = Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config"
+    found = [base / product / "User" for product in PRODUCTS]
+    if env.get("VSCODE_PORTABLE"):
+        found.append(Path(env["VSCODE_PORTABLE"]) / "user-data" / "User")
+    return found
+
+
+def folder_of(path: Path) -> str:
+    """The folder that was open where the chat was stored; empty where none is told."""
+    if path.parent.name in CHAT_FOLDERS:
+        return workspace_of(path.parent.parent / _DESCRIPTION)
+    return workspace_of(path.parent / _DESCRIPTION) if path.name == "state.vscdb" else ""
+
+
+def workspace_of(description: Path) -> str:
+    try:
+        value = msgspec.json.decode(description.read_bytes())
+    except (OSError, msgspec.DecodeError, RecursionError, UnicodeError):
+        return ""
+    if not isinstance(value, dict):
+        return ""
+    for name in ("folder", "workspace", "configuration"):
+        if isinstance(value.get(name), str | dict) and (found := path_of(value[name])):
+            return found
+    return ""

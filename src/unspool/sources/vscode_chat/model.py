@@ -1,0 +1,237 @@
+"""The shapes of a stored or exported chat, as far as they are read, and a lenient way into them.
+
+Whole documents are decoded straight into these; what is not named here is skipped undecoded. Where
+a field has a wrong type, the rest is taken field by field and the field is reported.
+"""
+
+import types
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+
+Text = str | None
+Number = int | float | None
+
+
+class Node(msgspec.Struct, gc=False):
+    """A piece or a text of a rendered prompt (prompt-tsx)."""
+
+    type: Any = None
+    ctor: Any = None
+    text: Text = None
+    lineBreakBefore: Any = None
+    children: list["Node"] | None = None
+
+
+class Value(msgspec.Struct, gc=False):
+    node: Node | None = None
+    mimeType: Text = None
+    data: Any = None
+    value: Any = None
+    text: Any = None
+
+
+class Item(msgspec.Struct, gc=False):
+    """One part of what a tool gave to the model: a text, a rendered prompt or data."""
+
+    value: str | Value | list[Any] | None = None
+    mimeType: Text = None
+    data: Any = None
+    text: Any = None
+
+
+class ToolResult(msgspec.Struct, gc=False):
+    content: list[Item | str] | str | None = None
+
+
+class Call(msgspec.Struct, gc=False):
+    name: Text = None
+    arguments: Any = None
+    id: Text = None
+
+
+class Round(msgspec.Struct, gc=False):
+    """One model call of a turn."""
+
+    id: Text = None
+    response: Text = None
+    toolCalls: list[Call] | None = None
+    thinking: Any = None
+    timestamp: Any = None
+    summary: Any = None
+    phase: Any = None
+    phaseModelId: Any = None
+    hookContext: Any = None
+
+
+class Metadata(msgspec.Struct, gc=False):
+    sessionId: Text = None
+    modelMessageId: Text = None
+    responseId: Text = None
+    agentId: Text = None
+    command: Text = None
+    filterCategory: Any = None
+    resolvedModel: Text = None
+    promptTokens: Number = None
+    outputTokens: Number = None
+    maxToolCallsExceeded: Any = None
+    renderedUserMessage: Any = None
+    renderedGlobalContext: Any = None
+    summaries: list[Any] | None = None
+    summary: Any = None
+    toolCallRounds: list[Round] | None = None
+    toolCallResults: dict[str, ToolResult] | None = None
+
+
+class Result(msgspec.Struct, gc=False):
+    errorDetails: dict[str, Any] | None = None
+    timings: dict[str, Any] | None = None
+    metadata: Metadata | None = None
+    details: Any = None
+    nextQuestion: Any = None
+    usage: dict[str, Any] | None = None
+
+
+class Agent(msgspec.Struct, gc=False, omit_defaults=True):
+    """The chat participant; its help texts and command list are not kept."""
+
+    id: Text = None
+    name: Text = None
+    fullName: Text = None
+    description: Text = None
+    isDefault: bool | None = None
+    isDynamic: bool | None = None
+    isCore: bool | None = None
+    extensionId: Any = None
+    extensionVersion: Text = None
+    extensionPublisherId: Text = None
+    extensionPublisher: Text = None
+    publisherDisplayName: Text = None
+    extensionDisplayName: Text = None
+    locations: list[Any] | None = None
+    modes: list[Any] | None = None
+
+
+class ModelState(msgspec.Struct, gc=False):
+    value: Number = None
+    completedAt: Any = None
+
+
+class Variables(msgspec.Struct, gc=False):
+    variables: list[dict[str, Any]] | None = None
+
+
+class Request(msgspec.Struct, gc=False):
+    """A user message and what was answered."""
+
+    requestId: Text = None
+    message: Any = None
+    variableData: Variables | None = None
+    response: Any = None
+    responseId: Text = None
+    timestamp: Any = None
+    responseTimestamp: Any = None
+    agent: Agent | None = None
+    slashCommand: Any = None
+    modelId: Text = None
+    result: Result | None = None
+    responseErrorDetails: dict[str, Any] | None = None
+    modelState: ModelState | None = None
+    isCanceled: bool | None = None
+    vote: Number = None
+    voteDownReason: Text = None
+    usedContext: Any = None
+    contentReferences: list[Any] | None = None
+    codeCitations: list[Any] | None = None
+    followups: list[Any] | None = None
+    confirmation: Any = None
+    editedFileEvents: list[dict[str, Any]] | None = None
+    shouldBeRemovedOnSend: Any = None
+    isHidden: bool | None = None
+    hiddenFromTranscript: Any = None
+    requestHiddenFromTranscript: Any = None
+    isSystemInitiated: bool | None = None
+    systemInitiatedLabel: Any = None
+    terminalExecutionId: Any = None
+    requestSource: Any = None
+    origin: Any = None
+    workingSet: Any = None
+    timeSpentWaiting: Number = None
+    elapsedMs: Number = None
+    responseMarkdownInfo: list[Any] | None = None
+    modeInfo: dict[str, Any] | None = None
+    promptTokens: Number = None
+    completionTokens: Number = None
+    outputBuffer: Any = None
+    promptTokenDetails: Any = None
+    copilotCredits: Any = None
+    sessionCopilotCredits: Any = None
+    modelTotals: list[dict[str, Any]] | None = None
+
+
+class Chat(msgspec.Struct, gc=False):
+    """A whole chat: exported, stored flat, or the state that a mutation log ends in."""
+
+    version: Any = None
+    sessionId: Text = None
+    creationDate: Any = None
+    lastMessageDate: Any = None
+    customTitle: Text = None
+    computedTitle: Text = None
+    requesterUsername: Text = None
+    responderUsername: Text = None
+    responderAvatarIconUri: Any = None
+    initialLocation: Text = None
+    isImported: bool | None = None
+    hasPendingEdits: Any = None
+    inputState: Any = None
+    repoData: dict[str, Any] | None = None
+    pendingRequests: list[Any] | None = None
+    workingDirectory: Any = None
+    providerId: Text = None
+    requests: list[Request] | None = None
+
+
+DecodeErrors = (msgspec.DecodeError, RecursionError, UnicodeError)
+_decode = msgspec.json.Decoder(Chat).decode
+
+
+def decode_chat(data: bytes) -> Chat:
+    """Raises where a field has a wrong type, or the JSON is broken."""
+    return _decode(data)
+
+
+def convert(value: Any, wanted: Any, bad: list[str], path: str = "") -> Any:
+    """The value as the wanted type; what does not fit is left out and its path reported."""
+    try:
+        return msgspec.convert(value, wanted)
+    except (msgspec.ValidationError, RecursionError):
+        pass
+    for option in get_args(wanted) if _is_union(wanted) else (wanted,):
+        if isinstance(value, dict) and isinstance(option, type) and issubclass(option, msgspec.Struct):
+            return _convert_struct(value, option, bad, path)
+        if isinstance(value, list) and get_origin(option) is list:
+            (inner,) = get_args(option)
+            items = [convert(v, inner, bad, f"{path}[{n}]") for n, v in enumerate(value)]
+            return [item for item in items if item is not None]
+        if isinstance(value, dict) and get_origin(option) is dict:
+            inner = get_args(option)[1]
+            made = {str(k): convert(v, inner, bad, f"{path}.{k}") for k, v in value.items()}
+            return {k: v for k, v in made.items() if v is not None}
+    bad.append(path or "root")
+    return None
+
+
+def _is_union(wanted: Any) -> bool:
+    return get_origin(wanted) in (Union, types.UnionType)
+
+
+def _convert_struct(value: dict[str, Any], wanted: Any, bad: list[str], path: str) -> Any:
+    made = wanted()
+    for field in msgspec.structs.fields(wanted):
+        if field.name in value:
+            where = f"{path}.{field.name}" if path else field.name
+            found = convert(value[field.name], field.type, bad, where)
+            if found is not None:
+                setattr(made, field.name, found)
+    return made

@@ -1,0 +1,159 @@
+"""The mutation log of a stored chat: an initial state, then changes to it, one per line.
+
+    kind 0  the state is v                       kind 2  at k: cut to length i, then append v
+    kind 1  at k set v; no v: remove the key     kind 3  at k remove the key
+
+VS Code refuses a log without its initial state; the data is still there and is read.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from unspool.sources.vscode_chat.weights import BIG_BYTES, lighten
+
+INITIAL, SET, PUSH, DELETE = range(4)
+LONGEST_PADDING = 100_000
+"""An index further than this behind the end of a list is not a place that a log can mean."""
+
+
+class Mutation(msgspec.Struct, gc=False):
+    kind: int
+    k: list[str | int] | None = None
+    v: Any = msgspec.UNSET
+    i: int | None = None
+
+
+decode_mutation = msgspec.json.Decoder(Mutation).decode
+
+
+class Removed(msgspec.Struct):
+    """A request that a later change took out, and the one that it had stood behind."""
+
+    request: dict[str, Any]
+    after: str
+
+
+class Replay:
+    """The state so far, and the requests that it no longer holds."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+        self.started = False
+        """Whether an initial state was seen."""
+        self.removed: dict[str, Removed] = {}
+        self.appeared: dict[str, int] = {}
+        """Request id → its number in the order in which requests came up."""
+
+    def apply(self, mutation: Mutation, size_bytes: int = 0) -> bool:
+        """Make the change; False where it cannot be made."""
+        value = mutation.v
+        if size_bytes > BIG_BYTES and value is not msgspec.UNSET:
+            value = lighten(value)
+        path = mutation.k or []
+        before = self._requests() if not path or path == ["requests"] else None
+        done = self._change(mutation.kind, path, value, mutation.i)
+        if before is not None:
+            self._compare(before)
+        return done
+
+    def _change(self, kind: int, path: list[str | int], value: Any, cut: int | None) -> bool:
+        if kind == INITIAL:
+            if not isinstance(value, dict):
+                return False
+            self.state, self.started = value, True
+            return True
+        if kind not in (SET, PUSH, DELETE):
+            return False
+        if not path:
+            return kind == SET  # VS Code ignores it
+        if kind == PUSH:
+            return self._push(path, value, cut)
+        parent = self._walk(path)
+        if parent is None:
+            return False
+        if kind == DELETE or value is msgspec.UNSET:
+            return _remove(parent, path[-1])
+        return _assign(parent, path[-1], value)
+
+    def _push(self, path: list[str | int], value: Any, cut: int | None) -> bool:
+        parent = self._walk(path)
+        if parent is None:
+            return False
+        target = _get(parent, path[-1])
+        if not isinstance(target, list):
+            target = []
+            if not _assign(parent, path[-1], target):
+                return False
+        if cut is not None and cut >= 0:
+            del target[cut:]
+        if isinstance(value, list):
+            target.extend(value)
+        return value is msgspec.UNSET or value is None or isinstance(value, list)
+
+    def _walk(self, path: list[str | int]) -> Any:
+        """The container that the path's last step is in; parents that are missing are made."""
+        at: Any = self.state
+        for step, following in pairwise(path):
+            found = _get(at, step)
+            if not isinstance(found, dict | list):
+                found = [] if isinstance(following, int) else {}
+                if not _assign(at, step, found):
+                    return None
+            at = found
+        return at
+
+    def _requests(self) -> list[Any]:
+        found = self.state.get("requests")
+        return list(found) if isinstance(found, list) else []
+
+    def _compare(self, before: list[Any]) -> None:
+        now = self._requests()
+        kept = {_ident(request) for request in now}
+        for ident in kept:
+            self.removed.pop(ident, None)
+        for request in now:
+            self.appeared.setdefault(_ident(request), len(self.appeared))
+        after = ""
+        for request in before:
+            ident = _ident(request)
+            if ident and ident not in kept:
+                self.removed[ident] = Removed(request, after)
+            after = ident or after
+
+
+def _ident(request: Any) -> str:
+    found = request.get("requestId") if isinstance(request, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _get(container: Any, step: str | int) -> Any:
+    if isinstance(container, dict):
+        return container.get(str(step))
+    if isinstance(container, list) and isinstance(step, int) and 0 <= step < len(container):
+        return container[step]
+    return None
+
+
+def _assign(container: Any, step: str | int, value: Any) -> bool:
+    if isinstance(container, dict):
+        container[str(step)] = value
+        return True
+    if not isinstance(container, list) or not isinstance(step, int) or step < 0:
+        return False
+    if step > len(container) + LONGEST_PADDING:
+        return False
+    container.extend([None] * (step + 1 - len(container)))
+    container[step] = value
+    return True
+
+
+def _remove(container: Any, step: str | int) -> bool:
+    if isinstance(container, dict):
+        container.pop(str(step), None)
+        return True
+    if isinstance(container, list) and isinstance(step, int) and 0 <= step < len(container):
+        container[step] = None
+        return True
+    return False

@@ -1,0 +1,265 @@
+"""One request of a chat: the person's message, the answer in its rounds, and all that came with it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool import chat_fields as fields
+from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, UsageReported
+from unspool.sources.vscode_chat import edits, prompts
+from unspool.sources.vscode_chat.calls import call_facts, orphan_facts
+from unspool.sources.vscode_chat.parts import ASKED, answers
+from unspool.sources.vscode_chat.scribe import Scribe
+from unspool.sources.vscode_chat.turns import Turn
+from unspool.sources.vscode_chat.uris import uri_of
+from unspool.sources.vscode_chat.variables import attachments_of
+from unspool.times import parse_time
+
+_STATUS = {0: "cancelled", 2: "cancelled", 3: "failed", 4: "cancelled"}
+_EPOCHS = 1e11
+"""Waiting times above this are time stamps: a bug of the mutation log's writer."""
+
+
+def request_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
+    """Everything that one request states."""
+    yield from _context_facts(turn, scribe)
+    yield _user_fact(turn, scribe)
+    yield from _answer_facts(turn, scribe)
+    yield from orphan_facts(turn, scribe)
+    yield from _usage_facts(turn, scribe, turn.last_id)
+    yield from _mark_facts(turn, scribe)
+
+
+def _context_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
+    text, images = prompts.rendered(turn.metadata.renderedGlobalContext or [])
+    if text:
+        yield scribe.write(
+            MessageSeen, id=f"{turn.id}/context", role="user", kind="injected", text=text,
+            time=turn.time, request=turn.id, attachments=tuple(images),
+        )  # fmt: skip
+
+
+def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
+    request = turn.request
+    typed = prompts.typed_text(request.message)
+    sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
+    variables = request.variableData.variables if request.variableData is not None else None
+    extra = _extra(fields.USER, request)
+    if found := prompts.mentions(request.message):
+        extra["mentions"] = found
+    if request.isSystemInitiated:
+        extra["system_initiated"] = True
+    attached = attachments_of(variables)
+    return scribe.write(
+        MessageSeen, id=turn.id, role="user", text=sent or typed, typed=typed, time=turn.time,
+        kind="notification" if request.isSystemInitiated else "",
+        mode=turn.mode, request=turn.id, status=turn.removed,
+        attachments=_without_repeats(attached, images), extra=extra or None,
+    )  # fmt: skip
+
+
+def _without_repeats(
+    attached: tuple[Attachment, ...], images: list[Attachment]
+) -> tuple[Attachment, ...]:
+    """An attached image is in the rendered message again."""
+    known = {attachment.sha256 for attachment in attached if attachment.sha256}
+    return (*attached, *(i for i in images if not i.sha256 or i.sha256 not in known))
+
+
+def _extra(names: dict[str, str], holder: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for ours, theirs in names.items():
+        value = getattr(holder, theirs)
+        if isinstance(value, msgspec.Struct):
+            value = msgspec.to_builtins(value)
+        if value not in (None, "", [], {}):
+            made[ours] = value
+    return made
+
+
+def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
+    """The assistant's messages: one for every round."""
+    if not turn.rounds:
+        yield from _single_answer(turn, scribe)
+        return
+    thoughts = _thoughts(turn)
+    last = len(turn.rounds) - 1
+    ident = ""
+    for number, (held, calls) in enumerate(zip(turn.rounds, turn.calls, strict=True)):
+        ident = turn.round_id(number)
+        extra = _extra(fields.ROUND, held)
+        if number == last:
+            extra = {**_last_extra(turn), **extra}
+        time = parse_time(held.timestamp) or (turn.ended if number == last else None)
+        yield scribe.write(
+            MessageSeen, id=ident, role="assistant", text=held.response or "",
+            thinking=_thinking(held.thinking) or thoughts.get(number, ""), time=time,
+            model=turn.model, request=turn.id, extra=extra or None,
+            **(_ending(turn, bool(held.response)) if number == last else {"status": turn.removed}),
+        )  # fmt: skip
+        yield from call_facts(turn, scribe, calls, ident)
+    if turn.duration_ms is not None:
+        yield scribe.write(
+            Noted, on="message", subject=ident, name="duration_ms", value=turn.duration_ms
+        )
+
+
+def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
+    """No rounds are known: one message out of the parts that bear text."""
+    request = turn.request
+    calls = [call for group in turn.calls for call in group]
+    text = turn.parts.text
+    thinking = "\n\n".join(thought for _, thought in turn.parts.thinking)
+    extra = _last_extra(turn)
+    if not (text or thinking or calls or extra.keys() - {"model_id", "details", "agent_id"}):
+        return
+    ending = _ending(turn, bool(text or calls))
+    if not text and ending["kind"] == "error":
+        text = _error_text(turn)
+    yield scribe.write(
+        MessageSeen, id=turn.response_id, role="assistant", text=text, thinking=thinking,
+        time=turn.ended or parse_time(request.responseTimestamp), model=turn.model,
+        request=turn.id, extra=extra or None, **ending,
+    )  # fmt: skip
+    yield from call_facts(turn, scribe, calls, turn.response_id)
+    if turn.duration_ms is not None:
+        yield scribe.write(
+            Noted, on="message", subject=turn.response_id, name="duration_ms",
+            value=turn.duration_ms,
+        )  # fmt: skip
+
+
+def _ending(turn: Turn, answered: bool) -> dict[str, str]:
+    """Status, stop reason and kind of the last message of an answer."""
+    error = turn.error or {}
+    status = turn.removed or _STATUS.get(turn.state or 1, "") or ("failed" if error else "")
+    code = error.get("code")
+    stop = code if isinstance(code, str) else ""
+    if not stop and turn.metadata.maxToolCallsExceeded is True:
+        stop = "max_tool_calls"
+    kind = "error" if _error_text(turn) and not answered else ""
+    return {"status": status, "stop": stop, "kind": kind}
+
+
+def _error_text(turn: Turn) -> str:
+    message = (turn.error or {}).get("message")
+    return message if isinstance(message, str) else ""
+
+
+def _last_extra(turn: Turn) -> dict[str, Any]:
+    request = turn.request
+    made = _extra(fields.ANSWER, request)
+    made |= _extra(fields.RESULT, turn.result)
+    made |= _extra(fields.METADATA, turn.metadata)
+    if turn.error:
+        made["error"] = turn.error
+    if made.get("waited_ms", 0) > _EPOCHS or not made.get("waited_ms", 1):
+        del made["waited_ms"]
+    if turn.state not in (None, 1):
+        made["state"] = fields.STATES.get(turn.state or 0, str(turn.state))
+    kept = [*turn.parts.kept, *turn.inner, *(turn.parts.links if turn.rounds else ())]
+    if kept:
+        made["parts"] = kept
+    return made
+
+
+def _thinking(held: Any) -> str:
+    text = held.get("text") if isinstance(held, dict) else held
+    if isinstance(text, list):
+        text = "".join(piece for piece in text if isinstance(piece, str))
+    return text if isinstance(text, str) else ""
+
+
+def _thoughts(turn: Turn) -> dict[int, str]:
+    """Shown thoughts by round, by the tool part that they stand before."""
+    made: dict[int, list[str]] = {}
+    for before, text in turn.parts.thinking:
+        homes = (home for home in turn.homes[before:] if home >= 0)
+        home = next(homes, len(turn.rounds) - 1)
+        made.setdefault(home, []).append(text)
+    return {number: "\n\n".join(texts) for number, texts in made.items()}
+
+
+def _usage_facts(turn: Turn, scribe: Scribe, last: str) -> Iterator[AnyFact]:
+    """Tokens of the whole turn where they are told, else of its last model call."""
+    request = turn.request
+    old = turn.result.usage or {}
+    prompt = _first(request.promptTokens, old.get("promptTokens"), turn.metadata.promptTokens)
+    completion = _first(
+        request.completionTokens, old.get("completionTokens"), turn.metadata.outputTokens
+    )
+    extra = _extra(fields.USAGE, request)
+    cached = None
+    if totals := request.modelTotals:
+        if prompt is not None:
+            extra["last_prompt_tokens"] = prompt
+        prompt = _sum(totals, "inputTokens")
+        completion = _sum(totals, "outputTokens")
+        cached = _sum(totals, "cachedTokens")
+    if prompt is None and completion is None and not extra:
+        return
+    yield scribe.write(
+        UsageReported, on="message", subject=last, model=turn.model, time=turn.ended,
+        prompt=prompt, completion=completion, cached=cached, extra=extra or None,
+    )  # fmt: skip
+
+
+def _sum(totals: list[dict[str, Any]], name: str) -> int | None:
+    values = [value for held in totals if (value := _first(held.get(name))) is not None]
+    return sum(values) if values else None
+
+
+def _first(*values: Any) -> int | None:
+    for value in values:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            return int(value)
+    return None
+
+
+def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
+    """Edited files, answers that a person gave, pull requests."""
+    seen: set[str] = set()
+    known = {call.id for group in turn.calls for call in group}
+    for part in turn.parts.edits:
+        stop = part.get("undoStopId")
+        call = stop if isinstance(stop, str) and stop in known else turn.last_id
+        for touch in edits.touches(part):
+            seen.add(touch["path"])
+            if touch["path"] in turn.outcomes:
+                touch["outcome"] = turn.outcomes[touch["path"]]
+            yield scribe.write(Marked, kind="file", subject=call, data=touch, time=turn.ended)
+    for path, outcome in turn.outcomes.items():
+        if path not in seen:
+            touch = {"path": path, "operation": "edit", "outcome": outcome}
+            yield scribe.write(Marked, kind="file", subject=turn.id, data=touch, time=turn.time)
+    for part in turn.parts.kept:
+        if part.get("kind") in ASKED and (found := answers(part)) is not None:
+            yield scribe.write(Marked, kind="answer", subject=turn.last_id, data=found, time=turn.ended)
+        elif part.get("kind") == "pullRequest":
+            yield scribe.write(Noted, name="references", value=_pull_request(part))
+    for summary in _summaries(turn):
+        held = summary.get("toolCallRoundId")
+        at = held if isinstance(held, str) else turn.id
+        yield scribe.write(Marked, kind="compaction", subject=at, data=summary, time=turn.time)
+
+
+def _pull_request(part: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {"kind": "pull_request"}
+    for name in ("title", "description", "author", "linkTag", "owner", "repo", "pullRequestNumber"):
+        if part.get(name) not in (None, ""):
+            made[name] = part[name]
+    if uri := uri_of(part.get("uri")):
+        made["uri"] = uri
+    return made
+
+
+def _summaries(turn: Turn) -> list[dict[str, Any]]:
+    """History that was compacted while this request ran; the same summary is kept in two places."""
+    held = [turn.metadata.summary, *(turn.metadata.summaries or ())]
+    held += [{"toolCallRoundId": r.id, "text": r.summary} for r in turn.rounds if r.summary]
+    made: dict[str, dict[str, Any]] = {}
+    for value in held:
+        if isinstance(value, dict) and isinstance(value.get("text"), str):
+            made.setdefault(str(value.get("toolCallRoundId")), value)
+    return list(made.values())

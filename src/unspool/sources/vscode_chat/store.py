@@ -1,0 +1,109 @@
+"""state.vscdb: the index of stored chats, and the whole chats that VS Code kept there at first."""
+
+import base64
+import binascii
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool.databases import open_database
+from unspool.facts import AnyFact, Noted
+from unspool.origins import Origin, Tally
+from unspool.sources.vscode_chat.chats import NAME, WORST
+from unspool.sources.vscode_chat.documents import lost, parse_odd, value_facts
+from unspool.sources.vscode_chat.folders import folder_of
+from unspool.sources.vscode_chat.scribe import Scribe
+from unspool.sources.vscode_chat.uris import path_of
+from unspool.times import format_time, parse_time
+
+_INDEX = "chat.ChatSessionStore.index"
+_CHATS = "interactive.sessions"
+_RESOURCE = "vscode-chat-session://local/"
+_OFFSET = 1 << 32
+"""Old chats and index entries of one store must not share a place."""
+
+
+def read_store(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    try:
+        with open_database(origin.path) as database:
+            if database.stale:
+                yield lost(origin, tally, 0, "stale-database", "the write-ahead log was not read")
+            rows = (
+                database.connection.execute(
+                    "SELECT key, value FROM ItemTable WHERE key IN (?, ?) ORDER BY key",
+                    (_INDEX, _CHATS),
+                ).fetchall()
+                if "ItemTable" in database.tables()
+                else []
+            )
+    except (sqlite3.Error, OSError) as error:
+        yield lost(origin, tally, 0, "unreadable-database", str(error))
+        return
+    for key, value in rows:
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+        parsed, code = _parse(data)
+        if code or parsed is None:
+            yield lost(origin, tally, 1, code or "invalid-json", data)
+        elif key == _INDEX:
+            yield from _index_facts(parsed, origin, tally)
+        else:
+            yield from _chat_facts(parsed, origin, tally)
+
+
+def _parse(data: bytes) -> tuple[Any, str]:
+    try:
+        return msgspec.json.decode(data), ""
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return parse_odd(data)
+
+
+def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    for chat in value.values() if isinstance(value, dict) else value:
+        if isinstance(chat, dict):
+            yield from value_facts(chat, origin, tally)
+        else:
+            yield lost(origin, tally, 2, "not-a-chat", str(chat))
+
+
+def _index_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    entries = value.get("entries") if isinstance(value, dict) else None
+    folder = folder_of(Path(origin.path))
+    for number, (name, entry) in enumerate(entries.items() if isinstance(entries, dict) else ()):
+        tally.records += 1
+        if not isinstance(entry, dict) or entry.get("isExternal"):
+            # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.
+            tally.noise += 1
+            continue
+        session = entry.get("sessionId")
+        ident = session_id(session if isinstance(session, str) else name)
+        scribe = Scribe((NAME, ident), origin.path, _OFFSET + number)
+        written = 0
+        for note, held in _notes(entry, folder):
+            if held not in (None, "", {}):
+                written += 1
+                yield scribe.write(Noted, name=note, value=held, rank=WORST)
+        tally.noise += not written
+
+
+def _notes(entry: dict[str, Any], folder: str) -> Iterator[tuple[str, Any]]:
+    title = entry.get("title")
+    yield "title", title if isinstance(title, str) else None
+    timing = entry.get("timing")
+    if isinstance(timing, dict):
+        yield "started_at", format_time(parse_time(timing.get("created")))
+    yield "edit_stats", entry.get("stats") if isinstance(entry.get("stats"), dict) else None
+    yield "workspace.path", path_of(entry.get("workingDirectory")) or folder
+
+
+def session_id(name: str) -> str:
+    """The session of an index key: the id itself, or a resource that holds it."""
+    if not name.startswith(_RESOURCE):
+        return name
+    coded = name[len(_RESOURCE) :]
+    try:
+        return base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return name

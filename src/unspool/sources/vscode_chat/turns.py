@@ -1,0 +1,146 @@
+"""A turn: what is worked out once about a request, before it is told as facts."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.sources.vscode_chat import tools
+from unspool.sources.vscode_chat.model import Metadata, Request, Result, Round
+from unspool.sources.vscode_chat.parts import Parts
+from unspool.times import parse_time
+
+_AGENT_MODES = {
+    "github.copilot.default": "ask",
+    "github.copilot.editsAgent": "agent",
+    "github.copilot.editingSession": "edit",
+    "github.copilot.editingSession2": "edit",
+}
+"""The mode by the participant, for the time before modes were stored."""
+
+_HOUR = 3600 * 1000
+
+
+class Turn:
+    """What is worked out once about a request."""
+
+    def __init__(self, request: Request, ident: str) -> None:
+        self.request = request
+        self.id = ident
+        self.result = request.result or Result()
+        self.metadata = self.result.metadata or Metadata()
+        self.parts = Parts(request.response)
+        self.response_id = request.responseId or f"{ident}/response"
+        self.time = parse_time(request.timestamp)
+        self.error = self.result.errorDetails or request.responseErrorDetails
+        self.ended, self.duration_ms = self._end()
+        self.rounds = self._rounds()
+        own = self.parts.tools
+        self.calls: list[list[tools.Joined]] = []
+        """The calls of every round, or of the whole answer."""
+        self.homes: list[int] = []
+        """The round of every tool part."""
+        self.inner: list[dict[str, Any]] = []
+        """Tool parts that the model did not ask for."""
+        if self.rounds:
+            self.calls, self.homes = tools.join(self.rounds, own, ident)
+            self._place_rest(own)
+        else:
+            made = [tools.from_part(part, f"{ident}/part.{n}") for n, part in enumerate(own)]
+            self.calls = [made]
+        self.outcomes: dict[str, str] = {}
+        """Path → what became of this request's edit of it."""
+
+    def _end(self) -> tuple[int | None, float | None]:
+        """When the answer was complete, and how long it took.
+
+        A chat that was imported or restored is stamped as complete at that moment: where the time
+        that the agent measured is shorter by more than an hour, the stamp is not believed.
+        """
+        state = self.request.modelState
+        end = parse_time(state.completedAt) if state is not None else None
+        measured = (self.result.timings or {}).get("totalElapsed")
+        measured = measured if isinstance(measured, int | float) and measured >= 0 else None
+        if self.time is None:
+            return end, measured
+        if end is not None and end >= self.time:
+            took = (end - self.time) / 1000
+            if measured is None or took - measured < _HOUR:
+                return end, took
+        if measured is not None:
+            return self.time + int(measured * 1000), measured
+        return None, None
+
+    def _place_rest(self, parts: list[dict[str, Any]]) -> None:
+        """Parts without a call: those behind all others are calls of a round that was not kept."""
+        last = max((n for n, home in enumerate(self.homes) if home >= 0), default=-1)
+        open_end = bool(self.rounds[-1].toolCalls)
+        late: list[tools.Joined] = []
+        for number, part in enumerate(parts):
+            if self.homes[number] >= 0 or tools.is_announcement(part, self.calls):
+                continue
+            if number > last and open_end:
+                late.append(tools.from_part(part, f"{self.id}/part.{number}"))
+            else:
+                self.inner.append(part)
+        if late:
+            self.rounds.append(Round(id=self.response_id))
+            self.calls.append(late)
+
+    def _rounds(self) -> list[Round]:
+        """The model's rounds, with the words after the last call where no round has them."""
+        rounds = list(self.metadata.toolCallRounds or ())
+        if not rounds:
+            return []
+        said = self.parts.last_text
+        known = any(r.response and said in r.response for r in rounds)
+        if said and rounds[-1].toolCalls and not known:
+            rounds.append(Round(id=self.response_id, response=said))
+        elif not any(r.response for r in rounds):
+            rounds[-1] = msgspec.structs.replace(rounds[-1], response=self.parts.text)
+        return rounds
+
+    def round_id(self, number: int) -> str:
+        return self.rounds[number].id or f"{self.response_id}.{number}"
+
+    @property
+    def last_id(self) -> str:
+        """The id of the last assistant message."""
+        return self.round_id(len(self.rounds) - 1) if self.rounds else self.response_id
+
+    @property
+    def model(self) -> str:
+        named = (self.request.modelId or "").removeprefix("copilot/")
+        return self.metadata.resolvedModel or self.parts.model or named
+
+    @property
+    def removed(self) -> str:
+        """Whether the request was hidden or undone."""
+        held = self.request.shouldBeRemovedOnSend
+        if held is not None and not (isinstance(held, dict) and held.get("afterUndoStop")):
+            return "undone"
+        hidden = (
+            self.request.isHidden,
+            self.request.hiddenFromTranscript,
+            self.request.requestHiddenFromTranscript,
+        )
+        return "hidden" if True in hidden else ""
+
+    @property
+    def state(self) -> int | None:
+        held = self.request.modelState
+        if held is not None and isinstance(held.value, int):
+            return held.value
+        return 2 if self.request.isCanceled else None
+
+    @property
+    def mode(self) -> str:
+        info = self.request.modeInfo
+        if info is not None and isinstance(info.get("kind"), str):
+            return str(info["kind"])
+        agent = self.request.agent
+        if agent is None:
+            return ""
+        known = _AGENT_MODES.get(agent.id or "")
+        if known is None and agent.modes and len(agent.modes) == 1:
+            known = agent.modes[0] if isinstance(agent.modes[0], str) else None
+        return known or ""
