@@ -194,11 +194,22 @@ def _splice(base: list[str], other: list[str], records: dict[str, Record]) -> li
         elif entry not in placed:
             placed.add(entry)
             (front if anchor is None else behind.setdefault(anchor, [])).append(entry)
-    first = next(entry for entry in base if entry in set(other))
+    shared = known.intersection(other)
+    first = next(entry for entry in base if entry in shared)
     result: list[str] = []
+    held: list[str] = []
     for entry in base:
         if entry == first:
             result.extend(front)
+        if held and (entry in shared or not _earlier(entry, held[0], records)):
+            result.extend(held)
+            held = []
         result.append(entry)
-        result.extend(behind.get(entry, ()))
-    return result
+        held = behind.get(entry, held)
+    return result + held
+
+
+def _earlier(entry: str, other: str, records: dict[str, Record]) -> bool:
+    """Whether the entry is known not to be later: two origins may go on differently."""
+    time, second = records[entry].time, records[other].time
+    return time is not None and second is not None and time <= second

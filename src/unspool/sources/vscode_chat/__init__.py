@@ -55,7 +55,9 @@ def _is_chat(head: Head, data: bytes) -> bool:
         return False
     if head.parts and head.parts[-1] in CHAT_FOLDERS:
         return True
-    return any(mark in data for mark in (b'"responderUsername"', b'"requestId"', b'"requesterUsername"'))
+    return any(
+        mark in data for mark in (b'"responderUsername"', b'"requestId"', b'"requesterUsername"')
+    )
 
 
 def _is_replay(head: Head, data: bytes) -> bool:

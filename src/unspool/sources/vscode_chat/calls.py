@@ -10,9 +10,7 @@ from unspool.sources.vscode_chat.tools import Joined, call_extra, call_status
 from unspool.sources.vscode_chat.turns import Turn
 
 
-def call_facts(
-    turn: Turn, scribe: Scribe, calls: list[Joined], message: str
-) -> Iterator[AnyFact]:
+def call_facts(turn: Turn, scribe: Scribe, calls: list[Joined], message: str) -> Iterator[AnyFact]:
     for index, call in enumerate(calls):
         shown = shown_result(call.part) if call.part is not None else Shown()
         yield scribe.write(

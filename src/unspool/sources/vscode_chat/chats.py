@@ -24,6 +24,8 @@ from unspool.times import format_time, parse_time
 
 NAME = "vscode-chat"
 _BEST = 1 << 62
+_PROBLEMS = 1 << 40
+"""Problems stand behind all requests."""
 WORST = _BEST + 1
 """The rank of what stands beside a chat: the index, the folder."""
 
@@ -117,14 +119,15 @@ class Reading:
     def _head(self) -> Iterator[AnyFact]:
         """What the chat says about itself. Of two copies, the one with more requests knows better,
         then the one with the latest."""
-        self.tally.records += 1
         scribe = Scribe(self.key, self.origin.path, 0)
         times = [t for r in self.requests if (t := parse_time(r.timestamp)) is not None]
         latest = max(times, default=0) // 1_000_000
         rank = _BEST - (min(len(self.requests), 1 << 20) << 40) - min(latest, 1 << 39)
         for name, value in _notes(self.chat, times):
             if value not in (None, "", [], {}):
-                yield scribe.write(Noted, name=name, value=value, rank=rank)
+                # The start is more than an echo of the first request's time.
+                sure = name == "started_at"
+                yield scribe.write(Noted, name=name, value=value, rank=0 if sure else rank)
         folder = folder_of(Path(self.origin.path))
         if folder:
             yield scribe.write(Noted, name="workspace.path", value=folder, rank=rank + 1)
@@ -133,13 +136,14 @@ class Reading:
                 value = request.agent.extensionVersion
                 yield scribe.write(Noted, name="agent_version", value=value, rank=rank)
                 break
+        self.tally.records += scribe.written > 0
 
     def _problems(self) -> Iterator[AnyFact]:
         for number, (code, text) in enumerate(self.problems):
             self.tally.records += 1
             self.tally.problems += 1
             yield Problem(
-                key=self.key, origin=self.origin.path, offset=0, number=1000 + number,
+                key=self.key, origin=self.origin.path, offset=_PROBLEMS + number,
                 code=code, sample=sample(text),
             )  # fmt: skip
 
@@ -179,7 +183,9 @@ def _draft(state: Any) -> dict[str, Any] | None:
     """What stood in the input box and was never sent."""
     if not isinstance(state, dict) or not state.get("inputText"):
         return None
-    return {k: state[k] for k in ("inputText", "attachments", "mode", "permissionLevel") if state.get(k)}
+    return {
+        k: state[k] for k in ("inputText", "attachments", "mode", "permissionLevel") if state.get(k)
+    }
 
 
 def _queued(held: Any) -> dict[str, Any] | None:

@@ -47,7 +47,11 @@ def _starter(turn: Turn, run: str) -> tools.Joined | None:
     ]
     for call in started:
         named = (call.part or {}).get("subAgentInvocationId")
-        if run in (bare_call_id(call.native), bare_call_id(str(named or "")), tools.part_id(call.part or {})):
+        if run in (
+            bare_call_id(call.native),
+            bare_call_id(str(named or "")),
+            tools.part_id(call.part or {}),
+        ):
             return call
     return started[0] if len(started) == 1 else None
 

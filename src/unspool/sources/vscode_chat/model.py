@@ -208,7 +208,11 @@ def convert(value: Any, wanted: Any, bad: list[str], path: str = "") -> Any:
     except (msgspec.ValidationError, RecursionError):
         pass
     for option in get_args(wanted) if _is_union(wanted) else (wanted,):
-        if isinstance(value, dict) and isinstance(option, type) and issubclass(option, msgspec.Struct):
+        if (
+            isinstance(value, dict)
+            and isinstance(option, type)
+            and issubclass(option, msgspec.Struct)
+        ):
             return _convert_struct(value, option, bad, path)
         if isinstance(value, list) and get_origin(option) is list:
             (inner,) = get_args(option)

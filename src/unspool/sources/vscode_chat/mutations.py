@@ -82,10 +82,12 @@ class Replay:
         if parent is None:
             return False
         target = _get(parent, path[-1])
-        if not isinstance(target, list):
+        if target is None:
             target = []
             if not _assign(parent, path[-1], target):
                 return False
+        if not isinstance(target, list):
+            return False
         if cut is not None and cut >= 0:
             del target[cut:]
         if isinstance(value, list):
@@ -97,7 +99,7 @@ class Replay:
         at: Any = self.state
         for step, following in pairwise(path):
             found = _get(at, step)
-            if not isinstance(found, dict | list):
+            if found is None:
                 found = [] if isinstance(following, int) else {}
                 if not _assign(at, step, found):
                     return None

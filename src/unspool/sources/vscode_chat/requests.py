@@ -133,7 +133,11 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
 def _ending(turn: Turn, answered: bool) -> dict[str, str]:
     """Status, stop reason and kind of the last message of an answer."""
     error = turn.error or {}
-    status = turn.removed or _STATUS.get(turn.state or 1, "") or ("failed" if error else "")
+    status = (
+        turn.removed
+        or _STATUS.get(1 if turn.state is None else turn.state, "")
+        or ("failed" if error else "")
+    )
     code = error.get("code")
     stop = code if isinstance(code, str) else ""
     if not stop and turn.metadata.maxToolCallsExceeded is True:
@@ -235,7 +239,9 @@ def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
             yield scribe.write(Marked, kind="file", subject=turn.id, data=touch, time=turn.time)
     for part in turn.parts.kept:
         if part.get("kind") in ASKED and (found := answers(part)) is not None:
-            yield scribe.write(Marked, kind="answer", subject=turn.last_id, data=found, time=turn.ended)
+            yield scribe.write(
+                Marked, kind="answer", subject=turn.last_id, data=found, time=turn.ended
+            )
         elif part.get("kind") == "pullRequest":
             yield scribe.write(Noted, name="references", value=_pull_request(part))
     for summary in _summaries(turn):
@@ -256,7 +262,7 @@ def _pull_request(part: dict[str, Any]) -> dict[str, Any]:
 
 def _summaries(turn: Turn) -> list[dict[str, Any]]:
     """History that was compacted while this request ran; the same summary is kept in two places."""
-    held = [turn.metadata.summary, *(turn.metadata.summaries or ())]
+    held = [*(turn.metadata.summaries or ()), turn.metadata.summary]
     held += [{"toolCallRoundId": r.id, "text": r.summary} for r in turn.rounds if r.summary]
     made: dict[str, dict[str, Any]] = {}
     for value in held:

@@ -157,7 +157,7 @@ def _take_specific(made: Shown, data: dict[str, Any]) -> None:
         if isinstance(output, dict) and isinstance(output.get("text"), str) and made.text is None:
             made.text = output["text"]
         if isinstance(state, dict) and isinstance(state.get("duration"), int | float):
-            made.duration_ms = state["duration"]
+            made.duration_ms = float(state["duration"])
     elif kind == "input":
         made.arguments = made.arguments or arguments_text(data.get("rawInput"))
     elif kind == "simpleToolInvocation":
@@ -169,7 +169,7 @@ def _take_specific(made: Shown, data: dict[str, Any]) -> None:
         if isinstance(data.get("result"), str) and made.text is None:
             made.text = data["result"]
         if isinstance(data.get("duration"), int | float):
-            made.duration_ms = data["duration"]
+            made.duration_ms = float(data["duration"])
     elif kind == "todoList" and "todoList" in data:
         made.arguments = made.arguments or arguments_text({"todoList": data["todoList"]})
 

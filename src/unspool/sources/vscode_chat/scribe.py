@@ -18,15 +18,15 @@ class Scribe:
         self.offset = offset
         self.entry = entry
         self.after = after
-        self._number = -1
+        self.written = 0
 
     def write(self, fact: type[Kind], /, **fields: object) -> Kind:
-        self._number += 1
+        self.written += 1
         return fact(
             key=self.key,
             origin=self.origin,
             offset=self.offset,
-            number=self._number,
+            number=self.written - 1,
             entry=self.entry,
             after=self.after,
             **fields,  # type: ignore[arg-type]  # the fields of the kind

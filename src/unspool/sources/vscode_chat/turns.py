@@ -59,7 +59,7 @@ class Turn:
         state = self.request.modelState
         end = parse_time(state.completedAt) if state is not None else None
         measured = (self.result.timings or {}).get("totalElapsed")
-        measured = measured if isinstance(measured, int | float) and measured >= 0 else None
+        measured = float(measured) if isinstance(measured, int | float) and measured >= 0 else None
         if self.time is None:
             return end, measured
         if end is not None and end >= self.time:

@@ -44,9 +44,7 @@ def attachment_of(entry: dict[str, Any]) -> Attachment:
         return _with(data, extra, _first_reference(entry))
     where = _place(entry, value)
     text = _content(kind, entry, value)
-    if value is not None and not isinstance(value, str):
-        extra["value"] = value
-    elif isinstance(value, str) and text != value:
+    if value is not None and value != text:
         extra["value"] = value
     held = _TEXTS.get(kind, "value")
     if text and held != "value":
