@@ -1,8 +1,10 @@
 """A shelf over loose files: conversations read straight from where they lie."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from unspool.pipeline import extract
+from unspool.pipeline.batch import Progress, open_run
+from unspool.pipeline.job import Job
 from unspool.shelf import Entry, make_entry, match, newest_first
 from unspool.sinks import Family
 from unspool.trajectory import Trajectory
@@ -12,11 +14,15 @@ KEEP_MESSAGES = 50_000
 
 
 class LooseShelf:
-    """The conversations under some paths. Read once when first asked for."""
+    """The conversations under some paths, read when first asked for."""
 
-    def __init__(self, paths: Iterable[str], source: str | None = None) -> None:
+    def __init__(
+        self,
+        paths: Iterable[str],
+        progress: Callable[[int], Progress] | None = None,
+    ) -> None:
         self._paths = list(paths)
-        self._source = source
+        self._progress = progress
         self._entries: list[Entry] | None = None
         self._kept: list[Trajectory] | None = None
 
@@ -25,7 +31,7 @@ class LooseShelf:
             kept: list[Trajectory] | None = []
             held = 0
             made: list[Entry] = []
-            for trajectory in extract(self._paths, source=self._source):
+            for trajectory in self._read():
                 made.append(make_entry(trajectory))
                 held += len(trajectory.messages)
                 if kept is not None:
@@ -38,22 +44,25 @@ class LooseShelf:
         return match(ident, self.entries())
 
     def family(self, entry: Entry) -> Family:
-        wanted = family_ids(entry, self.entries())
-        found = {(t.source, t.conversation_id): t for t in self._all() if _key(t) in wanted}
+        wanted = family_keys(entry, self.entries())
+        everything = self._read() if self._kept is None else iter(self._kept)
+        found = {key: t for t in everything if (key := _key(t)) in wanted}
         root = found.pop((entry.source, entry.id))
         return Family(root, tuple(found.values()))
 
-    def _all(self) -> Iterator[Trajectory]:
-        if self._kept is not None:
-            return iter(self._kept)
-        return iter(extract(self._paths, source=self._source))
+    def _read(self) -> Iterator[Trajectory]:
+        if not self._paths:
+            return
+        job = Job(paths=self._paths, workers=os.cpu_count() or 1)
+        with open_run(job, self._progress) as run:
+            yield from run.trajectories(run.reduce())
 
 
 def _key(trajectory: Trajectory) -> tuple[str, str]:
     return (trajectory.source, trajectory.conversation_id)
 
 
-def family_ids(root: Entry, entries: Sequence[Entry]) -> set[tuple[str, str]]:
+def family_keys(root: Entry, entries: Sequence[Entry]) -> set[tuple[str, str]]:
     """(source, id) of a conversation and of all sub-agents below it."""
     below: dict[str, list[Entry]] = {}
     for entry in entries:

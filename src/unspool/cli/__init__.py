@@ -10,6 +10,10 @@ from unspool import __version__
 from unspool.errors import UnspoolError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "scan": ("unspool.cli.scan", "See what this machine holds."),
+    "list": ("unspool.cli.list", "List conversations, newest first."),
+    "show": ("unspool.cli.show", "Read a conversation in the terminal."),
+    "export": ("unspool.cli.export", "Write conversations as HTML, Markdown, ATIF …"),
     "extract": ("unspool.cli.extract", "Rebuild conversations and write them out."),
 }
 """Name → (module with a `command`, one line of help). Help is here so that nothing is imported."""
@@ -32,10 +36,22 @@ class Lazy(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Lazy,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="unspool")
-def group() -> None:
-    """Rebuild whole AI coding conversations from the traces that coding agents leave behind."""
+@click.pass_context
+def group(ctx: click.Context) -> None:
+    """Rebuild whole AI coding conversations from the traces that coding agents leave behind.
+
+    Alone, it says what this machine holds, as `unspool scan` does.
+    """
+    if ctx.invoked_subcommand is None:
+        scan = group.get_command(ctx, "scan")
+        assert scan is not None
+        ctx.invoke(scan)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import IO
 
 
 def pager_command() -> str | None:
@@ -20,7 +20,7 @@ def pager_command() -> str | None:
 
 
 @contextmanager
-def paged(enabled: bool = True) -> Iterator[TextIO]:
+def paged(enabled: bool = True) -> Iterator[IO[str]]:
     """Where to write: the pager on a terminal, else stdout."""
     wanted = pager_command() if enabled and sys.stdout.isatty() else None
     if wanted is None:
@@ -29,7 +29,12 @@ def paged(enabled: bool = True) -> Iterator[TextIO]:
     # As git: leave at once if all fits, keep colours, leave the screen as it is.
     environment = {"LESS": "FRX", "LV": "-c", "LESSCHARSET": "utf-8", **os.environ}
     process = subprocess.Popen(
-        wanted, shell=True, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace"
+        wanted,
+        shell=True,
+        stdin=subprocess.PIPE,
+        env=environment,
+        encoding="utf-8",
+        errors="replace",
     )  # a shell, because PAGER may hold options and pipes
     assert process.stdin is not None
     # An interrupt is for the pager: we stay until the person leaves it.

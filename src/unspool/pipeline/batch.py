@@ -104,6 +104,13 @@ class Run:
         self.summary.messages = sum(item.messages for item in kept if item.pieces)
         return kept
 
+    def trajectories(self, reduced: list[Reduced]) -> Iterator[Trajectory]:
+        """The conversations as objects instead, in order, one at a time."""
+        patches = link(item.card for item in reduced)
+        reader = Worker(0, self.folder, self.job, self.names)
+        for item in reduced:
+            yield reader.finished(item.slot, patches.get(item.card.key))
+
     def problems(self) -> Iterator[Problem]:
         """All problems of the run, in order of place."""
         found = list(self.found.problems)
@@ -244,8 +251,4 @@ def _nothing(job: Job, found: Found) -> str:
 def iter_trajectories(job: Job) -> Iterator[Trajectory]:
     """The conversations of a job as objects, in order, one at a time."""
     with open_run(job) as run:
-        reduced = run.reduce()
-        patches = link(item.card for item in reduced)
-        reader = Worker(0, run.folder, job, run.names)
-        for item in reduced:
-            yield reader.finished(item.slot, patches.get(item.card.key))
+        yield from run.trajectories(run.reduce())

@@ -17,7 +17,7 @@ from unspool.show.plain import diff_lines
 
 WIDEST = 110
 """Longer lines are hard to read, however wide the window is."""
-MARGIN = 17
+MARGIN = 19
 _TIGHT = frozenset(("call", "failed", "failure", "intent", "attachment"))
 _MARKDOWN_LIMIT = 200_000
 

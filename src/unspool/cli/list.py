@@ -1,0 +1,143 @@
+"""`unspool list`: conversations, newest first."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from unspool import sources
+from unspool.cli.display import Display
+from unspool.cli.moments import Moment
+from unspool.cli.pager import paged
+from unspool.cli.shelves import open_shelf, roots
+from unspool.reading.characters import one_line
+from unspool.reading.figures import ago, count, day_and_time
+from unspool.shelf import Entry, Shelf, short_ids
+from unspool.times import parse_time
+
+EXAMPLES = """
+\b
+Examples:
+  unspool list
+  unspool list ~/.claude/projects --since 7d
+  unspool list --source cursor --project limiter --limit 5
+  unspool list --json | jq -r '.[].id'
+"""
+
+
+@click.command("list", epilog=EXAMPLES)
+@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@click.option("--source", type=click.Choice(list(sources.SOURCES)), help="Only of this agent.")
+@click.option("--project", metavar="TEXT", help="Only of projects whose path holds this.")
+@click.option("--since", type=Moment(), help="Only with activity since then: 2026-03-01, 7d, 12h.")
+@click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="Only the newest N.")
+@click.option("--agents", is_flag=True, help="Sub-agents too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def command(
+    paths: tuple[str, ...],
+    source: str | None,
+    project: str | None,
+    since: int | None,
+    limit: int | None,
+    agents: bool,
+    as_json: bool,
+) -> None:
+    """List conversations, newest first: of PATHs, or of all that this machine holds.
+
+    An id may be shortened as long as it is clear which is meant.
+    """
+    with Display(quiet=as_json) as display:
+        shelf = open_shelf(paths, display)
+        everything = shelf.entries()
+    chosen = _chosen(shelf, source, project, since, agents)
+    chosen = chosen[:limit] if limit is not None else chosen
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(chosen), indent=2))
+    elif not chosen:
+        click.echo("no conversation matches", err=True)
+    else:
+        with paged() as out:
+            for line in _table(chosen, everything):
+                out.write(line + "\n")
+
+
+def _chosen(
+    shelf: Shelf, source: str | None, project: str | None, since: int | None, agents: bool
+) -> list[Entry]:
+    found = list(shelf.entries()) if agents else roots(shelf)
+    if source is not None:
+        found = [entry for entry in found if entry.source == source]
+    if project is not None:
+        wanted = project.lower()
+        found = [entry for entry in found if wanted in (entry.project or "").lower()]
+    if since is not None:
+        found = [
+            entry
+            for entry in found
+            if (parse_time(entry.ended_at) or parse_time(entry.started_at) or 0) >= since
+        ]
+    return found
+
+
+def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
+    on_terminal = sys.stdout.isatty()
+    short = short_ids(everything)
+    now = datetime.now(UTC)
+    rows: list[tuple[str, ...]] = [
+        ("ID", "WHEN", "SOURCE", "PROJECT", "TURNS", "TOOLS", "TOKENS", "TITLE")
+    ]
+    for entry in entries:
+        stamp = entry.ended_at or entry.started_at
+        when = ago(stamp, now) if on_terminal else day_and_time(stamp)
+        tokens = "/".join(
+            count(number) or "?" for number in (entry.prompt_tokens, entry.completion_tokens)
+        )
+        rows.append(
+            (
+                one_line(short(entry)),
+                when,
+                entry.source,
+                _project(entry),
+                str(entry.turns),
+                str(entry.tools),
+                tokens if tokens != "?/?" else "",
+                one_line(entry.title or "", 200),
+            )
+        )
+    width = shutil.get_terminal_size().columns if on_terminal else 0
+    return list(_lines(rows, width, on_terminal))
+
+
+def _project(entry: Entry) -> str:
+    name = (entry.project or "").replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return one_line(name, 24)
+
+
+_RIGHT = frozenset((4, 5, 6))
+
+
+def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
+    from rich.cells import cell_len, set_cell_size
+
+    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    left = width - sum(widths[:-1]) - 2 * (len(widths) - 1)
+    made: list[str] = []
+    for number, row in enumerate(rows):
+        cells = []
+        for at, cell in enumerate(row[:-1]):
+            pad = " " * (widths[at] - cell_len(cell))
+            cells.append(pad + cell if at in _RIGHT else cell + pad)
+        title = row[-1]
+        if width and cell_len(title) > max(left, 20):
+            title = set_cell_size(title, max(left, 20) - 1).rstrip() + "…"
+        if colours and number == 0:
+            made.append(click.style("  ".join([*cells, title]).rstrip(), dim=True))
+            continue
+        if colours:
+            cells[0] = click.style(cells[0], fg="yellow")
+            cells[1] = click.style(cells[1], dim=True)
+        made.append("  ".join([*cells, title]).rstrip())
+    return made

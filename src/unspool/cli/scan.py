@@ -1,0 +1,122 @@
+"""`unspool scan`: what this machine holds."""
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from unspool.cli.display import Display
+from unspool.reading.characters import one_line
+from unspool.reading.figures import day_and_time, plural, size
+from unspool.scan import Findings, Holding, Trouble, scan, usual_places
+
+EXAMPLES = """
+\b
+Examples:
+  unspool scan
+  unspool scan --json | jq '.holdings[].conversations'
+"""
+TROUBLES = 8
+
+
+@click.command("scan", epilog=EXAMPLES)
+@click.option("--json", "as_json", is_flag=True, help="Everything that was found, as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every place and every trouble.")
+def command(as_json: bool = False, verbose: bool = False) -> None:
+    """See what the agents on this machine have left behind, and what cannot be read."""
+    with Display(quiet=as_json) as display:
+        findings = scan(usual_places(), display.start)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(findings), indent=2))
+        return
+    if not findings.holdings:
+        _nothing(findings)
+    else:
+        _found(findings, verbose)
+    _troubles(findings.troubles, verbose)
+    _next(findings)
+
+
+def _short(path: str) -> str:
+    """With ~ for the home folder."""
+    home = str(Path.home())
+    if path == home or path.startswith(home + os.sep):
+        path = "~" + path[len(home) :]
+    return one_line(path)
+
+
+def _nothing(findings: Findings) -> None:
+    click.echo("No conversations found on this machine. Looked in")
+    for place in findings.places:
+        click.echo(f"  {place.source:<14} {_short(place.path)}")
+
+
+def _found(findings: Findings, verbose: bool) -> None:
+    for held in findings.holdings:
+        click.echo(f"{click.style(held.source, bold=True)}  {_counts(held)}")
+        span = [day for day in (_day(held.first), _day(held.last)) if day]
+        facts = [" … ".join(dict.fromkeys(span)), _versions(held)]
+        told = "  ".join(fact for fact in facts if fact)
+        if told:
+            click.echo(f"    {told}")
+        for place in held.places if verbose else held.places[:2]:
+            click.secho(f"    {_short(place)}", dim=True)
+        if len(held.places) > 2 and not verbose:
+            click.secho(f"    … and {len(held.places) - 2} more places", dim=True)
+    held_sources = {held.source for held in findings.holdings}
+    missing = dict.fromkeys(p.source for p in findings.places if p.source not in held_sources)
+    if missing:
+        click.secho(f"Nothing of {', '.join(missing)}.", dim=True)
+        if verbose:
+            for looked in findings.places:
+                if looked.source in missing:
+                    click.secho(f"    {looked.source:<14} {_short(looked.path)}", dim=True)
+
+
+def _day(stamp: str | None) -> str:
+    return day_and_time(stamp)[:10]
+
+
+def _counts(held: Holding) -> str:
+    parts = [plural(held.conversations, "conversation")]
+    if held.subagents:
+        parts.append(plural(held.subagents, "sub-agent"))
+    parts += [
+        plural(held.messages, "message"),
+        f"{size(held.size_bytes)} in {plural(held.files, 'file')}",
+    ]
+    return ", ".join(parts)
+
+
+def _versions(held: Holding) -> str:
+    if not held.versions:
+        return ""
+    ends = list(dict.fromkeys((held.versions[0], held.versions[-1])))
+    return ("version " if len(ends) == 1 else "versions ") + one_line(" … ".join(ends), 60)
+
+
+def _troubles(troubles: list[Trouble], verbose: bool) -> None:
+    if not troubles:
+        return
+    shown = troubles if verbose else troubles[:TROUBLES]
+    click.echo()
+    click.secho("Could not be read", fg="yellow")
+    for trouble in shown:
+        times = f" ({trouble.count} times)" if trouble.count > 1 else ""
+        why = f": {one_line(trouble.sample, 80)}" if trouble.sample else ""
+        click.echo(f"  {_short(trouble.path)}: {trouble.reason}{times}{why}")
+    if len(shown) < len(troubles):
+        click.echo(f"  … and {len(troubles) - len(shown)} more: unspool scan -v")
+
+
+def _next(findings: Findings) -> None:
+    click.echo()
+    if findings.newest is None:
+        click.echo("Next: unspool list PATH     the conversations in files or folders of yours")
+        return
+    ident = findings.newest.id[:12]
+    title = one_line(findings.newest.title or "", 50)
+    click.echo("Next: unspool list              all of them, newest first")
+    click.echo(f"      unspool show {ident:<12} the newest: {title}")
+    click.echo(f"      unspool export {ident} --to html")

@@ -1,0 +1,60 @@
+"""Where `list`, `show` and `export` take conversations from, and how an argument names one."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from unspool.cli.display import Display
+from unspool.errors import AmbiguousId, NothingToRead, UnknownConversation
+from unspool.loose import LooseShelf
+from unspool.scan import Place, found_paths, usual_places
+from unspool.shelf import Entry, Shelf, short_ids
+
+
+def open_shelf(paths: Iterable[str], display: Display) -> Shelf:
+    """The shelf over the paths; without any, over all that this machine holds."""
+    given = list(paths)
+    if given:
+        return LooseShelf(given, display.start)
+    places = usual_places()
+    found = found_paths(places)
+    if not found:
+        raise NothingToRead(nothing_here(places))
+    return LooseShelf(found, display.start)
+
+
+def nothing_here(places: Iterable[Place]) -> str:
+    looked = "\n".join(f"  {place.path}" for place in places)
+    return f"no conversations in the usual places; looked in\n{looked}\nor name a file or folder"
+
+
+def roots(shelf: Shelf) -> list[Entry]:
+    """Conversations that are no sub-agents, unless nothing else is there."""
+    entries = shelf.entries()
+    known = {(entry.source, entry.id) for entry in entries}
+    return [e for e in entries if e.parent_id is None or (e.source, e.parent_id) not in known]
+
+
+def choose(argument: str, paths: tuple[str, ...], display: Display) -> tuple[Shelf, list[Entry]]:
+    """The conversations that an argument means: all of a file, or the one with that id."""
+    if not paths and Path(argument).exists():
+        shelf = open_shelf([argument], display)
+        found = roots(shelf)
+        if not found:
+            raise UnknownConversation(f"{argument} holds no conversation")
+        return shelf, found
+    shelf = open_shelf(paths, display)
+    return shelf, [shelf.find(argument)]
+
+
+def choose_one(argument: str, paths: tuple[str, ...], display: Display) -> tuple[Shelf, Entry]:
+    shelf, found = choose(argument, paths, display)
+    if len(found) > 1:
+        short = short_ids(found)
+        lines = [f"  {short(entry)}  {(entry.title or '')[:60]}" for entry in found[:20]]
+        if len(found) > 20:
+            lines.append(f"  … and {len(found) - 20} more")
+        raise AmbiguousId(
+            f"{argument} holds {len(found)} conversations; name one with --from {argument}:\n"
+            + "\n".join(lines)
+        )
+    return shelf, found[0]

@@ -1,0 +1,69 @@
+"""`unspool show`: a conversation in the terminal."""
+
+import os
+import shutil
+import sys
+from typing import IO
+
+import click
+
+from unspool.cli.display import Display
+from unspool.cli.pager import paged
+from unspool.cli.shelves import choose_one
+from unspool.reading import Reading, read_family
+from unspool.show.blocks import Options, iter_blocks
+
+EXAMPLES = """
+\b
+Examples:
+  unspool show 7d1e2f3
+  unspool show conversation.jsonl --full
+  unspool show 7d1e2f3 --from ~/backup/.claude | grep -n TypeError
+"""
+
+
+@click.command("show", epilog=EXAMPLES)
+@click.argument("conversation", metavar="ID|FILE")
+@click.option("--from", "paths", multiple=True, metavar="PATH", help="Look for the id in there.")
+@click.option("--full", is_flag=True, help="Open tool calls; show reasoning and what was undone.")
+@click.option("--context", is_flag=True, help="Show injected context too.")
+@click.option("--no-pager", is_flag=True, help="Do not go through the pager.")
+def command(
+    conversation: str, paths: tuple[str, ...], full: bool, context: bool, no_pager: bool
+) -> None:
+    """Read a conversation in the terminal; in a pipe it is plain text."""
+    with Display(quiet=False) as display:
+        shelf, entry = choose_one(conversation, paths, display)
+        family = shelf.family(entry)
+    reading = read_family(family.root, family.descendants)
+    options = Options(full=full, context=context)
+    on_terminal = sys.stdout.isatty()
+    with paged(enabled=not no_pager) as out:
+        if on_terminal:
+            _in_colour(reading, options, out)
+        else:
+            _plain(reading, options, out)
+
+
+def _plain(reading: Reading, options: Options, out: IO[str]) -> None:
+    from unspool.show.plain import iter_lines
+
+    for line in iter_lines(iter_blocks(reading, options)):
+        out.write(line + "\n")
+
+
+def _in_colour(reading: Reading, options: Options, out: IO[str]) -> None:
+    from rich.console import Console
+
+    from unspool.show.terminal import WIDEST, print_blocks
+
+    columns = shutil.get_terminal_size().columns
+    console = Console(
+        file=out,
+        force_terminal=os.environ.get("TERM") != "dumb",
+        width=max(min(columns, WIDEST), 20),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    print_blocks(console, iter_blocks(reading, options))
