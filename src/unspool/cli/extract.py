@@ -11,13 +11,13 @@ import msgspec
 
 from unspool import catalogue, sinks, sources
 from unspool.cli.display import Display, print_summary
+from unspool.cli.moments import Moment
 from unspool.errors import UnspoolError, UsageError
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.filters import TELEMETRY
 from unspool.pipeline.job import MEGABYTE, Job, Summary
 from unspool.pipeline.output import whole_file, write_many, write_one
 from unspool.tagscan import write_summary
-from unspool.times import parse_time
 
 EXAMPLES = """
 \b
@@ -44,20 +44,6 @@ class Size(click.ParamType[int]):
             self.fail(f"{value!r} is not a size like 500M or 2G", param, ctx)
         power = {"": 0, "k": 1, "m": 2, "g": 3}[match[2].lower()]
         return int(float(match[1]) * 1024**power)
-
-
-class Moment(click.ParamType[int]):
-    """A time: 2026-03-01, 2026-03-01T10:00:00Z, or an epoch number."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = value if isinstance(value, int) else parse_time(value)
-        if found is None:
-            self.fail(
-                f"{value!r} is not a time like 2026-03-01 or 2026-03-01T10:00:00Z", param, ctx
-            )
-        return found
 
 
 class Extract(click.Command):

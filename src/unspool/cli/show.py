@@ -1,6 +1,5 @@
 """`unspool show`: a conversation in the terminal."""
 
-import os
 import shutil
 import sys
 from typing import IO
@@ -53,17 +52,7 @@ def _plain(reading: Reading, options: Options, out: IO[str]) -> None:
 
 
 def _in_colour(reading: Reading, options: Options, out: IO[str]) -> None:
-    from rich.console import Console
+    from unspool.show.terminal import make_screen, print_blocks
 
-    from unspool.show.terminal import WIDEST, print_blocks
-
-    columns = shutil.get_terminal_size().columns
-    console = Console(
-        file=out,
-        force_terminal=os.environ.get("TERM") != "dumb",
-        width=max(min(columns, WIDEST), 20),
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    print_blocks(console, iter_blocks(reading, options))
+    screen = make_screen(out, shutil.get_terminal_size().columns)
+    print_blocks(screen, iter_blocks(reading, options))

@@ -36,14 +36,20 @@ CLIP_LINES = 400
 
 
 class Block(msgspec.Struct):
+    """Something to show. Whatever it was made from, its words are safe to print."""
+
     kind: Kind
     text: str
-    """Safe to print."""
     depth: int = 0
     """How many sub-agents deep."""
     label: str = ""
     margin: str = ""
     edit: Edit | None = None
+
+    def __post_init__(self) -> None:
+        self.text = printable(self.text)
+        self.label = one_line(self.label)
+        self.margin = printable(self.margin)
 
 
 class Options(msgspec.Struct):
@@ -122,14 +128,14 @@ def _agent(reading: Reading, line: str, options: Options, depth: int) -> Iterato
 def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Block]:
     message = said.message
     if message.thinking and options.full:
-        yield Block("thought", printable(message.thinking).strip(), depth)
+        yield Block("thought", message.thinking.strip(), depth)
     words = text_of(message)
     if said.category == "injected" and not options.context:
         return
     if words.strip():
         yield _words(said, words, turn, depth)
     if options.context and message.typed is not None and message.typed != message.content:
-        yield Block("context", printable(message.content).strip(), depth, "as sent")
+        yield Block("context", message.content.strip(), depth, "as sent")
     for attachment in message.attachments or ():
         yield Block("attachment", attachment_line(attachment), depth)
     for call in said.calls:
@@ -138,7 +144,7 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
 
 def _words(said: Said, words: str, turn: Turn, depth: int) -> Block:
     message = said.message
-    text = printable(words).strip()
+    text = words.strip()
     kind: Kind = "answer"
     if said.error:
         kind = "error"
@@ -153,9 +159,15 @@ def _words(said: Said, words: str, turn: Turn, depth: int) -> Block:
     margin = f"{count(made)} out" if made is not None else ""
     if said is turn.prompt:
         margin = "  ".join(w for w in (clock(message.timestamp), duration(turn.duration_ms)) if w)
-    number = turn.number + 1 if said is turn.prompt and turn.number is not None else None
-    label = message.kind or "" if kind == "prompt" else one_line(message.model or "", 40)
-    return Block(kind, text, depth, f"{number}" if number and not label else label, margin)
+    return Block(kind, text, depth, _label(said, turn, kind), margin)
+
+
+def _label(said: Said, turn: Turn, kind: Kind) -> str:
+    if kind != "prompt":
+        return one_line(said.message.model or "", 40)
+    is_first = said is turn.prompt and turn.number is not None
+    number = str((turn.number or 0) + 1) if is_first else ""
+    return " ".join(word for word in (number, said.message.kind) if word)
 
 
 def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:
@@ -169,7 +181,7 @@ def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:
     name = one_line(call.call.name, 60) or "tool"
     kind: Kind = "failed" if call.failed else "call"
     yield Block(kind, line, depth, name, duration(call.duration_ms))
-    result = printable(call.result.content).strip() if call.result is not None else ""
+    result = call.result.content.strip() if call.result is not None else ""
     if options.full:
         yield from _opened(call, result, depth)
     elif call.failed:
@@ -184,7 +196,7 @@ def _opened(call: Call, result: str, depth: int) -> Iterator[Block]:
         for edit in call.edits:
             yield Block("diff", one_line(edit.path, 200), depth, edit=edit)
     else:
-        yield Block("input", printable(_arguments(call)), depth)
+        yield Block("input", _arguments(call), depth)
     lines = result.split("\n")
     if len(lines) > CLIP_LINES:
         left = len(lines) - CLIP_LINES

@@ -1,6 +1,8 @@
 """The terminal: colours, Markdown, and a margin with tokens and durations on the right."""
 
+import os
 from collections.abc import Iterable, Iterator
+from typing import IO
 
 from markdown_it.token import Token
 from rich.console import Console, ConsoleRenderable, Group
@@ -22,11 +24,29 @@ _TIGHT = frozenset(("call", "failed", "failure", "intent", "attachment"))
 _MARKDOWN_LIMIT = 200_000
 
 
+class Screen(Console):
+    """A console that leaves it to us what a reader who went away means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def make_screen(file: IO[str], width: int) -> Screen:
+    return Screen(
+        file=file,
+        force_terminal=os.environ.get("TERM") != "dumb",
+        width=max(min(width, WIDEST), 20),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
 def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
     before: Block | None = None
     for block in blocks:
         if before is not None and not (block.kind in _TIGHT and before.kind in _TIGHT):
-            console.print()
+            console.print(Text("│  " * min(block.depth, before.depth), style="magenta"))
         console.print(_placed(block, console.width))
         before = block
 

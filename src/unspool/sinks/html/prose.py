@@ -70,7 +70,8 @@ def render(markdown: str) -> Markup:
     if len(markdown) > LIMIT:
         return element("div", {"class": "typed"}, markdown)
     try:
-        html = _markdown.render(printable(markdown))
+        # Again after rendering: `&#x202e;` turns the text round only then.
+        html = printable(_markdown.render(printable(markdown)))
     except (RecursionError, IndexError):
         return element("div", {"class": "typed"}, markdown)
     return Markup(
