@@ -262,6 +262,14 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    for event in iter_events(origin, tally, recover):
+        if isinstance(event, Event):
+            yield from read_event(event, tally)
+        else:
+            yield event
+
+
+def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[Event | Problem]:
     """Line by line; a file of which no line is an object is read whole."""
     held: list[tuple[int, bytes]] = []
     parsed = False
@@ -286,7 +294,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             held = []
         parsed = True
         tally.records += 1
-        yield from read_event(Event(envelope, origin.path, offset), tally)
+        yield Event(envelope, origin.path, offset)
     if held:
         yield from _read_whole(origin, tally, held, recover)
 
@@ -299,7 +307,7 @@ def _is_object(line: bytes) -> bool:
 
 def _read_odd(
     origin: Origin, tally: Tally, offset: int, line: bytes, recover: bool
-) -> Iterator[AnyFact]:
+) -> Iterator[Event | Problem]:
     """A line that is not one clean object: glued objects, an array, broken JSON."""
     found = salvage(line, recover, mend)
     yield from _read_values(origin, tally, offset, found.values)
@@ -325,7 +333,9 @@ def mend(value: Any) -> Any:
     return {**made, **{key: clean_text(item) for key, item in texts.items()}}
 
 
-def _read_values(origin: Origin, tally: Tally, offset: int, values: list[Any]) -> Iterator[AnyFact]:
+def _read_values(
+    origin: Origin, tally: Tally, offset: int, values: list[Any]
+) -> Iterator[Event | Problem]:
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
     for number, value in enumerate(flat):
         tally.records += 1
@@ -338,12 +348,12 @@ def _read_values(origin: Origin, tally: Tally, offset: int, values: list[Any]) -
             tally.problems += 1
             yield problem(NOBODY, origin.path, offset + number, "wrong-types", str(error))
             continue
-        yield from read_event(Event(envelope, origin.path, offset + number), tally)
+        yield Event(envelope, origin.path, offset + number)
 
 
 def _read_whole(
     origin: Origin, tally: Tally, held: list[tuple[int, bytes]], recover: bool
-) -> Iterator[AnyFact]:
+) -> Iterator[Event | Problem]:
     """A JSON array, or JSON over many lines."""
     with open_origin(origin.path) as file:
         data = file.read()
