@@ -15,6 +15,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("unspool.cli.show", "Read a conversation in the terminal."),
     "export": ("unspool.cli.export", "Write conversations as HTML, Markdown, ATIF …"),
     "extract": ("unspool.cli.extract", "Rebuild conversations and write them out."),
+    "check": ("unspool.cli.check", "Look at raw telemetry: types of events, models."),
+    "compare": ("unspool.cli.compare", "Compare two trajectory files by conversation."),
+    "conversation-tags": (
+        "unspool.cli.conversation_tags",
+        "List the prompt tags in conversations.",
+    ),
+    "diff-messages": ("unspool.cli.diff_messages", "Show how a conversation differs in two files."),
 }
 """Name → (module with a `command`, one line of help). Help is here so that nothing is imported."""
 

@@ -1,0 +1,118 @@
+"""`unspool check`: look at raw telemetry before anything is rebuilt from it."""
+
+import click
+import msgspec
+
+from unspool.checks.models import EXAMPLES, Report, Violation, check_models
+from unspool.checks.types import EventType, search_types
+
+STRICT_CODE = 3
+
+
+@click.group("check")
+def command() -> None:
+    """Look at raw telemetry: what it holds, and whether it fits together."""
+
+
+@command.command(
+    "model-correlation",
+    epilog="\b\nExample:\n  unspool check model-correlation telemetry/ --examples 3",
+)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "--examples",
+    type=click.IntRange(0),
+    default=EXAMPLES,
+    show_default=True,
+    help="Of every violation.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 where anything is violated.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what every invariant means.")
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+@click.pass_context
+def model_correlation(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    examples: int,
+    strict: bool,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Check the models that events name, against each other and the last role of the list."""
+    report = check_models(paths, examples)
+    if as_json:
+        _print_json(report)
+    else:
+        _print_models(report, verbose)
+    if strict and report.violated:
+        ctx.exit(STRICT_CODE)
+
+
+def _print_models(report: Report, verbose: bool) -> None:
+    click.echo(
+        f"{report.events:,} events, {report.engine_events:,} of the engine, "
+        f"{report.session_events:,} of interactive sessions"
+    )
+    for finding in report.findings:
+        word, colour = ("broken", "red") if finding.violated else ("holds", "green")
+        mark = click.style(f"{word:<8}", fg=colour) if finding.checked else "not met "
+        counts = f"{finding.violated:,} of {finding.checked:,} violate it"
+        click.echo(f"{finding.name:<26} {mark} {counts}")
+        if verbose:
+            click.echo(f"    {finding.meaning}")
+        for violation in finding.examples:
+            click.echo(f"    {_describe(violation)}")
+    for count, text in (
+        (report.unreadable_lists, "lists could not be read: their last role is unknown"),
+        (report.unmatched_sessions, "session models belong to requests without engine events"),
+        (report.problems, "records could not be read"),
+    ):
+        if count:
+            click.echo(f"{count:,} {text}")
+
+
+def _describe(violation: Violation) -> str:
+    fields = msgspec.to_builtins(violation)
+    place = f"{fields.pop('origin')}:{fields.pop('offset')}"
+    return f"{place}  " + "  ".join(
+        f"{name}={','.join(value) if isinstance(value, list) else value}"
+        for name, value in fields.items()
+    )
+
+
+@command.command(
+    "telemetry-type-search",
+    epilog="\b\nExample:\n  unspool check telemetry-type-search telemetry/ --contains engine",
+)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option("--contains", default="", metavar="TEXT", help="In the type's name; any case.")
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+def telemetry_type_search(paths: tuple[str, ...], contains: str, as_json: bool) -> None:
+    """Types of events with counts, first and last time, property names and an example."""
+    report = search_types(paths, contains)
+    if as_json:
+        _print_json(report)
+        return
+    for made in report.types:
+        _print_type(made)
+    shown = sum(made.count for made in report.types)
+    click.echo(f"{len(report.types):,} types, {shown:,} of {report.events:,} events", err=True)
+    if report.problems:
+        click.echo(f"{report.problems:,} records could not be read", err=True)
+
+
+def _print_type(made: EventType) -> None:
+    click.echo(click.style(made.name, bold=True) + f"  {made.count:,}")
+    if made.first:
+        click.echo(f"    from {made.first} to {made.last}")
+    for label, names in (("properties", made.properties), ("measurements", made.measurements)):
+        if names:
+            listed = (n if c == made.count else f"{n} ({c:,})" for n, c in names.items())
+            click.echo(f"    {label}: " + ", ".join(listed))
+    click.echo(f"    example: {made.example['origin']}:{made.example['offset']}")
+    for name, value in made.example["properties"].items():
+        click.echo(f"        {name} = {' '.join(value.split())}")
+
+
+def _print_json(report: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())

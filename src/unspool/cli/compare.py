@@ -1,0 +1,115 @@
+"""`unspool compare`: two trajectory files by conversation."""
+
+import click
+
+from unspool.cli.diffing import (
+    DIFFERENT,
+    SAME,
+    TROUBLE,
+    exits_like_diff,
+    print_differences,
+    print_json,
+)
+from unspool.comparison import SHOWN, Comparison, compare, find_conversation
+from unspool.differences import iter_differences
+from unspool.errors import UnknownConversation
+
+
+@click.command(
+    "compare",
+    epilog="\b\nExamples:\n"
+    "  unspool compare old.jsonl new.jsonl\n"
+    "  unspool compare old.jsonl new.jsonl --id 4f0c2d1e --json",
+)
+@click.argument("a")
+@click.argument("b")
+@click.option(
+    "--id", "ident", metavar="ID", help="Show how this conversation differs, field by field."
+)
+@click.option(
+    "--ignore", multiple=True, metavar="FIELD", help="A field that does not count, e.g. file_path."
+)
+@click.option(
+    "--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="Ids shown of a kind."
+)
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+@exits_like_diff
+def command(
+    a: str, b: str, ident: str | None, ignore: tuple[str, ...], limit: int, as_json: bool
+) -> int:
+    """Compare trajectory files A and B by conversation.
+
+    Says which conversations are only in A, only in B, equal, different in payload, and different in
+    context only. Exits with 0 where all is the same, 1 where not, 2 in trouble.
+    """
+    if ident is not None:
+        return _compare_one(a, b, ident, frozenset(ignore), as_json)
+    made = compare(a, b, frozenset(ignore), limit)
+    if as_json:
+        print_json(made)
+    else:
+        _print(made)
+    if made.unreadable:
+        click.echo(f"unspool: {made.unreadable:,} lines are no conversations", err=True)
+        return TROUBLE
+    return SAME if made.same else DIFFERENT
+
+
+def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bool) -> int:
+    one, two = find_conversation(a, ident), find_conversation(b, ident)
+    if one is None and two is None:
+        raise UnknownConversation(f"no conversation {ident!r} in either file")
+    if one is None or two is None:
+        where = "A" if two is None else "B"
+        if as_json:
+            print_json({"conversation_id": ident, "only_in": where})
+        else:
+            click.echo(f"only in {where}: {ident}")
+        return DIFFERENT
+    for name in ignore:
+        one.pop(name, None)
+        two.pop(name, None)
+    found = list(iter_differences(one, two))
+    if as_json:
+        print_json({"conversation_id": ident, "differences": found})
+    else:
+        print_differences(found)
+    return DIFFERENT if found else SAME
+
+
+def _print(made: Comparison) -> None:
+    click.echo(f"A: {made.in_a:,} conversations, B: {made.in_b:,}")
+    click.echo(f"equal: {made.equal:,}")
+    for title, count, ids in (
+        ("only in A", made.only_in_a, made.ids_only_in_a),
+        ("only in B", made.only_in_b, made.ids_only_in_b),
+    ):
+        click.echo(f"{title}: {count:,}")
+        _print_ids(ids, count)
+    for title, count, changes in (
+        ("different in payload", made.different_payload, made.payload),
+        ("different in context only", made.different_context, made.context),
+    ):
+        click.echo(f"{title}: {count:,}")
+        _print_ids(
+            [
+                f"{change.conversation_id}  {', '.join(change.fields)}"
+                + (
+                    f" (from message {change.first_message})"
+                    if change.first_message is not None
+                    else ""
+                )
+                for change in changes
+            ],
+            count,
+        )
+    if made.fields:
+        listed = ", ".join(f"{name} {count:,}" for name, count in made.fields.items())
+        click.echo(f"fields that differ: {listed}")
+
+
+def _print_ids(lines: list[str], count: int) -> None:
+    for line in lines:
+        click.echo(f"  {line}")
+    if lines and count > len(lines):
+        click.echo(f"  … and {count - len(lines):,} more")

@@ -1,0 +1,41 @@
+"""`unspool diff-messages`: one conversation in two trajectory files, message by message."""
+
+import click
+
+from unspool.cli.diffing import DIFFERENT, SAME, exits_like_diff, print_differences, print_json
+from unspool.comparison import find_conversation
+from unspool.differences import message_differences
+from unspool.errors import UnknownConversation, UsageError
+
+
+@click.command(
+    "diff-messages",
+    epilog="\b\nExample:\n  unspool diff-messages old.jsonl new.jsonl 4f0c2d1e --idx 3",
+)
+@click.argument("a")
+@click.argument("b")
+@click.argument("ident", metavar="ID")
+@click.option("--idx", type=click.IntRange(0), metavar="N", help="Only this message (from 0).")
+@click.option("--json", "as_json", is_flag=True, help="The differences as JSON.")
+@exits_like_diff
+def command(a: str, b: str, ident: str, idx: int | None, as_json: bool) -> int:
+    """Show, field by field, how the messages of conversation ID differ in files A and B.
+
+    Exits with 0 where they are the same, 1 where not, 2 in trouble.
+    """
+    sides = {name: find_conversation(path, ident) for name, path in (("A", a), ("B", b))}
+    one, two = sides["A"], sides["B"]
+    if one is None or two is None:
+        absent = " nor ".join(name for name, side in sides.items() if side is None)
+        raise UnknownConversation(f"no conversation {ident!r} in {absent}")
+    counts = {name: len(side["messages"]) for name, side in (("A", one), ("B", two))}
+    if idx is not None and idx >= max(counts.values()):
+        raise UsageError(f"no message {idx}: A has {counts['A']}, B has {counts['B']}")
+    found = message_differences(one, two, idx)
+    if as_json:
+        print_json({"conversation_id": ident, "messages": counts, "differences": found})
+    else:
+        print_differences(found)
+        if counts["A"] != counts["B"]:
+            click.echo(f"A has {counts['A']:,} messages, B has {counts['B']:,}", err=True)
+    return DIFFERENT if found else SAME

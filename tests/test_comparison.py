@@ -1,0 +1,178 @@
+"""Comparing trajectory files, and messages of one conversation, as a user would."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from unspool.cli import group
+from unspool.comparison import compare
+
+
+def conversation(ident: str, *contents: str, **fields: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": content} for content in contents]
+    return {"conversation_id": ident, "messages": messages, **fields}
+
+
+def write(folder: Path, name: str, *lines: Any) -> str:
+    path = folder / name
+    text = "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines)
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(group, list(arguments))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[str, str]:
+    a = write(
+        tmp_path,
+        "a.jsonl",
+        conversation("same", "x"),
+        conversation("gone", "x"),
+        conversation("said", "one", "two", title="t"),
+        conversation("around", "x", context={"contextTypes": "file"}),
+        conversation("order", "x", title="t"),
+    )
+    b = write(
+        tmp_path,
+        "b.jsonl",
+        # The same fields in another order are the same conversation.
+        {"title": "t", **conversation("order", "x")},
+        conversation("said", "one", "2", context={"x": 1}),
+        conversation("around", "x", context={"contextTypes": "none"}),
+        conversation("new", "x"),
+        conversation("same", "x"),
+    )
+    return a, b
+
+
+def test_all_five_outcomes(pair: tuple[str, str]) -> None:
+    made = compare(*pair)
+    assert (made.in_a, made.in_b, made.equal) == (5, 5, 2)
+    assert (made.ids_only_in_a, made.ids_only_in_b) == (["gone"], ["new"])
+    assert [change.conversation_id for change in made.payload] == ["said"]
+    assert [change.conversation_id for change in made.context] == ["around"]
+    assert made.payload[0].first_message == 1
+    assert made.fields == {"context": 2, "messages": 1, "title": 1}
+
+
+def test_shown_to_a_person_and_to_a_program(pair: tuple[str, str]) -> None:
+    shown = run("compare", *pair)
+    assert shown.exit_code == 1
+    assert "different in context only: 1\n  around  context" in shown.stdout
+    assert "said  messages, title, context (from message 1)" in shown.stdout
+    made = json.loads(run("compare", *pair, "--json", "--limit", "0").stdout)
+    assert (made["only_in_a"], made["ids_only_in_a"]) == (1, [])
+
+
+def test_exit_codes_are_those_of_diff(pair: tuple[str, str], tmp_path: Path) -> None:
+    a, _ = pair
+    assert run("compare", a, a).exit_code == 0
+    assert run("compare", *pair).exit_code == 1
+    assert run("compare", a, str(tmp_path / "none.jsonl")).exit_code == 2
+    broken = write(tmp_path, "broken.jsonl", conversation("same", "x"), '{"conversation_id"')
+    assert run("compare", broken, broken).exit_code == 2
+    other = write(tmp_path, "other.jsonl", {"some": "thing"})
+    trouble = run("compare", a, other)
+    assert (trouble.exit_code, trouble.stdout) == (2, "")
+    assert "no trajectory JSONL" in trouble.stderr
+    assert run("compare", a).exit_code == 2
+
+
+def test_fields_can_be_ignored(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.jsonl", conversation("c", "x", file_path="old", origins=["o"]))
+    b = write(tmp_path, "b.jsonl", conversation("c", "x", file_path="new"))
+    assert run("compare", a, b).exit_code == 1
+    ignored = ("--ignore", "file_path", "--ignore", "origins")
+    assert run("compare", a, b, *ignored).exit_code == 0
+    assert run("compare", a, b, "--id", "c", *ignored).exit_code == 0
+
+
+def test_an_id_that_stands_twice_means_the_first_and_the_second(tmp_path: Path) -> None:
+    first, second = conversation("c", "1"), conversation("c", "2")
+    a = write(tmp_path, "a.jsonl", first, second)
+    b = write(tmp_path, "b.jsonl", first, second, conversation("c", "3"))
+    made = compare(a, b)
+    assert (made.equal, made.only_in_a, made.only_in_b) == (2, 0, 1)
+    back = compare(b, a)
+    assert (back.equal, back.only_in_a, back.only_in_b) == (2, 1, 0)
+
+
+def test_packed_files_compare_too(tmp_path: Path) -> None:
+    lines = [conversation(f"c{number}", "x" * number) for number in range(50)]
+    a = write(tmp_path, "a.jsonl.gz", *lines)
+    b = write(tmp_path, "b.jsonl", *reversed(lines))
+    assert compare(a, b).equal == 50
+    assert compare(b, a).same
+
+
+def test_one_conversation_field_by_field(pair: tuple[str, str]) -> None:
+    shown = run("compare", *pair, "--id", "said")
+    assert shown.exit_code == 1
+    assert 'messages[1].content\n  - "two"\n  + "2"' in shown.stdout
+    assert 'title\n  - "t"\n' in shown.stdout
+    assert run("compare", *pair, "--id", "same").exit_code == 0
+    gone = run("compare", *pair, "--id", "gone")
+    assert (gone.exit_code, gone.stdout) == (1, "only in A: gone\n")
+    assert run("compare", *pair, "--id", "nobody").exit_code == 2
+
+
+def test_diff_messages(tmp_path: Path) -> None:
+    calls = [{"id": "t", "function": {"name": "ls", "arguments": "{}"}}]
+    old = conversation("c", "one\ntwo\nthree", "same", "x", title="old")
+    new = conversation("c", "one\n2\nthree", "same", "x", "y", title="new")
+    new["messages"][2]["tool_calls"] = calls
+    a, b = write(tmp_path, "a.jsonl", old), write(tmp_path, "b.jsonl", new)
+    shown = run("diff-messages", a, b, "c")
+    assert shown.exit_code == 1
+    assert "messages[0].content\n" in shown.stdout
+    assert "  -two\n  +2\n" in shown.stdout
+    assert "messages[2].tool_calls\n  + [" in shown.stdout
+    assert "title" not in shown.stdout
+    assert run("diff-messages", a, b, "c", "--idx", "1").exit_code == 0
+    one = json.loads(run("diff-messages", a, b, "c", "--idx", "3", "--json").stdout)
+    assert one["messages"] == {"A": 3, "B": 4}
+    assert one["differences"] == [{"path": "messages[3]", "b": {"role": "user", "content": "y"}}]
+    assert run("diff-messages", a, b, "c", "--idx", "9").exit_code == 2
+    assert run("diff-messages", a, b, "other").exit_code == 2
+
+
+def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.jsonl", conversation("c", "1"))
+    b = write(tmp_path, "b.jsonl", conversation("c", "2"))
+    assert "\x1b[" not in run("diff-messages", a, b, "c").stdout
+    coloured = CliRunner().invoke(group, ["diff-messages", a, b, "c"], color=True).stdout
+    assert "\x1b[31m" in coloured
+
+
+MEASURE = """
+import resource, sys
+from unspool.comparison import compare
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+made = compare(sys.argv[1], sys.argv[2])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, made.equal, made.different_payload)
+"""
+
+
+def test_files_are_streamed_not_held(tmp_path: Path) -> None:
+    """64 MB against 64 MB: what is kept is an index, so memory hardly grows."""
+    for name, word in (("a.jsonl", "x"), ("b.jsonl", "y")):
+        with open(tmp_path / name, "w") as file:
+            for number in range(4_000):
+                text = word if number % 10 == 0 else "z"
+                file.write(json.dumps(conversation(f"c{number}", text * 16_000)) + "\n")
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert made[1:] == ["3600", "400"]
+    assert int(made[0]) < 30_000, "kilobytes"
