@@ -3,9 +3,9 @@
 import json
 import os
 import pty
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -174,12 +174,14 @@ def test_an_ambiguous_id_is_an_error_and_no_traceback(file: Path) -> None:
 
 
 def test_start_up_is_fast(tmp_path: Path) -> None:
-    """Under 100 ms; the best of five, for the machine is shared."""
+    """Under 100 ms of processor time, the best of five: wall time says more about the neighbours."""
     best = 9.0
     for _ in range(5):
-        start = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert unspool("--help", home=tmp_path).returncode == 0
-        best = min(best, time.monotonic() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        best = min(best, spent)
     assert best < 0.1
 
 

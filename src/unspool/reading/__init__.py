@@ -13,10 +13,11 @@ from typing import Literal, TypeVar
 import msgspec
 
 from unspool.reading.calls import INTENTS, headline
+from unspool.reading.characters import one_line
 from unspool.reading.edits import Edit, edits_of
 from unspool.reading.figures import between_ms
 from unspool.reduce.totals import is_turn
-from unspool.trajectory import Branch, Mark, Message, ToolCall, Trajectory
+from unspool.trajectory import Branch, Mark, Message, ToolCall, Trajectory, text_of
 
 Category = Literal["user", "assistant", "tools", "injected"]
 
@@ -126,6 +127,15 @@ class Reading(msgspec.Struct):
     prefix: str = ""
     """What tells its messages apart from those of its family: empty, `a1-`, `b2-` …"""
 
+    @property
+    def title(self) -> str:
+        """Its title, else what was said first, else its id."""
+        if self.trajectory.title:
+            return one_line(self.trajectory.title, 120)
+        prompts = (turn.prompt for turn in self.turns if turn.prompt is not None)
+        words = (one_line(text_of(prompt.message), 120) for prompt in prompts)
+        return next(filter(None, words), self.trajectory.conversation_id)
+
     def items(self) -> Iterator[Item]:
         for turn in self.turns:
             yield from turn.items
@@ -170,7 +180,7 @@ class _Layout:
         for link in trajectory.children or ():
             child = self._child(link.conversation_id)
             if child is not None:
-                title = link.name or child.trajectory.title or link.kind
+                title = link.name or child.title
                 reading.turns[-1].items.append(Aside(title, child, agent=True))
         reading.turns = [turn for turn in reading.turns if turn.items]
         return reading
@@ -219,9 +229,8 @@ def read_family(root: Trajectory, descendants: Iterable[Trajectory] = ()) -> Rea
         # A child that nothing in the family names (its parent is missing): at the end.
         child = layout._child(next(iter(layout.waiting)))
         if child is not None:
-            title = child.trajectory.title or child.trajectory.conversation_id
             reading.turns = reading.turns or [Turn()]
-            reading.turns[-1].items.append(Aside(title, child, agent=True))
+            reading.turns[-1].items.append(Aside(child.title, child, agent=True))
     return reading
 
 

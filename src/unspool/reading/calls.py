@@ -30,8 +30,8 @@ _TELLING = (
     "url",
     "urls",
     "intent",
-    "description",
     "title",
+    "description",
     "question",
     "prompt",
     "task",
@@ -110,7 +110,7 @@ def _brief(value: object) -> str:
         return f"[{len(value)}]"
     if isinstance(value, dict):
         return "{…}"
-    return str(value)
+    return msgspec.json.encode(value).decode()
 
 
 def _is_done(item: object) -> bool:

@@ -61,15 +61,11 @@ class Options(msgspec.Struct):
 
 def iter_blocks(reading: Reading, options: Options, depth: int = 0) -> Iterator[Block]:
     if depth == 0:
-        yield Block("title", title_of(reading.trajectory))
+        yield Block("title", reading.title)
         yield Block("facts", " · ".join(_facts(reading.trajectory)))
     for turn in reading.turns:
         for item in turn.items:
             yield from _item(item, turn, options, depth)
-
-
-def title_of(trajectory: Trajectory) -> str:
-    return one_line(trajectory.title or "", 120) or trajectory.conversation_id
 
 
 def _facts(trajectory: Trajectory) -> Iterator[str]:
@@ -119,7 +115,7 @@ def _aside(aside: Aside, options: Options, depth: int) -> Iterator[Block]:
 
 
 def _agent(reading: Reading, line: str, options: Options, depth: int) -> Iterator[Block]:
-    name = one_line(reading.trajectory.title or line or "sub-agent", 80)
+    name = one_line(line or reading.title, 80)
     number = plural(len(reading.trajectory.messages), "message")
     yield Block("agent", name, depth + 1, margin=number)
     yield from iter_blocks(reading, options, depth + 1)

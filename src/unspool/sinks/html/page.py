@@ -55,21 +55,12 @@ def make_page(family: Family) -> str:
     return "<!doctype html>\n" + element(
         "html",
         {"lang": "en"},
-        _head(family.root),
+        _head(reading),
         element("body", None, _bar(reading), _sidebar(reading), _main(reading), _help(), _script()),
     )
 
 
-def title_of(trajectory: Trajectory) -> str:
-    if trajectory.title:
-        return one_line(trajectory.title, 120)
-    for message in trajectory.messages:
-        if message.role == "user" and message.turn is not None and text_of(message).strip():
-            return one_line(text_of(message), 120)
-    return trajectory.conversation_id
-
-
-def _head(trajectory: Trajectory) -> Markup:
+def _head(reading: Reading) -> Markup:
     return element(
         "head",
         None,
@@ -80,7 +71,7 @@ def _head(trajectory: Trajectory) -> Markup:
         element("meta", {"name": "color-scheme", "content": "light dark"}),
         element("meta", {"name": "generator", "content": "unspool"}),
         element("link", {"rel": "icon", "href": "data:,"}),
-        element("title", None, title_of(trajectory)),
+        element("title", None, reading.title),
         element("style", None, Markup(_asset("page.css"))),
     )
 
@@ -150,7 +141,7 @@ def _entry(reading: Reading, turn: Turn) -> Markup | None:
 
 
 def _agent_entry(child: Reading, line: str) -> Markup:
-    name = one_line(child.trajectory.title or line or "Sub-agent", 60)
+    name = one_line(line or child.title, 60)
     inner = [
         _agent_entry(grandchild, line) for turn in child.turns for grandchild, line in _agents(turn)
     ]
@@ -175,7 +166,7 @@ def _main(reading: Reading) -> Markup:
     return element(
         "main",
         {"id": "main", "class": hidden, "aria-label": "Conversation"},
-        _masthead(reading.trajectory),
+        _masthead(reading),
         turns or empty,
         _footer(reading.trajectory),
     )
@@ -187,7 +178,8 @@ def _footer(trajectory: Trajectory) -> Markup:
     return element("footer", None, "Written by unspool from ", code)
 
 
-def _masthead(trajectory: Trajectory) -> Markup:
+def _masthead(reading: Reading) -> Markup:
+    trajectory = reading.trajectory
     facts = [
         element("div", None, element("dt", None, name), element("dd", {"title": full}, value))
         for name, value, full in _facts(trajectory)
@@ -196,7 +188,7 @@ def _masthead(trajectory: Trajectory) -> Markup:
     return element(
         "header",
         {"class": "masthead"},
-        element("h1", {"dir": "auto"}, title_of(trajectory)),
+        element("h1", {"dir": "auto"}, reading.title),
         element("dl", {"class": "facts"}, facts),
         _partial(trajectory),
     )

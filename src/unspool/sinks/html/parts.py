@@ -34,9 +34,21 @@ _NAMES = {
 
 
 def turn_part(reading: Reading, turn: Turn) -> Markup:
-    items = [item_part(reading, item, turn) for item in turn.items]
+    items: list[Markup] = []
+    speaking = ""
+    for item in turn.items:
+        # Who speaks is said when it changes, not at every message.
+        again = isinstance(item, Said) and speaker(item.message) == speaking
+        items.append(item_part(reading, item, turn, again))
+        if isinstance(item, Said) and item.category != "injected" and _speaks(item.message):
+            speaking = speaker(item.message) if item.category == "assistant" else ""
     ident = turn_id(reading, turn)
     return element("section", {"class": "turn", "id": ident}, items)
+
+
+def _speaks(message: Message) -> bool:
+    """Whether it is more than the calls that it makes."""
+    return bool(text_of(message).strip() or message.thinking or message.attachments)
 
 
 def turn_id(reading: Reading, turn: Turn) -> str:
@@ -47,20 +59,21 @@ def message_id(reading: Reading, index: int) -> str:
     return f"{reading.prefix}m{index + 1}"
 
 
-def item_part(reading: Reading, item: Item, turn: Turn) -> Markup:
+def item_part(reading: Reading, item: Item, turn: Turn, again: bool = False) -> Markup:
     if isinstance(item, Rule):
         return rule_part(item)
     if isinstance(item, Aside):
         return aside_part(item)
-    return join(said_parts(reading, item, turn))
+    return join(said_parts(reading, item, turn, again))
 
 
-def said_parts(reading: Reading, said: Said, turn: Turn) -> Iterator[Markup]:
+def said_parts(reading: Reading, said: Said, turn: Turn, again: bool) -> Iterator[Markup]:
     message = said.message
     body = list(_body(said))
     ident = message_id(reading, said.index)
     if body:
-        kind = "error" if said.error else said.category
+        kind: str = "error" if said.error else said.category
+        kind += " again" if again else ""
         is_prompt = said is turn.prompt
         yield element(
             "article",
@@ -329,7 +342,7 @@ def aside_part(aside: Aside) -> Markup:
 
 def agent_part(reading: Reading, line: str) -> Markup:
     trajectory = reading.trajectory
-    name = one_line(trajectory.title or line or trajectory.agent or "Sub-agent", 100)
+    name = one_line(line or reading.title, 100)
     facts = [plural(len(trajectory.messages), "message")]
     if trajectory.usage and trajectory.usage.completion_tokens:
         facts.append(f"{count(trajectory.usage.completion_tokens)} tokens out")
