@@ -169,6 +169,11 @@ class Request(Span):
         return self.recorder.write_answer(self, answer, status, error, ended)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether a streamed answer has come to its end."""
+        return self._gathering is not None and bool(self._gathering.answer.stop)
+
+    @property
     def first_token_ms(self) -> float | None:
         if self._first is None or self.started is None:
             return None
