@@ -143,7 +143,7 @@ class History:
         items = self._items(request, forms, new, match)
         if change == "compaction" and match is not None:
             _mark_summary(items, forms, new, match)
-        if base is not None and len(base) <= len(keys) and keys[: len(base)] == base:
+        if base is not None and match is not None and match.goes_on:
             self._lists.remove(base)
         self._lists.append(keys)
         self._last_user = next((f.key for f in reversed(forms) if f.role == _USER), self._last_user)
@@ -155,10 +155,11 @@ class History:
         best: Keys | None = None
         most = -1
         for known in reversed(self._lists):
-            size = min(len(known), len(keys))
-            shared = size if known[:size] == keys[:size] else _shared(known, keys)
+            shared = _shared(known, keys)
             if shared > most:
                 best, most = known, shared
+                if shared == len(known):
+                    break
         return best
 
     def _had(self, form: Form) -> bool:
@@ -225,10 +226,24 @@ class History:
 
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:
     """How many elements the two begin with in common."""
+    size = min(len(first), len(second))
+    if first[:size] == second[:size]:
+        return size
     for at, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
             return at
-    return min(len(first), len(second))
+    return size
+
+
+def _blocks(first: list[int], second: list[int]) -> list[tuple[int, int, int]]:
+    """Runs that the two have in common, in order: (start, start, length)."""
+    if second and second[0] in first:
+        start = first.index(second[0])
+        tail = first[start:]
+        if second[: len(tail)] == tail:
+            return [(start, 0, len(tail))]  # a window that slid, which is the usual case
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    return [(*block,) for block in matcher.get_matching_blocks()]
 
 
 def _mark_summary(items: list[Item], forms: list[Form], new: list[int], match: "Match") -> None:
@@ -257,16 +272,19 @@ class Match:
         self._cut = 0
         if not rest:
             return
-        after = keys[self._shared :].tolist()
-        blocks = SequenceMatcher(None, rest, after, autojunk=False).get_matching_blocks()
         cut = set(range(len(rest)))
-        for of, at, size in blocks:
+        for of, at, size in _blocks(rest, keys[self._shared :].tolist()):
             start = self._shared + at
             self.known[start : start + size] = b"\1" * size
             self.end = max(self.end, start + size if size else 0)
             self._kept += size
             cut -= set(range(of, of + size))
         self._cut = sum(1 for at in cut if rest[at] not in systems)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether this list has taken the place of the base."""
+        return bool(self._kept) or self._shared == self.size
 
     def change(self, added: list[int]) -> str:
         """What was done to the list: words put in the place of others, a cut, a step back."""
