@@ -9,6 +9,8 @@
     ├── MissingExtra      an optional dependency is not installed
     ├── UnknownConversation  no conversation has this id
     ├── AmbiguousId       a shortened id means several conversations
+    ├── StoreError        the store cannot be opened, written or understood
+    ├── StoreBusy         another process is writing the store
     └── BrokenCatalogue   a tag catalogue or another data file is malformed
 
 Bad *data* is never one of these: it is a counted problem (`unspool.facts.Problem`).
@@ -51,6 +53,14 @@ class UnknownConversation(UnspoolError):
 
 
 class AmbiguousId(UnspoolError):
+    pass
+
+
+class StoreError(UnspoolError):
+    pass
+
+
+class StoreBusy(StoreError):
     pass
 
 

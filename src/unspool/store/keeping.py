@@ -1,0 +1,123 @@
+"""Keeping: facts and raw records of conversations, in compressed blocks."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import zstandard
+
+from unspool.facts import AnyFact, Key
+from unspool.pipeline.collect import NOWHERE, Gathered
+from unspool.times import format_time
+
+BLOCK_BYTES = 1024 * 1024
+_encode = msgspec.msgpack.Encoder().encode
+_decode_facts = msgspec.msgpack.Decoder(list[AnyFact]).decode
+_decode_block = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
+_compressor = zstandard.ZstdCompressor(level=3)
+_decompressor = zstandard.ZstdDecompressor()
+
+
+def squeeze(data: bytes) -> bytes:
+    return _compressor.compress(data)
+
+
+def expand(data: bytes) -> bytes:
+    return _decompressor.decompress(data)
+
+
+class RawRecord(NamedTuple):
+    """One record as it was read: where, whose, what kind, when."""
+
+    offset: int
+    key: Key
+    event_type: str
+    time: int | None
+    data: bytes
+
+
+def put_facts(connection: sqlite3.Connection, origin_id: int, key: Key, kept: Gathered) -> None:
+    """Facts of one conversation from one origin; those of a tail stand in rows of their own."""
+    first = kept.first[1] if kept.first != NOWHERE else -1
+    connection.execute(
+        "INSERT INTO facts (platform, external_id, origin_id, source, first_offset, data)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (key[0], key[1], origin_id, kept.source, first, squeeze(_encode(kept.all_facts()))),
+    )
+
+
+def get_facts(connection: sqlite3.Connection, key: Key) -> Gathered | None:
+    """All kept facts of a conversation, of all its origins."""
+    rows = connection.execute(
+        "SELECT source, data FROM facts WHERE platform = ? AND external_id = ? ORDER BY id", key
+    )
+    made: Gathered | None = None
+    for source, data in rows:
+        made = made or Gathered(source)
+        for fact in _decode_facts(expand(data)):
+            made.add(fact)
+    return made
+
+
+def forget_origin(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
+    """Drop what was kept of an origin that is read anew; the conversations that it was part of."""
+    keys = connection.execute(
+        "SELECT DISTINCT platform, external_id FROM facts WHERE origin_id = ?", (origin_id,)
+    ).fetchall()
+    for table in ("facts", "raw_traces", "problems"):
+        connection.execute(f"DELETE FROM {table} WHERE origin_id = ?", (origin_id,))
+    return [(str(platform), str(ident)) for platform, ident in keys]
+
+
+def put_raw(connection: sqlite3.Connection, origin_id: int, records: Iterable[RawRecord]) -> None:
+    """Records in blocks per conversation, in order."""
+    blocks: dict[Key, list[RawRecord]] = {}
+    sizes: Counter[Key] = Counter()
+    for record in records:
+        blocks.setdefault(record.key, []).append(record)
+        sizes[record.key] += len(record.data)
+        if sizes[record.key] >= BLOCK_BYTES:
+            _put_block(connection, origin_id, record.key, blocks.pop(record.key))
+            del sizes[record.key]
+    for key, block in blocks.items():
+        _put_block(connection, origin_id, key, block)
+
+
+def _put_block(
+    connection: sqlite3.Connection, origin_id: int, key: Key, block: list[RawRecord]
+) -> None:
+    times = [record.time for record in block if record.time is not None]
+    types = Counter(record.event_type for record in block)
+    data = _encode([(record.offset, record.data) for record in block])
+    connection.execute(
+        "INSERT INTO raw_traces (platform, external_id, origin_id, event_types, started_at, ended_at,"
+        " first_offset, records, size_bytes, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            key[0],
+            key[1],
+            origin_id,
+            json.dumps(dict(sorted(types.items()))),
+            format_time(min(times)) if times else None,
+            format_time(max(times)) if times else None,
+            block[0].offset,
+            len(block),
+            sum(len(record.data) for record in block),
+            squeeze(data),
+        ),
+    )
+
+
+def iter_raw(connection: sqlite3.Connection, origin_id: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes) of all kept records of an origin, in the order in which they stood."""
+    rows = connection.execute("SELECT data FROM raw_traces WHERE origin_id = ?", (origin_id,))
+    records: list[tuple[int, bytes]] = []
+    for (data,) in rows:
+        records += _decode_block(expand(data))
+    yield from sorted(records, key=lambda record: record[0])
+
+
+def encode(value: Any) -> bytes:
+    return _encode(value)
