@@ -15,6 +15,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("unspool.cli.show", "Read a conversation in the terminal."),
     "export": ("unspool.cli.export", "Write conversations as HTML, Markdown, ATIF …"),
     "extract": ("unspool.cli.extract", "Rebuild conversations and write them out."),
+    "sync": ("unspool.cli.sync", "Bring the store up to date with this machine's traces."),
+    "store": ("unspool.cli.store", "Look after the store: info, verify, vacuum, rebuild."),
     "check": ("unspool.cli.check", "Look at raw telemetry: types of events, models."),
     "compare": ("unspool.cli.compare", "Compare two trajectory files by conversation."),
     "conversation-tags": (

@@ -4,13 +4,13 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import zstandard
 
-from unspool.facts import AnyFact, Key
-from unspool.pipeline.collect import NOWHERE, Gathered
+from unspool.facts import MESSAGE_BEARING, AnyFact, Key, ListSeen, SnapshotSeen
+from unspool.pipeline.collect import Gathered
 from unspool.times import format_time
 
 BLOCK_BYTES = 1024 * 1024
@@ -39,14 +39,27 @@ class RawRecord(NamedTuple):
     data: bytes
 
 
-def put_facts(connection: sqlite3.Connection, origin_id: int, key: Key, kept: Gathered) -> None:
+def put_facts(
+    connection: sqlite3.Connection, origin_id: int, key: Key, source: str, facts: list[AnyFact]
+) -> None:
     """Facts of one conversation from one origin; those of a tail stand in rows of their own."""
-    first = kept.first[1] if kept.first != NOWHERE else -1
+    bearing = [fact.offset for fact in facts if isinstance(fact, MESSAGE_BEARING)]
     connection.execute(
         "INSERT INTO facts (platform, external_id, origin_id, source, first_offset, data)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (key[0], key[1], origin_id, kept.source, first, squeeze(_encode(kept.all_facts()))),
+        (*key, origin_id, source, min(bearing, default=-1), squeeze(_encode(facts))),
     )
+
+
+def moved(fact: AnyFact, path: str) -> AnyFact:
+    """The fact as if it had been read at another path."""
+    made = msgspec.structs.replace(fact, origin=path)
+    if isinstance(made, SnapshotSeen):
+        views = tuple(msgspec.structs.replace(view, origin=path) for view in made.views)
+        return msgspec.structs.replace(made, views=views)
+    if isinstance(made, ListSeen) and made.view is not None:
+        return msgspec.structs.replace(made, view=msgspec.structs.replace(made.view, origin=path))
+    return made
 
 
 def get_facts(connection: sqlite3.Connection, key: Key) -> Gathered | None:
@@ -64,11 +77,17 @@ def get_facts(connection: sqlite3.Connection, key: Key) -> Gathered | None:
 
 def forget_origin(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
     """Drop what was kept of an origin that is read anew; the conversations that it was part of."""
+    keys = forget_facts(connection, origin_id)
+    for table in ("raw_traces", "problems"):
+        connection.execute(f"DELETE FROM {table} WHERE origin_id = ?", (origin_id,))
+    return keys
+
+
+def forget_facts(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
     keys = connection.execute(
         "SELECT DISTINCT platform, external_id FROM facts WHERE origin_id = ?", (origin_id,)
     ).fetchall()
-    for table in ("facts", "raw_traces", "problems"):
-        connection.execute(f"DELETE FROM {table} WHERE origin_id = ?", (origin_id,))
+    connection.execute("DELETE FROM facts WHERE origin_id = ?", (origin_id,))
     return [(str(platform), str(ident)) for platform, ident in keys]
 
 
@@ -117,7 +136,3 @@ def iter_raw(connection: sqlite3.Connection, origin_id: int) -> Iterator[tuple[i
     for (data,) in rows:
         records += _decode_block(expand(data))
     yield from sorted(records, key=lambda record: record[0])
-
-
-def encode(value: Any) -> bytes:
-    return _encode(value)

@@ -91,9 +91,7 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _put_conversation(
-    connection: sqlite3.Connection, ident: str, trajectory: Trajectory
-) -> None:
+def _put_conversation(connection: sqlite3.Connection, ident: str, trajectory: Trajectory) -> None:
     entry = make_entry(trajectory)
     workspace = trajectory.workspace
     usage = trajectory.usage

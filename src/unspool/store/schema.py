@@ -309,7 +309,7 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
 
 def migrate(connection: sqlite3.Connection) -> int:
     """Bring the store up to date, each step whole or not at all; how many steps that took."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise StoreError(
             f"the store is of version {version}, newer than this unspool knows ({len(MIGRATIONS)}):"

@@ -1,0 +1,89 @@
+"""`unspool sync`: bring the store up to date."""
+
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from unspool.cli.display import Display, number, size
+from unspool.errors import NothingToRead
+from unspool.scan import usual_places
+from unspool.store.opening import default_path, writing
+from unspool.store.survey import survey
+from unspool.store.sync import Report, Sync
+
+EXAMPLES = """
+\b
+Examples:
+  unspool sync
+  unspool sync ~/.claude/projects --store work.db
+  unspool sync --json | jq .written
+"""
+
+store_option = click.option(
+    "--store",
+    "store_path",
+    metavar="FILE",
+    envvar="UNSPOOL_STORE",
+    help="The store. Default: a file in your data folder.",
+)
+
+
+def path_of(store_path: str | None) -> Path:
+    return Path(store_path) if store_path else default_path()
+
+
+@click.command("sync", epilog=EXAMPLES)
+@click.argument("paths", nargs=-1, metavar="[PATH…]")
+@store_option
+@click.option("--no-raw", is_flag=True, help="Do not keep the records themselves.")
+@click.option("--wait", type=float, default=0, metavar="SECONDS", help="If another one is writing.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, as JSON on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+def command(
+    paths: tuple[str, ...],
+    store_path: str | None,
+    no_raw: bool,
+    wait: float,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Read what is new or changed under PATH… (or in the usual places) into the store.
+
+    Conversations whose files are gone stay in the store.
+    """
+    started = time.monotonic()
+    path = path_of(store_path)
+    report = sync(list(paths), path, raw=not no_raw, wait_seconds=wait, quiet=quiet or as_json)
+    if as_json:
+        click.echo(msgspec.json.encode(report).decode())
+    elif not quiet:
+        _print(report, path, time.monotonic() - started)
+
+
+def sync(
+    paths: list[str], path: Path, raw: bool = True, wait_seconds: float = 0, quiet: bool = False
+) -> Report:
+    """Bring the store at `path` up to date, with progress on a terminal."""
+    tops = paths or [str(place) for place in usual_places()]
+    if paths and not any(Path(top).exists() for top in tops):
+        raise NothingToRead(f"nothing to read: {', '.join(tops)} is not there")
+    display = Display(quiet=quiet)
+    with display, writing(path, wait_seconds) as connection:
+        found = survey(connection, [top for top in tops if Path(top).exists()])
+        progress = display.start(sum(changed.size_bytes for changed in found.changed))
+        return Sync(connection, raw=raw, progress=progress).run([], found)
+
+
+def _print(report: Report, path: Path, seconds: float) -> None:
+    def line(name: str, text: str) -> None:
+        click.echo(f"{name:>14}  {text}", err=True)
+
+    line("origins", f"{number(report.read)} read ({size(report.bytes)}), "
+         f"{number(report.unchanged)} unchanged, {number(report.gone)} newly gone")  # fmt: skip
+    line("conversations", f"{number(report.written)} written")
+    for code, count in sorted(report.problems.items()):
+        line("problem", f"{number(count)} × {code}")
+    line("store", f"{path} ({size(path.stat().st_size)})")
+    line("took", f"{seconds:.1f} s")

@@ -1,0 +1,14 @@
+"""The store: every conversation in one SQLite file, kept, searched, measured, aligned.
+
+schema.py    the tables, as migrations
+opening.py   where it lies, who may read it, who writes it
+survey.py    what changed since the store read it
+reading.py   an origin's facts and raw records
+keeping.py   facts and raw records in compressed blocks
+sync.py      the store brought up to date
+rows.py      a trajectory into the tables, and back
+metrics.py   the figures of a conversation
+rebuild.py   every trajectory made anew from what was kept
+shelf.py     the store as a shelf of conversations
+care.py      verify, info, vacuum
+"""

@@ -1,0 +1,91 @@
+"""The store as a shelf: what `list`, `show` and `export` read from."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from unspool.errors import UnknownConversation
+from unspool.shelf import Entry, match, newest_first
+from unspool.sinks import Family
+from unspool.store.rows import get_trajectory, row_id
+from unspool.trajectory import Trajectory
+
+_COLUMNS = (
+    "external_id, source, title, project, started_at, ended_at, messages, turns, tools,"
+    " prompt_tokens, completion_tokens, model, agent_version, parent_id, children, partial"
+)
+
+
+class StoreShelf:
+    """Conversations of the store."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def entries(self) -> Sequence[Entry]:
+        rows = self.connection.execute(f"SELECT {_COLUMNS} FROM conversations")
+        return newest_first(_entry(*row) for row in rows)
+
+    def find(self, ident: str) -> Entry:
+        return match(ident, self.entries())
+
+    def family(self, entry: Entry) -> Family:
+        root = self._trajectory(entry.source, entry.id)
+        made: list[Trajectory] = []
+        seen = {(root.source, root.conversation_id)}
+        waiting = [root]
+        while waiting:
+            known = waiting.pop(0)
+            for link in known.children or ():
+                key = (link.source or known.source, link.conversation_id)
+                if link.kind != "subagent" or key in seen:
+                    continue
+                seen.add(key)
+                child = get_trajectory(self.connection, row_id(*key))
+                if child is not None:
+                    made.append(child)
+                    waiting.append(child)
+        return Family(root, tuple(made))
+
+    def _trajectory(self, source: str, ident: str) -> Trajectory:
+        found = get_trajectory(self.connection, row_id(source, ident))
+        if found is None:
+            raise UnknownConversation(f"no conversation {source}/{ident} in the store")
+        return found
+
+
+def _entry(
+    ident: str,
+    source: str,
+    title: str | None,
+    project: str | None,
+    started_at: str,
+    ended_at: str | None,
+    messages: int,
+    turns: int,
+    tools: int,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+    model: str | None,
+    agent_version: str | None,
+    parent_id: str | None,
+    children: int,
+    partial: str | None,
+) -> Entry:
+    return Entry(
+        id=ident,
+        source=source,
+        title=title,
+        project=project,
+        started_at=started_at or None,
+        ended_at=ended_at,
+        messages=messages,
+        turns=turns,
+        tools=tools,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        model=model,
+        agent_version=agent_version,
+        parent_id=parent_id,
+        children=children,
+        partial=partial is not None,
+    )

@@ -1,0 +1,321 @@
+"""Sync: the store brought up to date with the origins, a batch at a time.
+
+1. read what changed: facts and raw records go in, the conversations that they touch become dirty;
+2. reduce the touched conversations, from kept and new facts together;
+3. link over all conversations of the store;
+4. write those that changed, or whose links did.
+
+Steps 1 and 2 end in one transaction per batch, step 4 in one per some conversations, and a
+conversation is clean only when it is written: a sync that was killed goes on where it was.
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from unspool import sources
+from unspool.enrich import enrich
+from unspool.facts import Key, Problem
+from unspool.link import Card, Patch, apply_patch, link, make_card
+from unspool.pipeline.collect import Gathered
+from unspool.pipeline.worker import Slot, Slots, Spool
+from unspool.reduce import reduce_facts
+from unspool.store.keeping import forget_origin, get_facts, put_facts, put_raw
+from unspool.store.opening import transaction
+from unspool.store.reading import ReadOrigin, iter_records, read_origin
+from unspool.store.rows import get_trajectory, put_trajectory, remove, row_id
+from unspool.store.survey import (
+    Changed,
+    Survey,
+    iter_batches,
+    recognised,
+    survey,
+    tail_hash,
+    whole_records_end,
+)
+from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
+
+BATCH_BYTES = 32 * 1024 * 1024
+WRITE_BATCH = 100
+MADE_WHOLE = "\0"
+"""`facts_of` of conversations that came as trajectories: there are no facts of them."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_card = msgspec.msgpack.Decoder(Card).decode
+_patch = msgspec.msgpack.Decoder(Patch).decode
+
+
+class Report(msgspec.Struct):
+    """What a sync did."""
+
+    origins: int = 0
+    read: int = 0
+    bytes: int = 0
+    unchanged: int = 0
+    unknown: int = 0
+    gone: int = 0
+    written: int = 0
+    removed: int = 0
+    problems: dict[str, int] = {}
+
+
+class Sync:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        raw: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.raw = raw
+        self.progress = progress
+        self.report = Report()
+        self.bases: dict[Key, Slot] = {}
+        """Reduced but not yet linked conversations, by (source, id), in a temporary file."""
+
+    def run(self, paths: Iterable[str], found: Survey | None = None) -> Report:
+        found = found if found is not None else survey(self.connection, paths)
+        self.report.origins = len(found.changed) + found.unchanged
+        self.report.unchanged = found.unchanged
+        self._mark_gone(found)
+        with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
+            self.spool = Spool(Path(folder, "bases"))
+            for batch in iter_batches(found.changed, BATCH_BYTES):
+                self._read_batch(batch)
+            self._reduce_leftovers()
+            self.spool.close()
+            self._write()
+        return self.report
+
+    def _mark_gone(self, found: Survey) -> None:
+        self.report.gone = len(found.gone)
+        if found.gone or found.back:
+            with transaction(self.connection):
+                for ident in found.gone:
+                    self._execute("UPDATE origins SET gone_since = ? WHERE id = ?", (now(), ident))
+                for ident in found.back:
+                    self._execute("UPDATE origins SET gone_since = NULL WHERE id = ?", (ident,))
+
+    def _execute(self, statement: str, values: tuple[object, ...]) -> sqlite3.Cursor:
+        return self.connection.execute(statement, values)
+
+    # 1. read, 2. reduce
+
+    def _read_batch(self, batch: list[Changed]) -> None:
+        with transaction(self.connection):
+            fresh: dict[Key, Gathered] = {}
+            touched: set[Key] = set()
+            for changed in batch:
+                self._read(changed, fresh, touched)
+                if self.progress is not None:
+                    self.progress(changed.size_bytes)
+            for key in sorted(touched):
+                self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
+            for key in sorted(touched):
+                self._reduce(key, fresh.get(key))
+
+    def _read(self, changed: Changed, fresh: dict[Key, Gathered], touched: set[Key]) -> None:
+        try:
+            origin = recognised(changed)
+        except OSError:
+            return  # vanished, or may not be read: it stays as the store knows it
+        if origin is None:
+            self.report.unknown += 1
+            self._put_origin(changed, "", changed.size_bytes, 0)
+            return
+        end = changed.size_bytes
+        if origin.source in sources.SOURCES and sources.load(origin.source).RANGES:
+            end = whole_records_end(origin.path, changed.size_bytes)
+        read = read_origin(origin)
+        self.report.read += 1
+        self.report.bytes += changed.size_bytes - origin.start
+        ident = self._put_origin(changed, origin.source, end, read.tally.records)
+        if origin.start:
+            self._execute(
+                "DELETE FROM problems WHERE origin_id = ? AND offset >= ?", (ident, origin.start)
+            )
+        else:
+            touched.update(forget_origin(self.connection, ident))
+        self._keep(ident, read, fresh, touched)
+
+    def _keep(
+        self, ident: int, read: ReadOrigin, fresh: dict[Key, Gathered], touched: set[Key]
+    ) -> None:
+        for key, gathered in read.collection.conversations.items():
+            put_facts(self.connection, ident, key, gathered.source, gathered.all_facts())
+            touched.add(key)
+            if key in fresh or self._has_other_facts(key):
+                fresh.pop(key, None)
+                fresh[key] = Gathered("")  # not all of it is at hand: read it back
+            else:
+                fresh[key] = gathered
+        for trajectory in read.trajectories:
+            self._put_base(trajectory, MADE_WHOLE)
+            # There are no facts to make it from again, so it is written at once.
+            put_trajectory(self.connection, trajectory, [ident])
+        if self.raw:
+            put_raw(self.connection, ident, iter_records(read))
+        self._put_problems(ident, read.problems)
+
+    def _has_other_facts(self, key: Key) -> bool:
+        row = self._execute(
+            "SELECT count(*) FROM facts WHERE platform = ? AND external_id = ?", key
+        ).fetchone()
+        return bool(row[0] > 1)
+
+    def _put_problems(self, ident: int | None, problems: list[Problem]) -> None:
+        for problem in problems:
+            codes = self.report.problems
+            codes[problem.code] = codes.get(problem.code, 0) + 1
+            self._execute(
+                "INSERT INTO problems (origin_id, offset, code, external_id, sample)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (ident, problem.offset, problem.code, problem.key[1], problem.sample),
+            )
+
+    def _put_origin(self, changed: Changed, source: str, end: int, records: int) -> int:
+        tail = tail_hash(changed.path, end) if source else ""
+        row = self._execute(
+            "INSERT INTO origins (path, name, source, size_bytes, mtime_ns, state, read_bytes,"
+            " tail_hash, records, first_seen, last_read) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT(path) DO UPDATE SET source = excluded.source,"
+            " size_bytes = excluded.size_bytes, mtime_ns = excluded.mtime_ns,"
+            " state = excluded.state, read_bytes = excluded.read_bytes,"
+            " tail_hash = excluded.tail_hash, records = records + excluded.records,"
+            " last_read = excluded.last_read, gone_since = NULL RETURNING id",
+            (
+                changed.path, changed.name, source, changed.size_bytes, changed.mtime_ns,
+                changed.state, end, tail, records, now(), now(),
+            ),
+        ).fetchone()  # fmt: skip
+        return int(row[0])
+
+    def _reduce(self, key: Key, gathered: Gathered | None) -> None:
+        """The conversation and its side threads into the spool, their cards into the store."""
+        if gathered is None or not gathered.source:
+            gathered = get_facts(self.connection, key)
+        made: list[Trajectory] = []
+        if gathered is not None:
+            current = sources.load(gathered.source).CURRENT
+            reduction = reduce_facts(key, gathered.all_facts(), current)
+            made = [trajectory for trajectory in reduction.trajectories if trajectory.messages]
+        owner = "\n".join(key)
+        kept = {(t.source, t.conversation_id) for t in made}
+        for source, ident in self._execute(
+            "SELECT platform, external_id FROM cards WHERE facts_of = ?", (owner,)
+        ).fetchall():
+            if (source, ident) not in kept:
+                self._execute(
+                    "DELETE FROM cards WHERE platform = ? AND external_id = ?", (source, ident)
+                )
+                remove(self.connection, row_id(source, ident))
+                self.report.removed += 1
+        for trajectory in made:
+            self._put_base(trajectory, owner)
+        if not made:
+            self._execute("DELETE FROM dirty WHERE platform = ? AND external_id = ?", key)
+
+    def _put_base(self, trajectory: Trajectory, owner: str) -> None:
+        key = (trajectory.source, trajectory.conversation_id)
+        self.bases[key] = self.spool.put(pack_trajectory(trajectory))
+        self._execute(
+            "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET facts_of = excluded.facts_of, card = excluded.card",
+            (*key, owner, _pack(make_card(trajectory))),
+        )
+
+    def _reduce_leftovers(self) -> None:
+        """What an earlier sync read but did not live to write."""
+        known = {self._owner(key) for key in self.bases}
+        rows = self.connection.execute("SELECT platform, external_id FROM dirty").fetchall()
+        for platform, ident in rows:
+            if (platform, ident) not in known:
+                with transaction(self.connection):
+                    self._reduce((platform, ident), None)
+
+    # 3. link, 4. write
+
+    def _owner(self, key: Key) -> Key | None:
+        row = self._execute(
+            "SELECT facts_of FROM cards WHERE platform = ? AND external_id = ?", key
+        ).fetchone()
+        if row is None or row[0] == MADE_WHOLE:
+            return None
+        source, _, ident = str(row[0]).partition("\n")
+        return (source, ident)
+
+    def _write(self) -> None:
+        if not self.bases and not self.report.removed:
+            return
+        patches, changed = self._link()
+        targets = sorted({*self.bases, *changed})
+        slots = Slots()
+        for start in range(0, len(targets), WRITE_BATCH):
+            with transaction(self.connection):
+                for key in targets[start : start + WRITE_BATCH]:
+                    self._write_one(key, patches.get(key), slots)
+        slots.close()
+        with transaction(self.connection):
+            self.connection.execute("DELETE FROM dirty")
+
+    def _link(self) -> tuple[dict[Key, Patch], list[Key]]:
+        """What linking says of every conversation, and for which it says something new."""
+        cards: list[Card] = []
+        before: dict[Key, bytes | None] = {}
+        for card, patch in self.connection.execute("SELECT card, patch FROM cards"):
+            cards.append(_card(card))
+            before[cards[-1].key] = patch
+        patches = dict(link(cards))
+        changed: list[Key] = []
+        for key, old in before.items():
+            made = patches.get(key)
+            if (_pack(made) if made is not None else None) != old:
+                changed.append(key)
+        return patches, changed
+
+    def _write_one(self, key: Key, patch: Patch | None, slots: Slots) -> None:
+        for trajectory in self._base(key, slots):
+            own = (trajectory.source, trajectory.conversation_id)
+            if own != key:
+                continue
+            apply_patch(trajectory, patch)
+            enrich(trajectory)
+            put_trajectory(self.connection, trajectory, self._origin_ids(trajectory))
+            self._execute(
+                "UPDATE cards SET patch = ? WHERE platform = ? AND external_id = ?",
+                (_pack(patch) if patch is not None else None, *key),
+            )
+            self.report.written += 1
+
+    def _base(self, key: Key, slots: Slots) -> Iterator[Trajectory]:
+        slot = self.bases.get(key)
+        if slot is not None:
+            yield unpack_trajectory(slots.read(slot))
+            return
+        owner = self._owner(key)
+        if owner is None:
+            whole = get_trajectory(self.connection, row_id(*key))
+            if whole is not None:
+                yield whole
+            return
+        gathered = get_facts(self.connection, owner)
+        if gathered is not None:
+            current = sources.load(gathered.source).CURRENT
+            yield from reduce_facts(owner, gathered.all_facts(), current).trajectories
+
+    def _origin_ids(self, trajectory: Trajectory) -> list[int]:
+        paths = [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
+        found: list[int] = []
+        for path in paths:
+            row = self._execute("SELECT id FROM origins WHERE path = ?", (path,)).fetchone()
+            if row is not None:
+                found.append(int(row[0]))
+        return found
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
