@@ -3,23 +3,39 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
 from unspool.cli.display import Display
-from unspool.errors import AmbiguousId, NothingToRead, UnknownConversation
+from unspool.errors import AmbiguousId, NothingToRead, StoreError, UnknownConversation
 from unspool.loose import LooseShelf
-from unspool.scan import Place, found_paths, usual_places
+from unspool.scan import Place, usual_places
 from unspool.shelf import Entry, Shelf, short_ids
 
 
 def open_shelf(paths: Iterable[str], display: Display) -> Shelf:
     """The shelf over the paths; without any, over all that this machine holds."""
     given = list(paths)
-    if given:
-        return LooseShelf(given, display.start)
-    places = usual_places()
-    found = found_paths(places)
-    if not found:
-        raise NothingToRead(nothing_here(places))
-    return LooseShelf(found, display.start)
+    return LooseShelf(given, display.start) if given else _store_shelf(display)
+
+
+def _store_shelf(display: Display) -> Shelf:
+    """The store, brought up to date first; as it is, where it cannot be written now."""
+    # Imported here: with paths, `list` and `show` need no store and start faster.
+    from unspool.cli.sync import sync
+    from unspool.store.opening import default_path
+    from unspool.store.shelf import StoreShelf, open_store
+
+    path = default_path()
+    try:
+        sync([], path, quiet=display.quiet)
+    except StoreError as error:
+        if not path.exists():
+            raise
+        click.echo(f"unspool: not brought up to date: {error}", err=True)
+    shelf = StoreShelf(open_store(path))
+    if not shelf.entries():
+        raise NothingToRead(nothing_here(usual_places()))
+    return shelf
 
 
 def nothing_here(places: Iterable[Place]) -> str:

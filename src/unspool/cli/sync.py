@@ -8,7 +8,7 @@ import msgspec
 
 from unspool.cli.display import Display, number, size
 from unspool.errors import NothingToRead
-from unspool.scan import usual_places
+from unspool.scan import found_paths, usual_places
 from unspool.store.opening import default_path, writing
 from unspool.store.survey import survey
 from unspool.store.sync import Report, Sync
@@ -66,12 +66,12 @@ def sync(
     paths: list[str], path: Path, raw: bool = True, wait_seconds: float = 0, quiet: bool = False
 ) -> Report:
     """Bring the store at `path` up to date, with progress on a terminal."""
-    tops = paths or [str(place) for place in usual_places()]
+    places = usual_places() if not paths else []
+    tops = paths or found_paths(places)
     if paths and not any(Path(top).exists() for top in tops):
         raise NothingToRead(f"nothing to read: {', '.join(tops)} is not there")
-    display = Display(quiet=quiet)
-    with display, writing(path, wait_seconds) as connection:
-        found = survey(connection, [top for top in tops if Path(top).exists()])
+    with Display(quiet=quiet) as display, writing(path, wait_seconds) as connection:
+        found = survey(connection, tops)
         progress = display.start(sum(changed.size_bytes for changed in found.changed))
         return Sync(connection, raw=raw, progress=progress).run([], found)
 

@@ -29,15 +29,16 @@ def rebuild(connection: sqlite3.Connection) -> Report:
             "INSERT OR IGNORE INTO dirty SELECT DISTINCT platform, external_id FROM facts"
         )
     with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
-        for ident, path, source in rows:
-            _read_again(connection, ident, path, source, Path(folder))
+        # All files first: some formats look at the files beside the one that they read.
+        files = [lay_out(connection, ident, path, Path(folder)) for ident, path, _ in rows]
+        for (ident, path, source), file in zip(rows, files, strict=True):
+            _read_again(connection, ident, path, source, file)
     return sync.run([], Survey())
 
 
 def _read_again(
-    connection: sqlite3.Connection, ident: int, path: str, source: str, folder: Path
+    connection: sqlite3.Connection, ident: int, path: str, source: str, file: Path
 ) -> None:
-    file = lay_out(connection, ident, path, folder)
     head = read_head(str(file))
     name = sinks.recognise(head) or sources.recognise(head) or source
     size = file.stat().st_size
@@ -53,7 +54,6 @@ def _read_again(
                 path if trajectory.file_path == str(file) else trajectory.file_path
             )
             put_trajectory(connection, trajectory, [ident])
-    file.unlink()
 
 
 def lay_out(connection: sqlite3.Connection, ident: int, path: str, folder: Path) -> Path:
