@@ -60,15 +60,18 @@ def sound(store: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
+    """Three cases of every source: the laws run over all, here it is about the store."""
     made = tmp_path / "home"
-    shutil.copytree(CASES, made, ignore=shutil.ignore_patterns("expected.json"))
+    for source in sorted(CASES.iterdir()):
+        for case in sorted(source.glob("*/input"))[:3]:
+            shutil.copytree(case, made / source.name / case.parent.name)
     return made
 
 
 def test_what_is_read_back_is_what_an_extract_gives(home: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     report = sync(store, home)
-    assert report.written > 20
+    assert report.written > 8
     assert stored(store) == _sorted(unspool.extract(home))
     sound(store)
 
@@ -119,7 +122,7 @@ def test_what_is_gone_stays(home: Path, tmp_path: Path) -> None:
     before = stored(store)
     shutil.rmtree(home / "copilot_telemetry")
     report = sync(store, home)
-    assert report.gone > 10
+    assert report.gone > 2
     assert stored(store) == before
     with reading(store) as connection:
         gone = connection.execute("SELECT count(*) FROM origins WHERE gone_since IS NOT NULL")
@@ -165,7 +168,7 @@ def test_a_killed_sync_goes_on(home: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store), "-q"]
     rng = random.Random(7)
-    for _ in range(12):
+    for _ in range(8):
         process = subprocess.Popen(command, env=ENV)
         time.sleep(rng.uniform(0.15, 0.9))
         process.send_signal(signal.SIGKILL)
@@ -226,9 +229,9 @@ def test_every_older_version_is_migrated(version: int, tmp_path: Path) -> None:
 
 def test_store_commands(home: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    assert json.loads(run("sync", home, "--store", store, "--json").stdout)["written"] > 20
+    assert json.loads(run("sync", home, "--store", store, "--json").stdout)["written"] > 8
     made = json.loads(run("store", "info", "--store", store, "--json").stdout)
-    assert made["conversations"] > 20
+    assert made["conversations"] > 8
     assert run("store", "verify", "--store", store).stdout == b"sound\n"
     assert run("store", "vacuum", "--store", store).returncode == 0
     assert run("store", "rebuild", "--store", store).returncode == 0
