@@ -14,6 +14,8 @@ PUBLIC = [
     "MissingExtra",
     "NothingToRead",
     "OutputError",
+    "StoreBusy",
+    "StoreError",
     "ToolCall",
     "Trajectory",
     "UnknownConversation",
