@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Literal
 
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally
-from unspool.sources.cursor import hooks
+from unspool.origins import Head, Origin, Tally, read_head
+from unspool.sources.cursor import hooks, stream, texts, transcripts
 from unspool.sources.cursor.paths import usual_places
 
 NAME = "cursor"
 RANGES = False
 CURRENT: Literal["last", "longest"] = "last"
 
-_SHAPES = (hooks,)
+_SHAPES = (stream, hooks, transcripts, texts)
 """Each knows one kind of origin; asked in this order."""
 
 
@@ -26,8 +26,6 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    from unspool.origins import read_head
-
     head = read_head(origin.path)
     shape = next((shape for shape in _SHAPES if shape.claims(head)), hooks)
     yield from shape.read(origin, tally, recover)
