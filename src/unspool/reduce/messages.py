@@ -89,8 +89,8 @@ class Assembly:
             total = place + 1
             for fact in record.facts:
                 self._take(place, record, fact)
-        match_echoes(self, self._echoes)
         Calls(self, self._nameless).match()
+        match_echoes(self, self._echoes)
         self._settle_places(total)
         self._place_calls()
         self._mark_files()

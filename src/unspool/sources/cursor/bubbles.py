@@ -1,0 +1,320 @@
+"""Bubbles: the pieces that Cursor's editor shows of a conversation.
+
+Type 1 is the person's, type 2 the model's: a thought, a text or a tool with its result, each a
+bubble. A `Chat` turns the bubbles of one composer, given in order, into facts.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from unspool.facts import (
+    AnyFact,
+    Attachment,
+    Key,
+    Marked,
+    MessageSeen,
+    Noted,
+    ToolCalled,
+    ToolReturned,
+    UsageReported,
+)
+from unspool.records import clean
+from unspool.shapes import arguments_text
+from unspool.sources.cursor.edits import Changes
+from unspool.sources.cursor.paths import clean_path
+from unspool.sources.cursor.steps import Steps
+from unspool.sources.cursor.tools import decoded, likeness, output_of
+from unspool.times import parse_time
+
+RANK = 1
+USER, ASSISTANT = 1, 2
+TOOL = 15
+"""`capabilityType` of tools; what other numbers stand for is told nowhere."""
+MODES = {1: "ask", 2: "agent", 3: "edit", 5: "plan"}
+_TOOLS = {
+    5: "read_file", 6: "list_dir", 7: "edit_file", 9: "codebase_search", 15: "run_terminal_cmd",
+    18: "web_search", 19: "mcp", 38: "edit_file_v2", 40: "read_file_v2",
+}  # fmt: skip
+_STATUS = {"cancelled": "cancelled", "loading": "pending", "rejected": "denied"}
+_EPOCH_MS = 946_684_800_000
+"""The year 2000: a smaller `clientStartTime` is a span, not a moment."""
+
+Bubble = dict[str, Any]
+
+
+def mode_name(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return ""
+    return MODES.get(value, str(value)) if isinstance(value, int) else str(value)
+
+
+def bubble_time(bubble: Bubble) -> int | None:
+    """When it was made: told outright, or reckoned from the client's timing."""
+    made = parse_time(bubble.get("createdAt"))
+    timing = bubble.get("timingInfo")
+    if made is not None or not isinstance(timing, dict):
+        return made
+    start = timing.get("clientStartTime")
+    if not isinstance(start, int | float) or isinstance(start, bool):
+        return None
+    if start >= _EPOCH_MS:
+        return parse_time(start)
+    for name in ("clientRpcSendTime", "clientSettleTime", "clientEndTime"):
+        end = timing.get(name)
+        if isinstance(end, int | float) and end >= _EPOCH_MS:
+            return parse_time(end - start)
+    return None
+
+
+def rich_text(value: Any) -> str:
+    """The text of an editor state (Lexical): paragraphs as lines, mentions as they were written."""
+    root = decoded(value)
+    node = root.get("root", root) if isinstance(root, dict) else None
+    return "\n".join(_paragraphs(node)).strip() if isinstance(node, dict) else ""
+
+
+def _paragraphs(node: dict[str, Any]) -> Iterator[str]:
+    for child in node.get("children") or ():
+        if isinstance(child, dict):
+            yield _inline(child)
+
+
+def _inline(node: dict[str, Any]) -> str:
+    if node.get("type") == "linebreak":
+        return "\n"
+    if isinstance(node.get("text"), str):
+        return str(node["text"])
+    return "".join(
+        _inline(child) for child in node.get("children") or () if isinstance(child, dict)
+    )
+
+
+def words_of(bubble: Bubble) -> str:
+    for name in ("text", "rawText"):
+        if isinstance(bubble.get(name), str) and bubble[name].strip():
+            return str(bubble[name])
+    return rich_text(bubble.get("richText")) if bubble.get("type") in (USER, "user") else ""
+
+
+def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
+    """Files, selections, folders, documents and images that the person put in."""
+    context = bubble.get("context")
+    made: list[Attachment] = []
+    for holder in (context if isinstance(context, dict) else {}, bubble):
+        for item in _listed(holder, "fileSelections"):
+            made.append(Attachment(kind="file", path=_uri(item)))
+        for item in _listed(holder, "selections"):
+            text = item.get("text", item.get("rawText"))
+            lines = item.get("range") if isinstance(item.get("range"), dict) else {}
+            made.append(
+                Attachment(
+                    kind="selection",
+                    path=_uri(item),
+                    text=text if isinstance(text, str) else "",
+                    start_line=_line(lines, "selectionStartLineNumber"),
+                    end_line=_line(lines, "positionLineNumber"),
+                )
+            )
+        for item in _listed(holder, "folderSelections"):
+            made.append(
+                Attachment(kind="folder", path=_uri(item) or _str(item.get("relativePath")))
+            )
+        for item in _listed(holder, "selectedDocs"):
+            made.append(Attachment(kind="doc", name=_str(item.get("name", item.get("docId")))))
+        for item in (*_listed(holder, "selectedImages"), *_listed(holder, "images")):
+            made.append(Attachment(kind="image", path=clean_path(_str(item.get("path")))))
+    return tuple(dict.fromkeys(made, None)) if all(a.extra is None for a in made) else tuple(made)
+
+
+def _listed(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found = holder.get(name)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _line(lines: Any, name: str) -> int | None:
+    found = lines.get(name) if isinstance(lines, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _uri(item: dict[str, Any]) -> str:
+    uri = item.get("uri")
+    if isinstance(uri, dict):
+        uri = uri.get("fsPath", uri.get("path"))
+    return clean_path(uri) if isinstance(uri, str) else ""
+
+
+class Chat:
+    """The bubbles of one composer. Facts stand at `offset`, which the reader counts up."""
+
+    def __init__(
+        self, key: Key, origin: str, changes: Changes, model: str = "", mode: str = ""
+    ) -> None:
+        self.key = key
+        self.origin = origin
+        self.calls: list[str] = []
+        """Ids of calls whose result the bubbles do not hold."""
+        self._changes = changes
+        self._model = model
+        self._mode = mode
+        self._steps = Steps()
+        self._tokens = (0, 0)
+        self._spent: dict[str, tuple[int, int]] = {}
+
+    def read(self, bubble: Bubble, ident: str, offset: int, after: str | None) -> list[AnyFact]:
+        """The facts of a bubble; none where it says nothing."""
+        bubble = clean(bubble)
+        common: dict[str, Any] = {
+            "key": self.key, "origin": self.origin, "offset": offset, "after": after,
+            "entry": f"bubble:{ident}", "time": bubble_time(bubble),
+        }  # fmt: skip
+        if bubble.get("type") in (USER, "user"):
+            return list(self._user(bubble, ident, common))
+        return list(self._assistant(bubble, ident, common))
+
+    def _user(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
+        text, attachments = words_of(bubble), attachments_of(bubble)
+        if text or attachments:
+            self._steps.close()
+            yield MessageSeen(
+                **common, id=ident, role="user", text=text, attachments=attachments, rank=RANK,
+                mode=mode_name(bubble.get("unifiedMode")) or self._mode, request=_request(bubble),
+                extra=_ids(bubble),
+            )  # fmt: skip
+        if isinstance(bubble.get("toolFormerData"), dict):
+            # 13 of 291 tools of one real database sat on bubbles of the person's.
+            yield from self._tool(bubble, ident, common)
+
+    def _assistant(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
+        text, thinking = words_of(bubble), _thinking(bubble)
+        error = bubble.get("errorDetails")
+        if thinking or text:
+            step = self._steps.part("thinking" if thinking else "text", ident, _group(bubble))
+            if thinking and text:
+                self._steps.part("text", ident, _group(bubble))
+            yield self._said(bubble, common, step, text=text, thinking=thinking, extra=_ids(bubble))
+            yield from self._usage(bubble, common, step)
+        if isinstance(bubble.get("toolFormerData"), dict):
+            yield from self._tool(bubble, ident, common)
+        elif isinstance(error, dict) and isinstance(error.get("message"), str):
+            yield MessageSeen(
+                **common, number=2, id=f"{ident}:error", role="assistant", kind="error", rank=RANK,
+                text=error["message"], request=_str(error.get("generationUUID")) or _request(bubble),
+            )  # fmt: skip
+
+    def _said(
+        self, bubble: Bubble, common: dict[str, Any], step: str, **fields: Any
+    ) -> MessageSeen:
+        model = bubble.get("modelInfo")
+        name = (
+            _str(model.get("modelName"))
+            if isinstance(model, dict)
+            else _str(bubble.get("modelType"))
+        )
+        return MessageSeen(
+            **common, id=step, role="assistant", rank=RANK, request=_request(bubble),
+            model=name if name and name != "default" else self._model or name, **fields,
+        )  # fmt: skip
+
+    def _tool(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
+        tool = bubble["toolFormerData"]
+        name = _str(tool.get("name")) or _TOOLS.get(tool.get("tool"), f"tool_{tool.get('tool')}")
+        call = _str(tool.get("toolCallId")) or f"{ident}:tool"
+        given = tool.get("rawArgs") or tool.get("params")
+        step = self._steps.part("call", ident, _str(tool.get("modelCallId")))
+        decision = _str(tool.get("userDecision"))
+        yield self._said(bubble, common | {"number": 4}, step)
+        yield ToolCalled(
+            **common, id=call, message=step, name=name, arguments=arguments_text(given), rank=RANK,
+            like=likeness(name, tool.get("params") or given), index=None,
+            extra={"user_decision": decision} if decision else None,
+        )  # fmt: skip
+        yield from self._result(tool, name, call, ident, common)
+        yield from self._usage(bubble, common, step)
+
+    def _result(
+        self, tool: dict[str, Any], name: str, call: str, ident: str, common: dict[str, Any]
+    ) -> Iterator[AnyFact]:
+        status, error = _str(tool.get("status")), tool.get("error")
+        result = tool.get("result")
+        if not result and not error:
+            self.calls.append(call)
+        if not (status or result or error):
+            return
+        text, details = output_of(result) if result else (None, None)
+        if error and text is None:
+            text, details = output_of(error)
+        denied = tool.get("userDecision") == "rejected" and not result
+        yield ToolReturned(
+            **common, call=call, name=name, text=text, details=details, rank=RANK,
+            failed=status == "error", files=tuple(self._changes.of_tool(tool, name, ident)),
+            status="denied" if denied else _STATUS.get(status, ""),
+        )  # fmt: skip
+
+    def _usage(self, bubble: Bubble, common: dict[str, Any], step: str) -> Iterator[AnyFact]:
+        """Counts go on from bubble to bubble; where one drops, another request began. 0 is unknown."""
+        count = bubble.get("tokenCount")
+        if not isinstance(count, dict):
+            return
+        now = (_count(count, "inputTokens"), _count(count, "outputTokens"))
+        if not any(now):
+            return
+        before, self._tokens = self._tokens, now
+        fresh = any(new < old for new, old in zip(now, before, strict=True))
+        grown = now if fresh else (now[0] - before[0], now[1] - before[1])
+        known = self._spent.get(step, (0, 0))
+        spent = self._spent[step] = (known[0] + grown[0], known[1] + grown[1])
+        if any(spent):
+            yield UsageReported(
+                **common, subject=step, prompt=spent[0], completion=spent[1], rank=RANK
+            )
+
+    def files(self, bubble: Bubble, ident: str, offset: int) -> Iterator[AnyFact]:
+        """Files that the bubble changed without a tool, by the code blocks of its text."""
+        for number, touch in enumerate(self._changes.of_bubble(bubble, ident)):
+            yield Marked(
+                key=self.key, origin=self.origin, offset=offset, number=number,
+                entry=f"bubble:{ident}:files", kind="file", data=touch, rank=RANK,
+            )  # fmt: skip
+
+    def context(self, value: dict[str, Any], ident: str, offset: int) -> AnyFact:
+        """What a request was sent with: how many of each kind."""
+        counts = {n: len(v) for n, v in value.items() if isinstance(v, list | dict) and v}
+        return Noted(
+            key=self.key, origin=self.origin, offset=offset, entry=f"bubble:{ident}:context",
+            on="message", subject=ident, name="request_context", value=counts, rank=RANK,
+        )  # fmt: skip
+
+
+def _count(count: dict[str, Any], name: str) -> int:
+    found = count.get(name)
+    return int(found) if isinstance(found, int | float) else 0
+
+
+def _request(bubble: Bubble) -> str:
+    return _str(bubble.get("requestId")) or _str(bubble.get("usageUuid"))
+
+
+def _group(bubble: Bubble) -> str:
+    return _str(bubble.get("modelCallId"))
+
+
+def _ids(bubble: Bubble) -> dict[str, Any] | None:
+    names = {
+        "serverBubbleId": "server_bubble_id", "checkpointId": "checkpoint_id",
+        "thinkingDurationMs": "thinking_ms", "isRefunded": "refunded",
+    }  # fmt: skip
+    return {ours: bubble[name] for name, ours in names.items() if bubble.get(name)} or None
+
+
+def _thinking(bubble: Bubble) -> str:
+    thinking = bubble.get("thinking")
+    if isinstance(thinking, dict) and _str(thinking.get("text")):
+        return _str(thinking["text"])
+    blocks = bubble.get("allThinkingBlocks")
+    found = blocks if isinstance(blocks, list) else []
+    texts = [_str(b.get("thinking", b.get("text"))) for b in found if isinstance(b, dict)]
+    return "\n\n".join(text for text in texts if text) or _str(thinking)

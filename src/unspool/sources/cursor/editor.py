@@ -1,0 +1,132 @@
+"""The editor's databases, `state.vscdb`: the global one with composers and bubbles, and one per
+workspace with prompts, generations and the chats of earlier versions."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from unspool.databases import MAGIC, Database, open_database
+from unspool.facts import NOBODY, AnyFact, ToolReturned
+from unspool.origins import Head, Origin, Tally
+from unspool.records import clean
+from unspool.sources.cursor.bubbles import RANK
+from unspool.sources.cursor.composers import Reader
+from unspool.sources.cursor.kv import Broken, Keys, parse, parse_object
+from unspool.sources.cursor.paths import is_cursor_folder
+from unspool.sources.cursor.tools import output_of
+from unspool.sources.cursor.workspace import Workspace, workspace_folder
+
+_LOG_BYTES = 1 << 18
+_OWN = (b"cursorDiskKV", b"composer.composerData", b"aiService.", b"composerHeaders")
+
+
+def claims(head: Head) -> bool:
+    """VS Code's databases have the same name: Cursor's are in its folder, or hold its keys."""
+    if not head.data.startswith(MAGIC) or ".vscdb" not in head.name:
+        return False
+    if any(mark in head.data for mark in _OWN):
+        return True
+    return any(mark in log_start(head.path) for mark in _OWN) or is_cursor_folder(head.parts)
+
+
+def log_start(path: str) -> bytes:
+    """The beginning of the write-ahead log: a young database has nothing outside of it."""
+    try:
+        with open(f"{path}-wal", "rb") as file:
+            return file.read(_LOG_BYTES)
+    except OSError:
+        return b""
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    """A database that cannot be read, or not to its end, is a problem; what was read stays."""
+    reader = Reader(origin.path, tally, "global")
+    try:
+        with open_database(origin.path) as database:
+            if database.stale:
+                tally.records += 1
+                yield reader.problem(NOBODY, "stale-database", "the log was too long to copy")
+            yield from _read(database, reader)
+    except (sqlite3.Error, OSError) as error:
+        tally.records += 1
+        yield reader.problem(NOBODY, "unreadable-database", str(error))
+
+
+def _read(database: Database, reader: Reader) -> Iterator[AnyFact]:
+    tables = database.tables()
+    if "cursorDiskKV" in tables:
+        reader.rows = Keys(database.connection, "cursorDiskKV")
+        yield from _composers(reader, reader.rows)
+        yield from _blobs(reader, reader.rows)
+    if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
+        yield from _header_table(database, reader)
+    if "ItemTable" in tables:
+        items = Keys(database.connection, "ItemTable")
+        reader.store = "workspace"
+        workspace = Workspace(reader, items, workspace_folder(reader.origin))
+        yield from workspace.read(Path(reader.origin).parent.name)
+
+
+def _composers(reader: Reader, rows: Keys) -> Iterator[AnyFact]:
+    """All that have a row of their own, then those of which only bubbles are left."""
+    seen: set[str] = set()
+    for key, data in rows.range("composerData:"):
+        ident = key.partition(":")[2]
+        if data is None:
+            reader.tally.records += 1
+            reader.tally.noise += 1
+            continue
+        try:
+            composer = parse_object(data)
+        except Broken as broken:
+            reader.tally.records += 1
+            yield reader.problem(("cursor", ident), broken.code, broken.data)
+            continue
+        seen.add(ident)
+        yield from reader.read(ident, composer)
+    for ident in rows.groups("bubbleId:"):
+        if ident and ident not in seen:
+            yield from reader.read(ident, {})
+
+
+def _blobs(reader: Reader, rows: Keys) -> Iterator[AnyFact]:
+    """Results that bubbles do not hold, out of what was sent to the model."""
+    wanted = reader.unanswered
+    for _, data in rows.range("agentKv:blob:") if wanted else ():
+        if data is None or b"tool-result" not in data[:4096] or data[:1] != b"{":
+            continue
+        try:
+            value = clean(parse(data))
+        except Broken:
+            continue
+        content = value.get("content") if isinstance(value, dict) else None
+        for number, part in enumerate(content if isinstance(content, list) else ()):
+            call = part.get("toolCallId") if isinstance(part, dict) else None
+            if part.get("type") != "tool-result" or call not in wanted:
+                continue
+            text, details = output_of(part.get("result"))
+            yield ToolReturned(
+                key=wanted[call], origin=reader.origin, offset=next(reader.offsets), number=number,
+                entry=f"blob:{call}", call=call, name=str(part.get("toolName") or ""), text=text,
+                details=details, rank=RANK + 1,
+            )  # fmt: skip
+
+
+def _header_table(database: Database, reader: Reader) -> Iterator[AnyFact]:
+    """Since 3.12 the heads are rows of a table."""
+    reader.store = "headers"
+    columns = database.columns("composerHeaders")
+    statement = f"SELECT {', '.join(columns)} FROM composerHeaders"
+    for row in database.connection.execute(statement):
+        known: dict[str, Any] = dict(zip(columns, row, strict=True))
+        reader.tally.records += 1
+        ident = str(known.get("composerId") or "")
+        value = known.get("value")
+        try:
+            data = value if isinstance(value, bytes) else str(value or "{}").encode()
+            head = {**known, **parse_object(data)}
+        except Broken as broken:
+            yield reader.problem(("cursor", ident), broken.code, broken.data)
+            continue
+        yield from reader.head(ident, head)

@@ -1,0 +1,171 @@
+"""What became of the files that a composer changed: lines by a diff, and the person's verdict."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from unspool.diffs import count_lines
+from unspool.sources.cursor.paths import clean_path
+from unspool.sources.cursor.tools import decoded, kind_of, path_of, touches
+
+_EMPTY = "e3b0c442"
+"""The beginning of the hash of nothing: a file that was not there."""
+_VERDICTS = {"accepted": "accepted", "rejected": "rejected", "cancelled": "rejected"}
+
+Fetch = Callable[[str], bytes | None]
+
+
+class Changes:
+    """The code blocks of one composer, and where their diffs and file bodies can be fetched."""
+
+    def __init__(self, composer: dict[str, Any], fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._ident = composer.get("composerId")
+        self._blocks: list[tuple[str, dict[str, Any]]] = []
+        self._used: set[int] = set()
+        data = composer.get("codeBlockData")
+        for uri, versions in data.items() if isinstance(data, dict) else ():
+            entries = versions.values() if isinstance(versions, dict) else versions
+            for entry in entries if isinstance(entries, list) or entries is not versions else ():
+                if isinstance(entry, dict):
+                    self._blocks.append((clean_path(str(uri)), entry))
+
+    def of_tool(self, tool: dict[str, Any], name: str, bubble: str) -> Iterator[dict[str, Any]]:
+        """What a tool bubble did to files."""
+        if kind_of(name) not in ("edit", "delete"):
+            return
+        params, raw = decoded(tool.get("params")), decoded(tool.get("rawArgs"))
+        extra = tool.get("additionalData")
+        block = self._block(_ident(extra) or _ident(params), bubble)
+        outcome = _VERDICTS.get(str(tool.get("userDecision") or ""), "")
+        if not outcome and block is not None:
+            outcome = _VERDICTS.get(str(block.get("status") or ""), "")
+        if not outcome and tool.get("status") == "error":
+            outcome = "failed"
+        found = touches(name, params, outcome) or touches(name, raw, outcome)
+        counts = self._counts(tool, block)
+        for touch in found:
+            yield {**touch, **counts} if len(found) == 1 else touch
+
+    def of_bubble(self, bubble: dict[str, Any], ident: str) -> Iterator[dict[str, Any]]:
+        """What the code blocks of a text changed (composers of 2024 had no tools for it)."""
+        listed = bubble.get("codeBlocks")
+        for block in listed if isinstance(listed, list) else ():
+            if not isinstance(block, dict):
+                continue
+            path = path_of(block)
+            for at, (known, entry) in enumerate(self._blocks):
+                if known != path or entry.get("version") != block.get("version"):
+                    continue
+                if at in self._used:
+                    continue
+                self._used.add(at)
+                made: dict[str, Any] = {"path": path}
+                verdict = _VERDICTS.get(str(entry.get("status") or ""))
+                if verdict:
+                    made["outcome"] = verdict
+                yield {**made, **self._versions(path, entry)}
+
+    def _block(self, ident: str, bubble: str) -> dict[str, Any] | None:
+        for at, (_, entry) in enumerate(self._blocks):
+            names = (entry.get("codeblockId"), entry.get("codeBlockId"), entry.get("diffId"))
+            if (ident and ident in names) or entry.get("bubbleId") == bubble:
+                self._used.add(at)
+                return entry
+        return None
+
+    def _versions(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
+        """Against the version before it, where that is kept too."""
+        version = entry.get("version")
+        if not isinstance(version, int) or not isinstance(entry.get("content"), str):
+            return {}
+        for known, other in self._blocks:
+            if known == path and other.get("version") == version - 1:
+                if not isinstance(other.get("content"), str):
+                    return {}
+                added, removed = count_lines(other["content"], entry["content"])
+                return {"lines_added": added, "lines_removed": removed}
+        return {}
+
+    def _counts(self, tool: dict[str, Any], block: dict[str, Any] | None) -> dict[str, Any]:
+        result = decoded(tool.get("result"))
+        if isinstance(result, dict):
+            made = self._contents(result) or _chunks(result.get("diff"))
+            if made:
+                return made
+        names = [(block or {}).get("diffId"), _ident(tool.get("additionalData"))]
+        for name in names:
+            if name:
+                made = _diff(self._fetch(f"codeBlockDiff:{self._ident}:{name}"))
+                if made:
+                    return made
+        return {}
+
+    def _contents(self, result: dict[str, Any]) -> dict[str, Any]:
+        """`edit_file_v2` names the file before and after: a diff of the two."""
+        before, after = result.get("beforeContentId"), result.get("afterContentId")
+        if not isinstance(before, str) or not isinstance(after, str):
+            return {}
+        old, new = self._content(before), self._content(after)
+        if old is None or new is None:
+            return {}
+        added, removed = count_lines(old, new)
+        made: dict[str, Any] = {"lines_added": added, "lines_removed": removed}
+        if _hash(before).startswith(_EMPTY):
+            made["operation"] = "create"
+        elif _hash(after).startswith(_EMPTY):
+            made["operation"] = "delete"
+        return made
+
+    def _content(self, ident: str) -> str | None:
+        if _hash(ident).startswith(_EMPTY):
+            return ""
+        data = self._fetch(f"composer.content.{_hash(ident)}")
+        return data.decode("utf-8", "replace") if data is not None else None
+
+
+def _hash(ident: str) -> str:
+    return ident.removeprefix("composer.content.")
+
+
+def _ident(holder: Any) -> str:
+    if isinstance(holder, dict):
+        for name in ("codeblockId", "codeBlockId", "diffId"):
+            if isinstance(holder.get(name), str):
+                return str(holder[name])
+    return ""
+
+
+def _chunks(diff: Any) -> dict[str, Any]:
+    """The chunks of an `edit_file` result, which count their own lines."""
+    chunks = diff.get("chunks") if isinstance(diff, dict) else None
+    if not isinstance(chunks, list) or not chunks:
+        return {}
+    added = removed = 0
+    for chunk in chunks:
+        if not isinstance(chunk, dict):
+            return {}
+        text = chunk.get("diffString")
+        lines = text.split("\n") if isinstance(text, str) else []
+        more, less = chunk.get("linesAdded"), chunk.get("linesRemoved")
+        added += more if isinstance(more, int) else sum(line[:1] == "+" for line in lines)
+        removed += less if isinstance(less, int) else sum(line[:1] == "-" for line in lines)
+    return {"lines_added": added, "lines_removed": removed}
+
+
+def _diff(data: bytes | None) -> dict[str, Any]:
+    """A `codeBlockDiff` row: stretches of the original, and the lines that replace them."""
+    value = decoded(data.decode("utf-8", "replace")) if data else None
+    stretches = value.get("newModelDiffWrtV0") if isinstance(value, dict) else None
+    if not isinstance(stretches, list):
+        return {}
+    added = removed = 0
+    for stretch in stretches:
+        if not isinstance(stretch, dict):
+            return {}
+        lines, span = stretch.get("modified"), stretch.get("original")
+        added += len(lines) if isinstance(lines, list) else 0
+        if isinstance(span, dict):
+            first, last = span.get("startLineNumber"), span.get("endLineNumberExclusive")
+            if isinstance(first, int) and isinstance(last, int):
+                removed += max(last - first, 0)
+    return {"lines_added": added, "lines_removed": removed}

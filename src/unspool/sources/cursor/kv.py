@@ -1,0 +1,95 @@
+"""The key-value tables of Cursor's editor databases, read by key ranges and one row at a time.
+
+The databases grow to gigabytes: every statement here is a search in the index of the keys, and no
+statement asks for more than one value, or the values of one range, at a time.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.records import clean, salvage
+
+TABLES = ("cursorDiskKV", "ItemTable")
+
+
+class Broken(Exception):
+    """A row whose value is not what it should be: (code, the value)."""
+
+    def __init__(self, code: str, data: bytes) -> None:
+        super().__init__(code)
+        self.code = code
+        self.data = data
+
+
+class Keys:
+    """One table of keys and values."""
+
+    def __init__(self, connection: sqlite3.Connection, table: str) -> None:
+        self._connection = connection
+        self._table = table
+
+    def range(self, prefix: str) -> Iterator[tuple[str, bytes | None]]:
+        """Keys and values of the rows whose key begins with the prefix, by key."""
+        rows = self._connection.execute(self.query("key, value"), (prefix, after(prefix)))
+        for key, value in rows:
+            yield str(key), _bytes(value)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """The keys alone: the index holds them, the values stay unread."""
+        for (key,) in self._connection.execute(self.query("key"), (prefix, after(prefix))):
+            yield str(key)
+
+    def has(self, prefix: str) -> bool:
+        statement = self.query("1") + " LIMIT 1"
+        return self._connection.execute(statement, (prefix, after(prefix))).fetchone() is not None
+
+    def get(self, key: str) -> bytes | None:
+        row = self._connection.execute(
+            f"SELECT value FROM {self._table} WHERE key = ?", (key,)
+        ).fetchone()
+        return _bytes(row[0]) if row else None
+
+    def groups(self, prefix: str) -> Iterator[str]:
+        """What stands between the prefix and the next colon, each once: a leap per group."""
+        at = prefix
+        statement = self.query("key") + " ORDER BY key LIMIT 1"
+        while row := self._connection.execute(statement, (at, after(prefix))).fetchone():
+            group = str(row[0])[len(prefix) :].partition(":")[0]
+            yield group
+            at = f"{prefix}{group};"
+
+    def query(self, what: str) -> str:
+        return f"SELECT {what} FROM {self._table} WHERE key >= ? AND key < ?"
+
+
+def after(prefix: str) -> str:
+    """The first key behind all that begin with the prefix."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def _bytes(value: Any) -> bytes | None:
+    """Values are TEXT or BLOB, whatever the column says; NULL is a deleted row."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return str(value).encode("utf-8", "replace")
+
+
+def parse(data: bytes) -> Any:
+    """The JSON value of a row; raises Broken where it is none."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        found = salvage(data)
+        if len(found.values) == 1 and found.code in ("", "invalid-utf8"):
+            return clean(found.values[0])
+        raise Broken(found.code or "invalid-json", data) from None
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    value = parse(data)
+    if not isinstance(value, dict):
+        raise Broken("wrong-types", data)
+    return value
