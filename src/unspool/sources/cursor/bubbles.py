@@ -150,15 +150,12 @@ def _uri(item: dict[str, Any]) -> str:
 class Chat:
     """The bubbles of one composer. Facts stand at `offset`, which the reader counts up."""
 
-    def __init__(
-        self, key: Key, origin: str, changes: Changes, model: str = "", mode: str = ""
-    ) -> None:
+    def __init__(self, key: Key, origin: str, changes: Changes, mode: str = "") -> None:
         self.key = key
         self.origin = origin
         self.calls: list[str] = []
         """Ids of calls whose result the bubbles do not hold."""
         self._changes = changes
-        self._model = model
         self._mode = mode
         self._steps = Steps()
         self._tokens = (0, 0)
@@ -177,7 +174,8 @@ class Chat:
 
     def _user(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
         text, attachments = words_of(bubble), attachments_of(bubble)
-        if text or attachments:
+        # Without words, files are what stands in the input box; an image may be a question.
+        if text or any(attachment.kind == "image" for attachment in attachments):
             self._steps.close()
             yield MessageSeen(
                 **common, id=ident, role="user", text=text, attachments=attachments, rank=RANK,
@@ -216,7 +214,7 @@ class Chat:
         )
         return MessageSeen(
             **common, id=step, role="assistant", rank=RANK, request=_request(bubble),
-            model=name if name and name != "default" else self._model or name, **fields,
+            model=name if name != "default" else "", **fields,
         )  # fmt: skip
 
     def _tool(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:

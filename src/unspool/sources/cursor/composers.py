@@ -82,15 +82,15 @@ def model_of(composer: Composer) -> str:
     return name if isinstance(name, str) else ""
 
 
-def common_folder(composer: Composer) -> str | None:
-    """The folder that all changed files share, where nothing else names the workspace."""
-    data = composer.get("codeBlockData")
-    paths = [clean_path(str(uri)) for uri in data] if isinstance(data, dict) else []
+def common_folder(composers: list[Composer]) -> str | None:
+    """The folder that the changed files of several composers share, where nothing names it."""
+    changed = [blocks for c in composers if (blocks := c.get("codeBlockData"))]
+    paths = [clean_path(str(uri)) for blocks in changed for uri in blocks]
     windows = [path for path in paths if path[1:3] == ":\\"]
     plain = [path for path in paths if path[:1] == "/"]
     module: Any = ntpath if len(windows) > len(plain) else posixpath
     absolute = windows if module is ntpath else plain
-    if len(absolute) < 2:
+    if len(changed) < 2:
         return None
     try:
         found: str = module.commonpath(absolute)
@@ -127,13 +127,15 @@ class Reader:
             "entry": f"composer:{self.store}:{ident}",
         }  # fmt: skip
         notes = {"session_id": ident, **head_notes(composer)}
-        if workspace and "workspace.path" not in notes:
-            notes["workspace.path"] = workspace
         for number, (name, value) in enumerate(notes.items()):
             yield Noted(**common, number=number, name=name, value=clean(value), rank=RANK)
-        folder = common_folder(composer)
-        if folder:
-            yield Noted(**common, number=60, name="workspace.path", value=folder, rank=9)
+        model = model_of(composer)
+        if model:
+            yield Noted(
+                **common, number=61, on="following", name="model", value=model, rank=RANK
+            )  # fmt: skip
+        if workspace:
+            yield Noted(**common, number=60, name="workspace.path", value=workspace, rank=RANK + 1)
         yield from _costs(composer, common)
 
     def read(
@@ -145,7 +147,7 @@ class Reader:
         mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
         fetch = self.rows.get if self.rows is not None else _nothing
         changes = Changes({"composerId": ident, **composer}, fetch)
-        chat = Chat(("cursor", ident), self.origin, changes, model_of(composer), mode)
+        chat = Chat(("cursor", ident), self.origin, changes, mode)
         order = Order(self, ident, composer)
         after: str = ROOT
         for bubble_id, bubble, fork in order.bubbles(chat.key):

@@ -9,7 +9,9 @@ from unspool.sources.cursor.tools import decoded, kind_of, path_of, touches
 
 _EMPTY = "e3b0c442"
 """The beginning of the hash of nothing: a file that was not there."""
-_VERDICTS = {"accepted": "accepted", "rejected": "rejected", "cancelled": "rejected"}
+_VERDICTS = {"accepted": "accepted", "rejected": "rejected"}
+_ANSWERS = {1: "accepted", 2: "rejected"}
+"""`userResponseType`: so they stand beside the statuses of a real database of 2024."""
 
 Fetch = Callable[[str], bytes | None]
 
@@ -22,6 +24,16 @@ class Changes:
         self._ident = composer.get("composerId")
         self._blocks: list[tuple[str, dict[str, Any]]] = []
         self._used: set[int] = set()
+        listed = composer.get("userResponsesToSuggestedCodeBlocks")
+        self._answers = [
+            (
+                str(answer.get("filePath")).replace("/", separator),
+                _ANSWERS[answer["userResponseType"]],
+            )
+            for answer in (listed if isinstance(listed, list) else ())
+            if isinstance(answer, dict) and answer.get("userResponseType") in _ANSWERS
+            for separator in "/\\"
+        ]
         data = composer.get("codeBlockData")
         for uri, versions in data.items() if isinstance(data, dict) else ():
             entries = versions.values() if isinstance(versions, dict) else versions
@@ -59,11 +71,18 @@ class Changes:
                 if at in self._used:
                     continue
                 self._used.add(at)
-                made: dict[str, Any] = {"path": path}
-                verdict = _VERDICTS.get(str(entry.get("status") or ""))
-                if verdict:
-                    made["outcome"] = verdict
-                yield {**made, **self._versions(path, entry)}
+                verdict = self._verdict(at)
+                # Their contents are sketches of an edit, not files: they tell no lines.
+                yield {"path": path, "outcome": verdict} if verdict else {"path": path}
+
+    def _verdict(self, at: int) -> str:
+        """What the person made of a block: its status, else the answer for its file's last one."""
+        path, entry = self._blocks[at]
+        told = _VERDICTS.get(str(entry.get("status") or ""), "")
+        later = any(known == path for known, _ in self._blocks[at + 1 :])
+        if told or later:
+            return told
+        return next((v for name, v in self._answers if path.endswith(name)), "")
 
     def _block(self, ident: str, bubble: str) -> dict[str, Any] | None:
         for at, (_, entry) in enumerate(self._blocks):
@@ -72,19 +91,6 @@ class Changes:
                 self._used.add(at)
                 return entry
         return None
-
-    def _versions(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
-        """Against the version before it, where that is kept too."""
-        version = entry.get("version")
-        if not isinstance(version, int) or not isinstance(entry.get("content"), str):
-            return {}
-        for known, other in self._blocks:
-            if known == path and other.get("version") == version - 1:
-                if not isinstance(other.get("content"), str):
-                    return {}
-                added, removed = count_lines(other["content"], entry["content"])
-                return {"lines_added": added, "lines_removed": removed}
-        return {}
 
     def _counts(self, tool: dict[str, Any], block: dict[str, Any] | None) -> dict[str, Any]:
         result = decoded(tool.get("result"))

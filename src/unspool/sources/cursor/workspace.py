@@ -16,7 +16,7 @@ from unspool.facts import ECHO, AnyFact, MessageSeen, Noted
 from unspool.origins import Head, Origin, Tally
 from unspool.records import clean
 from unspool.sources.cursor.bubbles import RANK, words_of
-from unspool.sources.cursor.composers import Composer, Reader
+from unspool.sources.cursor.composers import Composer, Reader, common_folder
 from unspool.sources.cursor.kv import Broken, parse
 from unspool.sources.cursor.paths import clean_path
 from unspool.times import parse_time
@@ -105,6 +105,7 @@ class Workspace:
         tabs = _objects(_part(self._value(CHATS, problems), "tabs"))
         prompts = _objects(self._value(PROMPTS, problems))
         yield from problems
+        self._folder = self._folder or common_folder(composers)
         self._give_times([*composers, *({"conversation": t.get("bubbles")} for t in tabs)])
         for composer in composers:
             yield from self._composer(composer)
@@ -191,14 +192,10 @@ class Workspace:
                 yield self._echo(("cursor", owners[0]), generation, GUESS)
             else:
                 rest.append(generation)
-        known = dict(self._told)
-        for generation in self._generations:
-            known[_text(generation)] = known.get(_text(generation), 0) + 1
+        known = {*self._told, *map(_text, self._generations)}
         for prompt in prompts:
-            text = _text(prompt)
             reader.tally.records += 1
-            if known.get(text, 0) > 0:
-                known[text] -= 1
+            if _text(prompt) in known:
                 reader.tally.noise += 1  # Said again by a bubble or a generation.
             else:
                 rest.append(prompt)

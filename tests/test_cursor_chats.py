@@ -1,0 +1,136 @@
+"""Command-line chats of Cursor, alone and beside the other stores of the same conversation."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cursor_stores import bubble, rows_of, tool, write_chat, write_editor
+from tests.harness import facts_of, origins_of, reduce_all
+from unspool.trajectory import Trajectory
+
+
+def only(folder: Path) -> Trajectory:
+    (made,) = reduce_all(facts_of(origins_of(folder)))
+    return made
+
+
+def said(role: str, *blocks: dict[str, Any], **options: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {"role": role, "content": list(blocks)}
+    return {**made, "providerOptions": {"cursor": options}} if options else made
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+CHAT = [
+    {"role": "system", "content": "You are an agent."},
+    said("user", text("<user_info>\nOS: linux\n</user_info>")),
+    said("user", text("<timestamp>Thursday, Oct 9, 2025, 10:53 AM (UTC+2)</timestamp>\n"
+                      "<user_query>\nlist it\n</user_query>")),
+    said("assistant", {"type": "reasoning", "text": "ls then"}, text("Listing."),
+         {"type": "tool-call", "toolCallId": "c1", "toolName": "Shell", "args": {"command": "ls"}},
+         requestId="r1", modelName="cli-model"),
+    said("tool", {"type": "tool-result", "toolCallId": "c1", "toolName": "Shell", "result": "a b"}),
+    said("user", text("<user_query>\nagain\n</user_query>")),
+    said("assistant", text("Two files.")),
+    said("user", text("<user_query>\nagain\n</user_query>")),
+    said("assistant", text("Still two.")),
+]  # fmt: skip
+
+
+def test_a_chat_of_the_command_line_is_walked_from_its_root(tmp_path: Path) -> None:
+    folder = tmp_path / ".cursor/chats/0123/chat-1"
+    write_chat(
+        folder / "store.db", CHAT, name="Listing", mode="default", lastUsedModel="last-model"
+    )
+    (folder / "meta.json").write_text(
+        json.dumps({"schemaVersion": 1, "createdAtMs": 1760000000000, "cwd": "/w/p"})
+    )
+    made = only(tmp_path)
+    assert [(m.role, m.typed or m.content, m.kind) for m in made.messages] == [
+        ("system", "You are an agent.", None),
+        ("user", "<user_info>\nOS: linux\n</user_info>", "injected"),
+        ("user", "list it", None),
+        ("assistant", "Listing.", None),
+        ("tool", "a b", None),
+        ("user", "again", None),
+        ("assistant", "Two files.", None),
+        ("user", "again", None),
+        ("assistant", "Still two.", None),
+    ]
+    assert made.messages[2].timestamp == "2025-10-09T08:53:00.000Z"
+    assert (made.messages[3].model, made.messages[3].thinking) == ("cli-model", "ls then")
+    assert made.messages[6].model == "last-model"
+    assert (made.title, made.workspace and made.workspace.path) == ("Listing", "/w/p")
+
+
+def test_nodes_below_the_root_and_references_in_other_fields(tmp_path: Path) -> None:
+    data = [json.dumps(message).encode() for message in CHAT]
+    ids = [hashlib.sha256(blob).digest() for blob in data]
+    inner = b"\x12\x20" + ids[2] + b"\x12\x20" + ids[3]
+    root = (
+        b"\x0a\x20" + ids[0]
+        + b"\x22" + bytes([34]) + b"\x0a\x20" + hashlib.sha256(inner).digest()
+        + b"\x0a\x20" + ids[4] + b"\xd0\x01\x05"
+        + b"\x42\x20" + ids[4]
+    )  # fmt: skip
+    path = tmp_path / "store/store.db"
+    write_chat(path, [*data, inner], root=root)
+    assert [m.typed or m.content for m in only(path.parent).messages] == [
+        "You are an agent.",
+        "list it",
+        "Listing.",
+        "a b",
+    ]
+
+
+def test_a_chat_without_a_root_is_read_by_its_richest_node(tmp_path: Path) -> None:
+    write_chat(tmp_path / "c/store.db", CHAT, latestRootBlobId="gone")
+    assert len(only(tmp_path).messages) == 9
+
+
+def test_a_summary_in_a_chat_is_a_compaction(tmp_path: Path) -> None:
+    write_chat(tmp_path / "c/store.db", [said("user", text("So far: …"), isSummary=True), CHAT[-1]])
+    made = only(tmp_path)
+    assert made.messages[0].kind == "summary"
+    assert [mark.kind for mark in made.marks or ()] == ["compaction"]
+
+
+def test_store_wins_over_bubbles_and_stream(tmp_path: Path) -> None:
+    write_chat(tmp_path / "chats/0/chat-1/store.db", CHAT[2:5])
+    write_editor(
+        tmp_path / "Cursor/User/globalStorage/state.vscdb",
+        rows_of(
+            {"composerId": "chat-1", "name": "From the editor"},
+            bubble("1", 1, "list it", requestId="r1"),
+            bubble("2", 2, "Listing.", modelInfo={"modelName": "other"}),
+            tool("3", "run_terminal_cmd", "other-id", {"command": "ls"}, {"output": "a  b"}),
+        ),
+    )
+    events = [
+        {"type": "system", "subtype": "init", "session_id": "chat-1", "cwd": "/w/p", "model": "m"},
+        {"type": "user", "session_id": "chat-1", "message": {"content": [text("list it")]}},
+        {"type": "assistant", "session_id": "chat-1", "model_call_id": "mc",
+         "timestamp_ms": 1760000000000, "message": {"content": [text("Listing.")]}},
+        {"type": "tool_call", "subtype": "started", "call_id": "c1", "model_call_id": "mc",
+         "session_id": "chat-1", "tool_call": {"shellToolCall": {"args": {"command": "ls"}}}},
+        {"type": "tool_call", "subtype": "completed", "call_id": "c1", "model_call_id": "mc",
+         "session_id": "chat-1", "tool_call": {"shellToolCall": {
+             "args": {"command": "ls"}, "result": {"success": {"stdout": "a b"}}}}},
+        {"type": "result", "subtype": "success", "session_id": "chat-1", "request_id": "run-1",
+         "usage": {"inputTokens": 5, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 0}},
+    ]  # fmt: skip
+    (tmp_path / "stream.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events))
+    made = only(tmp_path)
+    assert [(m.role, m.typed or m.content) for m in made.messages] == [
+        ("user", "list it"),
+        ("assistant", "Listing."),
+        ("tool", "a b"),
+    ]
+    assert [c.id for c in made.messages[1].tool_calls or ()] == ["c1"]
+    assert made.messages[1].model == "cli-model"
+    assert (made.title, made.workspace and made.workspace.path) == ("From the editor", "/w/p")
+    assert made.usage is not None
+    assert (made.usage.prompt_tokens, made.usage.cached_tokens) == (8, 3)
