@@ -12,7 +12,8 @@ Every fact carries
 
 `rank` says how well a statement knows: 0 is the thing itself, higher numbers are views of it in
 another channel. What has the lowest rank wins, field by field. Ranks below ECHO are stores that hold
-a conversation as such, though another one may hold more of it; from ECHO on they are mere echoes.
+a conversation as such, though another one may hold more of it; from ECHO on they are mere echoes,
+and from INDEX on an index, whose answer to a question that has an answer adds nothing.
 """
 
 from typing import Any, Literal
@@ -28,6 +29,7 @@ NOBODY: Key = ("", "")
 PREVIOUS: None = None
 ROOT = ""
 ECHO = 3
+INDEX = 4
 
 Role = Literal["system", "user", "assistant", "tool"]
 On = Literal["conversation", "message", "call", "request", "turn", "entry", "following"]

@@ -82,29 +82,32 @@ def _objects(text: str) -> tuple[list[Any], str, bool]:
         except RecursionError:
             return values, "", True
         except ValueError:
-            later = _next_object(text, position + 1)
+            later = _whole_objects(text, position + 1)
             if later is None:
                 return values, text[position:], False
-            values.append(later[0])
-            return values, text[position : later[1]], False
+            return values + later[0], text[position : later[1]], False
         values.append(value)
         while position < len(text) and text[position] in " \t\r\n\0,":
             position += 1
     return values, "", False
 
 
-def _next_object(text: str, start: int) -> tuple[Any, int] | None:
-    """A whole object at the end of the line, behind a cut-off one (two writers, one line)."""
+def _whole_objects(text: str, start: int) -> tuple[list[Any], int] | None:
+    """The whole objects up to the end of the line, behind a cut-off one (two writers, one line)."""
     for match in re.finditer(
         r'\{"(?:type|name|ver|time|data|uuid|parentUuid|hook_event_name)"', text[start:]
     ):
-        at = start + match.start()
+        at = end = start + match.start()
+        values: list[Any] = []
         try:
-            value, end = _decoder.raw_decode(text, at)
+            while end < len(text):
+                value, end = _decoder.raw_decode(text, end)
+                values.append(value)
+                while end < len(text) and text[end] in " \t\r\n\0,":
+                    end += 1
         except (ValueError, RecursionError):
             continue
-        if end == len(text):
-            return value, at
+        return values, at
     return None
 
 

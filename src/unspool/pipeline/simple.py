@@ -26,10 +26,10 @@ def finish(
     made: list[Trajectory] = []
     superseded = 0
     for key, gathered in collection.in_order():
-        current = sources.load(gathered.source).CURRENT
+        current = sources.current_of(key, gathered.source)
         reduction = reduce_facts(key, gathered.all_facts(), current, merge_tool_metadata)
         superseded += reduction.superseded
-        made += [trajectory for trajectory in reduction.trajectories if trajectory.messages]
+        made += [t for t in reduction.trajectories if t.messages or t.checkpoints]
     patches = link(make_card(trajectory) for trajectory in made)
     for trajectory in made:
         apply_patch(trajectory, patches.get((trajectory.source, trajectory.conversation_id)))

@@ -284,14 +284,14 @@ class Worker:
         for conversations in self._own_buckets():
             while conversations:
                 key, gathered = conversations.popitem()
-                current = sources.load(gathered.source).CURRENT
+                current = sources.current_of(key, gathered.source)
                 reduction = reduce_facts(
                     key, gathered.all_facts(), current, self.job.merge_tool_metadata
                 )
                 superseded += reduction.superseded
                 self.collection.problems += reduction.problems
                 for number, trajectory in enumerate(reduction.trajectories):
-                    if trajectory.messages:
+                    if trajectory.messages or trajectory.checkpoints:
                         made.append(self._reduced(trajectory, (gathered.first, key, number)))
         self.spool.close()
         for place, slot in self.ready:

@@ -117,6 +117,8 @@ def _reduce_records(
         trajectory.ended_at = format_time(max(times))
     runs = Runs(messages, places, usage, assembly.marks, assembly.following)
     complete(trajectory, assembly.standing_notes(), runs)
+    if not messages:
+        trajectory.partial = [*(trajectory.partial or ()), "no-messages"]
     return trajectory
 
 

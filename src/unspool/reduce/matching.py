@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unspool.facts import MessageSeen, ToolCalled, ToolReturned
+from unspool.facts import INDEX, MessageSeen, ToolCalled, ToolReturned
 
 if TYPE_CHECKING:
     from unspool.reduce.messages import Assembly, CallDraft, Draft
@@ -105,6 +105,10 @@ def match_echoes(
             if target is None and last is not None and key[0] == "assistant":
                 target = _held(key[1], last, drafts)
             last = target if target is not None else last
+            if target is None and channel[0] >= INDEX and last is not None:
+                if key[0] == "assistant" and _is_answered(last, drafts):
+                    continue  # a sub-agent's words, or a cut of what is known whole
+                last = None  # a question that only the index knows, and what follows it
             if target is None:
                 for place, fact in group:
                     assembly.add_part(place, fact, ident)
@@ -123,6 +127,16 @@ def _callers(assembly: "Assembly") -> dict[str, str]:
                 callers.setdefault(fact.message, named[0].message)
     aliases = assembly.aliases
     return {echo: aliases.get(ident, ident) for echo, ident in callers.items()}
+
+
+def _is_answered(asked: "Draft", drafts: list["Draft"]) -> bool:
+    """Whether the turn that a message is in has an answer in words."""
+    for draft in drafts[drafts.index(asked) if asked in drafts else len(drafts) :]:
+        if draft.role == "user" and draft is not asked:
+            return False
+        if draft.role == "assistant" and joined_text(draft.parts).strip():
+            return True
+    return False
 
 
 def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":

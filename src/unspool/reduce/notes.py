@@ -112,7 +112,7 @@ def _note_call(call: ToolCall, note: Noted) -> None:
 
 def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
     own = [note for note in notes if note.on == "conversation"]
-    for note in own:
+    for note in sorted(own, key=lambda n: n.rank):
         if note.name in _LISTS and note.value is not None:
             _append(trajectory, note)
     for name, value in _gather(own).items():
@@ -149,8 +149,21 @@ def _flatten(values: Iterable[Any]) -> list[Any]:
 def _append(trajectory: Trajectory, note: Noted) -> None:
     value = msgspec.convert(note.value, Link) if note.name == "children" else note.value
     known: list[Any] = getattr(trajectory, note.name) or []
-    if value not in known:
-        setattr(trajectory, note.name, [*known, value])
+    if not isinstance(value, dict):
+        if value not in known:
+            setattr(trajectory, note.name, [*known, value])
+        return
+    number = value.get("number")
+    same = next(
+        (item for item in known if number is not None and item.get("number") == number), None
+    )
+    if same is not None:  # told of twice: what knows best comes first
+        same.update({name: part for name, part in value.items() if name not in same})
+    elif value not in known:
+        known = [*known, dict(value)]
+        if number is not None:
+            known.sort(key=lambda item: item.get("number") or 0)
+        setattr(trajectory, note.name, known)
 
 
 def _set(trajectory: Trajectory, name: str, value: Any) -> None:

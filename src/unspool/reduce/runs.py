@@ -75,11 +75,17 @@ class Runs:
         spans = _spans(usage, marks)
         self.reported = len(spans)
         self.calls = [
+            r for p, r in usage if _is_own(r) and not any(span.has_place(p) for span in spans)
+        ]
+        """Calls beside the messages (a sub-agent's, say) that no report covers."""
+        self.told = [
             r
             for _, r in usage
-            if r.on in ("call", "message") and not any(span.has_time(r.time) for span in spans)
+            if r.on in ("call", "message")
+            and not _is_own(r)
+            and not any(span.has_time(r.time) for span in spans)
         ]
-        """Calls that no report covers."""
+        """The same from another channel, which tells of all calls."""
         self.uncovered = [
             message
             for message, place in zip(messages, places, strict=True)
@@ -89,15 +95,18 @@ class Runs:
         ]
 
     def rest(self) -> list[tuple[str, Usage]]:
-        """(model, usage) of what no report covers: the calls, where they tell no less."""
-        calls = [(report.model, to_usage(report)) for report in self.calls]
-        messages = [(m.model or "", m.usage) for m in self.uncovered if m.usage is not None]
-        if not calls:
-            return messages
-        known = total([usage for _, usage in calls]) or Usage()
-        least = total([usage for _, usage in messages]) or Usage()
+        """(model, usage) of what no report covers: another channel's, where it tells no less."""
+        own = [(m.model or "", m.usage) for m in self.uncovered if m.usage is not None]
+        own += [(report.model, to_usage(report)) for report in self.calls]
+        told = [(report.model, to_usage(report)) for report in self.told]
+        known = total([usage for _, usage in told]) or Usage()
+        least = total([usage for _, usage in own]) or Usage()
         enough = (known.completion_tokens or 0) >= (least.completion_tokens or 0)
-        return calls if enough else messages
+        return told if told and enough else own
+
+
+def _is_own(report: UsageReported) -> bool:
+    return report.on == "call" and report.rank == 0
 
 
 def _spans(

@@ -152,7 +152,7 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         reported = [to_usage(r) for r in runs.segments]
         trajectory.usage = total_of(
             [to_usage(r) for r in runs.conversation],
-            [*reported, *rest] if reported or runs.calls else [],
+            [*reported, *rest] if reported or runs.calls or runs.told else [],
             [*own, *silent],
         )
         if trajectory.usage is not None and reported and rest:

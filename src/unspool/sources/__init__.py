@@ -9,13 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
-from unspool.facts import AnyFact
+from unspool.facts import AnyFact, Key
 from unspool.origins import Head, Origin, Tally
 
 SOURCES: dict[str, str] = {
     "cursor": "unspool.sources.cursor",
     "recorder": "unspool.sources.recorder",
     "vscode-chat": "unspool.sources.vscode_chat",
+    "copilot-cli": "unspool.sources.copilot_cli",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""
@@ -46,6 +47,14 @@ class Source(Protocol):
 
 def load(name: str) -> Source:
     return cast(Source, import_module(SOURCES[name]))
+
+
+def current_of(key: Key, source: str) -> Literal["last", "longest"]:
+    """Which branch of a conversation is the current one: the product's own source knows.
+
+    Several sources may tell of one conversation; which of them was read first must not matter.
+    """
+    return load(key[0] if key[0] in SOURCES else source).CURRENT
 
 
 def recognise(head: Head, only: str | None = None) -> str | None:

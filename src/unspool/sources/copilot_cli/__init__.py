@@ -1,0 +1,86 @@
+"""Copilot CLI: the event log of a session, the files beside it, and the store of all sessions.
+
+All of them are views of one session: the log is the conversation, the others fill what it lacks.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from unspool.databases import MAGIC
+from unspool.facts import AnyFact
+from unspool.origins import Head, Origin, Tally, read_head
+from unspool.sources.copilot_cli import flat, legacy
+from unspool.sources.copilot_cli.companions import kind_of, read_companion
+from unspool.sources.copilot_cli.events import KNOWN, read_events
+from unspool.sources.copilot_cli.lookup import STATE, Lookup
+from unspool.sources.copilot_cli.store import is_store, read_store
+
+NAME = "copilot-cli"
+RANGES = True
+CURRENT: Literal["last", "longest"] = "last"
+
+_HISTORY = "history-session-state"
+_EVENT_LOG = "events.jsonl"
+
+
+def claims(head: Head) -> bool:
+    return bool(shape_of(head))
+
+
+def shape_of(head: Head) -> str:
+    """Which of the CLI's files this is; empty for none."""
+    if head.data.startswith(MAGIC):
+        return "store" if is_store(head.data, head.name) else ""
+    if kind_of(head):
+        return "companion"
+    if head.name.endswith(".json") and _is_legacy(head):
+        return "legacy"
+    return "events" if _is_log(head) else ""
+
+
+def _is_legacy(head: Head) -> bool:
+    if _HISTORY in head.parts:
+        return True
+    start = head.data.lstrip()[:1]
+    return start == b"{" and b'"chatMessages"' in head.data and b'"sessionId"' in head.data
+
+
+def _is_log(head: Head) -> bool:
+    """Lines with a type that the CLI writes; in the CLI's own folders, any lines."""
+    if STATE in head.parts and (head.name == _EVENT_LOG or head.parts[-1:] == (STATE,)):
+        return head.name.endswith(".jsonl")
+    types = [value.get("type") for value in head.objects]
+    events = sum(1 for kind in types if kind in KNOWN)
+    if events and any(isinstance(v.get("data"), dict) for v in head.objects):
+        return events * 2 >= len(types) or head.name == _EVENT_LOG
+    streamed = sum(1 for kind in types if kind in flat.READERS)
+    return "copilot" in head.name and 0 < len(types) == streamed
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    """COPILOT_HOME; else ~/.copilot, and where older versions kept their state."""
+    found = [Path(env["COPILOT_HOME"])] if env.get("COPILOT_HOME") else []
+    if env.get("XDG_STATE_HOME"):
+        found.append(Path(env["XDG_STATE_HOME"], ".copilot"))
+    if env.get("XDG_CONFIG_HOME"):
+        found.append(Path(env["XDG_CONFIG_HOME"], ".copilot"))
+    found += [home / ".copilot", home / ".local" / "state" / ".copilot"]
+    inner = (STATE, _HISTORY, "session-store.db")
+    return [base / name for base in dict.fromkeys(found) for name in inner]
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    head = read_head(origin.path)
+    shape = shape_of(head)
+    if shape != "events" and origin.start:
+        return  # only logs are read in ranges; all else is read whole, with its beginning
+    if shape == "store":
+        yield from read_store(origin, tally, NAME)
+    elif shape == "companion":
+        yield from read_companion(origin, tally, kind_of(head), NAME)
+    elif shape == "legacy":
+        yield from legacy.read_file(origin, tally, NAME, recover)
+    else:
+        lookup = Lookup(origin.path)
+        yield from read_events(origin, tally, (NAME, lookup.session), lookup, recover=recover)

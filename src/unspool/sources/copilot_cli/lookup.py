@@ -1,0 +1,167 @@
+"""What an event needs from elsewhere in its file: the session's id, sub-agents, skills, bytes.
+
+These are facts about the origin as a whole: they are the same whichever part of it is read, so a
+log may still be cut into ranges. The file is searched only once something asks.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from unspool.origins import open_origin, read_head
+
+STATE = "session-state"
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_WANTED = re.compile(
+    rb'"(?:subagent\.started|custom_agent\.started|skill\.invoked|session\.binary_asset)"'
+)
+_TAIL_BYTES = 65536
+_PACKED = (".gz", ".zst")
+
+
+def folder_session(path: str) -> str | None:
+    """The session that a path names: session-state/<id>/… or session-state/<id>.jsonl."""
+    parts = PurePath(path).parts
+    if STATE in parts[:-1]:
+        at = len(parts) - 1 - parts[::-1].index(STATE)
+        return _bare(parts[at + 1])
+    return next((part for part in reversed(parts[:-1]) if _UUID.fullmatch(part)), None)
+
+
+def _bare(name: str) -> str:
+    for suffix in (*_PACKED, ".jsonl"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+class Lookup:
+    """The origin as a whole, as far as its events refer to it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @cached_property
+    def session(self) -> str:
+        """From the path; else as the log itself says, at its head or its end; else made up.
+
+        What is made up depends on the name and the first line alone: a copy, or a longer state of
+        the same file, is the same session.
+        """
+        named = folder_session(self.path)
+        if named is not None and _UUID.fullmatch(named):
+            return named
+        return self._told() or named or f"{_bare(PurePath(self.path).name)}-{self._first()}"
+
+    def _first(self) -> str:
+        line = read_head(self.path).data.partition(b"\n")[0]
+        return hashlib.sha256(line.strip()).hexdigest()[:12]
+
+    def _told(self) -> str:
+        head = read_head(self.path)
+        for value in head.objects:
+            data = value.get("data")
+            if value.get("type") == "session.start" and isinstance(data, dict):
+                return str(data.get("sessionId") or "")
+        return _last_result(self.path) if head.whole or not self.path.endswith(_PACKED) else ""
+
+    @cached_property
+    def _found(self) -> list[dict[str, Any]]:
+        return list(_search(self.path))
+
+    @cached_property
+    def _agents(self) -> dict[str, str]:
+        """Agent id → the call that started it first."""
+        agents: dict[str, str] = {}
+        for event in self._started:
+            agents.setdefault(str(event.get("agentId") or ""), _call(event))
+        agents.pop("", None)
+        return agents
+
+    @cached_property
+    def _started(self) -> list[dict[str, Any]]:
+        return [e for e in self._found if str(e.get("type")).endswith("agent.started")]
+
+    @cached_property
+    def started(self) -> dict[str, str]:
+        """The call that started a sub-agent → the child that it belongs to."""
+        calls: dict[str, str] = {}
+        for event in self._started:
+            agent = str(event.get("agentId") or "")
+            calls.setdefault(_call(event), self._agents.get(agent, _call(event)))
+        return calls
+
+    def child(self, agent: str, call: str) -> str:
+        """The sub-agent that an event belongs to; empty for the session's own agent.
+
+        Named by the call that started it, which every version tells; newer ones put an id of their
+        own registry on the events.
+        """
+        if agent:
+            return self._agents.get(agent, agent)
+        return self.started.get(call, call) if call else ""
+
+    @cached_property
+    def _skills(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for event in self._found:
+            content = event["data"].get("content") if event.get("type") == "skill.invoked" else None
+            if isinstance(content, str):
+                found[content_id(content)] = content
+        return found
+
+    def skill(self, ident: str) -> str:
+        """The text of a skill that a later event names by its hash."""
+        return self._skills.get(ident.removeprefix("sha256:"), "")
+
+    @cached_property
+    def assets(self) -> dict[str, dict[str, Any]]:
+        return {
+            str(event["data"].get("assetId")): event["data"]
+            for event in self._found
+            if event.get("type") == "session.binary_asset"
+        }
+
+
+def content_id(content: str) -> str:
+    return hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
+
+
+def _call(event: dict[str, Any]) -> str:
+    return str(event["data"].get("toolCallId") or "")
+
+
+def _search(path: str) -> Iterator[dict[str, Any]]:
+    with open_origin(path) as file:
+        for line in file:
+            if _WANTED.search(line, 0, 400) is None:
+                continue
+            try:
+                value = msgspec.json.decode(line.strip(b"\0\r\n "))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict) and isinstance(value.get("data"), dict):
+                yield value
+
+
+def _last_result(path: str) -> str:
+    """The last line of a stdout stream names the session."""
+    with open_origin(path) as file:
+        if not path.endswith(_PACKED):
+            file.seek(0, 2)
+            file.seek(max(file.tell() - _TAIL_BYTES, 0))
+        lines = file.read().split(b"\n")
+    for line in reversed(lines):
+        if b'"sessionId"' not in line:
+            continue
+        try:
+            value = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and value.get("type") == "result":
+            return str(value.get("sessionId") or "")
+    return ""

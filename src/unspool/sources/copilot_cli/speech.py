@@ -1,0 +1,307 @@
+"""What was said: the person, the model, the program in either's name."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, ToolCalled, UsageReported
+from unspool.sources.copilot_cli.envelope import Event, whole_number
+from unspool.sources.copilot_cli.lookup import Lookup, content_id
+from unspool.sources.copilot_cli.touches import touched
+
+TITLE_CHARS = 100
+DATA_LIMIT = 16 * 1024 * 1024
+FIRST_PROMPT_RANK = 10
+_TYPED_SOURCES = ("", "user", "human")
+_ENCRYPTED = ("reasoningOpaque", "encryptedContent")
+
+
+def title_of(text: str) -> str:
+    """The first line that says something."""
+    return text.strip().split("\n")[0].strip()[:TITLE_CHARS]
+
+
+def plain(value: Any) -> str:
+    """Text, or the text in a list of parts; other things as JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "\n".join(plain(part) for part in value)
+    if isinstance(value, dict):
+        for name in ("text", "refusal", "content", "output", "message"):
+            if isinstance(value.get(name), str):
+                return str(value[name])
+    return msgspec.json.encode(value).decode()
+
+
+def arguments_text(value: Any) -> str:
+    """Arguments as JSON text; those of custom tools are text already."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    data = event.data
+    content = plain(data.get("content"))
+    sent = data.get("transformedContent")
+    text = sent if isinstance(sent, str) and sent else content
+    source = event.text("source")
+    injected = source not in _TYPED_SOURCES or data.get("isAutopilotContinuation") is True
+    if not injected and content.strip():
+        # A later prompt says less well what the session is about.
+        yield event.fact(
+            Noted,
+            name="title",
+            value=title_of(content),
+            rank=FIRST_PROMPT_RANK + event.offset,
+        )
+    yield event.fact(
+        MessageSeen,
+        id="" if event.rank else event.id,
+        role="user",
+        text=text,
+        typed=None if injected else content,
+        kind="injected" if injected else _user_kind(event, content, text),
+        mode=event.text("agentMode"),
+        rank=event.rank,
+        attachments=attachments(data.get("attachments"), lookup),
+        request=event.text("interactionId"),
+        extra=event.chosen("source", "delivery", "parentAgentTaskId") or None,
+    )
+
+
+def _user_kind(event: Event, content: str, text: str) -> str:
+    if event.text("delivery") == "steering":
+        return "steering"
+    # `/init` is sent as the long prompt that it stands for.
+    return "command" if content.startswith("/") and content not in text else ""
+
+
+def read_assistant(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    data = event.data
+    call = event.text("apiCallId")
+    chunked = whole_number(data.get("chunkIndex")) is not None and bool(call)
+    ident = call if chunked else event.text("messageId") or event.id
+    ident = ident or f"{event.origin}:{event.offset}"
+    encrypted = sum(1 for name in _ENCRYPTED if data.get(name))
+    blocks = data.get("reasoningBlocks")
+    extra = event.chosen("phase", "providerId", "citations", "serverTools")
+    extra.update(event.chosen("requestId", "serviceRequestId", "fusion"))
+    if encrypted:
+        extra["encrypted_reasoning"] = encrypted
+    yield event.fact(
+        MessageSeen,
+        id=ident,
+        role="assistant",
+        text=plain(data.get("content")),
+        thinking=plain(data.get("reasoningText")) or _readable(blocks),
+        model=event.text("model") or event.model,
+        rank=event.rank,
+        request=call or event.text("interactionId"),
+        # One record per chunk or call in the oldest logs; no turn events tell a child's apart.
+        joins=event.rank == 0 and event.key == event.root,
+        extra=extra or None,
+    )
+    tokens = event.number_of("outputTokens")
+    if tokens is not None:
+        yield event.fact(
+            UsageReported, subject=ident, completion=tokens, model=event.text("model"),
+            rank=event.rank,
+        )  # fmt: skip
+        if event.key != event.root and not event.rank:
+            # What a run reports holds its sub-agents; so must what stands in for a report.
+            yield event.fact(
+                UsageReported, key=event.root, on="call", subject=ident, completion=tokens,
+                model=event.text("model"),
+            )  # fmt: skip
+            yield event.fact(Noted, key=event.root, name="usage_includes_subagents", value=True)
+    yield from _requests(event, ident, lookup)
+
+
+def _readable(blocks: Any) -> str:
+    """Reasoning in typed blocks, as far as it can be read."""
+    found = blocks.get("blocks") if isinstance(blocks, dict) else blocks
+    parts = found if isinstance(found, list) else []
+    names = ("text", "thinking", "summary")
+    texts = (plain(p[n]) for p in parts if isinstance(p, dict) for n in names if p.get(n))
+    return "\n\n".join(texts)
+
+
+def _requests(event: Event, message: str, lookup: Lookup) -> Iterator[AnyFact]:
+    requests = event.data.get("toolRequests")
+    for index, request in enumerate(requests if isinstance(requests, list) else ()):
+        if not isinstance(request, dict):
+            continue
+        ident, name = plain(request.get("toolCallId")), plain(request.get("name"))
+        arguments = request.get("arguments")
+        extra = {
+            key: request[native]
+            for key, native in _REQUEST_EXTRAS.items()
+            if request.get(native) not in (None, "")
+        }
+        kind = request.get("type") or ("custom" if ident.startswith("custom_") else "function")
+        if kind != "function":
+            extra["type"] = kind
+        yield event.fact(
+            ToolCalled,
+            id=ident,
+            message=message,
+            name=name,
+            arguments=arguments_text(arguments),
+            index=index,
+            rank=event.rank,
+            files=touched(name, arguments),
+            extra=extra or None,
+        )
+        yield from task_prompt(event, ident, name, arguments, lookup)
+
+
+_REQUEST_EXTRAS = {
+    "mcp_server": "mcpServerName",
+    "mcp_tool": "mcpToolName",
+    "title": "toolTitle",
+    "intention": "intentionSummary",
+    "caller": "caller",
+}
+
+
+def task_prompt(
+    event: Event, call: str, name: str, arguments: Any, lookup: Lookup
+) -> Iterator[AnyFact]:
+    """What a sub-agent was told: only the call that started it says so."""
+    if (
+        event.rank
+        or not isinstance(arguments, dict)
+        or not isinstance(arguments.get("prompt"), str)
+    ):
+        return
+    if call not in lookup.started:
+        return
+    key = (event.root[0], f"{event.root[1]}/{lookup.started[call]}")
+    yield event.fact(MessageSeen, key=key, id=f"task:{call}", role="user", text=arguments["prompt"])
+    title = arguments.get("description") or arguments.get("name")
+    if isinstance(title, str) and title:
+        yield event.fact(Noted, key=key, name="title", value=title, rank=1)
+
+
+def read_reasoning(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    yield event.fact(
+        MessageSeen,
+        id=event.text("reasoningId") or event.id,
+        role="assistant",
+        thinking=plain(event.data.get("content")),
+        rank=event.rank,
+        joins=event.rank == 0,
+    )
+
+
+def read_system(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    """The system prompt is written again with every run: one message for each that differs."""
+    text = plain(event.data.get("content")) or plain(event.data.get("contentBlocks"))
+    role = event.text("role")
+    yield event.fact(
+        MessageSeen,
+        id=f"{role or 'system'}:{content_id(text)[:16]}",
+        role="system",
+        text=text,
+        rank=event.rank,
+        extra={"role": role} if role not in ("", "system") else None,
+    )
+
+
+def read_notification(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    """The model gets it in the person's place, save where instructions were only discovered."""
+    kind = event.data.get("kind")
+    about = kind if isinstance(kind, dict) else {"type": plain(kind)}
+    text = plain(event.data.get("content"))
+    if about.get("type") == "instruction_discovered":
+        yield event.fact(Marked, kind="notification", data={**about, "content": text})
+        return
+    about = {name: value for name, value in about.items() if name != "prompt"}
+    yield event.fact(
+        MessageSeen, id=event.id, role="user", kind="notification", text=text,
+        extra={"notification": about},
+    )  # fmt: skip
+
+
+def read_injected(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    """Context that the program gave to the model: a skill's text, a notice about the mode."""
+    text = plain(event.data.get("content"))
+    if event.type.endswith("_ref"):
+        middle = lookup.skill(event.text("contentId"))
+        parts = (plain(event.data.get("prefix")), middle, plain(event.data.get("suffix")))
+        text = "".join(parts)
+    extra = event.chosen("source", "mode", "contentId", "interactionId")
+    if not text:
+        yield event.fact(Marked, kind="notice", data=extra or None)
+        return
+    yield event.fact(
+        MessageSeen, id=event.id, role="user" if event.type.startswith("skill") else "system",
+        kind="injected", text=text, extra=extra or None,
+    )  # fmt: skip
+
+
+def read_error(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    """The program's words in place of an answer; never an answer."""
+    extra = event.chosen(
+        "errorType", "errorCode", "statusCode", "providerCallId", "remediation", "url"
+    )
+    yield event.fact(
+        MessageSeen, id=event.id, role="system", kind="error",
+        text=plain(event.data.get("message")), extra=extra or None,
+    )  # fmt: skip
+
+
+def attachments(value: Any, lookup: Lookup) -> tuple[Attachment, ...]:
+    items = value if isinstance(value, list) else ()
+    return tuple(attachment(item, lookup) for item in items if isinstance(item, dict))
+
+
+def attachment(item: dict[str, Any], lookup: Lookup) -> Attachment:
+    """A file, a folder, a selection, a reference on GitHub, or bytes (by an asset's id, too)."""
+    asset = lookup.assets.get(plain(item.get("assetId")), {}) if item.get("assetId") else {}
+    selection = item.get("selection")
+    lines = selection if isinstance(selection, dict) else item.get("lineRange")
+    start, end = (_line(lines, name) for name in ("start", "end"))
+    data = plain(item.get("data") or asset.get("data"))
+    size, digest = _measure(data)
+    text = item.get("text") or item.get("content")
+    known = ("type", "displayName", "name", "path", "filePath", "url", "data", "mimeType", "text",
+             "content", "selection", "lineRange")  # fmt: skip
+    rest = {name: part for name, part in item.items() if name not in known}
+    return Attachment(
+        kind=plain(item.get("type")) or "file",
+        name=plain(item.get("displayName") or item.get("name") or item.get("title")),
+        path=plain(item.get("path") or item.get("filePath")),
+        uri=plain(item.get("url")),
+        media_type=plain(item.get("mimeType") or asset.get("mimeType")),
+        size_bytes=size if data else whole_number(asset.get("byteLength")),
+        sha256=digest,
+        text=text if isinstance(text, str) else "",
+        data=data if len(data) <= DATA_LIMIT else "",
+        start_line=start,
+        end_line=end,
+        extra=rest or None,
+    )
+
+
+def _line(lines: Any, name: str) -> int | None:
+    value = lines.get(name) if isinstance(lines, dict) else None
+    return whole_number(value.get("line") if isinstance(value, dict) else value)
+
+
+def _measure(data: str) -> tuple[int | None, str]:
+    if not data:
+        return None, ""
+    try:
+        raw = base64.b64decode(data)
+    except (binascii.Error, ValueError):
+        return None, ""
+    return len(raw), hashlib.sha256(raw).hexdigest()

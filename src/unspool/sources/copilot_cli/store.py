@@ -1,0 +1,269 @@
+"""session-store.db: the index that the CLI (and VS Code, in a file of its own) keeps of sessions.
+
+It is not a transcript: per user message the last answer without tool calls. So its words are echoes
+of the log's; what they fill in is what the log lacks, and a session that only the store knows is
+partial. Rows have no place in time that can be trusted (a turn is stamped when it ends): they are
+given by turn, and find their place by the words that they share with the log.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from unspool.databases import Database, open_database
+from unspool.facts import (
+    INDEX,
+    NOBODY,
+    AnyFact,
+    Fact,
+    Marked,
+    MessageSeen,
+    Noted,
+    Problem,
+    UsageReported,
+)
+from unspool.origins import Origin, Tally
+from unspool.records import sample
+from unspool.sources.copilot_cli.envelope import whole_number
+from unspool.sources.copilot_cli.speech import title_of
+from unspool.times import format_time, parse_time
+
+RANK = INDEX
+
+SECTIONS = ("title", "overview", "history", "work_done", "technical_details", "important_files",
+            "next_steps", "created_at")  # fmt: skip
+_SESSION = (
+    ("cwd", "workspace.path"),
+    ("repository", "workspace.repository"),
+    ("branch", "workspace.branch"),
+    ("host_type", "host_type"),
+)
+_ARTIFACT = ":workspace:"
+_LAST = 1 << 62
+Row = dict[str, Any]
+
+
+class Rows:
+    """Rows of the store's tables, whichever columns its version has, and facts about them."""
+
+    def __init__(self, origin: Origin, database: Database, tally: Tally, product: str) -> None:
+        self.origin = origin
+        self.database = database
+        self.tally = tally
+        self.product = product
+        self.tables = database.tables()
+        self.offset = 0
+
+    def iter(self, table: str, order: str, where: str = "") -> Iterator[Row]:
+        if table not in self.tables:
+            return
+        connection = self.database.connection
+        cursor = connection.execute(f"SELECT * FROM {table} {where} ORDER BY {order}")
+        names = [column[0] for column in cursor.description]
+        for values in cursor:
+            self.offset += 1
+            self.tally.records += 1
+            yield dict(zip(names, values, strict=True))
+
+    def by_session(self, table: str) -> dict[str, list[Row]]:
+        """Rows per session, by turn."""
+        found: dict[str, list[Row]] = {}
+        for row in self.iter(table, "rowid"):
+            row["offset"] = self.offset
+            found.setdefault(str(row.get("session_id") or ""), []).append(row)
+        return found
+
+    def fact(
+        self, made: type[Fact], session: str, row: Row, entry: str, /, **fields: Any
+    ) -> AnyFact:
+        """A fact about a row; the entry makes the row one, in however many copies of the store."""
+        fields.setdefault("rank", RANK)
+        fact: AnyFact = made(  # type: ignore[assignment]  # one of the closed set
+            key=(self.product, session), origin=self.origin.path, offset=row["offset"],
+            entry=f"store:{entry}", **fields,
+        )  # fmt: skip
+        return fact
+
+
+def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
+    try:
+        with open_database(origin.path) as database:
+            if database.stale:
+                tally.records += 1
+                tally.problems += 1
+                yield _problem(origin, "stale-database", "the log beside it is too long to copy")
+            yield from _read(Rows(origin, database, tally, product))
+    except (sqlite3.Error, OSError) as error:
+        tally.records += 1
+        tally.problems += 1
+        yield _problem(origin, "unreadable-database", str(error))
+
+
+def _problem(origin: Origin, code: str, text: str) -> Problem:
+    return Problem(
+        key=NOBODY, origin=origin.path, offset=0, number=99, code=code, sample=sample(text)
+    )
+
+
+def _read(rows: Rows) -> Iterator[AnyFact]:
+    turns = rows.by_session("turns")
+    files, references = rows.by_session("session_files"), rows.by_session("session_refs")
+    known = {str(row["id"]): row for row in _sessions(rows)}
+    for session in sorted({*known, *turns}):
+        if not session:
+            continue
+        if session in known:
+            yield from _session(rows, session, known[session])
+        found = turns.get(session, [])
+        extras = [*files.pop(session, []), *references.pop(session, [])]
+        yield from _turns(rows, session, found, extras)
+    yield from _checkpoints(rows)
+    yield from _usage(rows)
+    yield from _artifacts(rows)
+    rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
+
+
+def _sessions(rows: Rows) -> Iterator[Row]:
+    for row in rows.iter("sessions", "id"):
+        row["offset"] = rows.offset
+        yield row
+
+
+def _session(rows: Rows, session: str, row: Row) -> Iterator[AnyFact]:
+    notes = [(name, row.get(column), RANK + 1) for column, name in _SESSION]
+    notes.append(("title", title_of(str(row.get("summary") or "")), RANK + 1))
+    notes.append(("session_id", session, RANK + 1))
+    for column, name in (("created_at", "started_at"), ("updated_at", "ended_at")):
+        notes.append((name, format_time(parse_time(row.get(column))), RANK + 1))
+    for number, (name, value, rank) in enumerate(notes):
+        if value not in (None, ""):
+            yield rows.fact(
+                Noted, session, row, "session", number=number, name=name, value=value, rank=rank
+            )
+
+
+def _turns(rows: Rows, session: str, turns: list[Row], extras: list[Row]) -> Iterator[AnyFact]:
+    """Turn by turn: what was asked, which files and references it touched, what came of it."""
+    order = sorted(turns, key=lambda row: _turn(row))
+    base = min((row["offset"] for row in (*turns, *extras)), default=0)
+    sequence: list[tuple[int, int, str, Row]] = []
+    for row in order:
+        sequence.append((_turn(row), 0, "user", row))
+        sequence.append((_turn(row), 2, "assistant", row))
+    sequence += [(_turn(row), 1, "extra", row) for row in extras]
+    sequence.sort(key=lambda item: (item[0], item[1], item[3]["offset"]))
+    for place, (turn, _, what, row) in enumerate(sequence):
+        # Places follow the turns, not the rows: that is the order that the channel is read in.
+        placed = {**row, "offset": base * 4 + place}
+        if what == "extra":
+            yield _extra(rows, session, placed)
+        elif row.get(f"{what}_{_COLUMN[what]}"):
+            yield from _words(rows, session, placed, what, turn)
+
+
+_COLUMN = {"user": "message", "assistant": "response"}
+
+
+def _turn(row: Row) -> int:
+    turn = whole_number(row.get("turn_index"))
+    return turn if turn is not None else _LAST
+
+
+def _words(rows: Rows, session: str, row: Row, what: str, turn: int) -> Iterator[AnyFact]:
+    text = str(row[f"{what}_{_COLUMN[what]}"])
+    entry = f"turn:{turn}:{what}"
+    ident = f"store:{entry}"
+    typed = text if what == "user" else None
+    yield rows.fact(MessageSeen, session, row, entry, id=ident, role=what, text=text, typed=typed)
+    time = format_time(parse_time(row.get("timestamp")))
+    if time:
+        yield rows.fact(
+            Noted, session, row, entry, on="message", subject=ident, name="timestamp", value=time
+        )
+
+
+def _extra(rows: Rows, session: str, row: Row) -> AnyFact:
+    if "file_path" in row:
+        tool = str(row.get("tool_name") or "") or None
+        data: Row = {"path": str(row["file_path"]), "tool": tool}
+        data["operation"] = "create" if tool == "create" else "edit"
+        data["timestamp"] = format_time(parse_time(row.get("first_seen_at")))
+        kind, entry = "file", f"file:{row['file_path']}"
+    else:
+        data = {"type": row.get("ref_type"), "value": row.get("ref_value")}
+        data["created_at"] = format_time(parse_time(row.get("created_at")))
+        kind, entry = "reference", f"ref:{row.get('ref_type')}:{row.get('ref_value')}"
+    data = {name: value for name, value in data.items() if value is not None}
+    return rows.fact(Marked, session, row, entry, kind=kind, data=data)
+
+
+def _checkpoints(rows: Rows) -> Iterator[AnyFact]:
+    for session, found in rows.by_session("checkpoints").items():
+        for row in found:
+            number = whole_number(row.get("checkpoint_number"))
+            value = {name: row[name] for name in SECTIONS if row.get(name)}
+            value = {"number": number, **value} if number is not None else value
+            yield rows.fact(
+                Noted, session, row, f"checkpoint:{number}", name="checkpoints", value=value, rank=1
+            )
+
+
+def _usage(rows: Rows) -> Iterator[AnyFact]:
+    """Figures of single engine calls, for runs that ended without a report."""
+    for session, found in rows.by_session("assistant_usage_events").items():
+        for row in found:
+            entry = f"usage:{row.get('id')}"
+            extra = {n: row[n] for n in _USAGE_EXTRAS if row.get(n) not in (None, "")}
+            yield rows.fact(
+                UsageReported,
+                session,
+                row,
+                entry,
+                on="call",
+                subject=entry,
+                time=parse_time(row.get("created_at")),
+                model=str(row.get("model") or ""),
+                prompt=_figure(row, "input"),
+                completion=_figure(row, "output"),
+                cached=_figure(row, "cache_read"),
+                cache_write=_figure(row, "cache_write"),
+                reasoning=_figure(row, "reasoning"),
+                requests=1,
+                extra=extra or None,
+                rank=1,
+            )
+
+
+_USAGE_EXTRAS = ("agent_id", "parent_tool_call_id", "turn_index", "duration_ms", "initiator",
+                 "finish_reason", "total_nano_aiu")  # fmt: skip
+
+
+def _figure(row: Row, name: str) -> int | None:
+    return whole_number(row.get(f"{name}_tokens"))
+
+
+def _artifacts(rows: Rows) -> Iterator[AnyFact]:
+    """Files of the session's folder (its plan, say), kept whole in the search index."""
+    try:
+        found = list(rows.iter("search_index", "rowid", "WHERE source_type = 'workspace_artifact'"))
+    except sqlite3.Error:
+        return  # built without full-text search, or another table of that name
+    first = rows.offset - len(found) + 1
+    for number, row in enumerate(found):
+        session = str(row.get("session_id") or "")
+        path = str(row.get("source_id") or "").partition(_ARTIFACT)[2]
+        name = "plan" if path == "plan.md" else f"artifact:{path}"
+        if session and path and row.get("content"):
+            placed = {**row, "offset": first + number}
+            yield rows.fact(
+                Noted, session, placed, f"artifact:{path}", name=name, value=row["content"], rank=1
+            )
+        else:
+            rows.tally.noise += 1
+
+
+def is_store(data: bytes, name: str) -> bool:
+    """By its name, or by its tables (a renamed copy)."""
+    return name.startswith("session-store") or (
+        b"assistant_response" in data and b"turn_index" in data
+    )
