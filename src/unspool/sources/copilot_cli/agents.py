@@ -22,6 +22,7 @@ def read_started(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     name = event.text("agentDisplayName") or event.text("agentName")
     tie = {"conversation_id": parent, "tool_call_id": call or None, "name": name or None}
     yield event.fact(Noted, key=child, name="parent", value=tie)
+    yield event.fact(Noted, key=child, name="session_id", value=event.root[1])
     if event.text("agentName"):
         yield event.fact(Noted, key=child, name="agent", value=event.text("agentName"))
     model = event.text("model")

@@ -92,6 +92,9 @@ def session_facts(value: dict[str, Any], say: Say) -> Iterator[AnyFact]:
         yield say(Noted, on="following", name="model", value=model)
     messages = value.get("chatMessages")
     times = _times(value.get("timeline"))
+    last = max((time for shown in times.values() for time in shown), default=None)
+    if last:
+        yield say(Noted, name="ended_at", value=last, rank=1)
     for number, message in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(message, dict):
             yield from _message(message, number, times, model, say)
