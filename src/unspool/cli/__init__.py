@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "List the prompt tags in conversations.",
     ),
     "diff-messages": ("unspool.cli.diff_messages", "Show how a conversation differs in two files."),
+    "validate": ("unspool.cli.validate", "Check ATIF files against the rules of the format."),
 }
 """Name → (module with a `command`, one line of help). Help is here so that nothing is imported."""
 

@@ -28,11 +28,12 @@ class Called:
             self.made.append(_build(call, ident, refs.tells(call.id, call.child_id or "")))
 
     def answered(self, ident: str | None) -> str | None:
-        """The id that a result goes by: the k-th result with an id answers the k-th call with it."""
+        """The id that a result goes by: the k-th result with an id answers the k-th call with it.
+
+        None for one too many: it stands in the step, and tells its call in `extra`.
+        """
         waiting = self._open.get(ident) if ident is not None else None
-        if not waiting:
-            return None
-        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        return waiting.pop(0) if waiting else None
 
 
 def _unique(ident: str, taken: set[str]) -> str:

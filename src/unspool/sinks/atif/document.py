@@ -19,6 +19,8 @@ from unspool.trajectory import Link, Trajectory
 FOREIGN = "atif"
 """The source of a trajectory that was read from a document which is not ours."""
 
+NAMELESS = "unknown"
+
 _PLACED = {
     *("conversation_id", "messages", "agent", "agent_version", "session_id"),
     *("tool_definitions", "extra", "marks", "children", "parent"),
@@ -53,8 +55,8 @@ def build_document(
         rest["parent"] = msgspec.to_builtins(parent)
     document = Document(
         schema_version=PREFIX + NEWEST,
-        session_id=trajectory.session_id or session,
-        trajectory_id=trajectory.conversation_id,
+        session_id=trajectory.session_id or session or NAMELESS,
+        trajectory_id=trajectory.conversation_id or NAMELESS,
         agent=build_agent(node.trajectory),
         steps=steps,
         notes=build_notes(trajectory, steps),

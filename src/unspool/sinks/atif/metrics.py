@@ -58,7 +58,7 @@ def call_count(message: Message) -> int | None:
         return requests if requests is not None and requests > 0 else 1
     calls = message.tool_calls or []
     if calls and all(call.by_user for call in calls) and not message.content:
-        return None if message.thinking else 0
+        return None if message.thinking is not None else 0
     return None if message.kind is not None else 1
 
 

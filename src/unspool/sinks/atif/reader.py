@@ -270,8 +270,6 @@ class Reading:
         if within and trajectory.parent is not None:
             writing.root.call = trajectory.parent.tool_call_id
         draft = writing.draft(writing.root, inside=within)
-        if draft is None:
-            return
         newest = to_newest(_copy(wanted))
         if len(draft.made["steps"]) == len(newest["steps"]):
             _keep_steps(trajectory, draft, newest["steps"])

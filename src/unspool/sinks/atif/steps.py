@@ -230,6 +230,11 @@ class StepWriter:
                 made.append(Result(called.answered(call.id), None, refs))
 
 
+def has_steps(trajectory: Trajectory) -> bool:
+    """Whether there is anything to show: a document without steps is none."""
+    return bool(trajectory.messages) or any(m.kind in MANAGED for m in trajectory.marks or ())
+
+
 def is_summary(message: Message) -> bool:
     return message.kind == "summary" and message.role != "tool" and not message.tool_calls
 

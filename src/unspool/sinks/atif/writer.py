@@ -8,13 +8,14 @@ import msgspec
 
 from unspool.errors import UsageError
 from unspool.records import clean
-from unspool.sinks import Family, Options, Piece, safe_name
+from unspool.sinks import Family, Options, Piece, safe_name, unique_names
 from unspool.sinks.atif.document import build_document
 from unspool.sinks.atif.extras import residue_of
 from unspool.sinks.atif.media import Files
 from unspool.sinks.atif.model import Ref
 from unspool.sinks.atif.refs import Refs
 from unspool.sinks.atif.residue import restore
+from unspool.sinks.atif.steps import has_steps
 from unspool.sinks.atif.tree import Node, plant
 from unspool.sinks.atif.versions import AUDIO, DEFAULT, VERSIONS, older, to_version
 from unspool.trajectory import Trajectory
@@ -84,36 +85,45 @@ class Writing:
         self.version = version or _needed(self.root)
         self.in_files = subagents == "files" or older(self.version, "1.7")
         self.session = session or _session(family.root)
+        nodes = list(self.root.walk())
+        names = unique_names(file_name(node.id) for node in nodes)
+        self.names = {node.id: name for node, name in zip(nodes, names, strict=True)}
         self._apart: list[tuple[str, Json]] = []
 
     def documents(self) -> list[tuple[str, Json]]:
         """(file name, document) of all that has steps; the root first."""
-        self._apart = []
-        draft = self.draft(self.root)
-        if draft is None:
-            return self._apart
-        return [(file_name(self.root.id), self.finish(draft)), *self._apart]
+        found: list[tuple[str, Json]] = []
+        for node in self._tops(self.root):
+            self._apart = []
+            found.append((self.names[node.id], self.finish(self.draft(node))))
+            found += self._apart
+        return found
 
-    def draft(self, node: Node, inside: bool = False) -> Draft | None:
-        """The document of a node, its sub-agents within or set apart; None where it has no steps."""
+    def _tops(self, node: Node) -> Iterator[Node]:
+        """The root; its sub-agents where it has no steps itself."""
+        if has_steps(node.trajectory):
+            yield node
+        else:
+            for child in node.children:
+                yield from self._tops(child)
+
+    def draft(self, node: Node, inside: bool = False) -> Draft:
+        """The document of a node that has steps, its sub-agents within or set apart."""
         refs = Refs(node.trajectory, not self.in_files)
         embedded: list[Json] = []
         costs: list[float] = []
         for child, call in self._children(node):
-            drafted = self.draft(child, inside=not self.in_files)
-            if drafted is None:
-                continue
-            made = self.finish(drafted)
+            made = self.finish(self.draft(child, inside=not self.in_files))
             cost = (made.get("final_metrics") or {}).get("total_cost_usd")
             costs += [cost] if cost is not None else []
             refs.add(child.id, call, self._ref(child, made))
             if self.in_files:
-                self._apart.append((file_name(child.id), made))
+                self._apart.append((self.names[child.id], made))
             else:
                 embedded.append(made)
         below = sum(costs) if costs else None
         document, places = build_document(node, refs, self.files, self.session, below, inside)
-        return Draft(node, document, places, embedded) if places else None
+        return Draft(node, document, places, embedded)
 
     def finish(self, draft: Draft) -> Json:
         """The draft with what its trajectory keeps of a document, at the wanted version."""
@@ -130,14 +140,14 @@ class Writing:
     def _children(self, node: Node) -> Iterator[tuple[Node, str | None]]:
         """The sub-agents; those of one that has nothing to show stand in for it."""
         for child in node.children:
-            if child.trajectory.messages or child.trajectory.marks:
+            if has_steps(child.trajectory):
                 yield child, child.call
             else:
                 for below, _ in self._children(child):
                     yield below, child.call
 
     def _ref(self, child: Node, made: Json) -> Ref:
-        path = file_name(child.id) if self.in_files else None
+        path = self.names[child.id] if self.in_files else None
         return Ref(made.get("trajectory_id") or child.id, made.get("session_id"), path)
 
 

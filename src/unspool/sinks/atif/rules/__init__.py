@@ -1,0 +1,66 @@
+"""Rules: whether a document is valid ATIF, and good ATIF. `docs/atif.md` lists every rule.
+
+Stricter than Harbor's validator and independent of it: an error is what a producer can always avoid,
+a warning what real conversations contain. All findings are told, each with its path.
+
+shape.py    types, required and unknown fields, fields newer than the declared version
+steps.py    step ids, times, sources, calls and their results
+figures.py  metrics and totals
+ties.py     sub-agents, references, media files
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from unspool.sinks.atif.reader import documents_in
+from unspool.sinks.atif.rules.figures import check_figures
+from unspool.sinks.atif.rules.findings import Finding, Findings, items
+from unspool.sinks.atif.rules.shape import check_shape, check_values
+from unspool.sinks.atif.rules.steps import check_steps
+from unspool.sinks.atif.rules.ties import check_ties
+
+__all__ = ["Finding", "check", "check_file"]
+
+
+def check(document: Any, folder: Path | None = None) -> list[Finding]:
+    """All findings on a document; with its folder, also on the files that it names."""
+    findings = Findings()
+    check_values(document, "$", findings)
+    _check(document, "$", folder, findings, embedded=False)
+    return findings.in_order()
+
+
+def _check(
+    document: Any, path: str, folder: Path | None, findings: Findings, embedded: bool
+) -> None:
+    if not check_shape(document, path, findings, embedded):
+        return
+    check_steps(document, path, findings)
+    check_figures(document, path, findings)
+    check_ties(document, path, folder, findings)
+    for number, sub in enumerate(items(document.get("subagent_trajectories"))):
+        _check(sub, f"{path}.subagent_trajectories[{number}]", folder, findings, embedded=True)
+
+
+def check_file(path: Path) -> list[Finding]:
+    """All findings on a file with one document, or with several in an array or by their ids."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return [Finding("error", "not-utf8", "$", f"byte {error.start} is not UTF-8")]
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        return [Finding("error", "not-json", "$", str(error))]
+    except RecursionError:
+        return [Finding("error", "not-json", "$", "nested too deep to be read")]
+    several = dict(documents_in(value))
+    if "" in several or not several:
+        return check(value, path.parent)
+    found: list[Finding] = []
+    for name, document in several.items():
+        place = f"[{name}]" if isinstance(value, list) else f"[{json.dumps(name)}]"
+        for finding in check(document, path.parent):
+            found.append(finding.under(place))
+    return found
