@@ -15,6 +15,7 @@ from unspool.trajectory import Trajectory
 
 SINKS: dict[str, str] = {
     "atif": "unspool.sinks.atif",
+    "chat-json": "unspool.sinks.chat_json",
     "html": "unspool.sinks.html",
     "jsonl": "unspool.sinks.jsonl",
     "timeline": "unspool.sinks.timeline",

@@ -17,6 +17,10 @@ from unspool.sources.vscode_chat.variables import attachments_of
 from unspool.times import parse_time
 
 _STATUS = {0: "cancelled", 2: "cancelled", 3: "failed", 4: "cancelled"}
+_SILENT = frozenset(
+    ("response_id", "model_id", "details", "timings", "elapsed_ms", "waited_ms", *fields.METADATA)
+)
+"""What a request may tell about an answer that nobody gave."""
 _EPOCHS = 1e11
 """Waiting times above this are time stamps: a bug of the mutation log's writer."""
 
@@ -92,11 +96,13 @@ def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
         if number == last:
             extra = {**_last_extra(turn), **extra}
         time = parse_time(held.timestamp) or (turn.ended if number == last else None)
+        ending = _ending(turn, bool(held.response)) if number == last else {"status": turn.removed}
+        text = held.response or (_error_text(turn) if ending.get("kind") == "error" else "")
         yield scribe.write(
-            MessageSeen, id=ident, role="assistant", text=held.response or "",
+            MessageSeen, id=ident, role="assistant", text=text,
             thinking=_thinking(held.thinking) or thoughts.get(number, ""), time=time,
             model=turn.model, request=turn.id, extra=extra or None,
-            **(_ending(turn, bool(held.response)) if number == last else {"status": turn.removed}),
+            **ending,
         )  # fmt: skip
         yield from call_facts(turn, scribe, calls, ident)
     if turn.duration_ms is not None:
@@ -112,7 +118,7 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     text = turn.parts.text
     thinking = "\n\n".join(thought for _, thought in turn.parts.thinking)
     extra = _last_extra(turn)
-    if not (text or thinking or calls or extra.keys() - {"model_id", "details", "agent_id"}):
+    if not (text or thinking or calls or extra.keys() - _SILENT):
         return
     ending = _ending(turn, bool(text or calls))
     if not text and ending["kind"] == "error":

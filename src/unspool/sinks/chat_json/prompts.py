@@ -1,0 +1,144 @@
+"""The person's side of a request: the message with its parts, and what was attached."""
+
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from unspool.facts import Attachment
+from unspool.trajectory import Message, text_of
+
+_NEEDED: dict[str, dict[str, type]] = {
+    "agent": {"agent": dict},
+    "subcommand": {"command": dict},
+    "slash": {"slashCommand": dict},
+    "tool": {"toolName": str, "toolId": str},
+    "toolset": {"name": str, "tools": list},
+    "dynamic": {"text": str, "id": str},
+    "var": {"variableName": str},
+    "prompt": {"name": str},
+}
+"""Kinds of message part that the importer knows, and what it takes out of them."""
+
+
+def message_of(message: Message | None) -> dict[str, Any]:
+    """Text and parts. Every part has a range in UTF-16 units, or the whole import is empty."""
+    text = text_of(message) if message is not None else ""
+    held = (message.extra or {}).get("mentions") if message is not None else None
+    mentions = [p for p in held if is_mention(p)] if isinstance(held, list) else []
+    if not mentions:
+        return {"text": text, "parts": [_text_part(text, 0, text)] if text else []}
+    return {"text": text, "parts": _woven(text, mentions)}
+
+
+def is_mention(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    needed = _NEEDED.get(part["kind"]) if isinstance(part.get("kind"), str) else None
+    if needed is None or not all(isinstance(part.get(n), kind) for n, kind in needed.items()):
+        return False
+    return is_range(part.get("range"))
+
+
+def is_range(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    start, end = value.get("start"), value.get("endExclusive")
+    return type(start) is int and type(end) is int and 0 <= start <= end
+
+
+def _woven(text: str, mentions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mentions where they stand, and the text between them."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    parts: list[dict[str, Any]] = []
+    at = 0
+    for mention in sorted(
+        mentions, key=lambda p: (p["range"]["start"], p["range"]["endExclusive"])
+    ):
+        start, end = mention["range"]["start"], mention["range"]["endExclusive"]
+        if start > at:
+            between = units[2 * at : 2 * start].decode("utf-16-le", "replace")
+            if between:
+                parts.append(_text_part(text, at, between))
+        parts.append(mention)
+        at = max(at, end)
+    rest = units[2 * at :].decode("utf-16-le", "replace")
+    return [*parts, _text_part(text, at, rest)] if rest else parts
+
+
+def _text_part(whole: str, start: int, text: str) -> dict[str, Any]:
+    before = whole.encode("utf-16-le", "surrogatepass")[: 2 * start]
+    before_text = before.decode("utf-16-le", "replace")
+    first = before_text.count("\n") + 1
+    column = utf16_length(before_text.rpartition("\n")[2]) + 1
+    lines = text.count("\n")
+    last_column = utf16_length(text.rpartition("\n")[2]) + (column if not lines else 1)
+    return {
+        "kind": "text",
+        "text": text,
+        "range": {"start": start, "endExclusive": start + utf16_length(text)},
+        "editorRange": {
+            "startLineNumber": first,
+            "startColumn": column,
+            "endLineNumber": first + lines,
+            "endColumn": last_column,
+        },
+    }
+
+
+def utf16_length(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def variables_of(attachments: list[Attachment] | None) -> list[dict[str, Any]]:
+    return [_variable(a, number) for number, a in enumerate(attachments or ())]
+
+
+def _variable(attachment: Attachment, number: int) -> dict[str, Any]:
+    extra = dict(attachment.extra or {})
+    made: dict[str, Any] = {"kind": attachment.kind or "generic", "name": attachment.name}
+    if attachment.media_type:
+        made["mimeType"] = attachment.media_type
+    made |= {k: v for k, v in extra.items() if isinstance(k, str)}
+    if "value" not in extra:
+        value = _value(attachment)
+        if value is not None:
+            made["value"] = value
+    text_at = {"paste": "code", "terminalCommand": "output"}.get(attachment.kind)
+    if text_at and attachment.text:
+        made[text_at] = attachment.text
+        made.pop("value", None) if "value" not in extra else None
+    if not isinstance(made.get("id"), str):
+        made["id"] = attachment.uri or attachment.path or f"attachment-{number}"
+    return made
+
+
+def _value(attachment: Attachment) -> Any:
+    if attachment.data:
+        return {"$base64": attachment.data}
+    if attachment.text:
+        return attachment.text
+    uri = attachment.uri or (f"file://{attachment.path}" if attachment.path[:1] == "/" else "")
+    if not uri:
+        return attachment.path or None
+    if attachment.start_line is None:
+        return uri_of(uri)
+    lines = (attachment.start_line, attachment.end_line or attachment.start_line)
+    held = {
+        "startLineNumber": lines[0],
+        "startColumn": 1,
+        "endLineNumber": lines[1],
+        "endColumn": 1,
+    }
+    return {"uri": uri_of(uri), "range": held}
+
+
+def uri_of(text: str) -> dict[str, Any]:
+    """A URI as VS Code writes it; without `$mid` it would stay a plain object."""
+    try:
+        parts = urlsplit(text)
+        scheme, authority, path = parts.scheme or "file", parts.netloc, unquote(parts.path)
+    except ValueError:
+        scheme, authority, path = "file", "", text
+    made: dict[str, Any] = {"$mid": 1, "external": text, "path": path, "scheme": scheme}
+    if authority:
+        made["authority"] = authority
+    return made

@@ -1,0 +1,299 @@
+"""Requests: every turn of a conversation as a request of a chat, with its answer and its rounds."""
+
+import hashlib
+from math import isfinite
+from typing import Any
+
+from unspool import chat_fields as fields
+from unspool.shapes import text as as_text
+from unspool.sinks import Family
+from unspool.sinks.chat_json.calls import call_part, result_of
+from unspool.sinks.chat_json.prompts import message_of, variables_of
+from unspool.sinks.chat_json.turns import Turn, turns_of
+from unspool.times import parse_time
+from unspool.trajectory import Message, ToolCall, Trajectory, Usage
+
+_OURS = "vscode-chat"
+_MODES = ("ask", "edit", "agent")
+_AGENT = {
+    "id": "github.copilot.editsAgent",
+    "name": "agent",
+    "fullName": "GitHub Copilot",
+    "isDefault": True,
+    "extensionId": {"value": "GitHub.copilot-chat", "_lower": "github.copilot-chat"},
+    "extensionDisplayName": "GitHub Copilot Chat",
+    "extensionPublisherId": "GitHub",
+    "locations": ["panel"],
+    "modes": ["agent"],
+}
+"""The participant that can go on with a chat that another program had."""
+
+_AGENT_NEEDS: dict[str, Any] = {"metadata": {}, "slashCommands": [], "disambiguation": []}
+_STATES = {name: value for value, name in fields.STATES.items()}
+_VOTES = {name: value for value, name in fields.VOTES.items()}
+
+
+def chat_of(family: Family) -> dict[str, Any]:
+    """The whole chat, as plain values."""
+    root = family.root
+    writer = _Writer(root, {child.conversation_id: child for child in family.descendants})
+    location = root.metadata.get("initial_location")
+    known = location in ("panel", "terminal", "notebook", "editor")
+    return {
+        "responderUsername": root.agent or "GitHub Copilot",
+        "initialLocation": location if known else "panel",
+        "requests": [writer.request(turn) for turn in turns_of(root)],
+    }
+
+
+class _Writer:
+    def __init__(self, trajectory: Trajectory, children: dict[str, Trajectory]) -> None:
+        self.trajectory = trajectory
+        self.children = children
+        self.native = trajectory.source == _OURS
+        self._taken: set[str] = set()
+
+    def request(self, turn: Turn) -> dict[str, Any]:
+        user = turn.user
+        extra = (user.extra if user is not None else None) or {}
+        last = turn.answers[-1] if turn.answers else None
+        ident = self._ident(turn)
+        made: dict[str, Any] = {
+            "requestId": ident,
+            "message": message_of(user),
+            "variableData": {"variables": variables_of(_own_attachments(user))},
+            "response": self._response(turn),
+            "contentReferences": [],
+            "codeCitations": [],
+            "followups": [],
+        }
+        made |= {theirs: extra[ours] for ours, theirs in fields.USER.items() if ours in extra}
+        self._participant(made, user)
+        if extra.get("system_initiated") or (user is not None and user.kind == "notification"):
+            made["isSystemInitiated"] = True
+        if user is not None and user.status == "hidden":
+            made["isHidden"] = True
+        elif user is not None and user.status == "undone":
+            made.setdefault("shouldBeRemovedOnSend", {"requestId": ident})
+        time = _millis(user.timestamp) if user is not None else None
+        if time is not None:
+            made["timestamp"] = time
+        made["result"] = self._result(turn, last)
+        if last is not None:
+            self._answer_fields(made, last, ident)
+            made |= _usage(turn.answers)
+        made["modelState"] = self._state(turn, last, time)
+        return made
+
+    def _ident(self, turn: Turn) -> str:
+        known = turn.user.id if turn.user is not None else None
+        if not known or known in self._taken:
+            known = f"request_{self._digest(turn)}"
+        self._taken.add(known)
+        return known
+
+    def _participant(self, made: dict[str, Any], user: Message | None) -> None:
+        agent = made.get("agent")
+        if isinstance(agent, dict):
+            made["agent"] = {**agent, **_AGENT_NEEDS}
+        elif not self.native:
+            made["agent"] = {**_AGENT, **_AGENT_NEEDS}
+        else:
+            made.pop("agent", None)
+        mode = user.mode if user is not None else None
+        if not isinstance(made.get("modeInfo"), dict):
+            made.pop("modeInfo", None)
+            if mode in _MODES and "agent" not in made:
+                made["modeInfo"] = {"kind": mode, "isBuiltin": True}
+
+    def _answer_fields(self, made: dict[str, Any], last: Message, ident: str) -> None:
+        extra = last.extra or {}
+        made |= {theirs: extra[ours] for ours, theirs in fields.ANSWER.items() if ours in extra}
+        for name in ("contentReferences", "codeCitations", "followups"):
+            if not isinstance(made[name], list):
+                made[name] = []
+        vote = _VOTES.get(as_text(extra.get("vote")))
+        if vote is not None:
+            made["vote"] = vote
+        if not self.native and not isinstance(made.get("responseId"), str):
+            made["responseId"] = (
+                ident.replace("request", "response", 1)
+                if "request" in ident
+                else f"response_{ident}"
+            )
+
+    def _response(self, turn: Turn) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = []
+        for answer in turn.answers:
+            if answer.thinking:
+                parts.append({"kind": "thinking", "value": answer.thinking})
+            if answer.content and not _is_error_text(answer):
+                parts.append({"value": answer.content})
+            for call in answer.tool_calls or ():
+                parts += self._call(call, turn)
+            held = (answer.extra or {}).get("parts")
+            if isinstance(held, list):
+                parts += [p for p in held if isinstance(p, dict) and isinstance(p.get("kind"), str)]
+        return parts
+
+    def _call(self, call: ToolCall, turn: Turn) -> list[dict[str, Any]]:
+        """The part of a call, and behind it those of the sub-agent that it started."""
+        result = turn.results.get(call.id)
+        child = self.children.get(call.child_id or "")
+        if result is None and call.status is None and not call.extra:
+            return []  # nobody knows that it was ever run: only the round tells it
+        parts = [call_part(call, result, child)]
+        return parts + (self._inside(child, call.id) if child is not None else [])
+
+    def _inside(self, child: Trajectory, run: str) -> list[dict[str, Any]]:
+        results = {m.tool_call_id: m for m in child.messages if m.role == "tool"}
+        parts: list[dict[str, Any]] = []
+        for message in child.messages:
+            for call in message.tool_calls or ():
+                made = call_part(call, results.get(call.id), None)
+                made["subAgentInvocationId"] = run
+                parts.append(made)
+        return parts
+
+    def _result(self, turn: Turn, last: Message | None) -> dict[str, Any]:
+        extra = (last.extra if last is not None else None) or {}
+        made = {theirs: extra[ours] for ours, theirs in fields.RESULT.items() if ours in extra}
+        if last is not None and last.kind == "error" and "errorDetails" not in made:
+            made["errorDetails"] = {"message": last.content or "error"}
+        metadata = {theirs: extra[o] for o, theirs in fields.METADATA.items() if o in extra}
+        metadata["sessionId"] = self.trajectory.conversation_id
+        if last is not None and last.model and "modelId" not in extra and not extra.get("model_id"):
+            metadata.setdefault("resolvedModel", last.model)
+        user = turn.user
+        if user is not None and user.typed is not None and user.content != user.typed:
+            metadata["renderedUserMessage"] = _rendered(user)
+        if turn.context:
+            metadata["renderedGlobalContext"] = [_text_part(m.content) for m in turn.context]
+        rounds = [self._round(answer, n, turn) for n, answer in enumerate(turn.answers)]
+        if not (len(rounds) == 1 and _is_error_text(turn.answers[0])):
+            metadata["toolCallRounds"] = rounds
+        metadata["toolCallResults"] = {
+            ident: result_of(result)
+            for ident, result in turn.results.items()
+            if result.content or result.details is None
+        }
+        return {**made, "metadata": metadata}
+
+    def _round(self, answer: Message, number: int, turn: Turn) -> dict[str, Any]:
+        extra = answer.extra or {}
+        made: dict[str, Any] = {
+            "id": answer.id or f"round_{self._digest(turn)}.{number}",
+            "response": "" if _is_error_text(answer) else answer.content,
+            "toolInputRetry": 0,
+            "toolCalls": [
+                {"name": call.name, "arguments": call.arguments, "id": call.id}
+                for call in answer.tool_calls or ()
+            ],
+        }
+        made |= {theirs: extra[ours] for ours, theirs in fields.ROUND.items() if ours in extra}
+        if answer.thinking:
+            made["thinking"] = {"id": f"thinking_{number}", "text": answer.thinking}
+        time = _millis(answer.timestamp)
+        if time is not None:
+            made["timestamp"] = time
+        return made
+
+    def _digest(self, turn: Turn) -> str:
+        named = f"{self.trajectory.conversation_id}\0{turn.number}"
+        return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:32]
+
+    def _state(self, turn: Turn, last: Message | None, time: int | None) -> dict[str, Any]:
+        status = last.status if last is not None else None
+        extra = (last.extra if last is not None else None) or {}
+        value = _STATES.get(as_text(extra.get("state")), 1)
+        if value == 1 and (turn.stopped or status in ("cancelled", "interrupted")):
+            value = 2
+        elif value == 1 and (status == "failed" or (last is not None and last.kind == "error")):
+            value = 3
+        made: dict[str, Any] = {"value": value}
+        ended = _millis(last.timestamp) if last is not None else None
+        duration = last.duration_ms if last is not None else None
+        if duration is not None and isfinite(duration):
+            made["completedAt"] = int(time + duration) if time is not None else ended
+        elif not self.native and ended is not None:
+            made["completedAt"] = ended
+        return {k: v for k, v in made.items() if v is not None}
+
+
+def _own_attachments(user: Message | None) -> Any:
+    """Attachments but for the images that stand only in the rendered message."""
+    if user is None or not user.attachments:
+        return None
+    rendered = user.typed is not None and user.content != user.typed
+    return [a for a in user.attachments if not (rendered and _is_rendered_image(a))]
+
+
+def _is_rendered_image(attachment: Any) -> bool:
+    bare = attachment.kind == "image" and not attachment.extra and not attachment.name
+    return bare and bool(attachment.data or attachment.uri)
+
+
+def _rendered(user: Message) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [_text_part(user.content)]
+    for attachment in user.attachments or ():
+        if _is_rendered_image(attachment):
+            data = f"data:{attachment.media_type};base64,{attachment.data}"
+            parts.append(
+                {"type": 0, "imageUrl": {"url": data if attachment.data else attachment.uri}}
+            )
+    return parts
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": 1, "text": text}
+
+
+def _is_error_text(answer: Message) -> bool:
+    """Whether the message holds nothing but the words of an error."""
+    if answer.kind != "error" or answer.tool_calls:
+        return False
+    error = (answer.extra or {}).get("error")
+    return (
+        not isinstance(error, dict) or error.get("message") == answer.content or not answer.content
+    )
+
+
+def _millis(stamp: str | None) -> int | None:
+    micros = parse_time(stamp) if stamp else None
+    return micros // 1000 if micros is not None else None
+
+
+def _usage(answers: list[Message]) -> dict[str, Any]:
+    """The last call's prompt, as VS Code tells it; and the totals of the turn by model."""
+    known = [(a, a.usage) for a in answers if a.usage is not None]
+    if not known:
+        return {}
+    last = known[-1][1]
+    extra = last.extra or {}
+    made = {theirs: extra[ours] for ours, theirs in fields.USAGE.items() if ours in extra}
+    if "modelTotals" in made:
+        prompt = extra.get("last_prompt_tokens")
+    else:
+        prompt = last.prompt_tokens
+        if len(known) > 1 or last.cached_tokens is not None:
+            made["modelTotals"] = _totals([(a.model or "", usage) for a, usage in known])
+        elif last.completion_tokens is not None:
+            made["completionTokens"] = last.completion_tokens
+    if prompt is not None:
+        made["promptTokens"] = prompt
+    return made
+
+
+def _totals(reports: list[tuple[str, Usage]]) -> list[dict[str, Any]]:
+    made: dict[str, dict[str, Any]] = {}
+    for model, usage in reports:
+        held = made.setdefault(model, {"model": model})
+        for ours, theirs in (
+            ("prompt_tokens", "inputTokens"),
+            ("cached_tokens", "cachedTokens"),
+            ("completion_tokens", "outputTokens"),
+        ):
+            value = getattr(usage, ours)
+            if value is not None:
+                held[theirs] = held.get(theirs, 0) + value
+    return list(made.values())
