@@ -8,7 +8,7 @@ calls.py       a tool call in a line          edits.py    a tool call as a diff
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -84,6 +84,7 @@ class Rule(msgspec.Struct):
     kind: str
     timestamp: str | None = None
     quiet: bool = False
+    data: dict[str, Any] | None = None
 
 
 class Aside(msgspec.Struct):
@@ -194,7 +195,7 @@ class _Layout:
             title = branch.reason or "Abandoned branch"
             items.append(Aside(title, self.read(trajectory, f"b{self.branches}-")))
         items += [
-            Rule(_rule_text(mark), mark.kind, mark.timestamp, mark.kind not in _RULES)
+            Rule(_rule_text(mark), mark.kind, mark.timestamp, mark.kind not in _RULES, mark.data)
             for mark in marks
         ]
 

@@ -18,6 +18,7 @@ SINKS: dict[str, str] = {
     "chat-json": "unspool.sinks.chat_json",
     "html": "unspool.sinks.html",
     "jsonl": "unspool.sinks.jsonl",
+    "markdown": "unspool.sinks.markdown",
     "timeline": "unspool.sinks.timeline",
 }
 """Name → module."""
