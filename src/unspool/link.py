@@ -5,10 +5,13 @@ once; what it finds goes back as a patch per conversation.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from unspool.trajectory import Link, Trajectory
+from unspool.copies import WIDTH, digest, digests, find_copies, opening_of
+from unspool.reduce.totals import leave_out
+from unspool.trajectory import Link, ToolCall, Trajectory
 
 
 class Card(msgspec.Struct):
@@ -22,10 +25,26 @@ class Card(msgspec.Struct):
     """Tool call → the child that it says it started."""
     calls: list[str] = []
     started_at: str = ""
+    ended_at: str = ""
+    ids: bytes = b""
+    """Digests of its message ids, to find history that another conversation copied."""
+    forked: bool = False
+    """Says itself that it goes on from a copy."""
+    opening: bytes = b""
+    """Digest of its first words, where it does not know the call that started it."""
+    prompts: dict[str, bytes] = {}
+    """Tool call that may have started a child nobody names → digest of the prompt it gave."""
 
     @property
     def key(self) -> tuple[str, str]:
         return (self.source, self.id)
+
+    @property
+    def seniority(self) -> tuple[bool, bool, str, str]:
+        """Who owns what two conversations hold: what is no fork and no child, then what ended
+        first (a fork goes on from where the other stopped)."""
+        child = self.parent is not None and self.parent.kind == "subagent"
+        return (self.forked, child, self.ended_at, self.id)
 
 
 class Patch(msgspec.Struct):
@@ -34,6 +53,8 @@ class Patch(msgspec.Struct):
     parent: Link | None = None
     children: list[Link] = []
     spawned: dict[str, str] = {}
+    copied: bytes = b""
+    """Digests of the ids of messages that belong to another conversation."""
 
 
 Patches = dict[tuple[str, str], Patch]
@@ -49,7 +70,34 @@ def make_card(trajectory: Trajectory) -> Card:
         spawned={call.id: call.child_id for call in calls if call.child_id},
         calls=[call.id for call in calls],
         started_at=trajectory.started_at or "",
+        ended_at=trajectory.ended_at or "",
+        ids=digests(trajectory.messages),
+        forked=_is_fork(trajectory),
+        opening=opening_of(trajectory) if _needs_call(trajectory.parent) else b"",
+        prompts=dict(filter(None, map(_prompt, calls))),
     )
+
+
+def _is_fork(trajectory: Trajectory) -> bool:
+    if trajectory.parent is not None and trajectory.parent.kind == "fork":
+        return True
+    return trajectory.metadata.get("session_kind") == "bg"
+
+
+def _needs_call(parent: Link | None) -> bool:
+    return parent is not None and parent.kind == "subagent" and parent.tool_call_id is None
+
+
+def _prompt(call: ToolCall) -> tuple[str, bytes] | None:
+    """The prompt in the arguments of a call that names no child."""
+    if call.child_id or '"prompt"' not in call.arguments:
+        return None
+    try:
+        value: Any = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    prompt = value.get("prompt") if isinstance(value, dict) else None
+    return (call.id, digest(prompt.strip())) if isinstance(prompt, str) else None
 
 
 def link(cards: Iterable[Card]) -> Patches:
@@ -68,6 +116,7 @@ def link(cards: Iterable[Card]) -> Patches:
             child_key = (known.source or card.source, known.conversation_id)
             ties[(key, child_key)] = _merged(known, ties.get((key, child_key)))
     callers = _callers(by_key)
+    _tie_by_prompt(by_key, ties)
     for key, card in sorted(by_key.items()):
         if card.parent is not None:
             parent_key = (card.parent.source or card.source, card.parent.conversation_id)
@@ -90,10 +139,35 @@ def link(cards: Iterable[Card]) -> Patches:
             patch(parent_key).children.append(down)
             if tie.tool_call_id:
                 patch(parent_key).spawned[tie.tool_call_id] = child_key[1]
+    for key, (owner, copied) in find_copies(by_key).items():
+        patch(key).copied = b"".join(sorted(copied))
+        if patch(key).parent is None and by_key[key].parent is None:
+            patch(key).parent = Link(owner[1], kind="fork")
+            patch(owner).children.append(Link(key[1], kind="fork"))
     for key, made in patches.items():
         started = {card.id: card.started_at for card in by_key.values() if card.source == key[0]}
         made.children.sort(key=lambda t: (started.get(t.conversation_id, ""), t.conversation_id))
     return patches
+
+
+def _tie_by_prompt(
+    by_key: dict[tuple[str, str], Card],
+    ties: dict[tuple[tuple[str, str], tuple[str, str]], Link],
+) -> None:
+    """Children whose call nobody names: the first free call of their parent with their words."""
+    told = {child: tie.tool_call_id for (_, child), tie in ties.items()}
+    used: set[tuple[tuple[str, str], str]] = set()
+    waiting = [card for card in by_key.values() if card.opening and not told.get(card.key)]
+    for card in sorted(waiting, key=lambda c: (c.started_at, c.id)):
+        if card.parent is None:
+            continue
+        parent = (card.parent.source or card.source, card.parent.conversation_id)
+        above = by_key.get(parent)
+        for call, prompt in above.prompts.items() if above is not None else ():
+            if prompt == card.opening and (parent, call) not in used:
+                used.add((parent, call))
+                card.parent = msgspec.structs.replace(card.parent, tool_call_id=call)
+                break
 
 
 def _callers(by_key: dict[tuple[str, str], Card]) -> dict[tuple[str, str], tuple[str, str]]:
@@ -130,6 +204,11 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         return
     trajectory.parent = patch.parent or trajectory.parent
     trajectory.children = patch.children or trajectory.children
+    if patch.copied:
+        known = {patch.copied[at : at + WIDTH] for at in range(0, len(patch.copied), WIDTH)}
+        leave_out(
+            trajectory, lambda message: bool(message.id) and digest(message.id or "") in known
+        )
     for message in trajectory.messages:
         for call in message.tool_calls or ():
             call.child_id = patch.spawned.get(call.id, call.child_id)

@@ -10,6 +10,7 @@ runs.py       run segments: their usage, the calls that they cut off
 totals.py     turns, segments, usage, models
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Literal
 
@@ -20,6 +21,7 @@ from unspool.facts import (
     Key,
     ListSeen,
     MessageSeen,
+    Noted,
     PieceSeen,
     SnapshotSeen,
     ToolCalled,
@@ -32,7 +34,7 @@ from unspool.reduce.order import Ordered, Record, put_in_order
 from unspool.reduce.reduction import Reduction
 from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
-from unspool.reduce.totals import complete, mark_injected
+from unspool.reduce.totals import complete, is_turn, mark_injected
 from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Trajectory
 
@@ -55,12 +57,28 @@ def reduce_facts(
     main, sides = _split_sides(ordered)
     if lists:
         return snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
-    made = [_reduce_records(key, main, current)]
+    whole = _reduce_records(key, main, current, _session_notes(ordered.records))
+    made = [whole]
     for root, records in sides:
-        side = _reduce_records((key[0], f"{key[1]}/{root}"), records, current)
+        side = _reduce_records((key[0], f"{key[1]}/{root}"), records, current, [])
         side.parent = Link(conversation_id=key[1])
+        for name in ("agent", "agent_version", "session_id", "workspace"):
+            setattr(side, name, getattr(whole, name))
         made.append(side)
     return Reduction([t for t in made if t.messages or t is made[0]], ordered.superseded)
+
+
+def _session_notes(records: list[Record]) -> list[Noted]:
+    """Notes on the conversation, also those on records that were abandoned since: a source says
+    once what holds for many records. Those on a record hold for the conversation that has it."""
+    entries = {record.entry for record in records}
+    return [
+        fact
+        for record in records
+        for fact in record.facts
+        if isinstance(fact, Noted)
+        and (fact.on == "conversation" or (fact.on == "entry" and fact.subject in entries))
+    ]
 
 
 def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[Record]]]]:
@@ -96,17 +114,18 @@ def _is_side(record: Record) -> bool:
 
 
 def _reduce_records(
-    key: Key, records: list[Record], current: Literal["last", "longest"]
+    key: Key, records: list[Record], current: Literal["last", "longest"], notes: list[Noted]
 ) -> Trajectory:
     thread = find_thread(records, current)
     assembly = Assembly()
     assembly.take(thread.records)
+    assembly.notes = [n for n in assembly.notes if n.on not in ("conversation", "entry")] + notes
     messages, places = build_messages(assembly.in_order())
     mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places, messages) or None
-    trajectory.branches = _branches(thread) or None
+    trajectory.branches = _branches(thread, places) or None
     _set_origins(trajectory, records)
     times = assembly.times or assembly.echo_times
     if messages and _only_echoes(records):
@@ -132,23 +151,23 @@ def _only_echoes(records: list[Record]) -> bool:
     )
 
 
-def _branches(thread: Thread) -> list[Branch]:
-    """The abandoned branches; their index is found by the messages kept before their fork."""
+def _branches(thread: Thread, places: list[float]) -> list[Branch]:
+    """The abandoned branches, each with the number of messages kept up to its fork."""
     order = {record.entry: place for place, record in enumerate(thread.records)}
     made: list[Branch] = []
     for fork, records in thread.branches:
         assembly = Assembly()
         assembly.take(records)
         messages, _ = build_messages(assembly.in_order())
+        assign_usage(assembly, messages)
         apply_to_messages(assembly.notes, messages)
-        place = order.get(fork, -1)
-        seen: set[str] = set()
-        for record in thread.records[: place + 1]:
-            for fact in record.facts:
-                if isinstance(fact, MessageSeen):
-                    seen.add(fact.id or f"{record.entry}#{fact.number}")
         made.append(
-            Branch(index=len(seen), messages=messages, fork_id=fork or None, reason="rewind")
+            Branch(
+                index=bisect_right(places, order.get(fork, -1)),
+                messages=messages,
+                fork_id=fork or None,
+                reason="rewind" if any(is_turn(message) for message in messages) else "retry",
+            )
         )
     return made
 

@@ -84,6 +84,7 @@ def match_echoes(
     for channel, echoes in sorted(channels.items()):
         known: dict[tuple[str, str], list[Draft]] = defaultdict(list)
         drafts = sorted(assembly.drafts.values(), key=lambda d: d.place)
+        asked = _asked(drafts)
         for draft in drafts:
             for said in {words(draft.parts), joined_text(draft.parts).strip()}:
                 known[(draft.role, said)].append(draft)
@@ -100,6 +101,8 @@ def match_echoes(
             target = assembly.drafts.get(ident)
             if target is None:
                 target = assembly.drafts.get(callers.get(ident, ""))
+            if target is None and key[0] == "user":
+                target = asked.get(next((f.request for _, f in group if f.request), ""))
             if target is None and key[1] and number < len(known[key]):
                 target = known[key][number]
             if target is None and last is not None and key[0] == "assistant":
@@ -115,6 +118,17 @@ def match_echoes(
                 continue
             assembly.aliases[ident] = target.id
             _join(assembly, channel[1], target, group)
+
+
+def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:
+    """Request → the words that it was made with: the first that are not injected."""
+    asked: dict[str, Draft] = {}
+    for draft in drafts:
+        if draft.role == "user" and not any(part.kind == "injected" for part in draft.parts):
+            for part in draft.parts:
+                if part.request:
+                    asked.setdefault(part.request, draft)
+    return asked
 
 
 def _callers(assembly: "Assembly") -> dict[str, str]:
@@ -200,6 +214,9 @@ class Calls:
                 self._named[(best.rank, best.origin)].append(call)
 
     def match(self) -> None:
+        alike = (fact.like for call in self._assembly.calls.values() for fact in call.seen)
+        if not self._called and not self._returned and not any(alike):
+            return  # every call is known by its id: no arguments need to be compared
         for channel, calls in sorted(self._named.items()):
             if channel[0] == 0:
                 for call in calls:

@@ -52,11 +52,13 @@ class Draft:
 class CallDraft:
     """A tool call in the making, with what came of it."""
 
-    __slots__ = ("id", "place", "results", "seen")
+    __slots__ = ("ended", "id", "place", "results", "seen")
 
     def __init__(self, ident: str, place: float) -> None:
         self.id = ident
         self.place = place
+        self.ended = place
+        """Where its result stands."""
         self.seen: list[ToolCalled] = []
         self.results: list[ToolReturned] = []
 
@@ -82,6 +84,8 @@ class Assembly:
         self.call_aliases: dict[str, str] = {}
         self._echoes: dict[Channel, list[tuple[int, str, MessageSeen]]] = defaultdict(list)
         self._nameless: list[tuple[int, ToolCalled | ToolReturned]] = []
+        self._told: list[tuple[int, str, ToolCalled | ToolReturned]] = []
+        """Echoes of calls that are known by their id."""
 
     def take(self, records: Iterable[Record]) -> None:
         total = 0
@@ -89,6 +93,7 @@ class Assembly:
             total = place + 1
             for fact in record.facts:
                 self._take(place, record, fact)
+        self._tie_calls()
         Calls(self, self._nameless).match()
         match_echoes(self, self._echoes)
         self._settle_places(total)
@@ -108,13 +113,23 @@ class Assembly:
                 self.add_part(place, fact, self._joined(fact, ident))
         elif isinstance(fact, ToolCalled):
             if fact.id:
-                self.call(fact.id, place).seen.append(fact)
+                call = self.call(fact.id, place)
+                if fact.rank:
+                    self._told.append((place, fact.id, fact))
+                elif all(known.rank for known in call.seen):
+                    call.place = place  # so far only echoes of it had been seen
+                call.seen.append(fact)
             else:
                 self._nameless.append((place, fact))
         elif isinstance(fact, ToolReturned):
             self._open = None
             if fact.call:
-                self.call(fact.call, place).results.append(fact)
+                call = self.call(fact.call, place)
+                if fact.rank:
+                    self._told.append((place, fact.call, fact))
+                elif all(known.rank for known in call.results):
+                    call.ended = place
+                call.results.append(fact)
             else:
                 self._nameless.append((place, fact))
         elif isinstance(fact, UsageReported):
@@ -125,9 +140,24 @@ class Assembly:
             else:
                 self.notes.append(fact)
         elif isinstance(fact, Marked):
-            self.marks.append((place, fact))
+            # Behind the message of its own record, if that comes first in it.
+            self.marks.append((place + fact.number * 1e-6, fact))
         elif isinstance(fact, Link):
             self._open = None
+
+    def _tie_calls(self) -> None:
+        """Calls known by their id in several origins show where these stand to each other."""
+        for place, ident, fact in self._told:
+            call = self.calls[ident]
+            own: list[ToolCalled | ToolReturned] = [
+                known
+                for known in (call.seen if isinstance(fact, ToolCalled) else call.results)
+                if known.rank == 0 and known.origin != fact.origin
+            ]
+            if own:
+                target = call.place if isinstance(fact, ToolCalled) else call.ended
+                timed = fact.time is not None and own[0].time is not None
+                self.anchors.tie(fact.origin, place, target, timed)
 
     def _joined(self, fact: MessageSeen, ident: str) -> str:
         """The id of the message that the part belongs to: the open one, or its own."""
@@ -311,6 +341,9 @@ def build_message(draft: Draft) -> list[Message]:
         for attachment in part.attachments:
             attachments.setdefault(msgspec.msgpack.encode(attachment), attachment)
     calls = sorted(enumerate(draft.calls), key=lambda item: _call_order(*item))
+    # What a message is and what became of it, who knows it best says: no echo makes it another.
+    least = min((part.rank for part in parts), default=0)
+    best = [part for part in parts if part.rank == least]
     message = Message(
         role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
         content=joined_text(parts),
@@ -318,13 +351,13 @@ def build_message(draft: Draft) -> list[Message]:
         model=_first(parts, "model"),
         tool_calls=[build_call(call) for _, call in calls] or None,
         id=draft.id if parts and parts[0].id else None,
-        kind=_first(parts, "kind"),
+        kind=_first(best, "kind"),
         typed=next((p.typed for p in sorted(parts, key=_by_rank) if p.typed is not None), None),
         thinking=_joined_thinking(parts),
         timestamp=format_time(draft.time),
         request_id=_first(parts, "request"),
         stop_reason=next((p.stop for p in reversed(parts) if p.stop), None),
-        status=_first(parts, "status"),
+        status=_first(best, "status"),
         attachments=list(attachments.values()) or None,
         extra=extra or None,
     )

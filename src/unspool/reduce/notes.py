@@ -26,6 +26,9 @@ _SCALARS = {
     "tool_definitions",
 }
 _MESSAGE_FIELDS = {field for field in Message.__struct_fields__ if field != "extra"}
+GUESS = 8
+"""From this rank on a note is a guess from the content: of equal ones the first stays."""
+
 _OF_THE_TURN = {"mode", "typed"}
 """What a request or turn tells about the words that opened it, and about no other message."""
 _CALL_FIELDS = {"status", "duration_ms", "started_at", "ended_at", "child_id"}
@@ -42,7 +45,7 @@ def settle(notes: Iterable[Noted]) -> dict[tuple[str, str, str], Noted]:
             continue
         key = (note.on, note.subject, note.name)
         known = best.get(key)
-        if known is None or note.rank <= known.rank:
+        if known is None or note.rank < known.rank or note.rank == known.rank < GUESS:
             best[key] = note
     return best
 
@@ -53,7 +56,8 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
     A negative rank replaces what the message itself says.
     """
     by_subject: dict[tuple[str, str], list[Noted]] = defaultdict(list)
-    for (on, subject, _), note in settle(n for n in notes if n.on != "conversation").items():
+    on_parts = (n for n in notes if n.on not in ("conversation", "entry"))
+    for (on, subject, _), note in settle(on_parts).items():
         by_subject[(on, subject)].append(note)
     if not by_subject:
         return
@@ -111,7 +115,13 @@ def _note_call(call: ToolCall, note: Noted) -> None:
 
 
 def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
-    own = [note for note in notes if note.on == "conversation"]
+    own = [
+        note
+        if note.on == "conversation"
+        else msgspec.structs.replace(note, on="conversation", subject="")
+        for note in notes
+        if note.on in ("conversation", "entry")
+    ]
     for note in sorted(own, key=lambda n: n.rank):
         if note.name in _LISTS and note.value is not None:
             _append(trajectory, note)

@@ -33,6 +33,11 @@ class Record:
             self.time = fact.time
         self.richness += 1 + _weight(fact)
 
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """Which copy to keep: one that knows its place in the tree, then the richest."""
+        return (self.after is not None, self.richness)
+
 
 def _weight(fact: AnyFact) -> int:
     if isinstance(fact, MessageSeen):
@@ -63,7 +68,7 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
                 best[record.entry] = record
                 continue
             superseded += 1
-            if record.richness > known.richness:
+            if record.worth > known.worth:
                 best[record.entry] = record
     order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
     return Ordered([best[entry] for entry in order], superseded)

@@ -63,7 +63,12 @@ def _first(entries: list[str], records: list[Record]) -> str:
 def _is_turn(record: Record) -> bool:
     """Whether the record can be the leaf: somebody's words, a call or a result on the main line."""
     return any(
-        (isinstance(fact, MessageSeen) and not fact.side and fact.kind != "injected")
+        (
+            isinstance(fact, MessageSeen)
+            and not fact.side
+            and fact.kind != "injected"
+            and fact.role != "system"
+        )
         or (isinstance(fact, ToolCalled | ToolReturned) and not fact.side)
         for fact in record.facts
     )
@@ -125,29 +130,33 @@ def _recover(
     Parallel tools fork the tree: one line per call, and each result hangs on its own call's line.
     """
     places: dict[str, tuple[int, int]] = {entry: (rank, 0) for entry, rank in chain.items()}
-    message_end: dict[str, int] = {}
+    first: dict[str, int] = {}
     call_at: dict[str, int] = {}
     for record in records:
         rank = chain.get(record.entry)
         if rank is None:
             continue
-        for fact in record.facts:
-            if isinstance(fact, MessageSeen) and fact.id:
-                message_end[fact.id] = max(rank, message_end.get(fact.id, 0))
-            elif isinstance(fact, ToolCalled):
-                if fact.message:
-                    message_end[fact.message] = max(rank, message_end.get(fact.message, 0))
-                call_at[fact.id] = rank
-    off = [record for record in records if record.entry in nodes and record.entry not in chain]
+        for name in _messages(record):
+            first[name] = min(rank, first.get(name, rank))
+        call_at.update((call, rank) for call in _calls(record))
+    off: list[Record] = []
     number = 0
-    for record in off:
-        rank = _message_rank(record, message_end)
+    so_far: dict[str, int] = {}
+    for record in records:
+        rank = chain.get(record.entry)
+        names = [name for name in _messages(record) if name in first]
         if rank is not None:
+            so_far.update((name, rank) for name in names)
+        elif record.entry in nodes:
+            off.append(record)
+            if not names:
+                continue
+            # Among the parts of its message it stands where it was written.
             number += 1
-            places[record.entry] = (rank, number)
-            for fact in record.facts:
-                if isinstance(fact, ToolCalled):
-                    call_at[fact.id] = rank
+            known = so_far.get(names[0])
+            rank = first[names[0]] if known is None else known
+            places[record.entry] = (rank, number if known is not None else number - len(records))
+            call_at.update((call, rank) for call in _calls(record))
     for record in off:
         if record.entry in places:
             continue
@@ -162,13 +171,18 @@ def _recover(
     return places
 
 
-def _message_rank(record: Record, message_end: dict[str, int]) -> int | None:
-    for fact in record.facts:
-        if isinstance(fact, MessageSeen) and fact.id in message_end:
-            return message_end[fact.id]
-        if isinstance(fact, ToolCalled) and fact.message in message_end:
-            return message_end[fact.message]
-    return None
+def _messages(record: Record) -> list[str]:
+    """The messages that the record is a part of."""
+    found = (
+        fact.id if isinstance(fact, MessageSeen) else fact.message
+        for fact in record.facts
+        if isinstance(fact, MessageSeen | ToolCalled)
+    )
+    return [name for name in dict.fromkeys(found) if name]
+
+
+def _calls(record: Record) -> list[str]:
+    return [fact.id for fact in record.facts if isinstance(fact, ToolCalled)]
 
 
 def _branches(

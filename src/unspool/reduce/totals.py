@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
@@ -28,6 +29,7 @@ def complete(trajectory: Trajectory, notes: list[Noted], runs: Runs | None = Non
     apply_to_messages(notes, trajectory.messages)
     follow(runs.following, trajectory.messages, runs.places)
     apply_to_trajectory(notes, trajectory)
+    spread_copied(trajectory.messages)
     close_calls(trajectory)
     take_files(trajectory)
     take_references(trajectory)
@@ -35,6 +37,42 @@ def complete(trajectory: Trajectory, notes: list[Noted], runs: Runs | None = Non
     count_encrypted(trajectory)
     add_usage(trajectory, runs)
     complete_workspace(trajectory)
+
+
+def spread_copied(messages: list[Message]) -> None:
+    """What a copied message's calls returned was copied with it; turns count from behind that."""
+    if not any(message.copied for message in messages):
+        return
+    calls = {c.id for m in messages if m.copied for c in m.tool_calls or ()}
+    for message in messages:
+        message.copied = message.copied or message.tool_call_id in calls
+        message.turn = None
+    number_turns(messages)
+
+
+def leave_out(trajectory: Trajectory, copied: Callable[[Message], bool]) -> None:
+    """Mark what was copied from another conversation and take it out of the totals.
+
+    Totals that were reported, not summed up, stay: nobody knows how much of them was copied.
+    """
+    summed = total([m.usage for m in trajectory.messages if m.usage and not m.copied])
+    derived = trajectory.usage == summed
+    for message in trajectory.messages:
+        message.copied = message.copied or copied(message)
+    spread_copied(trajectory.messages)
+    for touch in trajectory.files or ():
+        touch.turn = trajectory.messages[touch.index].turn if touch.index is not None else None
+    if derived:
+        trajectory.usage = None
+        trajectory.model_usage = {
+            name: value
+            for name, value in (trajectory.model_usage or {}).items()
+            if name not in _DERIVED
+        } or None
+        add_usage(trajectory, Runs())
+
+
+_DERIVED = ("models_used", "primary_model", "model_switches", "total_tokens", "by_model")
 
 
 def is_turn(message: Message) -> bool:
@@ -71,6 +109,9 @@ def number_segments(trajectory: Trajectory) -> None:
     if cuts:
         for index, message in enumerate(trajectory.messages):
             message.segment = sum(1 for cut in cuts if cut <= index)
+    for mark in trajectory.marks or ():
+        if mark.kind == "compaction":
+            mark.data = {"messages_before": mark.index, **(mark.data or {})}
 
 
 def take_files(trajectory: Trajectory) -> None:
@@ -86,6 +127,13 @@ def take_files(trajectory: Trajectory) -> None:
         call.id: call.status for message in trajectory.messages for call in message.tool_calls or ()
     }
     at_id = {message.id: index for index, message in enumerate(trajectory.messages) if message.id}
+    refused = {
+        call.id
+        for message in trajectory.messages
+        for call in message.tool_calls or ()
+        if (call.extra or {}).get("denied_by") == "user"
+    }
+    """Calls that the person said no to, as against a rule."""
     files: list[FileTouch] = []
     marks = []
     for mark in trajectory.marks:
@@ -105,6 +153,8 @@ def take_files(trajectory: Trajectory) -> None:
         ended = status.get(touch.tool_call_id or "")
         if touch.outcome is None and ended in ("failed", "denied", "interrupted", "cancelled"):
             touch.outcome = "denied" if ended == "denied" else "failed"
+            if touch.tool_call_id in refused:
+                touch.outcome = "rejected"
         files.append(touch)
     trajectory.marks = marks or None
     trajectory.files = [*(trajectory.files or []), *files] or None

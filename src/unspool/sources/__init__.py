@@ -16,6 +16,7 @@ SOURCES: dict[str, str] = {
     "cursor": "unspool.sources.cursor",
     "recorder": "unspool.sources.recorder",
     "vscode-chat": "unspool.sources.vscode_chat",
+    "claude-code": "unspool.sources.claude_code",
     "copilot-cli": "unspool.sources.copilot_cli",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }

@@ -1,0 +1,92 @@
+"""Copies: history that a fork took over from another conversation, found by message ids.
+
+A fork keeps the ids of what it copies. Only digests are compared, and only of conversations of
+which one holds the other's first message, so that a run with many conversations stays small.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
+
+from unspool.trajectory import Message, Trajectory
+
+WIDTH = 8
+Key = tuple[str, str]
+
+
+class Copyable(Protocol):
+    """What is known of a conversation when copies are looked for."""
+
+    @property
+    def ids(self) -> bytes:
+        """Digests of its message ids, one after the other."""
+
+    @property
+    def seniority(self) -> tuple[bool, bool, str, str]:
+        """Of two that hold the same message, the lower one owns it."""
+
+
+Card = TypeVar("Card", bound=Copyable)
+
+
+def digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=WIDTH).digest()
+
+
+def digests(messages: Iterable[Message]) -> bytes:
+    return b"".join(digest(message.id) for message in messages if message.id)
+
+
+def _pieces(ids: bytes) -> Iterator[bytes]:
+    return (ids[at : at + WIDTH] for at in range(0, len(ids), WIDTH))
+
+
+def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
+    """Conversation → (the owner of what it copied, the digests of the copied messages)."""
+    found: dict[Key, tuple[Key, set[bytes]]] = {}
+    for group in _groups(cards):
+        owners: dict[bytes, Key] = {}
+        for key in sorted(group, key=lambda k: cards[k].seniority):
+            copied: set[bytes] = set()
+            owner: Key | None = None
+            for piece in _pieces(cards[key].ids):
+                first = owners.setdefault(piece, key)
+                if first != key:
+                    copied.add(piece)
+                    owner = first  # the last one: that is where it forked off
+            if owner is not None:
+                found[key] = (owner, copied)
+    return found
+
+
+def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
+    """Conversations of which one holds another's first message."""
+    firsts: dict[bytes, list[Key]] = {}
+    for key, card in cards.items():
+        if card.ids:
+            firsts.setdefault(card.ids[:WIDTH], []).append(key)
+    leader: dict[Key, Key] = {}
+
+    def find(key: Key) -> Key:
+        while leader.setdefault(key, key) != key:
+            leader[key] = leader[leader[key]]
+            key = leader[key]
+        return key
+
+    for key, card in cards.items():
+        for piece in _pieces(card.ids):
+            for other in firsts.get(piece, ()):
+                if other != key and other[0] == key[0]:
+                    leader[find(key)] = find(other)
+    groups: dict[Key, list[Key]] = {}
+    for key in list(leader):
+        groups.setdefault(find(key), []).append(key)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def opening_of(trajectory: Trajectory) -> bytes:
+    """The digest of the words that a conversation opens with."""
+    for message in trajectory.messages:
+        if message.role == "user" and message.kind is None:
+            return digest((message.typed or message.content).strip())
+    return b""

@@ -1,0 +1,273 @@
+"""Reader: every object of a file to the module that knows its kind."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import NOBODY, AnyFact, Key, Noted, Problem
+from unspool.origins import Origin, Tally, iter_lines, read_head
+from unspool.records import salvage, sample
+from unspool.sources.claude_code import context, hooks, stream
+from unspool.sources.claude_code.files import File, is_lines, prefixed, read_text, scan
+from unspool.sources.claude_code.lines import (
+    Line,
+    decode_line,
+    decode_raws,
+    lenient_body,
+    lenient_line,
+    parse_raw,
+)
+from unspool.sources.claude_code.transcript import (
+    GUESS,
+    NAME,
+    Place,
+    child_id,
+    is_floor,
+    read_assistant,
+    read_user,
+)
+from unspool.times import parse_time
+
+_NOTED = (
+    ("version", "agent_version", 0),
+    ("cwd", "workspace.path", GUESS),
+    ("gitBranch", "workspace.branch", 0),
+    ("slug", "slug", 0),
+    ("entrypoint", "entrypoint", 0),
+    ("sessionKind", "session_kind", 0),
+    ("teamName", "team", 0),
+)
+_CHAIN = frozenset(("user", "assistant", "system", "attachment", "progress"))
+
+
+class Reader:
+    """One origin being read. What it remembers only keeps it from noting the same thing twice."""
+
+    def __init__(self, origin: Origin, tally: Tally, recover: bool) -> None:
+        self.origin = origin
+        self.tally = tally
+        self.recover = recover
+        self.file = File(origin.path)
+        self._noted: dict[tuple[Key, str], Any] = {}
+
+    def read(self) -> Iterator[AnyFact]:
+        if not is_lines(read_head(self.origin.path)):
+            if self.origin.start == 0:
+                yield from self._read_whole()
+            return
+        for offset, line in iter_lines(self.origin):
+            try:
+                made = decode_line(line)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                yield from self._read_odd(offset, line)
+                continue
+            yield from self._read_line(offset, line, made, None)
+
+    def _read_whole(self) -> Iterator[AnyFact]:
+        for at, before, value in scan(read_text(self.origin)):
+            if isinstance(value, dict):
+                time = prefix_time(before)
+                yield from self._read_value(at, value, time)
+            else:
+                yield self._problem(at, "invalid-json", value)
+
+    def _read_odd(self, offset: int, line: bytes) -> Iterator[AnyFact]:
+        """A prefix before the object, an array, glued objects, odd types, broken JSON."""
+        before, rest = prefixed(line)
+        found = salvage(rest.rstrip(b", ]") if before or line[:1] == b"[" else rest, self.recover)
+        values = [
+            v for value in found.values for v in (value if isinstance(value, list) else [value])
+        ]
+        for number, value in enumerate(values):
+            if isinstance(value, dict):
+                yield from self._read_value(offset + number, value, prefix_time(before))
+            else:
+                self.tally.records += 1
+                self.tally.unrecognise(type(value).__name__, self.origin.path, offset)
+        if found.code or not values:
+            yield self._problem(offset, found.code or "invalid-json", line)
+
+    def _problem(self, offset: int, code: str, data: bytes | str) -> Problem:
+        self.tally.records += 1
+        self.tally.problems += 1
+        key = (NAME, self.file.session) if self.file.certain else NOBODY
+        if key != NOBODY and self.file.agent:
+            key = (NAME, child_id(self.file.session, self.file.agent))
+        return Problem(
+            key=key,
+            origin=self.origin.path,
+            offset=offset,
+            number=99,
+            code=code,
+            sample=sample(data),
+        )
+
+    def _read_value(
+        self, offset: int, value: dict[str, Any], time: int | None
+    ) -> Iterator[AnyFact]:
+        encoded = msgspec.json.encode(value)
+        try:
+            line = decode_line(encoded)
+        except msgspec.DecodeError:
+            line = lenient_line(value)
+        yield from self._read_line(offset, encoded, line, time)
+
+    def _read_line(
+        self, offset: int, data: bytes, line: Line, time: int | None
+    ) -> Iterator[AnyFact]:
+        self.tally.records += 1
+        kind = line.type
+        if kind is not None and line.sessionId is not None and kind in _CHAIN:
+            yield from self._read_chained(offset, data, line, kind)
+        elif line.session_id is not None or line.hook_event_name is not None or kind is None:
+            yield from self._read_other(offset, data, line, time)
+        elif kind in context.BARE:
+            yield from self._read_bare(offset, data, line, kind)
+        elif kind in context.NOISE:
+            self.tally.noise += 1
+        elif kind in _CHAIN and line.uuid:
+            line.sessionId = self.file.or_head()
+            yield from self._read_chained(offset, data, line, kind)
+        else:
+            self.tally.unrecognise(kind, self.origin.path, offset)
+
+    def _read_bare(self, offset: int, data: bytes, line: Line, kind: str) -> Iterator[AnyFact]:
+        key, _ = self._key(line)
+        place = Place(key, self.origin.path, offset, line)
+        read = context.BARE[kind]
+        found = list(read(msgspec.json.decode(data), place))
+        if not found:
+            self.tally.noise += 1
+        yield from found
+
+    def _key(self, line: Line) -> tuple[Key, bool]:
+        """The conversation of a line, and whether it is a side thread without a name."""
+        file = self.file
+        session = file.session if file.certain else line.sessionId or file.or_head()
+        agent = file.agent or (line.agentId if line.isSidechain else None)
+        if agent:
+            return (NAME, child_id(session, agent)), False
+        return (NAME, session), bool(line.isSidechain)
+
+    def _read_chained(self, offset: int, data: bytes, line: Line, kind: str) -> Iterator[AnyFact]:
+        key, side = self._key(line)
+        place = Place(key, self.origin.path, offset, line, 0, side)
+        if kind == "assistant":
+            yield from read_assistant(line, place)
+        elif kind == "user":
+            yield from read_user(line, place)
+        elif kind == "progress":
+            yield place.link()
+            if b'"agent_progress"' in bytes(line.data):
+                yield from self._read_agent_progress(line, place)
+        else:
+            yield from context.CHAINED[kind](msgspec.json.decode(data), place)
+        yield from self._notes(line, place)
+        file = self.file
+        foreign = file.certain and not file.agent and line.sessionId != file.session
+        if foreign or line.forkedFrom:
+            yield from self._copied(line, place)
+
+    def _notes(self, line: Line, place: Place) -> Iterator[AnyFact]:
+        """What the line says of its session, where it was not said before."""
+        noted, key = self._noted, place.key
+        for field, name, rank in _NOTED:
+            value = getattr(line, field)
+            if value is not None and noted.get((key, name)) != value:
+                noted[(key, name)] = value
+                if value != "" and not (field == "gitBranch" and value == "HEAD"):
+                    yield place.note(name, value, rank)
+        if (key, "") not in noted:
+            noted[(key, "")] = True
+            session, _, agent = key[1].partition("/")
+            yield place.note("agent", NAME)
+            yield place.note("session_id", session)
+            if agent:
+                yield place.note("parent", {"conversation_id": session, "kind": "subagent"}, 2)
+        body = line.message if line.type == "assistant" else None
+        if body is None or body.usage is None or (key, "floor") in noted:
+            return
+        if is_floor(body, line.version or ""):
+            noted[(key, "floor")] = True
+            yield place.note("completion_tokens", "floor")
+
+    def _copied(self, line: Line, place: Place) -> Iterator[AnyFact]:
+        """History of another session, copied into this one."""
+        fork = parse_raw(bytes(line.forkedFrom))
+        fork = fork if isinstance(fork, dict) else {"sessionId": line.sessionId}
+        body = line.message
+        if body is not None:
+            subject = line.uuid if line.type == "user" else body.id or line.requestId or line.uuid
+            yield Noted(
+                **place.common(), on="message", subject=subject or "", name="copied", value=True
+            )
+        origin = fork.get("sessionId")
+        if isinstance(origin, str) and self._noted.get((place.key, "fork")) != origin:
+            self._noted[(place.key, "fork")] = origin
+            yield place.note("parent", {"conversation_id": origin, "kind": "fork"}, 3)
+
+    def _read_agent_progress(self, line: Line, place: Place) -> Iterator[AnyFact]:
+        """A message of a sub-agent, shown in its parent while it ran: an echo of its own file."""
+        fields = decode_raws(line.data)
+        agent = parse_raw(bytes(fields.get("agentId", b"")))
+        message = parse_raw(bytes(fields.get("message", b"")))
+        if not isinstance(agent, str) or not agent:
+            return
+        session = place.key[1].partition("/")[0]
+        child = child_id(session, agent)
+        if line.parentToolUseID and self._noted.get((place.key, agent)) is None:
+            self._noted[(place.key, agent)] = True
+            yield place.note_call(line.parentToolUseID, "child_id", child, 1)
+        if not isinstance(message, dict):
+            return
+        inner = lenient_line(message)
+        inner.message = lenient_body(message.get("message"))
+        for field in ("cwd", "version", "gitBranch", "slug"):
+            setattr(inner, field, getattr(line, field))
+        at = Place((NAME, child), place.origin, place.offset, inner, rank=1)
+        if inner.type == "assistant":
+            yield from read_assistant(inner, at)
+        elif inner.type == "user":
+            yield from read_user(inner, at)
+        else:
+            return
+        yield from self._notes(inner, at)
+
+    def _read_other(
+        self, offset: int, data: bytes, line: Line, time: int | None
+    ) -> Iterator[AnyFact]:
+        """Hook payloads and headless streams."""
+        value = msgspec.json.decode(data)
+        payload = hooks.unwrap(value)
+        if payload is not None:
+            found = list(
+                hooks.read_payload(payload, value, self.origin.path, offset, time, self._noted)
+            )
+        elif stream.is_stream(value):
+            found = list(stream.read_value(value, line, self.origin.path, offset))
+        else:
+            self.tally.unrecognise(str(line.type or "no type"), self.origin.path, offset)
+            return
+        if not found:
+            self.tally.noise += 1
+        yield from found
+
+
+def prefix_time(text: str) -> int | None:
+    """The time that a logger wrote before an object."""
+    text = text.strip().strip("[],;|- \n")
+    if not text or not any(char.isdigit() for char in text[:24]):
+        return None
+    for piece in (
+        text,
+        text.split("\n")[-1].strip("[] "),
+        text[:32],
+        text[:26],
+        text[:23],
+        text[:19],
+    ):
+        found = parse_time(piece.strip("[] |-,:"))
+        if found is not None:
+            return found
+    return None

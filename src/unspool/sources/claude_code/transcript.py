@@ -1,0 +1,336 @@
+"""Transcript: the facts that one line of a session file states."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import (
+    ROOT,
+    AnyFact,
+    Attachment,
+    Key,
+    Link,
+    Marked,
+    MessageSeen,
+    Noted,
+    ToolCalled,
+    ToolReturned,
+    UsageReported,
+)
+from unspool.shapes import image_of
+from unspool.sources.claude_code.lines import Block, Body, Line, Usage, parse_content, parse_raw
+from unspool.sources.claude_code.results import (
+    FILE_TOOLS,
+    flat_text,
+    read_outcome,
+    read_persisted,
+)
+from unspool.sources.claude_code.words import read_words
+from unspool.times import parse_time
+
+NAME = "claude-code"
+GUESS = 8
+"""The rank of notes that are drawn from the content: of those the first stays."""
+
+
+class Place:
+    """Where a line stands: what all its facts have in common."""
+
+    __slots__ = ("after", "entry", "key", "number", "offset", "origin", "rank", "side", "time")
+
+    def __init__(
+        self, key: Key, origin: str, offset: int, line: Line, rank: int = 0, side: bool = False
+    ) -> None:
+        self.key = key
+        self.origin = origin
+        self.offset = offset
+        self.entry = line.uuid or ""
+        # Only lines with an id hang in the tree; a missing parent of such a line is a root.
+        self.after = (line.parentUuid or ROOT) if line.uuid and not rank else None
+        self.time = parse_time(line.timestamp)
+        self.rank = rank
+        self.side = side
+        self.number = 0
+
+    def common(self) -> dict[str, Any]:
+        """The fields that every fact has; each call is one fact further."""
+        self.number += 1
+        return {
+            "key": self.key,
+            "origin": self.origin,
+            "offset": self.offset,
+            "number": self.number - 1,
+            "time": self.time,
+            "entry": self.entry,
+            "after": self.after,
+        }
+
+    def link(self) -> Link:
+        return Link(**self.common())
+
+    def note(self, name: str, value: Any, rank: int = 0) -> Noted:
+        return Noted(**self.common(), name=name, value=value, rank=rank)
+
+    def note_call(self, call: str, name: str, value: Any, rank: int = 0) -> Noted:
+        return Noted(**self.common(), on="call", subject=call, name=name, value=value, rank=rank)
+
+    def mark(
+        self, kind: str, data: dict[str, Any] | None, subject: str = "", rank: int = 0
+    ) -> Marked:
+        return Marked(**self.common(), kind=kind, data=data or None, subject=subject, rank=rank)
+
+
+def child_id(session: str, agent: str) -> str:
+    """The id of a sub-agent's conversation: agent ids are unique within their session only."""
+    return f"{session}/{agent}"
+
+
+def read_assistant(line: Line, place: Place) -> Iterator[AnyFact]:
+    body = line.message or Body()
+    message = body.id or line.requestId or line.uuid or ""
+    wrong = bool(line.isApiErrorMessage) or body.model == "<synthetic>"
+    blocks = body.content
+    if isinstance(blocks, str):
+        blocks = [Block(type="text", text=blocks)]
+    text, thinking, calls, odd = _parts(blocks or [])
+    extra: dict[str, Any] | None = {"parts": odd} if odd else None
+    if wrong and line.error:
+        extra = {**(extra or {}), "error": parse_raw(bytes(line.error))}
+    yield MessageSeen(
+        **place.common(),
+        id=message,
+        role="assistant",
+        text=text,
+        thinking=thinking,
+        kind="error" if line.isApiErrorMessage else "notification" if wrong else "",
+        model="" if wrong else body.model or "",
+        request=line.requestId or "",
+        stop="" if wrong else body.stop_reason or "",
+        side=place.side,
+        rank=place.rank,
+        extra=extra,
+    )
+    for block in calls:
+        yield from _read_call(block, message, place)
+    if body.usage is not None and not wrong:
+        yield _usage(body, line.version or "", message, place)
+
+
+def _parts(blocks: list[Block]) -> tuple[str, str, list[Block], list[Any]]:
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[Block] = []
+    odd: list[Any] = []
+    for block in blocks:
+        if block.type == "text":
+            if block.text and not block.text.isspace():
+                texts.append(block.text)
+        elif block.type == "thinking":
+            if block.thinking:
+                thoughts.append(block.thinking)
+        elif block.type in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            calls.append(block)
+        elif block.type == "redacted_thinking":
+            odd.append({"type": block.type})
+        else:
+            odd.append(_plain(block))
+    return "\n\n".join(texts), "\n\n".join(thoughts), calls, odd
+
+
+def _plain(block: Block) -> dict[str, Any]:
+    """A block of a type that is not read, as it is."""
+    made: dict[str, Any] = {"type": block.type}
+    for name in ("text", "id", "name", "tool_use_id", "is_error", "title"):
+        value = getattr(block, name)
+        if value is not None:
+            made[name] = value
+    for name in ("input", "content", "source"):
+        raw = bytes(getattr(block, name))
+        if raw:
+            made[name] = parse_raw(raw)
+    return made
+
+
+class _FileInput(msgspec.Struct, gc=False):
+    file_path: Any = None
+    notebook_path: Any = None
+
+
+def _read_call(block: Block, message: str, place: Place) -> Iterator[AnyFact]:
+    call = block.id or ""
+    name = block.name or ""
+    arguments = bytes(block.input)
+    yield ToolCalled(
+        **place.common(),
+        id=call,
+        message=message,
+        name=name,
+        arguments=arguments.decode("utf-8", "replace"),
+        side=place.side,
+        rank=place.rank,
+        files=files_of(name, arguments),
+    )
+
+
+def files_of(name: str, arguments: bytes) -> tuple[dict[str, Any], ...]:
+    """The file that a call is about, if it is a tool for files."""
+    operation = FILE_TOOLS.get(name)
+    if operation is None or arguments[:1] != b"{":
+        return ()
+    found = msgspec.json.decode(arguments, type=_FileInput)
+    path = found.file_path or found.notebook_path
+    return ({"path": path, "operation": operation, "tool": name},) if isinstance(path, str) else ()
+
+
+def _usage(body: Body, version: str, message: str, place: Place) -> UsageReported:
+    usage = body.usage or Usage()
+    cache = usage.cache_creation
+    nested = (
+        (cache.ephemeral_5m_input_tokens or 0) + (cache.ephemeral_1h_input_tokens or 0)
+        if cache
+        else 0
+    )
+    # Before 2.1.152 the flat figure may be 0 while the nested one is right.
+    written = max(usage.cache_creation_input_tokens or 0, nested)
+    known = (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
+    extra: dict[str, Any] = {}
+    if nested:
+        extra["cache_write_5m_tokens"] = cache.ephemeral_5m_input_tokens or 0 if cache else 0
+        extra["cache_write_1h_tokens"] = cache.ephemeral_1h_input_tokens or 0 if cache else 0
+    if usage.service_tier and usage.service_tier != "standard":
+        extra["service_tier"] = usage.service_tier
+    if usage.server_tool_use and any(usage.server_tool_use.values()):
+        extra["server_tool_use"] = usage.server_tool_use
+    if is_floor(body, version):
+        extra["completion_floor"] = True
+    return UsageReported(
+        **place.common(),
+        on="message",
+        subject=message,
+        model=body.model or "",
+        prompt=None
+        if all(value is None for value in known)
+        else (usage.input_tokens or 0) + (usage.cache_read_input_tokens or 0) + written,
+        completion=usage.output_tokens,
+        cached=usage.cache_read_input_tokens,
+        cache_write=written if written or usage.cache_creation_input_tokens is not None else None,
+        rank=place.rank,
+        extra=extra or None,
+    )
+
+
+def is_floor(body: Body, version: str) -> bool:
+    """Up to 2.1.52 output tokens are what was known when the stream began, unless it ended."""
+    return body.stop_reason is None and version_of(version) <= (2, 1, 52)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split("-")[0].split("."))
+    except ValueError:
+        return (1 << 30,)
+
+
+def read_user(line: Line, place: Place) -> Iterator[AnyFact]:
+    body = line.message or Body()
+    content = body.content
+    if isinstance(content, str):
+        yield from _read_prompt(line, place, content, ())
+        return
+    texts: list[str] = []
+    attachments: list[Attachment] = []
+    results = 0
+    for block in content or ():
+        if block.type == "tool_result":
+            results += 1
+            yield from _read_result(line, block, place)
+        elif block.type == "text":
+            texts.append(block.text or "")
+        elif block.type in ("image", "document"):
+            attachments.append(_attachment(block))
+        elif block.text:
+            texts.append(block.text)
+        else:
+            texts.append(msgspec.json.encode(_plain(block)).decode())
+    if texts or attachments or not results:
+        yield from _read_prompt(line, place, "\n\n".join(texts), tuple(attachments))
+
+
+def _attachment(block: Block) -> Attachment:
+    made = image_of({"source": parse_raw(bytes(block.source))})
+    if block.type == "image":
+        return made
+    name = block.title if isinstance(block.title, str) else ""
+    return msgspec.structs.replace(made, kind=block.type, name=name)
+
+
+def _read_prompt(
+    line: Line, place: Place, text: str, attachments: tuple[Attachment, ...]
+) -> Iterator[AnyFact]:
+    words = read_words(text)
+    kind, typed = words.kind, words.typed
+    if line.isCompactSummary:
+        kind, typed = "summary", None
+    elif line.isMeta and kind in ("", "command"):
+        kind, typed = "injected", None
+    extra: dict[str, Any] = {}
+    if line.sourceToolUseID:
+        extra["tool_call_id"] = line.sourceToolUseID
+    yield MessageSeen(
+        **place.common(),
+        id="" if place.rank else line.uuid or "",
+        role="user",
+        text=text,
+        kind=kind,
+        typed=typed,
+        mode=line.permissionMode or "",
+        request=line.promptId or "",
+        side=place.side,
+        rank=place.rank,
+        attachments=(*attachments, *words.attachments),
+        extra=extra or None,
+    )
+    if typed and kind == "" and place.rank <= 1 and not place.side:
+        yield place.note("title", title_of(typed), GUESS)
+
+
+def title_of(text: str) -> str:
+    """The first line of a prompt, as a title."""
+    first = text.strip().split("\n", 1)[0].strip()
+    return first if len(first) <= 100 else first[:99].rstrip() + "…"
+
+
+def _read_result(line: Line, block: Block, place: Place) -> Iterator[AnyFact]:
+    call = block.tool_use_id or ""
+    content = parse_content(bytes(block.content))
+    text = flat_text(content)
+    failed = bool(block.is_error)
+    raw = bytes(line.toolUseResult or line.tool_use_result)
+    outcome = read_outcome(raw, text, failed)
+    details = outcome.details
+    if outcome.persisted:
+        whole = read_persisted(place.origin, outcome.persisted)
+        if whole is not None:
+            rest = details if isinstance(details, dict) else {"result": details}
+            details = {**rest, "persistedOutput": whole}
+    images = (
+        [b for b in content if b.type in ("image", "document")] if isinstance(content, list) else []
+    )
+    yield ToolReturned(
+        **place.common(),
+        call=call,
+        text=text,
+        failed=failed,
+        status=outcome.status,
+        details=details,
+        side=place.side,
+        rank=place.rank,
+        files=(outcome.touch,) if outcome.touch is not None else (),
+        attachments=tuple(_attachment(image) for image in images),
+    )
+    session = place.key[1].partition("/")[0]
+    if outcome.agent:
+        yield place.note_call(call, "child_id", child_id(session, outcome.agent))
+    if outcome.by_user:
+        yield place.note_call(call, "denied_by", "user")
