@@ -336,8 +336,10 @@ def test_every_case_comes_back(case: Path, tmp_path: Path) -> None:
 
 
 def comparable(trajectory: Trajectory) -> dict[str, Any]:
-    """What ATIF can hold: arguments as values; bytes are looked at by their hash elsewhere."""
+    """What ATIF can hold: arguments as values; bytes are looked at by their hash elsewhere; which
+    of two children in files of their own began first, only those files tell."""
     made = msgspec.to_builtins(trajectory)
+    made.get("children", []).sort(key=lambda link: link["conversation_id"])
     for message in made["messages"]:
         message.pop("attachments", None)
         _drop_paths(message)
