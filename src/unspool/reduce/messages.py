@@ -5,7 +5,7 @@ that called. Nothing is paired by adjacency. A call or a text whose message nobo
 itself. What several channels saw is matched in matching.py.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -140,8 +140,7 @@ class Assembly:
             else:
                 self.notes.append(fact)
         elif isinstance(fact, Marked):
-            # Behind the message of its own record, if that comes first in it.
-            self.marks.append((place + fact.number * 1e-6, fact))
+            self.marks.append((place, fact))
         elif isinstance(fact, Link):
             self._open = None
 
@@ -467,8 +466,13 @@ def build_marks(
     made.sort(key=lambda item: item[0])
     for place, mark in made:
         index = behind.get(mark.subject or "")
-        mark.index = index if index is not None else bisect_left(places, place)
+        find = bisect_right if mark.kind in _ENDS else bisect_left
+        mark.index = index if index is not None else find(places, place)
     return [mark for _, mark in made]
+
+
+_ENDS = ("turn_end", "end")
+"""Marks that stand behind the words of their own record."""
 
 
 def _ends(messages: list[Message]) -> dict[str, int]:
