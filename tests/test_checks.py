@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.harness import case_id, cases
 from unspool.checks.models import check_models
 from unspool.checks.types import search_types
 from unspool.cli import group
+from unspool.errors import NothingToRead
 
 
 def event(name: str, second: int = 0, **properties: Any) -> dict[str, Any]:
@@ -151,3 +153,18 @@ def test_nothing_to_check_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no telemetry")
     result = run("model-correlation", str(tmp_path))
     assert "no telemetry under the given paths" in str(result.exception)
+
+
+@pytest.mark.parametrize("case", cases("copilot_telemetry"), ids=case_id)
+def test_no_telemetry_is_too_odd_to_be_looked_at(case: Path) -> None:
+    for name in ("model-correlation", "telemetry-type-search"):
+        result = run(name, str(case / "input"), "--json")
+        assert result.exit_code == 0 or isinstance(result.exception, NothingToRead)
+
+
+def test_bytes_that_are_no_text_do_not_stop_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    line = json.dumps(event("conversation.messageText", messageText="a\nQ", source="user"))
+    path.write_bytes(line.encode().replace(b"Q", b"\xff") + b"\n")
+    (made,) = search_types([str(path)]).types
+    assert made.example["properties"]["messageText"] == "a\n\ufffd"

@@ -23,6 +23,8 @@ from unspool.sinks import jsonl
 
 SHOWN = 20
 PROGRESS_BYTES = 8_000_000
+Told = Callable[[int], None] | None
+"""What is told how many bytes more are done; None where nobody listens."""
 
 
 class Change(msgspec.Struct, omit_defaults=True):
@@ -135,9 +137,7 @@ def _hash(line: bytes) -> int:
     return int.from_bytes(blake2b(line, digest_size=8).digest(), "little")
 
 
-def _iter_ids(
-    origin: Origin, told: Callable[[int], None] | None
-) -> Iterator[tuple[int, str | None, bytes]]:
+def _iter_ids(origin: Origin, told: Told) -> Iterator[tuple[int, str | None, bytes]]:
     """(offset, conversation id or None where the line is no conversation, line)."""
     reported = 0
     for offset, line in iter_lines(origin):
@@ -156,11 +156,16 @@ def compare(
     b: str,
     ignore: frozenset[str] = frozenset(),
     shown: int = SHOWN,
-    told: Callable[[int], None] | None = None,
+    progress: Callable[[int], Told] | None = None,
 ) -> Comparison:
-    """Compare two files; `ignore` names fields that do not count, `told` takes the bytes done."""
+    """Compare two files; `ignore` names fields that do not count.
+
+    `progress` gets the number of bytes that there are and gives what is told the bytes done.
+    """
     made = Comparison()
     with plain_file(a) as first, plain_file(b) as second:
+        sizes = (Path(origin.path).stat().st_size for origin in (first, second))
+        told = progress(sum(sizes)) if progress is not None else None
         index = Index()
         for offset, ident, line in _iter_ids(first, told):
             if ident is None:
@@ -182,7 +187,7 @@ def _stream(
     made: Comparison,
     ignore: frozenset[str],
     shown: int,
-    told: Callable[[int], None] | None,
+    told: Told,
 ) -> None:
     for _, ident, line in _iter_ids(origin, told):
         if ident is None:

@@ -1,6 +1,6 @@
 """Checks: what raw telemetry says of itself, before anything is rebuilt from it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from unspool.errors import NothingToRead
 from unspool.facts import Problem
@@ -8,8 +8,16 @@ from unspool.origins import Tally
 from unspool.pipeline.discover import discover
 from unspool.sources.copilot_telemetry import NAME, Event, iter_events
 
+Told = Callable[[int], None] | None
+Progress = Callable[[int], Told] | None
+"""Gets the number of bytes that there are and gives what is told the bytes done."""
 
-def iter_telemetry(paths: Iterable[str], tally: Tally) -> Iterator[Event | Problem]:
+_EVERY = 1000
+
+
+def iter_telemetry(
+    paths: Iterable[str], tally: Tally, progress: Progress = None
+) -> Iterator[Event | Problem]:
     """The events of all telemetry under the paths, in order, and what could not be read."""
     found = discover(paths, NAME)
     if not found.origins:
@@ -17,5 +25,22 @@ def iter_telemetry(paths: Iterable[str], tally: Tally) -> Iterator[Event | Probl
     for problem in found.problems:
         tally.problems += 1
         yield problem
+    told = progress(sum(origin.size for origin in found.origins)) if progress else None
     for origin in found.origins:
-        yield from iter_events(origin, tally)
+        if told is None:
+            yield from iter_events(origin, tally)
+        else:
+            yield from _told(iter_events(origin, tally), origin.size, told)
+
+
+def _told(
+    events: Iterator[Event | Problem], size: int, told: Callable[[int], None]
+) -> Iterator[Event | Problem]:
+    done = 0
+    for number, event in enumerate(events):
+        yield event
+        # A packed file is longer unpacked than its size says.
+        if number % _EVERY == 0 and done < event.offset <= size:
+            told(event.offset - done)
+            done = event.offset
+    told(size - done)

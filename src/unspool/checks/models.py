@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.checks import iter_telemetry
+from unspool.checks import Progress, iter_telemetry
 from unspool.facts import Problem
 from unspool.origins import Tally
 from unspool.records import recover_json
@@ -171,10 +171,12 @@ def _last_role(event: Event) -> str:
     return roles[-1].role if roles else ""
 
 
-def check_models(paths: Iterable[str], examples: int = EXAMPLES) -> Report:
+def check_models(
+    paths: Iterable[str], examples: int = EXAMPLES, progress: Progress = None
+) -> Report:
     """Check the model fields of all telemetry under the paths."""
     check = ModelCheck(examples)
-    for event in iter_telemetry(paths, Tally()):
+    for event in iter_telemetry(paths, Tally(), progress):
         if isinstance(event, Problem):
             check.report.problems += 1
         else:

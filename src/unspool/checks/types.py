@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.checks import iter_telemetry
+from unspool.checks import Progress, iter_telemetry
 from unspool.facts import Problem
 from unspool.origins import Tally
 from unspool.snippets import shorten
@@ -48,12 +48,12 @@ class _Span(msgspec.Struct):
             self.high = time if self.high is None else max(self.high, time)
 
 
-def search_types(paths: Iterable[str], contains: str = "") -> TypeReport:
+def search_types(paths: Iterable[str], contains: str = "", progress: Progress = None) -> TypeReport:
     """The types whose name contains the text, whatever its case."""
     report = TypeReport()
     found: dict[str, EventType] = {}
     spans: dict[str, _Span] = {}
-    for event in iter_telemetry(paths, Tally()):
+    for event in iter_telemetry(paths, Tally(), progress):
         if isinstance(event, Problem):
             report.problems += 1
             continue

@@ -5,6 +5,7 @@ import msgspec
 
 from unspool.checks.models import EXAMPLES, Report, Violation, check_models
 from unspool.checks.types import EventType, search_types
+from unspool.cli.display import Display, print_json
 
 STRICT_CODE = 3
 
@@ -39,9 +40,10 @@ def model_correlation(
     as_json: bool,
 ) -> None:
     """Check the models that events name, against each other and the last role of the list."""
-    report = check_models(paths, examples)
+    with Display(quiet=as_json) as display:
+        report = check_models(paths, examples, display.start)
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
         _print_models(report, verbose)
     if strict and report.violated:
@@ -89,9 +91,10 @@ def _describe(violation: Violation) -> str:
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def telemetry_type_search(paths: tuple[str, ...], contains: str, as_json: bool) -> None:
     """Types of events with counts, first and last time, property names and an example."""
-    report = search_types(paths, contains)
+    with Display(quiet=as_json) as display:
+        report = search_types(paths, contains, display.start)
     if as_json:
-        _print_json(report)
+        print_json(report)
         return
     for made in report.types:
         _print_type(made)
@@ -112,7 +115,3 @@ def _print_type(made: EventType) -> None:
     click.echo(f"    example: {made.example['origin']}:{made.example['offset']}")
     for name, value in made.example["properties"].items():
         click.echo(f"        {name} = {' '.join(value.split())}")
-
-
-def _print_json(report: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())

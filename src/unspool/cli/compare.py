@@ -2,14 +2,8 @@
 
 import click
 
-from unspool.cli.diffing import (
-    DIFFERENT,
-    SAME,
-    TROUBLE,
-    exits_like_diff,
-    print_differences,
-    print_json,
-)
+from unspool.cli.diffing import DIFFERENT, SAME, TROUBLE, exits_like_diff, print_differences
+from unspool.cli.display import Display, print_json
 from unspool.comparison import SHOWN, Comparison, compare, find_conversation
 from unspool.differences import iter_differences
 from unspool.errors import UnknownConversation
@@ -44,7 +38,8 @@ def command(
     """
     if ident is not None:
         return _compare_one(a, b, ident, frozenset(ignore), as_json)
-    made = compare(a, b, frozenset(ignore), limit)
+    with Display(quiet=as_json) as display:
+        made = compare(a, b, frozenset(ignore), limit, display.start)
     if as_json:
         print_json(made)
     else:

@@ -6,8 +6,10 @@ from pathlib import Path
 import click
 
 from unspool import catalogue
+from unspool.cli.display import Display
 from unspool.errors import OutputError
-from unspool.pipeline import extract
+from unspool.pipeline.batch import open_run
+from unspool.pipeline.job import Job
 from unspool.tagreport import to_markdown
 from unspool.tagscan import TagScan, summary
 
@@ -37,8 +39,10 @@ def command(
     if context_tag_map is not None:
         catalogue.use(context_tag_map)
     scan = TagScan()
-    for trajectory in extract(paths, workers=workers):
-        scan.add(trajectory)
+    job = Job(paths=list(paths), workers=workers)
+    with Display(quiet=as_json) as display, open_run(job, display.start) as run:
+        for trajectory in run.trajectories(run.reduce()):
+            scan.add(trajectory)
     made = summary(scan)
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n" if as_json else to_markdown(made)
     if output is None:

@@ -2,7 +2,8 @@
 
 import click
 
-from unspool.cli.diffing import DIFFERENT, SAME, exits_like_diff, print_differences, print_json
+from unspool.cli.diffing import DIFFERENT, SAME, exits_like_diff, print_differences
+from unspool.cli.display import print_json
 from unspool.comparison import find_conversation
 from unspool.differences import message_differences
 from unspool.errors import UnknownConversation, UsageError

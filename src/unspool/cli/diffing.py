@@ -47,7 +47,3 @@ def print_differences(differences: Iterable[Difference]) -> None:
 def _show(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _VALUE_CHARS else text[: _VALUE_CHARS - 1] + "…"
-
-
-def print_json(value: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())

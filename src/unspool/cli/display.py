@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any
 
 import click
+import msgspec
 
 from unspool.pipeline.job import Summary
 
@@ -114,3 +115,8 @@ def print_summary(summary: Summary, verbose: bool) -> None:
         for kind, count in list(summary.unknown.items())[:20]:
             line("unrecognised", f"{number(count)} × {kind}")
     line("took", f"{summary.seconds:.1f} s, {summary.megabytes_per_second:.0f} MB/s")
+
+
+def print_json(value: object) -> None:
+    """A report for a program."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())

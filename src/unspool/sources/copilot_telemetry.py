@@ -227,12 +227,21 @@ def _string(raw: msgspec.Raw | bytes) -> str:
     data = bytes(raw)
     if data[:1] != b'"':
         return "" if data == b"null" else data.decode("utf-8", "replace")
-    if b"\\" in data:
-        try:
-            return msgspec.json.decode(data, type=str)
-        except msgspec.DecodeError:
-            return data[1:-1].decode("utf-8", "replace")
-    return data[1:-1].decode("utf-8", "replace")
+    if b"\\" not in data:
+        return data[1:-1].decode("utf-8", "replace")
+    try:
+        return msgspec.json.decode(data, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _mended(data.decode("utf-8", "replace"))
+
+
+def _mended(text: str) -> str:
+    """A string with bytes that are no UTF-8, half a surrogate pair, or bare control characters."""
+    try:
+        value = json.loads(text, strict=False)
+    except ValueError:
+        return text[1:-1]
+    return clean_text(value) if isinstance(value, str) else text[1:-1]
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
