@@ -141,6 +141,22 @@ def test_export_keeps_out_of_other_folders(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.html"))
 
 
+def test_what_cannot_be_read_is_told(file: Path) -> None:
+    with open(file, "ab") as end:
+        end.write(b'{"conversation_id": "cut", "messages": [{"ro\n')
+    for arguments in (["list", file], ["show", "7d1e2f3", "--from", file]):
+        result = run(*arguments)
+        assert "unspool: 1 problem in the data" in result.stderr
+        assert "problem" not in result.stdout
+
+
+def test_a_file_of_no_known_format(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("just words")
+    for name in ("list", "show", "export"):
+        assert "not a format that unspool knows" in complaint(name, other)
+
+
 def test_help_of_every_command_has_an_example() -> None:
     for name in ("scan", "list", "show", "export"):
         text = out(name, "--help")

@@ -1,7 +1,7 @@
 """A shelf over loose files: conversations read straight from where they lie."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from unspool.pipeline.batch import Progress, open_run
 from unspool.pipeline.job import Job
@@ -25,6 +25,7 @@ class LooseShelf:
         self._progress = progress
         self._entries: list[Entry] | None = None
         self._kept: list[Trajectory] | None = None
+        self._problems: dict[str, int] = {}
 
     def entries(self) -> Sequence[Entry]:
         if self._entries is None:
@@ -39,6 +40,10 @@ class LooseShelf:
                     kept = kept if held <= KEEP_MESSAGES else None
             self._entries, self._kept = newest_first(made), kept
         return self._entries
+
+    def problems(self) -> Mapping[str, int]:
+        self.entries()
+        return self._problems
 
     def find(self, ident: str) -> Entry:
         return match(ident, self.entries())
@@ -55,7 +60,9 @@ class LooseShelf:
             return
         job = Job(paths=self._paths, workers=os.cpu_count() or 1)
         with open_run(job, self._progress) as run:
-            yield from run.trajectories(run.reduce())
+            reduced = run.reduce()
+            self._problems = dict(run.problem_codes)
+            yield from run.trajectories(reduced)
 
 
 def _key(trajectory: Trajectory) -> tuple[str, str]:

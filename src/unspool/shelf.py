@@ -4,7 +4,7 @@
 (`unspool.loose`); the store is another.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -50,6 +50,9 @@ class Shelf(Protocol):
 
     def entries(self) -> Sequence[Entry]:
         """All conversations, sub-agents included, newest first (see `newest_first`)."""
+
+    def problems(self) -> Mapping[str, int]:
+        """What could not be read of them: how many records, by code."""
 
     def find(self, ident: str) -> Entry:
         """The one that the id, or a beginning of it, means: see `match`."""

@@ -8,7 +8,7 @@ import click
 
 from unspool import sinks
 from unspool.cli.display import Display
-from unspool.cli.shelves import choose
+from unspool.cli.shelves import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
 from unspool.pipeline.output import whole_file
 from unspool.sinks import Family, Piece, Sink, unique_names
@@ -63,6 +63,7 @@ def _families(
 ) -> Iterator[Family]:
     for argument in conversations:
         shelf, entries = choose(argument, paths, display)
+        tell_problems(shelf)
         for entry in entries:
             yield shelf.family(entry)
 

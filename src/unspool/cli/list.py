@@ -12,7 +12,7 @@ from unspool import sources
 from unspool.cli.display import Display
 from unspool.cli.moments import Moment
 from unspool.cli.pager import paged
-from unspool.cli.shelves import open_shelf, roots
+from unspool.cli.shelves import open_shelf, roots, tell_problems
 from unspool.reading.characters import one_line
 from unspool.reading.figures import ago, count, day_and_time
 from unspool.shelf import Entry, Shelf, short_ids
@@ -30,7 +30,7 @@ Examples:
 
 @click.command("list", epilog=EXAMPLES)
 @click.argument("paths", nargs=-1, metavar="[PATH]…")
-@click.option("--source", type=click.Choice(list(sources.SOURCES)), help="Only of this agent.")
+@click.option("--source", type=click.Choice([*sources.SOURCES, "atif"]), help="Only of this agent.")
 @click.option("--project", metavar="TEXT", help="Only of projects whose path holds this.")
 @click.option("--since", type=Moment(), help="Only with activity since then: 2026-03-01, 7d, 12h.")
 @click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="Only the newest N.")
@@ -52,6 +52,7 @@ def command(
     with Display(quiet=as_json) as display:
         shelf = open_shelf(paths, display)
         everything = shelf.entries()
+    tell_problems(shelf)
     chosen = _chosen(shelf, source, project, since, agents)
     chosen = chosen[:limit] if limit is not None else chosen
     if as_json:

@@ -8,6 +8,7 @@ import click
 from unspool.cli.display import Display
 from unspool.errors import AmbiguousId, NothingToRead, StoreError, UnknownConversation
 from unspool.loose import LooseShelf
+from unspool.reading.figures import plural
 from unspool.scan import Place, usual_places
 from unspool.shelf import Entry, Shelf, short_ids
 
@@ -26,13 +27,14 @@ def _store_shelf(display: Display) -> Shelf:
     from unspool.store.shelf import StoreShelf, open_store
 
     path = default_path()
+    problems: dict[str, int] = {}
     try:
-        sync([], path, quiet=display.quiet)
+        problems = sync([], path, quiet=display.quiet).problems
     except StoreError as error:
         if not path.exists():
             raise
         click.echo(f"unspool: not brought up to date: {error}", err=True)
-    shelf = StoreShelf(open_store(path))
+    shelf = StoreShelf(open_store(path), problems)
     if not shelf.entries():
         raise NothingToRead(nothing_here(usual_places()))
     return shelf
@@ -41,6 +43,17 @@ def _store_shelf(display: Display) -> Shelf:
 def nothing_here(places: Iterable[Place]) -> str:
     looked = "\n".join(f"  {place.path}" for place in places)
     return f"no conversations in the usual places; looked in\n{looked}\nor name a file or folder"
+
+
+def tell_problems(shelf: Shelf) -> None:
+    """One line on stderr where something could not be read."""
+    found = shelf.problems()
+    if found:
+        kinds = ", ".join(f"{code.replace('-', ' ')}: {count}" for code, count in found.items())
+        number = plural(sum(found.values()), "problem")
+        click.echo(
+            f"unspool: {number} in the data ({kinds}); `unspool scan -v` shows them", err=True
+        )
 
 
 def roots(shelf: Shelf) -> list[Entry]:

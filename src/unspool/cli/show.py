@@ -8,7 +8,7 @@ import click
 
 from unspool.cli.display import Display
 from unspool.cli.pager import paged
-from unspool.cli.shelves import choose_one
+from unspool.cli.shelves import choose_one, tell_problems
 from unspool.reading import Reading, read_family
 from unspool.show.blocks import Options, iter_blocks
 
@@ -34,6 +34,7 @@ def command(
     with Display(quiet=False) as display:
         shelf, entry = choose_one(conversation, paths, display)
         family = shelf.family(entry)
+    tell_problems(shelf)
     reading = read_family(family.root, family.descendants)
     options = Options(full=full, context=context)
     on_terminal = sys.stdout.isatty()

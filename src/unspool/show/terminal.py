@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import IO
+from typing import IO, Any
 
-from markdown_it.token import Token
 from rich.console import Console, ConsoleRenderable, Group
 from rich.markdown import Markdown
 from rich.padding import Padding
@@ -160,7 +159,7 @@ def safe_markdown(text: str) -> ConsoleRenderable:
     return made
 
 
-def _tokens(tokens: Iterable[Token]) -> Iterator[Token]:
+def _tokens(tokens: Iterable[Any]) -> Iterator[Any]:
     for token in tokens:
         yield token
         yield from _tokens(token.children or ())

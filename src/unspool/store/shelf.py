@@ -1,7 +1,7 @@
 """The store as a shelf: what `list`, `show` and `export` read from."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unspool.errors import UnknownConversation
@@ -30,8 +30,15 @@ def open_store(path: Path) -> sqlite3.Connection:
 class StoreShelf:
     """Conversations of the store."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, problems: Mapping[str, int] | None = None
+    ) -> None:
         self.connection = connection
+        self._problems = problems or {}
+
+    def problems(self) -> Mapping[str, int]:
+        """Those of the reading that has just been done; older ones have been told before."""
+        return self._problems
 
     def entries(self) -> Sequence[Entry]:
         rows = self.connection.execute(f"SELECT {_COLUMNS} FROM conversations")
