@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
+from unspool.enrich import enrich
 from unspool.facts import Problem
 from unspool.origins import Origin, Tally, read_head
 from unspool.sinks import Family, jsonl
@@ -36,6 +37,15 @@ def test_what_is_written_is_claimed_and_read_back_equal(case: Path, tmp_path: Pa
     again = list(jsonl.read(Origin(str(path), path.name), tally))
     assert [jsonl.encode_trajectory(t) + b"\n" for t in again if isinstance(t, Trajectory)] == data
     assert (tally.records, tally.problems) == (len(data), 0)
+
+
+@pytest.mark.parametrize("case", cases(), ids=case_id)
+def test_what_was_read_back_is_not_changed_by_enriching_it_again(case: Path) -> None:
+    for trajectory in reduce_all(facts_of(origins_of(case / "input"))):
+        data = jsonl.encode_trajectory(trajectory)
+        again = jsonl.parse(data)
+        enrich(again)
+        assert jsonl.encode_trajectory(again) == data
 
 
 def test_a_first_line_longer_than_the_head_is_claimed(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ REQUEST = "<userRequest>\nsort the list\n</userRequest>"
         ("go on\n <reminder>\nbe brief\n</reminder>", "go on"),
         ("fix it\n<system-reminder>\nnot typed\n</system-reminder>", "fix it"),
         ("<ide_opened_file>The user opened x.py in the IDE.</ide_opened_file>\nfix it", "fix it"),
+        ("<bash-stdout>a\nb</bash-stdout><bash-stderr></bash-stderr>", None),
+        ("<system-reminder>a</system-reminder><system_reminder>b</system_reminder>go", "go"),
         (ENVIRONMENT, None),
         (f"{ENVIRONMENT}\n<instructions>\nUse tabs\n</instructions>", None),
         # A file that was attached cannot speak for the person.

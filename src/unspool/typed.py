@@ -14,6 +14,9 @@ from unspool.tags import Block, blocks, without
 _SAID = frozenset(("command",))
 """Routes that hold what the person did, so that a message is not mere context for them."""
 
+_ADJACENT = 4
+"""Blocks in a row on one line that are looked for."""
+
 
 class Wording(NamedTuple):
     """What a user message is, and what of it was typed."""
@@ -39,11 +42,22 @@ def read_wording(text: str, found: list[Block], catalogue: Catalogue, rendered: 
     context = [b for b in found if b.name in catalogue.standing and not _is_said(b, catalogue)]
     if not context:
         return Wording(None, text)
-    rest = without(text, context)
+    rest = _strip_telling(without(text, context), catalogue)
     words = catalogue.lead.sub("", rest).strip() if rest and catalogue.lead else rest
     if telling or len(words) < len(rest) or (rendered and not rest):
         return Wording(None, words) if words else Wording("injected", None)
     return Wording(None, text)
+
+
+def _strip_telling(rest: str, catalogue: Catalogue) -> str:
+    """Without blocks that stand right behind others (`</bash-stdout><bash-stderr>`)."""
+    for _ in range(_ADJACENT):
+        names = catalogue.telling - catalogue.requests
+        found = [b for b in blocks(rest) if b.name in names and not _is_said(b, catalogue)]
+        if not found:
+            break
+        rest = without(rest, found)
+    return rest
 
 
 def typed_text(text: str, rendered: bool = True) -> str | None:
