@@ -9,7 +9,7 @@ from typing import Any
 
 from unspool import extract
 from unspool.record import Recorder
-from unspool.record.recorder import OPEN_CONVERSATIONS
+from unspool.record.ledger import OPEN_CONVERSATIONS
 
 CONVERSATIONS = 2000
 

@@ -11,7 +11,8 @@
 `docs/record.md` is the page to read.
 """
 
-from unspool.record.recorder import Change, Recorder
+from unspool.record.ledger import Change
+from unspool.record.recorder import Recorder
 from unspool.record.replay import replay
 from unspool.record.scopes import Executor, bind
 from unspool.record.spans import Conversation, Request, Tool

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from unspool.record.plain import json_or_text, plain
-from unspool.sources.recorder import Call, Tokens
+from unspool.sources.recorder.entries import Call, Tokens
 
 Object = dict[str, Any]
 

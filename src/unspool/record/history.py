@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from unspool.record.plain import encode, plain
-from unspool.sources.recorder import Item
+from unspool.sources.recorder.entries import Item
 
 if TYPE_CHECKING:
     Keys = array[int]

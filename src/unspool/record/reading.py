@@ -1,7 +1,7 @@
 """Reading a journal back: the same way that `unspool extract` takes."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from unspool.pipeline import extract
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
 from unspool.pipeline.output import write_many
-from unspool.record.journal import Journal
-from unspool.sources.recorder import NAME, Entry
+from unspool.sources.recorder import NAME
+from unspool.sources.recorder.entries import Entry
 from unspool.trajectory import Trajectory
 
 _SUBAGENT = b'{"kind":"subagent"'
@@ -36,13 +36,13 @@ def export(
         return write_many(run.write(run.reduce()), os.fspath(folder))
 
 
-def family_files(journal: Journal, session: str) -> list[Path]:
+def family_files(find: Callable[[Iterable[str]], list[Path]], session: str) -> list[Path]:
     """The files of a conversation and of all its sub-agents, and of theirs."""
     found: dict[Path, None] = {}
     seen: set[str] = set()
     waiting = [session]
     while waiting:
-        files = journal.files(waiting)
+        files = find(waiting)
         seen.update(waiting)
         found.update(dict.fromkeys(files))
         waiting = [c for c in dict.fromkeys(_children(files)) if c and c not in seen]

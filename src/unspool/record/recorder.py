@@ -2,32 +2,25 @@
 
 import os
 import tempfile
-import threading
 import uuid
-import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from unspool.errors import UsageError
 from unspool.record import reading
-from unspool.record.answers import Answer, take_call, to_answer, to_tokens
-from unspool.record.history import History, key_of
-from unspool.record.identity import choose_session_id
-from unspool.record.journal import Journal, Limits
-from unspool.record.plain import encode, json_or_text, plain, to_micros
+from unspool.record.answers import take_call, to_answer, to_tokens
+from unspool.record.journal import Limits
+from unspool.record.ledger import Change, Ledger
+from unspool.record.plain import json_or_text, plain, to_micros
 from unspool.record.scopes import Executor, bind, current_scope, error_data, error_status
+from unspool.record.sessions import Sessions
 from unspool.record.spans import Conversation, Request, Tool, now
-from unspool.sources.recorder import FORMAT, Entry
+from unspool.sources.recorder.entries import Entry
 from unspool.trajectory import Trajectory
-
-OPEN_CONVERSATIONS = 256
-"""Conversations that are remembered, so that only what is new is written. One that was forgotten
-is written again from the start of its list, under the same ids."""
 
 Time = datetime | float | None
 Client = TypeVar("Client")
@@ -36,24 +29,6 @@ _WRAPPERS = {
     "openai": "unspool.record.openai_client",
     "anthropic": "unspool.record.anthropic_client",
 }
-
-
-class Change(NamedTuple):
-    """Something was written."""
-
-    kind: str
-    session_id: str
-    id: str
-
-
-class _State:
-    """What is remembered of one conversation."""
-
-    __slots__ = ("history", "tools")
-
-    def __init__(self) -> None:
-        self.history = History()
-        self.tools = 0
 
 
 class Recorder:
@@ -79,23 +54,21 @@ class Recorder:
             if limit is not None and limit < 1:
                 raise UsageError(f"{name} must be at least 1")
         self.agent = agent
-        self.agent_version = agent_version
         self._temporary = tempfile.TemporaryDirectory("-unspool") if path is None else None
         folder = Path(self._temporary.name) if self._temporary else Path(os.fspath(path or ""))
-        self._lock = threading.Lock()
-        self._states: OrderedDict[str, _State] = OrderedDict()
-        self._labels: OrderedDict[str, str] = OrderedDict()
-        self._last_generated = 0
-        self._listeners: list[Callable[[Change], None]] = []
-        self.lost = 0
-        """Records that could not be written (the disk was full, the folder gone)."""
+        self._sessions = Sessions(agent)
         limits = Limits(max_entries, max_bytes, max_age_seconds)
-        self._journal = Journal(folder, limits, fsync, self._forget)
+        self.ledger = Ledger(agent, agent_version, folder, limits, fsync)
 
     @property
     def path(self) -> Path:
         """The journal's folder."""
-        return self._journal.folder
+        return self.ledger.folder
+
+    @property
+    def lost(self) -> int:
+        """Records that could not be written (the disk was full, the folder gone)."""
+        return self.ledger.lost
 
     # What happens, as context managers
 
@@ -109,10 +82,10 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
     ) -> Conversation:
         """A conversation by its id; without one, by an id made from the label and the time."""
-        session = self._choose(None, id, label)
+        session = self._sessions.choose(None, id, label)
         declared = None
         if title or agent or metadata:
-            declared = self._head(session, agent)
+            declared = self.ledger.head(session, agent)
             declared.title, declared.data = title, dict(metadata or {}) or None
         return Conversation(self, session, declared)
 
@@ -129,8 +102,8 @@ class Recorder:
         scope = current_scope(self)
         inside = scope is not None and (parent_id is None or scope.session == parent_id)
         parent = parent_id or (scope.session if scope is not None else "")
-        session = self._choose(invocation_id, None, name or "subagent")
-        declared = self._head(session, name or "subagent")
+        session = self._sessions.choose(invocation_id, None, name or "subagent")
+        declared = self.ledger.head(session, name or "subagent")
         declared.parent, declared.title, declared.name = parent, title, name
         declared.call = call_id or (scope.call if scope is not None and inside else "")
         return Conversation(self, session, declared)
@@ -241,7 +214,7 @@ class Recorder:
         end = to_micros(ended_at) or now()
         start = to_micros(started_at) or end
         text = "" if arguments is None else json_or_text(arguments)
-        self.write(
+        self.ledger.write(
             Entry(kind="tool", session=session, time=start, id=ident, name=name, arguments=text),
             counted=True,
         )
@@ -255,10 +228,10 @@ class Recorder:
             done.status = "failed" if isinstance(error, str) else error_status(error)
         done.duration_ms = (end - start) / 1000 if started_at is not None else None
         if child_id:
-            self.write(
+            self.ledger.write(
                 Entry(kind="subagent", session=session, time=end, child=child_id, call=ident)
             )
-        self.write(done)
+        self.ledger.write(done)
         return ident
 
     def log_element(
@@ -274,7 +247,7 @@ class Recorder:
     ) -> str:
         """An element of a prompt and what it took of its budget."""
         ident = uuid.uuid4().hex
-        self.write(
+        self.ledger.write(
             Entry(
                 kind="element", session=self._session(invocation_id, session_id, label),
                 time=now(), id=ident, name=name, tokens=tokens, max_tokens=max_tokens,
@@ -305,25 +278,18 @@ class Recorder:
 
     def _files(self, session_id: str | None) -> list[Path]:
         if session_id is None:
-            return self._journal.files()
-        return reading.family_files(self._journal, session_id)
+            return self.ledger.files()
+        return reading.family_files(self.ledger.files, session_id)
 
     def clear(self, session_id: str | None = None) -> None:
         """Forget one conversation, or all of them, in memory and on disk."""
-        with self._lock:
-            self._journal.clear(session_id)
-            if session_id is None:
-                self._states.clear()
-                self._labels.clear()
-            else:
-                self._states.pop(session_id, None)
-        self._tell(Change("clear", session_id or "", ""))
+        if session_id is None:
+            self._sessions.clear()
+        self.ledger.clear(session_id)
 
     def close(self) -> None:
         """Close the journal's files; a temporary journal is removed."""
-        with self._lock:
-            self._journal.close()
-            self._states.clear()
+        self.ledger.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -342,13 +308,7 @@ class Recorder:
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call the listener after every record; gives the function that ends it."""
-        self._listeners.append(listener)
-
-        def stop() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return stop
+        return self.ledger.listen(listener)
 
     def wrap(self, client: Client) -> Client:
         """Record every request of an `openai` or `anthropic` client; gives the same client."""
@@ -365,144 +325,16 @@ class Recorder:
     @property
     def sizes(self) -> dict[str, int]:
         """How many things are held in memory; all of them bounded."""
-        with self._lock:
-            return {
-                "conversations": len(self._states),
-                "messages": sum(len(state.history) for state in self._states.values()),
-                "labels": len(self._labels),
-                **self._journal.sizes,
-            }
-
-    # Writing: for the spans
-
-    def write(self, entry: Entry, counted: bool = False) -> None:
-        """Append a record to its conversation's file."""
-        data = encode(entry) + b"\n"
-        with self._lock:
-            self._append(entry.session, data, counted, headed=entry.kind == "conversation")
-        self._tell(Change(entry.kind, entry.session, entry.id))
-
-    def write_request(self, request: Request, messages: Sequence[Any]) -> None:
-        """The question: only those messages that the conversation had not yet."""
-        session = request.session
-        tools = encode(request.tools) if request.tools else b""
-        if isinstance(messages, str):
-            messages = [messages]
-        with self._lock:
-            state = self._state(session)
-            if tools and (key := key_of(tools)) != state.tools:
-                state.tools = key
-                entry = Entry(
-                    kind="tools", session=session, time=request.started,
-                    tools=[plain(tool) for tool in request.tools or ()],
-                )  # fmt: skip
-                self._append(session, encode(entry) + b"\n", False)
-            news = state.history.take(request.id, messages)
-            entry = Entry(
-                kind="request", session=session, time=request.started, id=request.id,
-                model=request.model, items=news.items, seen=len(messages), change=news.change,
-            )  # fmt: skip
-            self._append(session, encode(entry) + b"\n", True)
-        self._tell(Change("request", session, request.id))
-
-    def write_answer(
-        self,
-        request: Request,
-        answer: Answer,
-        status: str,
-        error: dict[str, Any] | None,
-        ended: int | None,
-    ) -> str:
-        """The answer, or what failed; the id of its message."""
-        end, start = ended or now(), request.started
-        data = {**request.data, **answer.data}
-        entry = Entry(
-            kind="response" if request.conversation else "utility",
-            session=request.session, time=end, id=request.id, model=request.model,
-            answered=answer.model if answer.model != request.model else "",
-            text=answer.text, thinking=answer.thinking, calls=answer.calls, usage=answer.usage,
-            stop=answer.stop, status=status, error=error, started=start,
-            duration_ms=(end - start) / 1000 if start is not None else None,
-            first_token_ms=data.pop("time_to_first_token_ms", request.first_token_ms),
-            data=data or None,
-        )  # fmt: skip
-        with self._lock:
-            if request.conversation:
-                history = self._state(request.session).history
-                calls = [call.id for call in answer.calls]
-                entry.message = history.answer(request.id, answer.text, calls)
-            self._append(request.session, encode(entry) + b"\n", not request.conversation)
-        self._tell(Change(entry.kind, request.session, request.id))
-        return entry.message or request.id
-
-    def _append(self, session: str, data: bytes, counted: bool, headed: bool = False) -> None:
-        """Under the lock. A recorder that cannot write does not stop the agent."""
-
-        def head() -> bytes:
-            return b"" if headed else encode(self._head(session, "")) + b"\n"
-
-        try:
-            self._journal.append(session, data, head, counted)
-        except OSError as error:
-            self.lost += 1
-            if self.lost == 1:
-                warnings.warn(f"unspool cannot write its journal: {error}", stacklevel=4)
-
-    def _head(self, session: str, agent: str) -> Entry:
-        return Entry(
-            kind="conversation", journal=FORMAT, session=session, time=now(),
-            agent=agent or self.agent, version=self.agent_version,
-        )  # fmt: skip
-
-    def _tell(self, change: Change) -> None:
-        for listener in tuple(self._listeners):
-            try:
-                listener(change)
-            except Exception as error:
-                warnings.warn(f"a listener of the recorder failed: {error!r}", stacklevel=3)
-
-    # Which conversation: under no lock, but for what is shared
-
-    def _state(self, session: str) -> _State:
-        state = self._states.get(session)
-        if state is None:
-            state = self._states[session] = _State()
-            while len(self._states) > OPEN_CONVERSATIONS:
-                self._states.popitem(last=False)
-        self._states.move_to_end(session)
-        return state
-
-    def _forget(self, session: str) -> None:
-        """Its file was evicted: should it go on, it is written from the start of its list."""
-        self._states.pop(session, None)
+        return {**self.ledger.sizes, "labels": len(self._sessions)}
 
     def _session(
         self, invocation_id: str | None = None, session_id: str | None = None, label: str = ""
     ) -> str:
         """The session that is named, else the one around, else one for this label."""
-        if invocation_id or session_id:
-            return choose_session_id(invocation_id, session_id, label, None)
-        scope = None if label else current_scope(self)
-        if scope is not None:
+        scope = current_scope(self)
+        if scope is not None and not (invocation_id or session_id or label):
             return scope.session
-        label = label or self.agent
-        with self._lock:
-            known = self._labels.get(label)
-        session = known or self._choose(None, None, label)
-        with self._lock:
-            session = self._labels.setdefault(label, session)
-            self._labels.move_to_end(label)
-            while len(self._labels) > OPEN_CONVERSATIONS:
-                self._labels.popitem(last=False)
-        return session
-
-    def _choose(self, invocation_id: str | None, session_id: str | None, label: str) -> str:
-        if invocation_id or session_id:
-            return choose_session_id(invocation_id, session_id, label, None)
-        with self._lock:  # two of one label in one millisecond are still two
-            self._last_generated = max(now(), self._last_generated + 1000)
-            moment = self._last_generated
-        return choose_session_id(None, None, label or self.agent, moment)
+        return self._sessions.find(invocation_id, session_id, label)
 
 
 def _status(error: BaseException) -> Literal["failed", "cancelled", "interrupted"]:

@@ -8,7 +8,7 @@ from unspool.record.answers import Answer, take_call, to_answer, to_tokens
 from unspool.record.plain import json_or_text, plain
 from unspool.record.scopes import Scope, Span, enclosing, error_data, error_status
 from unspool.record.streams import Gathering
-from unspool.sources.recorder import Entry
+from unspool.sources.recorder.entries import Entry
 
 if TYPE_CHECKING:
     from unspool.record.recorder import Recorder
@@ -39,18 +39,18 @@ class Conversation(Span):
         if declared is None:
             return
         if declared.parent:
-            self.recorder.write(
+            self.recorder.ledger.write(
                 Entry(
                     kind="subagent", session=declared.parent, time=now(), child=self.id,
                     call=declared.call, name=declared.name,
                 )
             )  # fmt: skip
-        self.recorder.write(declared)
+        self.recorder.ledger.write(declared)
 
     def finish(self, error: BaseException | None) -> None:
         if error is not None and not getattr(error, "_unspool_recorded", False):
             _note(error)
-            self.recorder.write(
+            self.recorder.ledger.write(
                 Entry(
                     kind="error", session=self.id, time=now(), error=error_data(error),
                     status=error_status(error),
@@ -108,7 +108,7 @@ class Request(Span):
         if self.started is None:
             self.started = now()
         if self.conversation:
-            self.recorder.write_request(self, messages)
+            self.recorder.ledger.write_request(self, messages)
         self.tools = None
 
     def chunk(self, chunk: Any) -> None:
@@ -166,7 +166,7 @@ class Request(Span):
             return ""
         self.done = True
         self._gathering = None
-        return self.recorder.write_answer(self, answer, status, error, ended)
+        return self.recorder.ledger.write_answer(self, answer, status, error, ended)
 
     @property
     def is_whole(self) -> bool:
@@ -204,7 +204,7 @@ class Tool(Span):
     def start(self) -> None:
         self._started = now()
         arguments, self._arguments = self._arguments, None
-        self.recorder.write(
+        self.recorder.ledger.write(
             Entry(
                 kind="tool", session=self.session, time=self._started, id=self.id, name=self.name,
                 arguments="" if arguments is None else json_or_text(arguments),
@@ -229,7 +229,7 @@ class Tool(Span):
         if error is not None:
             _note(error)
             entry.status, entry.error = error_status(error), error_data(error)
-        self.recorder.write(entry)
+        self.recorder.ledger.write(entry)
 
 
 def _note(error: BaseException) -> None:
