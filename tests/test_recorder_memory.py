@@ -1,11 +1,8 @@
 """A hundred thousand requests: memory stays flat and every collection bounded."""
 
-import gc
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
-from typing import Any
 
 from unspool import extract
 from unspool.record import Recorder
@@ -58,41 +55,45 @@ def test_a_hundred_thousand_requests(tmp_path: Path) -> None:
     assert len(last.messages) == 101
 
 
-def test_what_is_allocated_stays_flat_when_conversations_take_turns(tmp_path: Path) -> None:
-    """Every request is of another conversation than the one before, most of them forgotten."""
-    with Recorder(agent="demo", path=tmp_path) as recorder:
-        for number in range(3):
-            _round(recorder, number)
-        gc.collect()
-        tracemalloc.start()
-        for number in range(3, 6):
-            _round(recorder, number)
-        gc.collect()
-        # Traced is what was allocated since: all that is held was replaced by its like.
-        first = tracemalloc.get_traced_memory()[0]
-        for number in range(6, 9):
-            _round(recorder, number)
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - first
-        tracemalloc.stop()
-        sizes = recorder.sizes
-    assert grown < 100_000, f"{grown} bytes more after 3,000 further requests"
-    assert sizes["conversations"] == OPEN_CONVERSATIONS
-    assert sizes["open_files"] <= 64
-    assert sizes["messages"] <= OPEN_CONVERSATIONS * 30
-    made = {t.conversation_id: [m.content for m in t.messages] for t in extract(tmp_path)}
-    assert made["c7"] == [text for n in range(9) for text in (f"q{n}", f"a{n}")]
+TURNS = """
+import gc, sys, tracemalloc
+from unspool.record import Recorder
 
-
-def _round(recorder: Recorder, number: int) -> None:
-    """One request of every conversation, with the last two turns as its history."""
-    messages: list[dict[str, Any]] = []
+def round(number):
+    messages = []
     for n in range(max(0, number - 2), number):
         messages.append({"role": "user", "content": f"q{n}"})
         messages.append({"role": "assistant", "content": f"a{n}"})
     messages.append({"role": "user", "content": f"q{number}"})
     for conversation in range(1000):
         recorder.log_request("m", messages, f"a{number}", session_id=f"c{conversation}")
+
+def traced():
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+with Recorder(agent="demo", path=sys.argv[1]) as recorder:
+    for number in range(3):
+        round(number)
+    tracemalloc.start()
+    for number in range(3, 9):
+        round(number)
+        print(traced(), *recorder.sizes.values())
+"""
+
+
+def test_what_is_allocated_stays_flat_when_conversations_take_turns(tmp_path: Path) -> None:
+    """Every request is of another conversation than the one before, most of them forgotten."""
+    command = [sys.executable, "-c", TURNS, str(tmp_path)]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = [[int(value) for value in line.split()] for line in made.stdout.splitlines()]
+    traced = [row[0] for row in rows]
+    # Traced is what was allocated since the start: by the second round all was replaced by its like.
+    assert traced[-1] - traced[1] < 100_000, f"allocated memory grew: {traced}"
+    assert len({tuple(row[1:]) for row in rows}) == 1
+    assert rows[-1][1] == OPEN_CONVERSATIONS
+    found = {t.conversation_id: [m.content for m in t.messages] for t in extract(tmp_path)}
+    assert found["c7"] == [text for n in range(9) for text in (f"q{n}", f"a{n}")]
 
 
 def test_one_endless_conversation(tmp_path: Path) -> None:

@@ -45,11 +45,15 @@ _TEXTS = ("text", "output_text", "refusal")
 
 
 class Form(NamedTuple):
-    """One message of a list: its key, who says it, and its JSON."""
+    """One message of a list: its key, who says it, and the message."""
 
     key: int
     role: int
-    data: bytes
+    message: Any
+
+    @property
+    def message_type(self) -> Any:
+        return self.message.get("type") if isinstance(self.message, dict) else None
 
 
 def key_of(data: bytes) -> int:
@@ -63,20 +67,25 @@ def answer_key(text: str, calls: Iterable[str]) -> int:
 
 
 def form_of(message: Any) -> Form:
-    if not isinstance(message, dict):
+    if type(message) is not dict:
         message = (
             {"role": "user", "content": message} if isinstance(message, str) else plain(message)
         )
+        if not isinstance(message, dict):
+            return Form(key_of(encode(message)), _OTHERS, message)
+    content = message.get("content")
+    role = _ROLES.get(message.get("role") or "", _OTHERS)
+    if type(content) is str and len(message) == 2 and role != _OTHERS:
+        # The usual case: nothing but words. Its JSON is made only if it is to be written.
+        words = content.strip() if role == _ASSISTANT else f"{role}\0{content}"
+        return Form(key_of(words.encode("utf-8", "replace")), role, message)
     data = encode(message)
-    if not isinstance(message, dict):
-        return Form(key_of(data), _OTHERS, data)
     if _CACHE_MARK in data:  # Anthropic's cache marks move from message to message
         message = _unmarked(message)
         data = encode(message)
-    role = _ROLES.get(message.get("role") or "", _OTHERS)
     if role == _ASSISTANT or message.get("type") in ("function_call", "custom_tool_call"):
-        return Form(_assistant_key(message), _ASSISTANT, data)
-    return Form(key_of(data), role, data)
+        return Form(_assistant_key(message), _ASSISTANT, message)
+    return Form(key_of(data), role, message)
 
 
 def _unmarked(value: Any) -> Any:
@@ -168,7 +177,7 @@ class History:
             return form.key in self._answers or form.key in self._counts
         if form.role == _USER:
             return False
-        if form.role == _OTHERS and b'"reasoning"' in form.data:
+        if form.role == _OTHERS and form.message_type == "reasoning":
             return bool(self._answers)  # the thinking of an answer that is recorded itself
         return form.key in self._counts
 
@@ -185,7 +194,7 @@ class History:
         items: list[Item] = []
         for at in new:
             form = forms[at]
-            item = Item(message=msgspec.Raw(form.data), old=at <= last)
+            item = Item(message=msgspec.Raw(encode(form.message)), old=at <= last)
             if form.role == _ASSISTANT and self._answers and match and at == match.size:
                 # It stands where the answer to the list before it should: the caller reworded it.
                 item.edits = next(reversed(self._answers.values()))

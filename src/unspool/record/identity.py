@@ -1,11 +1,23 @@
 """Names of sessions and files, as Copilot Chat's trajectory logger made them."""
 
+import os
+import random
 import re
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LABEL_CHARS = 30
 _NAME_CHARS = 50
+
+
+# A generator of our own: uuid4 asks the system every time, which is most of its cost.
+_random = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
+def new_id() -> str:
+    return f"{_random.getrandbits(128):032x}"
 
 
 def slug(text: str) -> str:

@@ -48,11 +48,12 @@ class Limits(msgspec.Struct, frozen=True):
 class Part:
     """An open file."""
 
-    __slots__ = ("entries", "file", "path", "size")
+    __slots__ = ("entries", "file", "name", "size")
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.file = os.open(path, _FLAGS, 0o600)
+    def __init__(self, folder: str, name: str) -> None:
+        self.name = name
+        # No Path: it interns every name that it sees, and they would add up.
+        self.file = os.open(f"{folder}{os.sep}{name}", _FLAGS, 0o600)
         self.size = os.fstat(self.file).st_size
         self.entries = 0
         if self.size:
@@ -88,6 +89,7 @@ class Journal:
         self, folder: Path, limits: Limits, fsync: bool, evicted: Callable[[str], None]
     ) -> None:
         self.folder = folder
+        self._root = str(folder)
         self.limits = limits
         self.fsync = fsync
         self._evicted = evicted
@@ -134,8 +136,8 @@ class Journal:
         stem = stem_of(session)
         number = 0
         while True:
-            part = Part(self.folder / f"{stem}.{number}{_SUFFIX}")
-            known = self._weights.get(part.path.name)
+            part = Part(self._root, f"{stem}.{number}{_SUFFIX}")
+            known = self._weights.get(part.name)
             part.entries = known.entries if known is not None else 0
             if not self._is_full(part):
                 return part
@@ -163,7 +165,7 @@ class Journal:
         self._evict("")
 
     def _weigh(self, part: Part, size: int, entry: bool) -> None:
-        name = part.path.name
+        name = part.name
         weight = self._weights.get(name)
         if weight is None:
             weight = self._weights[name] = Weight(0, 0)
@@ -190,7 +192,7 @@ class Journal:
             self._entries -= weight.entries
             self._bytes -= weight.bytes
         for session, part in list(self._open.items()):
-            if part.path.name == name:
+            if part.name == name:
                 part.close()
                 del self._open[session]
                 self._evicted(session)

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
@@ -13,6 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 from unspool.errors import UsageError
 from unspool.record import reading
 from unspool.record.answers import take_call, to_answer, to_tokens
+from unspool.record.identity import new_id
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
 from unspool.record.plain import json_or_text, plain, to_micros
@@ -126,7 +126,7 @@ class Recorder:
             model,
             messages,
             tools,
-            ident=request_id or uuid.uuid4().hex,
+            ident=request_id or new_id(),
             conversation=conversation,
             data=data,
         )
@@ -140,9 +140,7 @@ class Recorder:
         session_id: str | None = None,
     ) -> Tool:
         """A call of a tool; `call_id` is the id that the model gave it."""
-        return Tool(
-            self, session_id or self._session(), name, arguments, call_id or uuid.uuid4().hex
-        )
+        return Tool(self, session_id or self._session(), name, arguments, call_id or new_id())
 
     # What happened, in one go
 
@@ -174,7 +172,7 @@ class Recorder:
             model,
             messages,
             tools,
-            ident=request_id or uuid.uuid4().hex,
+            ident=request_id or new_id(),
             conversation=conversation,
             started=to_micros(started_at),
         )
@@ -210,7 +208,7 @@ class Recorder:
     ) -> str:
         """A tool call and what it gave; `child_id` is the session of the sub-agent it started."""
         session = self._session(invocation_id, session_id, label)
-        ident = call_id or uuid.uuid4().hex
+        ident = call_id or new_id()
         end = to_micros(ended_at) or now()
         start = to_micros(started_at) or end
         text = "" if arguments is None else json_or_text(arguments)
@@ -246,7 +244,7 @@ class Recorder:
         label: str = "",
     ) -> str:
         """An element of a prompt and what it took of its budget."""
-        ident = uuid.uuid4().hex
+        ident = new_id()
         self.ledger.write(
             Entry(
                 kind="element", session=self._session(invocation_id, session_id, label),
