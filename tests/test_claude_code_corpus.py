@@ -1,6 +1,8 @@
 """Claude Code on real sessions, against a plain second reading (tests/claude_oracle.py)."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +92,44 @@ def test_growing() -> None:
             ]
             assert messages[: len(closed)] == closed
             before = messages
+
+
+def _known(messages: list[dict[str, Any]]) -> list[tuple[str, Any, Any]]:
+    """What the transcript itself holds, without what only another channel saw."""
+    echoes = {
+        call["id"]
+        for message in messages
+        if message.get("extra", {}).get("echo_only")
+        for call in message.get("tool_calls", ())
+    }
+    return [
+        (m["role"], m["content"], m.get("id"))
+        for m in messages
+        if not m.get("extra", {}).get("echo_only") and m.get("tool_call_id") not in echoes
+    ]
+
+
+def test_hooks_join_their_transcript() -> None:
+    """One conversation: the transcript's messages are as they were, and the hooks add what only
+    they know."""
+    root = corpus("claude-code", "hooks_and_transcript")
+    if root is None:
+        pytest.skip("no corpus on this machine")
+    (alone,) = plain(reduce_all(facts_of(origins_of(root / "logs__chat.json"))))
+    ident = alone["conversation_id"]
+    both = [
+        t for t in plain(reduce_all(facts_of(origins_of(root)))) if t["conversation_id"] == ident
+    ]
+    assert len(both) == 1
+    assert _known(both[0]["messages"]) == _known(alone["messages"])
+    assert both[0]["usage"] == alone["usage"]
+    calls = [c["id"] for m in both[0]["messages"] for c in m.get("tool_calls", ())]
+    assert len(calls) == len(set(calls))
+    logged = json.loads((root / "logs__post_tool_use.json").read_bytes())
+    assert {p["tool_use_id"] for p in logged} <= set(calls)
+    prompts = json.loads((root / "logs__user_prompt_submit.json").read_bytes())
+    said = [p["prompt"].strip() for p in prompts if p["session_id"] == ident]
+    typed = [
+        m["typed"].strip() for m in both[0]["messages"] if m["role"] == "user" and m.get("typed")
+    ]
+    assert [text for text in typed if text in said] == said

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from unspool.copies import WIDTH, digest, digests, find_copies, opening_of
-from unspool.reduce.totals import leave_out
+from unspool.reduce.totals import drop_calls, leave_out
 from unspool.trajectory import Link, ToolCall, Trajectory
 
 
@@ -24,6 +24,8 @@ class Card(msgspec.Struct):
     spawned: dict[str, str] = {}
     """Tool call → the child that it says it started."""
     calls: list[str] = []
+    strays: list[str] = []
+    """Of these, the calls that only another channel ascribes to this conversation."""
     started_at: str = ""
     ended_at: str = ""
     ids: bytes = b""
@@ -53,6 +55,8 @@ class Patch(msgspec.Struct):
     parent: Link | None = None
     children: list[Link] = []
     spawned: dict[str, str] = {}
+    dropped: list[str] = []
+    """Calls that are another conversation's."""
     copied: bytes = b""
     """Digests of the ids of messages that belong to another conversation."""
 
@@ -69,6 +73,7 @@ def make_card(trajectory: Trajectory) -> Card:
         children=trajectory.children or [],
         spawned={call.id: call.child_id for call in calls if call.child_id},
         calls=[call.id for call in calls],
+        strays=_strays(trajectory),
         started_at=trajectory.started_at or "",
         ended_at=trajectory.ended_at or "",
         ids=digests(trajectory.messages),
@@ -81,7 +86,16 @@ def make_card(trajectory: Trajectory) -> Card:
 def _is_fork(trajectory: Trajectory) -> bool:
     if trajectory.parent is not None and trajectory.parent.kind == "fork":
         return True
-    return trajectory.metadata.get("session_kind") == "bg"
+    return trajectory.metadata.get("forked") is True
+
+
+def _strays(trajectory: Trajectory) -> list[str]:
+    return [
+        call.id
+        for message in trajectory.messages
+        if (message.extra or {}).get("echo_only") or trajectory.partial
+        for call in message.tool_calls or ()
+    ]
 
 
 def _needs_call(parent: Link | None) -> bool:
@@ -109,9 +123,11 @@ def link(cards: Iterable[Card]) -> Patches:
         return patches.setdefault(key, Patch())
 
     ties: dict[tuple[tuple[str, str], tuple[str, str]], Link] = {}
+    spawners: dict[tuple[str, str], tuple[str, str]] = {}
     for key, card in sorted(by_key.items()):
         for call, child in card.spawned.items():
             ties[(key, (card.source, child))] = Link(child, tool_call_id=call)
+            spawners[(card.source, child)] = key
         for known in card.children:
             child_key = (known.source or card.source, known.conversation_id)
             ties[(key, child_key)] = _merged(known, ties.get((key, child_key)))
@@ -120,7 +136,10 @@ def link(cards: Iterable[Card]) -> Patches:
     for key, card in sorted(by_key.items()):
         if card.parent is not None:
             parent_key = (card.parent.source or card.source, card.parent.conversation_id)
-            parent_key = callers.get((parent_key[0], card.parent.tool_call_id or ""), parent_key)
+            if card.parent.tool_call_id:
+                parent_key = callers.get((parent_key[0], card.parent.tool_call_id), parent_key)
+            elif card.parent.kind == "subagent":
+                parent_key = spawners.get(key, parent_key)
             down = msgspec.structs.replace(card.parent, conversation_id=card.id, source=None)
             ties[(parent_key, key)] = _merged(down, ties.get((parent_key, key)))
     for (parent_key, child_key), tie in ties.items():
@@ -144,10 +163,33 @@ def link(cards: Iterable[Card]) -> Patches:
         if patch(key).parent is None and by_key[key].parent is None:
             patch(key).parent = Link(owner[1], kind="fork")
             patch(owner).children.append(Link(key[1], kind="fork"))
+    for key, dropped in _misplaced(by_key).items():
+        patch(key).dropped = dropped
     for key, made in patches.items():
-        started = {card.id: card.started_at for card in by_key.values() if card.source == key[0]}
-        made.children.sort(key=lambda t: (started.get(t.conversation_id, ""), t.conversation_id))
+        made.children.sort(key=lambda tie: _age(tie, key[0], by_key))
     return patches
+
+
+def _age(tie: Link, source: str, by_key: dict[tuple[str, str], Card]) -> tuple[str, str]:
+    card = by_key.get((source, tie.conversation_id))
+    return (card.started_at if card is not None else "", tie.conversation_id)
+
+
+def _misplaced(by_key: dict[tuple[str, str], Card]) -> dict[tuple[str, str], list[str]]:
+    """Calls that a channel ascribed to a conversation though a child of its own made them: old
+    hook payloads name the session only, not the sub-agent."""
+    strays = {key: set(card.strays) for key, card in by_key.items() if card.strays}
+    wanted = {(key[0], call) for key, calls in strays.items() for call in calls}
+    owners: dict[tuple[str, str], tuple[str, str]] = {}
+    for key, card in by_key.items() if wanted else ():
+        for call in card.calls:
+            if (key[0], call) in wanted and call not in strays.get(key, ()):
+                owners[(key[0], call)] = key
+    found = {
+        key: [c for c in by_key[key].strays if owners.get((key[0], c), key) != key]
+        for key in strays
+    }
+    return {key: calls for key, calls in found.items() if calls}
 
 
 def _tie_by_prompt(
@@ -204,6 +246,8 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         return
     trajectory.parent = patch.parent or trajectory.parent
     trajectory.children = patch.children or trajectory.children
+    if patch.dropped:
+        drop_calls(trajectory, set(patch.dropped))
     if patch.copied:
         known = {patch.copied[at : at + WIDTH] for at in range(0, len(patch.copied), WIDTH)}
         leave_out(

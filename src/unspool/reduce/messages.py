@@ -323,11 +323,24 @@ def build_messages(drafts: list[Draft]) -> tuple[list[Message], list[float]]:
     """The messages of the drafts, each with the results of its calls behind it, and their places."""
     messages: list[Message] = []
     places: list[float] = []
-    for draft in drafts:
+    ranks = [_best_rank(draft) for draft in drafts]
+    whole = 0 in ranks
+    for draft, rank in zip(drafts, ranks, strict=True):
         made = [build_result(draft.orphan, None)] if draft.orphan else build_message(draft)
+        if whole and rank:  # who knows the conversation itself does not know this
+            made[0].extra = {**(made[0].extra or {}), "echo_only": True}
         messages.extend(made)
         places.extend([draft.place] * len(made))
     return messages, places
+
+
+def _best_rank(draft: Draft) -> int:
+    calls = [draft.orphan] if draft.orphan else draft.calls
+    ranks = [part.rank for part in draft.parts]
+    for call in calls:
+        ranks += [fact.rank for fact in call.seen]
+        ranks += [fact.rank for fact in call.results]
+    return min(ranks, default=0)
 
 
 def build_message(draft: Draft) -> list[Message]:

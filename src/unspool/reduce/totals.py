@@ -50,6 +50,29 @@ def spread_copied(messages: list[Message]) -> None:
     number_turns(messages)
 
 
+def drop_calls(trajectory: Trajectory, dropped: set[str]) -> None:
+    """Take out calls that turned out to be another conversation's, and what came of them."""
+    kept: list[Message] = []
+    before = [0]
+    """Index → the number of messages kept before it."""
+    for message in trajectory.messages:
+        if message.tool_calls:
+            message.tool_calls = [c for c in message.tool_calls if c.id not in dropped] or None
+            gone = message.tool_calls is None and not message.content
+        else:
+            gone = message.tool_call_id in dropped
+        if not gone:
+            kept.append(message)
+        before.append(len(kept))
+    trajectory.messages = kept
+    files = [touch for touch in trajectory.files or () if touch.tool_call_id not in dropped]
+    for touch in files:
+        touch.index = before[touch.index] if touch.index is not None else None
+    trajectory.files = files or None
+    for place in (*(trajectory.marks or ()), *(trajectory.branches or ())):
+        place.index = before[min(place.index, len(before) - 1)]
+
+
 def leave_out(trajectory: Trajectory, copied: Callable[[Message], bool]) -> None:
     """Mark what was copied from another conversation and take it out of the totals.
 

@@ -178,6 +178,9 @@ class Reader:
                 noted[(key, name)] = value
                 if value != "" and not (field == "gitBranch" and value == "HEAD"):
                     yield place.note(name, value, rank)
+        if line.sessionKind == "bg" and (key, "bg") not in noted:
+            noted[(key, "bg")] = True
+            yield place.note("forked", True)
         if (key, "") not in noted:
             noted[(key, "")] = True
             session, _, agent = key[1].partition("/")
