@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unspool import tags
 from unspool.tags import Block, blocks, without
 
 
@@ -108,6 +109,16 @@ def test_what_is_well_nested_is_read_as_it_was_written(shape: object) -> None:
         ]
 
     assert tree(blocks(write(shape))) == expect(shape)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(LINES, max_size=10))
+def test_one_pass_over_well_nested_text_gives_what_the_whole_rule_gives(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    quick = tree(blocks(text))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tags, "_pair_nested", lambda text, found: None)
+        assert tree(blocks(text)) == quick
 
 
 PADDING = ("y" * 99 + "\n") * 50_000

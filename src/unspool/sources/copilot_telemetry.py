@@ -492,6 +492,8 @@ def _unquote(found: tuple[bytes, bool, bool] | None) -> bytes:
 
 
 def _context(event: Event, key: Key) -> Iterator[AnyFact]:
+    if event.properties.keys().isdisjoint(_CONTEXT):
+        return
     number = 10
     for name in _CONTEXT:
         text = event.whole(name)
