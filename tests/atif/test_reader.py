@@ -50,7 +50,6 @@ CALL = {"tool_call_id": "c1", "function_name": "run", "arguments": {"cmd": "ls",
 SUB = {**document(step(1, "agent", "done"), session_id="s1"), "trajectory_id": "sub-1"}
 GIVEN = {
     "no ids": {k: v for k, v in document(step(1, "user", "hi")).items() if k != "session_id"},
-    "no label": {k: v for k, v in document(step(1, "user")).items() if k != "schema_version"},
     "both ids": document(step(1, "user", "hi"), trajectory_id="t1"),
     "times as they were": document(
         step(1, "user", "a", timestamp="2026-01-01"),
@@ -183,6 +182,12 @@ def test_equal_after_a_round(name: str) -> None:
     given = GIVEN[name]
     assert harbor_errors(given) == []
     assert again(given) == given
+
+
+def test_a_missing_label_is_written() -> None:
+    given = document(step(1, "user", "hi"))
+    del given["schema_version"]
+    assert again(given) == {**given, "schema_version": "ATIF-v1.8"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -153,10 +153,16 @@ def _owners(keys: list[set[Key]]) -> list[dict[Key, int]]:
 
 
 def _tasks(reduced: list[Reduced], patches: Patches, families: bool) -> list[Task]:
-    members = {item.card.key: (item.slot, patches.get(item.card.key)) for item in reduced}
     if not families:
         made = [(item.slot, patches.get(item.card.key)) for item in reduced]
         return [Task(number, [member]) for number, member in enumerate(made)]
+    members: _Members = {}
+    doubles: list[Reduced] = []
+    for item in reduced:
+        if item.card.key in members:
+            doubles.append(item)
+        else:
+            members[item.card.key] = (item.slot, patches.get(item.card.key))
     tasks: list[Task] = []
     placed: set[tuple[str, str]] = set()
     roots = [item for item in reduced if not _has_parent(item.card.key, members, patches)]
@@ -165,6 +171,9 @@ def _tasks(reduced: list[Reduced], patches: Patches, families: bool) -> list[Tas
             continue
         keys = _descent(item.card.key, patches, members, placed)
         tasks.append(Task(len(tasks), [members[key] for key in keys]))
+    # Files that already hold trajectories may hold several of one id (a run's id, a constant).
+    for item in doubles:
+        tasks.append(Task(len(tasks), [(item.slot, patches.get(item.card.key))]))
     return tasks
 
 

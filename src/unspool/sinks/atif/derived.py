@@ -6,6 +6,9 @@ from unspool.reduce.runs import Runs
 from unspool.reduce.totals import add_model_usage, count_modes, number_segments, number_turns
 from unspool.trajectory import Mark, Message, Trajectory
 
+FOREIGN = "atif"
+"""The source of a trajectory that was read from a document which is not ours."""
+
 
 def derive(trajectory: Trajectory) -> None:
     """Fill in what follows from the messages, where it is not known already."""
@@ -24,7 +27,7 @@ def derive(trajectory: Trajectory) -> None:
 
 
 def without_derived(trajectory: Trajectory) -> Trajectory:
-    """A copy in which what `derive` would find is absent; messages and marks are copies too."""
+    """A copy in which what `derive` would find is absent; its messages are copies too."""
     bare = msgspec.structs.replace(
         trajectory,
         messages=[_bare(message) for message in trajectory.messages],
@@ -32,6 +35,8 @@ def without_derived(trajectory: Trajectory) -> Trajectory:
         ended_at=None,
         model_usage=None,
     )
+    if trajectory.source == FOREIGN:
+        _drop_enrichment(bare)
     again = msgspec.structs.replace(bare, messages=[_bare(m) for m in bare.messages])
     derive(again)
     for name in ("started_at", "ended_at", "model_usage"):
@@ -46,6 +51,15 @@ def without_derived(trajectory: Trajectory) -> Trajectory:
         for made, message, _ in pairs:
             made.segment = message.segment
     return bare
+
+
+def _drop_enrichment(bare: Trajectory) -> None:
+    """No foreign document says what was typed, what is injected, what the context was: we do."""
+    bare.context = {k: v for k, v in bare.context.items() if not k.startswith("message_context")}
+    for message in bare.messages:
+        message.typed = None
+        if message.kind != "summary":
+            message.kind = None
 
 
 def _bare(message: Message) -> Message:

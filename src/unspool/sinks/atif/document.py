@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.sinks.atif.derived import untold, without_derived
+from unspool.sinks.atif.derived import FOREIGN, untold, without_derived
 from unspool.sinks.atif.extras import leftover, merged
 from unspool.sinks.atif.media import Files
 from unspool.sinks.atif.metrics import total
@@ -15,9 +15,6 @@ from unspool.sinks.atif.tools import to_definitions
 from unspool.sinks.atif.tree import Node
 from unspool.sinks.atif.versions import NEWEST, PREFIX
 from unspool.trajectory import Link, Trajectory
-
-FOREIGN = "atif"
-"""The source of a trajectory that was read from a document which is not ours."""
 
 NAMELESS = "unknown"
 

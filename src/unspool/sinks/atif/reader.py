@@ -13,8 +13,7 @@ from unspool.facts import NOBODY, Problem
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import clean, salvage, sample
 from unspool.sinks import Family
-from unspool.sinks.atif.derived import derive
-from unspool.sinks.atif.document import FOREIGN
+from unspool.sinks.atif.derived import FOREIGN, derive
 from unspool.sinks.atif.lenient import Tidied
 from unspool.sinks.atif.media import FROM_PART
 from unspool.sinks.atif.messages import MessageReader
@@ -278,6 +277,10 @@ class Reading:
             made.pop("subagent_trajectories", None)
             wanted = {k: v for k, v in wanted.items() if k != "subagent_trajectories"}
         found = difference(made, wanted)
+        _keep_version(found, version)
+        embedded = [t.conversation_id for t in family.descendants if _is_child(t, trajectory)]
+        if len(embedded) > 1 and trajectory.source == FOREIGN:
+            found["children"] = embedded
         if found:
             trajectory.extra = {**(trajectory.extra or {}), KEY: found}
 
@@ -290,6 +293,24 @@ class Reading:
                 ids.add(other.conversation_id)
                 found.append(other)
         return tuple(found)
+
+
+def _is_child(trajectory: Trajectory, parent: Trajectory) -> bool:
+    tie = trajectory.parent
+    return tie is not None and tie.conversation_id == parent.conversation_id
+
+
+def _keep_version(found: Json, version: str) -> None:
+    """The label is always ours to write; what differs within steps differs at this version only."""
+    label = "/schema_version"
+    found.get("set", {}).pop(label, None)
+    if label in found.get("unset", ()):
+        found["unset"].remove(label)
+    for name in ("set", "unset"):
+        if name in found and not found[name]:
+            del found[name]
+    if any(p.startswith("/steps/") for name in ("set", "unset") for p in found.get(name, ())):
+        found["version"] = version
 
 
 def _keep_steps(trajectory: Trajectory, draft: Draft, wanted: list[Json]) -> None:

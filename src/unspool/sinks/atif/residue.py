@@ -53,6 +53,14 @@ def restore(made: dict[str, Any], kept: Any) -> None:
             holder[int(last)] = deepcopy(value)
 
 
+def without_steps(kept: dict[str, Any]) -> dict[str, Any]:
+    """The difference outside the steps."""
+    return {
+        "set": {p: v for p, v in (kept.get("set") or {}).items() if not p.startswith("/steps")},
+        "unset": [path for path in kept.get("unset") or () if not path.startswith("/steps")],
+    }
+
+
 def _holder(value: Any, path: str) -> tuple[Any, str]:
     *above, last = [_unescape(word) for word in path.split("/")[1:]] or [""]
     for word in above:

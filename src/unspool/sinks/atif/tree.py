@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from unspool.sinks import Family
+from unspool.sinks.atif.extras import residue_of
 from unspool.trajectory import Trajectory
 
 
@@ -45,7 +46,15 @@ def plant(family: Family) -> Node:
     for ident in known.keys() - placed:  # said to be of the family, but tied to nothing in it
         root.children.append(Node(known[ident]))
     root.children.sort(key=lambda node: node.id not in ties[root.id])
+    for node in root.walk():
+        order = residue_of(node.trajectory.extra).get("children")
+        if isinstance(order, list):  # as the document had them that they were read from
+            node.children.sort(key=lambda child: _place(child.id, order))
     return root
+
+
+def _place(ident: str, order: list[str]) -> int:
+    return order.index(ident) if ident in order else len(order)
 
 
 def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:

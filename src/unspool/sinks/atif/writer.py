@@ -14,7 +14,7 @@ from unspool.sinks.atif.extras import residue_of
 from unspool.sinks.atif.media import Files
 from unspool.sinks.atif.model import Ref
 from unspool.sinks.atif.refs import Refs
-from unspool.sinks.atif.residue import restore
+from unspool.sinks.atif.residue import restore, without_steps
 from unspool.sinks.atif.steps import has_steps
 from unspool.sinks.atif.tree import Node, plant
 from unspool.sinks.atif.versions import AUDIO, DEFAULT, VERSIONS, older, to_version
@@ -56,10 +56,19 @@ def file_name(conversation_id: str) -> str:
 class Draft:
     """A document at the newest version, as the trajectory tells it."""
 
-    __slots__ = ("embedded", "made", "node", "places")
+    __slots__ = ("embedded", "inside", "made", "node", "places")
 
-    def __init__(self, node: Node, made: Json, places: list[int | None], embedded: list[Json]):
+    def __init__(
+        self,
+        node: Node,
+        made: Json,
+        places: list[int | None],
+        embedded: list[Json],
+        inside: bool,
+    ) -> None:
         self.node = node
+        self.inside = inside
+        """Whether it goes into its parent's document."""
         self.made = made
         self.places = places
         """For every step the message that stands for it."""
@@ -123,7 +132,7 @@ class Writing:
                 embedded.append(made)
         below = sum(costs) if costs else None
         document, places = build_document(node, refs, self.files, self.session, below, inside)
-        return Draft(node, document, places, embedded)
+        return Draft(node, document, places, embedded, inside)
 
     def finish(self, draft: Draft) -> Json:
         """The draft with what its trajectory keeps of a document, at the wanted version."""
@@ -134,7 +143,15 @@ class Writing:
         if draft.embedded:
             made["subagent_trajectories"] = draft.embedded
         made = to_version(made, self.version)
-        restore(made, residue_of(trajectory.extra))
+        kept = residue_of(trajectory.extra)
+        if kept.get("version", self.version) != self.version:
+            kept = without_steps(kept)
+        restore(made, kept)
+        # An id that the document did without may be needed where it goes now.
+        if draft.inside:
+            made.setdefault("trajectory_id", draft.node.id)
+        if older(self.version, "1.7"):
+            made.setdefault("session_id", draft.node.id)
         return made
 
     def _children(self, node: Node) -> Iterator[tuple[Node, str | None]]:
