@@ -27,7 +27,7 @@ from unspool.shapes import arguments_text
 from unspool.sources.cursor.blobs import message_of, references, walk
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
-from unspool.sources.cursor.entries import sent_time, typed_words
+from unspool.sources.cursor.entries import rank_of, sent_time, typed_words
 from unspool.sources.cursor.paths import clean_path, is_cursor_folder
 from unspool.sources.cursor.tools import likeness, output_of, touches
 from unspool.times import format_time, parse_time
@@ -89,7 +89,7 @@ def _read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     for number, (name, told) in enumerate(notes.items()):
         yield Noted(
             key=key, origin=origin.path, offset=0, number=number, entry=f"meta:{key[1]}", name=name,
-            value=clean(told), rank=RANK + 1,
+            value=clean(told), rank=rank_of(key, name, told, RANK + 1),
         )  # fmt: skip
 
 
@@ -149,7 +149,8 @@ class Chat:
             "started_at": format_time(parse_time(meta.get("createdAt"))),
         }
         for number, (name, value) in enumerate(notes.items()):
-            yield Noted(**common, number=number, name=name, value=clean(value), rank=RANK)
+            rank = rank_of(self.key, name, value, RANK)
+            yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
 
     def _message(self, value: dict[str, Any], name: str) -> Iterator[AnyFact]:
         number = self._times[name] = self._times.get(name, 0) + 1

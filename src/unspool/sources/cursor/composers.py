@@ -11,6 +11,7 @@ from unspool.origins import Tally
 from unspool.records import clean, sample
 from unspool.sources.cursor.bubbles import RANK, Bubble, Chat, bubble_time, mode_name
 from unspool.sources.cursor.edits import Changes
+from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.kv import Broken, Keys, parse_object
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import decoded, kind_of
@@ -128,7 +129,8 @@ class Reader:
         }  # fmt: skip
         notes = {"session_id": ident, **head_notes(composer)}
         for number, (name, value) in enumerate(notes.items()):
-            yield Noted(**common, number=number, name=name, value=clean(value), rank=RANK)
+            rank = rank_of(("cursor", ident), name, value, RANK)
+            yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
         model = model_of(composer)
         if model:
             yield Noted(

@@ -8,7 +8,10 @@ import hashlib
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
+from unspool.facts import Key
 from unspool.times import parse_time
+
+LAST = 9
 
 _QUERY = re.compile(r"<user_query>(.*)</user_query>", re.DOTALL)
 _TIMESTAMP = re.compile(r"<timestamp>(.*?)</timestamp>", re.DOTALL)
@@ -27,6 +30,11 @@ class Entries:
         digest = hashlib.sha256(data).hexdigest()[:20]
         number = self._times[digest] = self._times.get(digest, -1) + 1
         return f"{self._prefix}:{digest}:{number}" if number else f"{self._prefix}:{digest}"
+
+
+def rank_of(key: Key, name: str, value: object, rank: int) -> int:
+    """A conversation is its own session only where nobody names another."""
+    return LAST if name == "session_id" and value == key[1] else rank
 
 
 def typed_words(text: str) -> str | None:

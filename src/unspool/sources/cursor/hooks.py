@@ -11,7 +11,7 @@ from unspool.facts import NOBODY, AnyFact, Key, Noted, Problem
 from unspool.hooklogs import Logged, head_payloads, read_log
 from unspool.origins import Head, Origin, Tally
 from unspool.records import clean, sample
-from unspool.sources.cursor.entries import Entries
+from unspool.sources.cursor.entries import Entries, rank_of
 from unspool.sources.cursor.hook_events import NOISE, READERS
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.payloads import (
@@ -111,4 +111,5 @@ class Log:
         for number, (name, value) in enumerate(notes.items()):
             if isinstance(value, str) and (said.key, name, value) not in self._told:
                 self._told.add((said.key, name, value))
-                yield said.make(Noted, number, name=name, value=value, rank=RANK)
+                rank = rank_of(said.key, name, value, RANK)
+                yield said.make(Noted, number, name=name, value=value, rank=rank)

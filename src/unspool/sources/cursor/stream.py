@@ -21,7 +21,7 @@ from unspool.facts import (
 from unspool.origins import Head, Origin, Tally, iter_lines
 from unspool.records import clean, salvage, sample
 from unspool.shapes import arguments_text, to_messages
-from unspool.sources.cursor.entries import Entries
+from unspool.sources.cursor.entries import Entries, rank_of
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.tools import likeness, output_of, path_of, touches
@@ -141,7 +141,8 @@ class Stream:
             "permission_mode": value.get("permissionMode"),
         }
         for number, (name, told) in enumerate(notes.items()):
-            yield Noted(**self._common, number=number, name=name, value=told, rank=RANK)
+            rank = rank_of(self.key, name, told, RANK)
+            yield Noted(**self._common, number=number, name=name, value=told, rank=rank)
         model = value.get("model")
         if isinstance(model, str) and model:
             yield Noted(

@@ -34,9 +34,10 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     entries = Entries("transcript")
     yield from notes(origin, RANK)
     found = list(_SPEAKER.finditer(data))
-    for match, following in zip(found, [*found[1:], None], strict=True):
+    ends = [match.start() for match in found[1:]] + [len(data)]
+    for match, end in zip(found, ends, strict=False):
         tally.records += 1
-        body = data[match.end() : following.start() if following else len(data)]
+        body = data[match.end() : end]
         common: dict[str, Any] = {
             "key": key, "origin": origin.path, "offset": match.start(),
             "entry": entries.of(match[1] + b"\0" + body.strip()),
@@ -64,8 +65,9 @@ def _assistant(common: dict[str, Any], text: str) -> Iterator[AnyFact]:
     thoughts: list[str] = []
     calls: list[ToolCalled] = []
     results: list[ToolReturned] = []
-    for match, following in zip(sections, [*sections[1:], None], strict=True):
-        body = text[match.end() : following.start() if following else len(text)]
+    ends = [match.start() for match in sections[1:]] + [len(text)]
+    for match, end in zip(sections, ends, strict=False):
+        body = text[match.end() : end]
         if match[1] == "Thinking":
             thought, _, rest = f"{match[2]}{body}".strip().partition("\n\n")
             thoughts.append(thought)

@@ -24,7 +24,7 @@ from unspool.facts import (
 from unspool.origins import PACKED, Head, Origin, Tally, iter_lines
 from unspool.records import clean, salvage, sample
 from unspool.shapes import arguments_text
-from unspool.sources.cursor.entries import Entries, sent_time, typed_words
+from unspool.sources.cursor.entries import Entries, rank_of, sent_time, typed_words
 from unspool.sources.cursor.tools import likeness, output_of, touches
 
 RANK = 2
@@ -74,7 +74,7 @@ def notes(origin: Origin, rank: int) -> Iterator[AnyFact]:
     for number, (name, value) in enumerate(told.items()):
         yield Noted(
             key=key, origin=origin.path, offset=0, number=90 + number, name=name, value=value,
-            rank=rank,
+            rank=rank_of(key, name, value, rank),
         )  # fmt: skip
 
 
