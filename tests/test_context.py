@@ -47,6 +47,12 @@ def test_every_kind_of_context_goes_where_it_belongs() -> None:
     assert "other_tags" not in made
 
 
+def test_the_request_is_the_one_that_was_typed() -> None:
+    made = context("<userRequest>\none\n</userRequest>\n<request>\ntwo\n</request>")
+    assert made["user_request"] == "one"
+    assert "message_contexts" not in scan("improve this:\n<prompt>\nbe a cat\n</prompt>").context
+
+
 def test_siblings_stay_apart_and_equal_ones_are_one() -> None:
     block = "<repoContext>\n{}\n</repoContext>\n"
     assert context(block.format("a") + block.format("b"))["repo_context"] == ["a", "b"]

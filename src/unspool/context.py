@@ -11,6 +11,7 @@ from typing import Any
 from unspool.catalogue import Catalogue
 from unspool.snippets import code_snippets, distinct, file_mentions, participants, shorten
 from unspool.tags import Block, iter_blocks, without
+from unspool.typed import find_request
 
 FULL = (
     "environment_info",
@@ -51,7 +52,6 @@ class Scan:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self.texts: dict[str, list[str]] = {}
-        self.request: str | None = None
         self.attachments: list[Context] = []
         self.files: list[str] = []
         self.others: dict[tuple[str, str], Context] = {}
@@ -61,12 +61,12 @@ class Scan:
         if entry is None or "user" not in entry.placement:
             self._take_other(block, parent)
             return
-        if entry.route == "user_request":
-            self.request = block.inner.strip()
-        elif entry.route == "attachments":
+        if entry.route == "attachments":
             if block.name not in self.catalogue.containers:
                 self._take_attachment(block)
-        elif parent is None or self.catalogue.route(parent.name) != entry.route:
+        elif entry.route != "user_request" and (
+            parent is None or self.catalogue.route(parent.name) != entry.route
+        ):
             text = block.inner.strip()
             if text:
                 self.texts.setdefault(entry.route, []).append(text)
@@ -104,8 +104,9 @@ def message_context(
     for route in FULL:
         if route in scan.texts:
             made[route] = _one_or_many(scan.texts[route])
-    if scan.request is not None:
-        made["user_request"] = scan.request
+    request = find_request(text, found, catalogue)
+    if request is not None:
+        made["user_request"] = request.inner.strip()
     code = code_snippets(text)
     edited = scan.texts.pop("code_to_edit", [])
     for field, values in (

@@ -33,10 +33,10 @@ def read_wording(text: str, found: list[Block], catalogue: Catalogue, rendered: 
     """
     if not found:
         return Wording(None, text)
-    telling = any(block.name in catalogue.telling for block in found)
-    request = _request(text, found, catalogue, telling)
+    request = find_request(text, found, catalogue)
     if request is not None:
         return Wording(None, request.inner.strip())
+    telling = any(block.name in catalogue.telling for block in found)
     if any(block.name in catalogue.summaries for block in found):
         return Wording("summary", None)
     context = [b for b in found if b.name in catalogue.standing and not _is_said(b, catalogue)]
@@ -51,8 +51,8 @@ def read_wording(text: str, found: list[Block], catalogue: Catalogue, rendered: 
 
 def _strip_telling(rest: str, catalogue: Catalogue) -> str:
     """Without blocks that stand right behind others (`</bash-stdout><bash-stderr>`)."""
+    names = catalogue.telling - catalogue.requests
     for _ in range(_ADJACENT):
-        names = catalogue.telling - catalogue.requests
         found = [b for b in blocks(rest) if b.name in names and not _is_said(b, catalogue)]
         if not found:
             break
@@ -72,16 +72,22 @@ def context_kind(text: str, rendered: bool = True) -> Literal["summary", "inject
     return read_wording(text, blocks(text), active(), rendered).kind
 
 
-def _request(text: str, found: list[Block], catalogue: Catalogue, telling: bool) -> Block | None:
-    """The last block with the person's words; by a common name only where all else is context."""
+def find_request(text: str, found: list[Block], catalogue: Catalogue) -> Block | None:
+    """The last block with the person's words.
+
+    One by a name that people write too counts only in a message that a program rendered, or where
+    all else is context.
+    """
     requests = [block for block in found if block.name in catalogue.requests]
     for block in reversed(requests):
         if block.name in catalogue.telling:
             return block
     if not requests:
         return None
+    if any(block.name in catalogue.telling for block in found):
+        return requests[-1]
     known = [b for b in found if b.name in catalogue.standing or b.name in catalogue.requests]
-    return requests[-1] if telling or not without(text, known) else None
+    return None if without(text, known) else requests[-1]
 
 
 def _is_said(block: Block, catalogue: Catalogue) -> bool:
