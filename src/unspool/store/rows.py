@@ -42,6 +42,7 @@ def put_trajectory(
     data = squeeze(pack_trajectory(trajectory))
     connection.execute("INSERT OR REPLACE INTO trajectories VALUES (?, ?)", (ident, data))
     _put_messages(connection, ident, trajectory)
+    _put_model_usage(connection, ident, trajectory)
     _put_turns(connection, ident, trajectory)
     _put_parts(connection, ident, trajectory)
     connection.executemany(
@@ -65,6 +66,7 @@ def drop_rows(connection: sqlite3.Connection, ident: str) -> None:
     connection.execute(f"DELETE FROM texts WHERE id IN ({known})", (ident,))
     for table in (
         "messages",
+        "model_usage",
         "tool_calls",
         "files_touched",
         "git_references",
@@ -232,6 +234,23 @@ def _put_messages(connection: sqlite3.Connection, ident: str, trajectory: Trajec
         "INSERT INTO pieces (rowid, typed, answered, called) VALUES (?, ?, ?, ?)",
         [text[:4] for text in texts if any(text[1:4])],
     )
+
+
+_MODEL_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
+
+
+def _put_model_usage(connection: sqlite3.Connection, ident: str, trajectory: Trajectory) -> None:
+    """Tokens by model; all on the primary one where the models' shares are not known."""
+    used = trajectory.model_usage or {}
+    shares: dict[str, Any] = dict(used.get("by_model") or {})
+    if not shares and trajectory.usage is not None:
+        shares = {used.get("primary_model") or "": msgspec.to_builtins(trajectory.usage)}
+    rows = [
+        (ident, model, *(tokens.get(name) for name in _MODEL_TOKENS))
+        for model, tokens in shares.items()
+        if isinstance(tokens, dict)
+    ]
+    connection.executemany("INSERT INTO model_usage VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def _put_turns(connection: sqlite3.Connection, ident: str, trajectory: Trajectory) -> None:

@@ -192,6 +192,15 @@ def create_conversations(connection: sqlite3.Connection) -> None:
             length INTEGER NOT NULL DEFAULT 0
         );
         CREATE INDEX messages_by_conversation ON messages(conversation_id, message_index);
+        CREATE TABLE model_usage (
+            conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
+            model TEXT NOT NULL,            -- empty: tokens of no known model
+            prompt_tokens INTEGER,
+            completion_tokens INTEGER,
+            cached_tokens INTEGER,
+            cache_write_tokens INTEGER,
+            PRIMARY KEY (conversation_id, model)
+        ) WITHOUT ROWID;
         CREATE TABLE tool_calls (
             id INTEGER PRIMARY KEY,
             conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,

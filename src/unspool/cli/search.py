@@ -1,0 +1,127 @@
+"""`unspool search`: find what was said in any conversation of the store."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from unspool.cli.moments import Moment
+from unspool.cli.sync import path_of, store_option
+from unspool.errors import UsageError
+from unspool.reading.characters import one_line
+from unspool.store.filters import Filters
+from unspool.store.opening import reading
+from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Found, Hit, Mode, search
+
+EXAMPLES = """
+\b
+Examples:
+  unspool search "rate limiter"
+  unspool search 'retry* NOT test' --in typed --since 30d
+  unspool search --substring 'llow_redirect' --source claude-code
+  unspool search --regex 'TODO\\(\\w+\\)' --in returned --json
+"""
+
+
+def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The filters that search, stats and align share."""
+    for option in reversed(
+        (
+            click.option("--source", help="Only of this agent."),
+            click.option(
+                "--project", metavar="TEXT", help="Only of projects whose path holds this."
+            ),
+            click.option(
+                "--file", metavar="TEXT", help="Only of conversations that touched such a file."
+            ),
+            click.option("--tool", help="Only of conversations that called this tool."),
+            click.option("--since", type=Moment(), help="Only from then on: 2026-03-01, 7d, 12h."),
+            click.option("--until", type=Moment(), help="Only up to then."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("search", epilog=EXAMPLES)
+@click.argument("query")
+@click.option(
+    "--in",
+    "fields",
+    type=click.Choice(FIELDS),
+    multiple=True,
+    help="Only in what was typed, answered, called or returned (may be repeated).",
+)
+@click.option("--substring", is_flag=True, help="Any piece of a text, not whole words.")
+@click.option("--regex", is_flag=True, help="A regular expression.")
+@click.option("--role", help="Only messages of this role.")
+@click.option("--model", metavar="TEXT", help="Only messages of such a model.")
+@filter_options
+@click.option("--limit", "-n", type=click.IntRange(1), default=20, show_default=True)
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON array; found text in «marks».")
+def command(
+    query: str,
+    fields: tuple[str, ...],
+    substring: bool,
+    regex: bool,
+    limit: int,
+    store_path: str | None,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Find QUERY in what was typed, answered, called and returned.
+
+    Words are combined with AND, OR and NOT; "…" is a phrase; word* is a beginning.
+    """  # fmt: skip
+    if substring and regex:
+        raise UsageError("--substring and --regex do not go together")
+    mode: Mode = "substring" if substring else "regex" if regex else "words"
+    with reading(path_of(store_path)) as connection:
+        found = search(connection, query, mode, fields or FIELDS, Filters(**filters), limit)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2))
+    else:
+        _print(found)
+
+
+def _plain(found: Found) -> list[dict[str, Any]]:
+    made = []
+    for hit in found.hits:
+        row = {name: getattr(hit, name) for name in hit.__struct_fields__}
+        row["snippet"] = hit.snippet.replace(OPEN, "«").replace(CLOSE, "»")
+        made.append(row)
+    return made
+
+
+def _print(found: Found) -> None:
+    if not found.hits:
+        click.echo("nothing found", err=True)
+        return
+    color = sys.stdout.isatty()
+    for hit in found.hits:
+        _print_hit(hit, color)
+    if found.capped:
+        click.echo(f"(ranked among the latest {RANKED:,} places)", err=True)
+
+
+def _print_hit(hit: Hit, color: bool) -> None:
+    when = (hit.timestamp or "")[:16].replace("T", " ")
+    title = one_line(hit.title or "")[:60]
+    place = f"turn {hit.turn + 1}" if hit.turn is not None else f"message {hit.message_index + 1}"
+    what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
+    head = f"{hit.source}/{hit.conversation_id}"
+    click.secho(head, fg="yellow" if color else None, nl=False)
+    click.echo(f"  {when}  {place}, {what}  {title}")
+    before, _, rest = one_line(
+        hit.snippet.replace(OPEN, "\ue000").replace(CLOSE, "\ue001")
+    ).partition("\ue000")
+    click.echo(f"    {before}", nl=False)
+    while rest:
+        match, _, rest = rest.partition("\ue001")
+        click.echo(click.style(match, bold=True, fg="red") if color else match, nl=False)
+        between, _, rest = rest.partition("\ue000")
+        click.echo(between, nl=False)
+    click.echo()

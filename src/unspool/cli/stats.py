@@ -1,0 +1,156 @@
+"""`unspool stats`: figures over the conversations of the store."""
+
+import csv
+import io
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from unspool.cli.search import filter_options
+from unspool.cli.sync import path_of, store_option
+from unspool.reading.figures import count as short
+from unspool.store.filters import Filters
+from unspool.store.opening import reading
+from unspool.store.stats import GROUPS, Figures, Group, stats
+
+EXAMPLES = """
+\b
+Examples:
+  unspool stats
+  unspool stats --by model --since 30d
+  unspool stats --by file --project limiter
+  unspool stats --by day --csv > days.csv
+"""
+BAR = 24
+
+
+@click.command("stats", epilog=EXAMPLES)
+@click.option("--by", type=click.Choice(GROUPS), default="source", show_default=True)
+@click.option("--model", metavar="TEXT", help="With --by model: only such models.")
+@filter_options
+@click.option(
+    "--limit",
+    "-n",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Rows (of days the latest).",
+)
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, all rows.")
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, all rows.")
+def command(
+    by: Group, limit: int, store_path: str | None, as_json: bool, as_csv: bool, **filters: Any
+) -> None:
+    """Conversations, turns, tokens (cache apart), cost, failures, lines, acceptance.
+
+    What nobody knows is left empty: an unknown price is unknown, not zero.
+    """  # fmt: skip
+    with reading(path_of(store_path)) as connection:
+        rows = stats(connection, by, Filters(**filters))
+    if as_json:
+        made = [_plain(row) for row in rows]
+        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2))
+    elif as_csv:
+        click.echo(_csv(rows), nl=False)
+    elif not rows:
+        click.echo("nothing in the store matches", err=True)
+    else:
+        _print(rows[-limit:] if by == "day" else rows[:limit], by)
+
+
+def _plain(row: Figures) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(row)
+    if row.acceptance_rate is not None:
+        made["acceptance_rate"] = round(row.acceptance_rate, 3)
+    return made
+
+
+def _csv(rows: list[Figures]) -> str:
+    out = io.StringIO()
+    names = [*Figures.__struct_fields__, "acceptance_rate"]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        values = [getattr(row, name) for name in names]
+        writer.writerow(["" if value is None else value for value in values])
+    return out.getvalue()
+
+
+def _cost(row: Figures) -> str:
+    if row.cost_usd is None:
+        return "?" if row.tokens_without_price else ""
+    return f"${row.cost_usd:,.2f}" + ("+?" if row.tokens_without_price else "")
+
+
+def _columns(row: Figures, by: Group) -> list[str]:
+    """The cells that say something for this grouping."""
+    lines = ""
+    if row.lines_added is not None or row.lines_removed is not None:
+        lines = f"+{row.lines_added or 0} -{row.lines_removed or 0}"
+    rate = row.acceptance_rate
+    kept = f"{rate:.0%}" if rate is not None else ""
+    failures = f"{row.tool_failures / row.tool_calls:.0%}" if row.tool_calls else ""
+    tokens = [
+        _short(getattr(row, name))
+        for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+    ]
+    if by == "tool":
+        return [str(row.tool_calls), failures, str(row.conversations)]
+    if by == "file":
+        return [str(row.conversations), str(row.touches), lines, kept]
+    if by == "model":
+        return [str(row.conversations + row.subagents), *tokens, _cost(row)]
+    return [
+        str(row.conversations),
+        str(row.turns),
+        *tokens,
+        _cost(row),
+        str(row.tool_calls),
+        failures,
+        lines,
+        kept,
+    ]
+
+
+_HEADS: dict[str, list[str]] = {
+    "tool": ["calls", "failed", "conversations"],
+    "file": ["conversations", "touches", "lines", "kept"],
+    "model": ["conversations", "prompt", "cached", "output", "cost"],
+}
+_HEAD = ["conversations", "turns", "prompt", "cached", "output", "cost"]
+_HEAD += ["calls", "failed", "lines", "kept"]
+
+
+def _short(value: int | None) -> str:
+    return "" if value is None else short(value)
+
+
+def _size(row: Figures, by: Group) -> float:
+    if by == "tool":
+        return row.tool_calls
+    if by == "file":
+        return row.touches
+    return row.total_tokens or row.conversations
+
+
+def _print(rows: list[Figures], by: Group) -> None:
+    table = [[by, *_HEADS.get(by, _HEAD)]] + [[_name(row.name), *_columns(row, by)] for row in rows]
+    widths = [max(len(line[n]) for line in table) for n in range(len(table[0]))]
+    most = max((_size(row, by) for row in rows), default=0)
+    bars = [""] + ["█" * round(BAR * _size(row, by) / most) if most else "" for row in rows]
+    for number, (line, bar) in enumerate(zip(table, bars, strict=True)):
+        cells = [line[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        text = "  ".join(cells)
+        if sys.stdout.isatty():
+            head = click.style(text, bold=number == 0)
+            click.echo(f"{head}  {click.style(bar, fg='cyan')}")
+        else:
+            click.echo(text.rstrip())
+
+
+def _name(name: str) -> str:
+    return name if len(name) <= 48 else "…" + name[-47:]

@@ -1,0 +1,235 @@
+"""Align: which conversations of different platforms belong to the same work.
+
+Four kinds of evidence, each with a confidence between 0 and 1: things that happened within five
+seconds of each other, operations on the same files, similar prompts, the same workspace.
+"""
+
+import json
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+
+from unspool.errors import UnknownConversation
+from unspool.store.filters import Filters, where
+from unspool.store.opening import transaction
+from unspool.times import format_time, parse_time
+
+WINDOW_US = 5_000_000
+SIMILAR = 60.0
+"""rapidfuzz's score from which on two prompts count as similar."""
+WEIGHTS = {"temporal": 0.5, "file": 0.6, "semantic": 0.5, "workspace": 0.3}
+"""How much each kind of evidence can say by itself."""
+LEAST_CONFIDENCE = 0.5
+_MOST = 50
+_PROMPTS = 200
+
+
+class Correlation(msgspec.Struct, omit_defaults=True):
+    """One piece of evidence."""
+
+    type: str
+    confidence: float
+    left: str
+    right: str
+    time_difference_ms: float | None = None
+    left_turn: int | None = None
+    right_turn: int | None = None
+    timestamp: str | None = None
+
+
+class Alignment(msgspec.Struct):
+    left: str
+    right: str
+    confidence: float
+    correlations: list[Correlation]
+
+
+class Side:
+    """What alignment looks at of one conversation."""
+
+    def __init__(self, connection: sqlite3.Connection, ident: str) -> None:
+        self.id = ident
+        row = connection.execute(
+            "SELECT platform, workspace_path, workspace_hash FROM conversations WHERE id = ?",
+            (ident,),
+        ).fetchone()
+        if row is None:
+            raise UnknownConversation(f"no conversation {ident} in the store")
+        self.platform, self.workspace, self.hash = row
+        self.events = sorted(self._events(connection))
+        self.files = self._files(connection)
+        self.prompts: list[tuple[int, str]] = connection.execute(
+            "SELECT turn_index, prompt FROM conversation_turns"
+            " WHERE conversation_id = ? AND length(prompt) > 3 LIMIT ?",
+            (ident, _PROMPTS),
+        ).fetchall()
+
+    def _events(self, connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+        rows = connection.execute(
+            "SELECT started_at, 'prompt' FROM conversation_turns WHERE conversation_id = ?"
+            " UNION ALL SELECT started_at, name FROM tool_calls WHERE conversation_id = ?",
+            (self.id, self.id),
+        )
+        for stamp, name in rows:
+            time = parse_time(stamp)
+            if time is not None:
+                yield time, name
+
+    def _files(self, connection: sqlite3.Connection) -> dict[str, int]:
+        """Path below the workspace → how often it was touched."""
+        found: dict[str, int] = {}
+        for (path,) in connection.execute(
+            "SELECT path FROM files_touched WHERE conversation_id = ?", (self.id,)
+        ):
+            found[path] = found.get(path, 0) + 1
+        return found
+
+
+def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
+    """All evidence that two conversations belong together, and how sure it makes."""
+    left, right = Side(connection, first), Side(connection, second)
+    found = [
+        *_workspace(left, right),
+        *_times(left, right),
+        *_files(left, right),
+        *_words(left, right),
+    ]
+    doubt = 1.0
+    for kind, weight in WEIGHTS.items():
+        best = [c.confidence for c in found if c.type == kind]
+        if best:
+            # Three good pieces of a kind say all that the kind can say.
+            strength = min(1.0, sum(sorted(best, reverse=True)[:3]) / (3 if len(best) > 2 else 1))
+            doubt *= 1 - weight * min(strength, 1.0)
+    return Alignment(first, second, round(1 - doubt, 3), found)
+
+
+def _workspace(left: Side, right: Side) -> Iterator[Correlation]:
+    if left.workspace and left.workspace == right.workspace:
+        yield Correlation("workspace", 1.0, left.workspace, right.workspace)
+    elif left.hash and left.hash == right.hash:
+        yield Correlation("workspace", 1.0, left.hash, right.hash)
+
+
+def _times(left: Side, right: Side) -> Iterator[Correlation]:
+    """Every event of the left with the nearest of the right, within the window."""
+    times = [time for time, _ in right.events]
+    made: list[Correlation] = []
+    for time, name in left.events:
+        at = bisect_left(times, time)
+        nearest = min(
+            (n for n in (at - 1, at) if 0 <= n < len(times)),
+            key=lambda n: abs(times[n] - time),
+            default=None,
+        )
+        if nearest is None or abs(times[nearest] - time) > WINDOW_US:
+            continue
+        gap = abs(times[nearest] - time)
+        made.append(
+            Correlation(
+                "temporal", round(1 - gap / WINDOW_US, 3), name, right.events[nearest][1],
+                time_difference_ms=gap / 1000, timestamp=format_time(time),
+            )
+        )  # fmt: skip
+    yield from sorted(made, key=lambda c: (-c.confidence, c.timestamp or ""))[:_MOST]
+
+
+def _files(left: Side, right: Side) -> Iterator[Correlation]:
+    by_name: dict[str, list[str]] = {}
+    for path in right.files:
+        by_name.setdefault(PurePosixPath(path.replace("\\", "/")).name, []).append(path)
+    made: list[Correlation] = []
+    for path in left.files:
+        for other in by_name.get(PurePosixPath(path.replace("\\", "/")).name, ()):
+            confidence = 1.0 if other == path else 0.6 if _same_end(path, other) else 0.0
+            if confidence:
+                made.append(Correlation("file", confidence, path, other))
+    yield from sorted(made, key=lambda c: (-c.confidence, c.left, c.right))[:_MOST]
+
+
+def _same_end(first: str, second: str) -> bool:
+    """Whether two paths agree in their last two parts: one may be relative, or another clone."""
+    ends = [PurePosixPath(path.replace("\\", "/")).parts[-2:] for path in (first, second)]
+    return len(ends[0]) == 2 and ends[0] == ends[1]
+
+
+def _words(left: Side, right: Side) -> Iterator[Correlation]:
+    from rapidfuzz import fuzz, process, utils  # when it is needed: it is slow to start
+
+    texts = [text[:2000] for _, text in right.prompts]
+    made: list[Correlation] = []
+    for turn, text in left.prompts:
+        best: Any = process.extractOne(
+            text[:2000], texts, scorer=fuzz.token_sort_ratio, processor=utils.default_process,
+            score_cutoff=SIMILAR,
+        )  # fmt: skip
+        if best is not None:
+            found, score, number = best
+            made.append(
+                Correlation(
+                    "semantic", round(score / 100, 3), text[:200], found[:200],
+                    left_turn=turn, right_turn=right.prompts[number][0],
+                )
+            )  # fmt: skip
+    yield from sorted(made, key=lambda c: (-c.confidence, c.left_turn or 0))[:_MOST]
+
+
+def candidates(connection: sqlite3.Connection, filters: Filters) -> list[tuple[str, str]]:
+    """Pairs of different platforms that share a workspace or a file, and a day. Never all pairs."""
+    terms, values = filters.of_conversations()
+    connection.execute("DROP TABLE IF EXISTS temp.places")
+    connection.execute("CREATE TEMP TABLE places (place TEXT, id TEXT, platform TEXT)")
+    days = "substr(started_at, 1, 10) || ' ' || {what}"
+    roots = (
+        f"FROM conversations c WHERE c.parent_id IS NULL AND c.started_at != '' AND {where(terms)}"
+    )
+    connection.execute(
+        f"INSERT INTO places SELECT DISTINCT {days.format(what='c.workspace_hash')}, c.id, c.platform"
+        f" {roots} AND c.workspace_hash IS NOT NULL",
+        values,
+    )
+    connection.execute(
+        "INSERT INTO places SELECT DISTINCT substr(c.started_at, 1, 10) || ' ' || f.path, c.id,"
+        " c.platform FROM files_touched f JOIN conversations c ON c.id = f.conversation_id"
+        f" WHERE c.parent_id IS NULL AND c.started_at != '' AND {where(terms)}",
+        values,
+    )
+    connection.execute("CREATE INDEX temp.by_place ON places(place, platform)")
+    rows = connection.execute(
+        "SELECT DISTINCT a.id, b.id FROM places a JOIN places b"
+        " ON a.place = b.place AND a.platform < b.platform ORDER BY 1, 2"
+    )
+    return [(str(first), str(second)) for first, second in rows]
+
+
+def align_all(connection: sqlite3.Connection, filters: Filters) -> list[Alignment]:
+    """Every pair of candidates that is sure enough, kept in the store."""
+    made = [align(connection, first, second) for first, second in candidates(connection, filters)]
+    kept = [one for one in made if one.confidence >= LEAST_CONFIDENCE]
+    for alignment in kept:
+        keep(connection, alignment)
+    return sorted(kept, key=lambda one: (-one.confidence, one.left, one.right))
+
+
+def keep(connection: sqlite3.Connection, alignment: Alignment) -> None:
+    """Put an alignment into the store, in place of an earlier one of the same two."""
+    pair = (alignment.left, alignment.right)
+    data = {
+        "confidence": alignment.confidence,
+        "correlations": msgspec.to_builtins(alignment.correlations),
+    }
+    with transaction(connection):
+        connection.execute(
+            "DELETE FROM conversation_alignments"
+            " WHERE claude_conversation_id = ? AND cursor_conversation_id = ?",
+            pair,
+        )
+        connection.execute(
+            "INSERT INTO conversation_alignments"
+            " (claude_conversation_id, cursor_conversation_id, correlation_data) VALUES (?, ?, ?)",
+            (*pair, json.dumps(data, ensure_ascii=False)),
+        )

@@ -1,0 +1,71 @@
+"""Filters of `search`, `stats` and `align`: which conversations and messages are meant."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.times import format_time
+
+
+class Filters(msgspec.Struct, kw_only=True):
+    """All that are given must hold."""
+
+    source: str | None = None
+    project: str | None = None
+    file: str | None = None
+    tool: str | None = None
+    model: str | None = None
+    role: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def of_conversations(self) -> tuple[list[str], list[Any]]:
+        """Conditions on `conversations AS c`."""
+        terms: list[str] = []
+        values: list[Any] = []
+
+        def add(term: str, *found: Any) -> None:
+            terms.append(term)
+            values.extend(found)
+
+        if self.source is not None:
+            add("c.source = ?", self.source)
+        if self.project is not None:
+            add("instr(lower(ifnull(c.project, '')), ?)", self.project.lower())
+        if self.file is not None:
+            add(
+                "EXISTS (SELECT 1 FROM files_touched f WHERE f.conversation_id = c.id"
+                " AND instr(lower(f.path), ?))",
+                self.file.lower(),
+            )
+        if self.tool is not None:
+            add(
+                "EXISTS (SELECT 1 FROM tool_calls t WHERE t.conversation_id = c.id AND t.name = ?)",
+                self.tool,
+            )
+        if self.since is not None:
+            add("ifnull(c.ended_at, c.started_at) >= ?", format_time(self.since))
+        if self.until is not None:
+            add("c.started_at <= ?", format_time(self.until))
+        return terms, values
+
+    def of_messages(self) -> tuple[list[str], list[Any]]:
+        """Conditions on `messages AS m` beside those on its conversation."""
+        terms, values = self.of_conversations()
+        if self.role is not None:
+            terms.append("m.role = ?")
+            values.append(self.role)
+        if self.model is not None:
+            terms.append("instr(lower(ifnull(m.model, ifnull(c.model, ''))), ?)")
+            values.append(self.model.lower())
+        if self.since is not None:
+            terms.append("ifnull(m.timestamp, c.ended_at) >= ?")
+            values.append(format_time(self.since))
+        if self.until is not None:
+            terms.append("ifnull(m.timestamp, c.started_at) <= ?")
+            values.append(format_time(self.until))
+        return terms, values
+
+
+def where(terms: list[str]) -> str:
+    return " AND ".join(terms) if terms else "1"

@@ -1,0 +1,234 @@
+"""Search: what was typed, answered, called and returned, by words, pieces of words or a pattern."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from unspool.errors import UsageError
+from unspool.store.filters import Filters, where
+
+FIELDS = ("typed", "answered", "called", "returned")
+WEIGHTS = (4.0, 2.0, 1.0, 0.5)
+"""What a person typed says more about what they look for than what a tool printed."""
+OPEN, CLOSE = "\x01", "\x02"
+"""Stand around what was found, in snippets; no text of a conversation holds them visibly."""
+RANKED = 5000
+"""Of a word that is everywhere, this many of the latest places are ranked: ranking all of a
+million takes seconds, and nobody reads them."""
+_SNIPPET_CHARS = 160
+_TOKEN = re.compile(r'"[^"]*"\*?|\(|\)|[^\s()"]+')
+_PLAIN = re.compile(r"^\w+\*?$")
+_OPERATORS = frozenset(("AND", "OR", "NOT"))
+
+Mode = Literal["words", "substring", "regex"]
+
+
+class Hit(msgspec.Struct, array_like=True):
+    """A message in which it was found."""
+
+    source: str
+    conversation_id: str
+    title: str | None
+    message_index: int
+    turn: int | None
+    role: str
+    timestamp: str | None
+    model: str | None
+    tool: str | None
+    field: str
+    snippet: str
+    """With OPEN and CLOSE around what was found."""
+    score: float
+
+
+class Found(msgspec.Struct):
+    hits: list[Hit]
+    capped: bool = False
+    """Only the latest RANKED places were ranked."""
+
+
+def search(
+    connection: sqlite3.Connection,
+    query: str,
+    mode: Mode = "words",
+    fields: tuple[str, ...] = FIELDS,
+    filters: Filters | None = None,
+    limit: int = 20,
+) -> Found:
+    filters = filters or Filters()
+    if not query.strip():
+        raise UsageError("search for what?")
+    if mode == "regex":
+        return Found(list(_scan(connection, _pattern(query), fields, filters, limit)))
+    if mode == "substring":
+        pattern = re.compile(re.escape(query), re.IGNORECASE)
+        if len(query) < 3 or "returned" in fields:
+            return Found(list(_scan(connection, pattern, fields, filters, limit)))
+        return Found(list(_pieces(connection, query, pattern, fields, filters, limit)))
+    return _words(connection, query, fields, filters, limit)
+
+
+def _pattern(query: str) -> re.Pattern[str]:
+    try:
+        return re.compile(query)
+    except re.error as error:
+        raise UsageError(f"not a regular expression: {error}") from None
+
+
+def match_query(query: str, fields: tuple[str, ...]) -> str:
+    """FTS5's language with everything quoted that it would stumble over: foo-bar, a.b, C++."""
+    parts: list[str] = []
+    for token in _TOKEN.findall(query):
+        known = token in ("(", ")") or token in _OPERATORS or token.startswith('"')
+        if known or _PLAIN.match(token):
+            parts.append(token)
+        else:
+            star = "*" if token.endswith("*") else ""
+            parts.append('"' + token.removesuffix("*").replace('"', "") + '"' + star)
+    text = " ".join(parts)
+    return text if set(fields) == set(FIELDS) else f"{{{' '.join(fields)}}} : ({text})"
+
+
+def _quoted(query: str) -> str:
+    """Every word by itself: for what is no query in FTS5's language (`AND foo`, `(`)."""
+    return " ".join('"' + word.replace('"', "") + '"' for word in query.split() if word.strip('"'))
+
+
+_JOIN = (
+    "FROM {index} JOIN messages m ON m.id = {index}.rowid"
+    " JOIN conversations c ON c.id = m.conversation_id"
+)
+_COLUMNS = (
+    "c.source, c.external_id, c.title, m.message_index, m.turn_index, m.role, m.timestamp,"
+    " m.model, m.tool_name"
+)
+
+
+def _words(
+    connection: sqlite3.Connection,
+    query: str,
+    fields: tuple[str, ...],
+    filters: Filters,
+    limit: int,
+) -> Found:
+    try:
+        return _ranked(connection, match_query(query, fields), filters, limit)
+    except sqlite3.OperationalError:
+        text = _quoted(query)
+        if not text:
+            return Found([])
+        return _ranked(connection, match_query(text, fields), filters, limit)
+
+
+def _ranked(connection: sqlite3.Connection, query: str, filters: Filters, limit: int) -> Found:
+    terms, values = filters.of_messages()
+    join = _JOIN.format(index="words")
+    bound = connection.execute(
+        f"SELECT words.rowid {join} WHERE words MATCH ? AND {where(terms)}"
+        f" ORDER BY words.rowid DESC LIMIT 1 OFFSET {RANKED}",
+        (query, *values),
+    ).fetchone()
+    lowest = bound[0] + 1 if bound is not None else 0
+    weights = ", ".join(map(str, WEIGHTS))
+    rows = connection.execute(
+        f"SELECT {_COLUMNS}, words.rowid, bm25(words, {weights}) AS score {join}"
+        f" WHERE words MATCH ? AND words.rowid >= ? AND {where(terms)}"
+        " ORDER BY score, words.rowid DESC LIMIT ?",
+        (query, lowest, *values, limit),
+    ).fetchall()
+    marks = ", ".join(
+        f"snippet(words, {number}, '{OPEN}', '{CLOSE}', '…', 20)" for number in range(len(FIELDS))
+    )
+    hits: list[Hit] = []
+    for *columns, rowid, score in rows:
+        snippets = connection.execute(
+            f"SELECT {marks} FROM words WHERE words MATCH ? AND rowid = ?", (query, rowid)
+        ).fetchone()
+        field, snippet = _best(snippets)
+        hits.append(_make(columns, field, snippet, -score))
+    return Found(hits, bound is not None)
+
+
+def _best(snippets: tuple[str | None, ...]) -> tuple[str, str]:
+    """The field in which it was found, and what stands around it."""
+    for field, snippet in zip(FIELDS, snippets, strict=True):
+        if snippet and OPEN in snippet:
+            return field, snippet
+    return next(((f, s) for f, s in zip(FIELDS, snippets, strict=True) if s), ("", ""))
+
+
+def _pieces(
+    connection: sqlite3.Connection,
+    query: str,
+    pattern: re.Pattern[str],
+    fields: tuple[str, ...],
+    filters: Filters,
+    limit: int,
+) -> Iterator[Hit]:
+    """By the trigram index: any piece of a text, of three characters or more."""
+    terms, values = filters.of_messages()
+    wanted = [field for field in fields if field != "returned"]
+    text = '"' + query.replace('"', '""') + '"'
+    rows = connection.execute(
+        f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
+        f" {_JOIN.format(index='pieces')} JOIN texts x ON x.id = m.id"
+        f" WHERE pieces MATCH ? AND {where(terms)} ORDER BY pieces.rowid DESC LIMIT ?",
+        (f"{{{' '.join(wanted)}}} : {text}", *values, limit),
+    )
+    for *columns, typed, answered, called, returned in rows:
+        yield from _hit(columns, (typed, answered, called, returned), pattern, tuple(wanted))
+
+
+def _scan(
+    connection: sqlite3.Connection,
+    pattern: re.Pattern[str],
+    fields: tuple[str, ...],
+    filters: Filters,
+    limit: int,
+) -> Iterator[Hit]:
+    """By reading all texts, the latest first: for patterns, and for what tools returned."""
+    terms, values = filters.of_messages()
+    rows = connection.execute(
+        f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
+        " FROM texts x JOIN messages m ON m.id = x.id"
+        " JOIN conversations c ON c.id = m.conversation_id"
+        f" WHERE {where(terms)} ORDER BY x.id DESC",
+        values,
+    )
+    count = 0
+    for *columns, typed, answered, called, returned in rows:
+        for hit in _hit(columns, (typed, answered, called, returned), pattern, fields):
+            yield hit
+            count += 1
+        if count >= limit:
+            return
+
+
+def _hit(
+    columns: list[Any],
+    texts: tuple[str | None, ...],
+    pattern: re.Pattern[str],
+    fields: tuple[str, ...],
+) -> Iterator[Hit]:
+    for field, text in zip(FIELDS, texts, strict=True):
+        if field in fields and text and (match := pattern.search(text)):
+            yield _make(columns, field, _around(text, match), 0.0)
+            return
+
+
+def _make(columns: list[Any], field: str, snippet: str, score: float) -> Hit:
+    """A hit out of a row of _COLUMNS."""
+    return msgspec.convert([*columns, field, snippet, score], Hit)
+
+
+def _around(text: str, match: re.Match[str]) -> str:
+    start = max(0, match.start() - _SNIPPET_CHARS // 2)
+    end = min(len(text), match.end() + _SNIPPET_CHARS // 2)
+    found = text[match.start() : match.end()]
+    before, after = text[start : match.start()], text[match.end() : end]
+    head = "…" if start else ""
+    tail = "…" if end < len(text) else ""
+    return f"{head}{before}{OPEN}{found}{CLOSE}{after}{tail}"

@@ -1,0 +1,255 @@
+"""Search, stats and alignment over a store made from real files."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_extract import ENV
+from unspool.store.align import align, align_all, candidates
+from unspool.store.filters import Filters
+from unspool.store.opening import transaction, writing
+from unspool.store.prices import rates_of
+from unspool.store.rows import put_trajectory
+from unspool.store.search import CLOSE, OPEN, search
+from unspool.store.stats import stats
+from unspool.times import parse_time
+from unspool.trajectory import (
+    FileTouch,
+    Message,
+    ToolCall,
+    ToolFunction,
+    Trajectory,
+    Usage,
+    Workspace,
+)
+
+FAILURE = "ValueError: no such bucket"
+
+
+def made(
+    ident: str,
+    source: str,
+    said: str,
+    answer: str,
+    minute: int = 0,
+    model: str = "claude-sonnet-4-5",
+    path: str = "/w/app/limiter.py",
+) -> Trajectory:
+    """Two turns: a prompt with an edit and its result; a question and its answer."""
+    stamp = f"2026-03-04T10:{minute:02d}:"
+    call = ToolCall(id=f"{ident}-1", function=ToolFunction("Edit", json.dumps({"file_path": path})))
+    call.started_at = stamp + "02.000Z"
+    usage = Usage(prompt_tokens=1000, completion_tokens=100, cached_tokens=400)
+    messages = [
+        Message("user", said, typed=said, timestamp=stamp + "01.000Z", turn=0),
+        Message("assistant", answer, model=model, tool_calls=[call], usage=usage, turn=0),
+        Message("tool", FAILURE, tool_call_id=call.id, name="Edit", is_error=True, turn=0),
+        Message("user", "<environment_info>secret sauce</environment_info>", kind="injected", turn=0),
+        Message("user", "and the tests?", typed="and the tests?", timestamp=stamp + "40.000Z", turn=1),
+        Message("assistant", "They pass: naïve_parse() is covered.", model=model, turn=1),
+    ]  # fmt: skip
+    trajectory = Trajectory(ident, messages, source=source)
+    trajectory.usage = usage
+    trajectory.model_usage = {"primary_model": model, "models_used": [model]}
+    trajectory.workspace = Workspace(path="/w/app", name="app", hash="a" * 16)
+    trajectory.started_at, trajectory.ended_at = stamp + "01.000Z", stamp + "50.000Z"
+    trajectory.title = f"About {ident}"
+    trajectory.files = [
+        FileTouch(path, lines_added=5, lines_removed=2, turn=0, outcome="accepted"),
+        FileTouch(path, lines_added=9, lines_removed=9, turn=0, outcome="rejected"),
+    ]
+    return trajectory
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with writing(tmp_path / "s.db") as connection:
+        with transaction(connection):
+            for trajectory in (
+                made("c1", "claude-code", "Please fix the rate limiter", "Fixed foo-bar."),
+                made("k1", "cursor", "please fix the rate limiter!", "Done with it."),
+                made("k2", "cursor", "Write a poem", "Roses.", minute=30, path="/p/poem.txt"),
+                made(
+                    "t1",
+                    "copilot-cli",
+                    "What is C++ for?",
+                    "Speed.",
+                    minute=45,
+                    model="who-knows-1",
+                ),
+            ):
+                put_trajectory(connection, trajectory, [])
+        yield connection
+
+
+def ids(found: Any) -> list[str]:
+    return sorted({hit.conversation_id for hit in found.hits})
+
+
+def test_words_phrases_prefixes_and_operators(store: Any) -> None:
+    assert ids(search(store, "limiter")) == ["c1", "k1", "t1"]  # also in the calls
+    assert ids(search(store, "limiter", fields=("typed",))) == ["c1", "k1"]
+    assert ids(search(store, '"rate limiter"', fields=("typed",))) == ["c1", "k1"]
+    assert ids(search(store, "poe*", fields=("typed",))) == ["k2"]
+    assert ids(search(store, "fix NOT limiter", fields=("typed",))) == []
+    assert ids(search(store, "poem OR limiter", fields=("typed",))) == ["c1", "k1", "k2"]
+    assert ids(search(store, "naive_parse")) == ["c1", "k1", "k2", "t1"]
+
+
+@pytest.mark.parametrize("query", ["foo-bar", "C++", "AND", '"', "(", "a.b.c", "x:y", "NEAR(", "*"])
+def test_no_query_is_a_syntax_error(store: Any, query: str) -> None:
+    found = search(store, query)
+    if query == "foo-bar":
+        assert ids(found) == ["c1"]
+    if query == "C++":
+        assert "t1" in ids(found)
+
+
+def test_snippets_mark_what_was_found(store: Any) -> None:
+    (hit,) = search(store, "poem", fields=("typed",)).hits
+    assert (hit.field, hit.role, hit.turn) == ("typed", "user", 0)
+    assert hit.snippet == f"Write a {OPEN}poem{CLOSE}"
+
+
+def test_substring_and_regex(store: Any) -> None:
+    assert ids(search(store, "ate lim", "substring", fields=("typed",))) == ["c1", "k1"]
+    assert ids(search(store, "no such buck", "substring")) == ["c1", "k1", "k2", "t1"]
+    assert ids(search(store, r"R[a-z]ses\.$", "regex")) == ["k2"]
+
+
+def test_injected_context_is_not_found(store: Any) -> None:
+    assert ids(search(store, "secret")) == []
+
+
+def test_filters(store: Any) -> None:
+    assert ids(search(store, "limiter", filters=Filters(source="cursor"), fields=("typed",))) == [
+        "k1"
+    ]
+    assert ids(search(store, "bucket", filters=Filters(file="poem.txt"))) == ["k2"]
+    assert ids(search(store, "bucket", filters=Filters(role="user"))) == []
+    since = parse_time("2026-03-04T10:40:00Z")
+    assert ids(search(store, "tests", filters=Filters(since=since))) == ["t1"]
+
+
+def test_a_word_that_is_everywhere_is_ranked_among_the_latest(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("unspool.store.search.RANKED", 2)
+    found = search(store, "tests", fields=("typed",))
+    assert found.capped
+    assert len(found.hits) == 2
+
+
+def test_stats_by_source(store: Any) -> None:
+    rows = {row.name: row for row in stats(store, "source", Filters())}
+    cursor = rows["cursor"]
+    assert (cursor.conversations, cursor.turns, cursor.tool_calls, cursor.tool_failures) == (
+        2,
+        4,
+        2,
+        2,
+    )
+    assert (cursor.prompt_tokens, cursor.cached_tokens) == (2000, 800)
+    assert (cursor.lines_added, cursor.lines_removed) == (10, 4)
+    assert cursor.acceptance_rate == 0.5
+    assert cursor.cost_usd is not None
+    assert cursor.cost_usd > 0
+
+
+def test_an_unknown_price_is_unknown(store: Any) -> None:
+    (row,) = [row for row in stats(store, "model", Filters()) if row.name == "who-knows-1"]
+    assert row.cost_usd is None
+    assert row.tokens_without_price == 1100
+    assert rates_of("who-knows-1") is None
+
+
+def test_cost_counts_cache_reads_once() -> None:
+    rates = rates_of("copilot/claude-sonnet-4.5")
+    assert rates is not None
+    assert rates.cost(1000, 0, 1000, None) == pytest.approx(1000 * rates.cached)
+    assert rates.cost(1000, 10, 400, 100) == pytest.approx(
+        500 * rates.fresh + 400 * rates.cached + 100 * rates.cache_write + 10 * rates.output
+    )
+
+
+def test_stats_by_tool_file_and_day(store: Any) -> None:
+    (tool,) = stats(store, "tool", Filters())
+    assert (tool.name, tool.tool_calls, tool.tool_failures) == ("Edit", 4, 4)
+    first = stats(store, "file", Filters())[0]
+    assert (first.name, first.conversations, first.touches) == ("/w/app/limiter.py", 3, 6)
+    assert [row.name for row in stats(store, "day", Filters())] == ["2026-03-04"]
+
+
+def test_alignment(store: Any) -> None:
+    same = align(store, "claude_code:c1", "cursor:k1")
+    other = align(store, "claude_code:c1", "cursor:k2")
+    kinds = {correlation.type for correlation in same.correlations}
+    assert kinds == {"workspace", "temporal", "file", "semantic"}
+    assert same.confidence > 0.85
+    assert other.confidence < same.confidence
+    temporal = next(c for c in same.correlations if c.type == "temporal")
+    assert temporal.confidence == 1.0
+    assert temporal.time_difference_ms == 0
+
+
+def test_align_all_compares_only_candidates(store: Any) -> None:
+    pairs = candidates(store, Filters())
+    assert ("claude_code:c1", "cursor:k1") in pairs
+    assert all(first.split(":")[0] != second.split(":")[0] for first, second in pairs)
+    found = align_all(store, Filters())
+    assert (found[0].left, found[0].right) == ("claude_code:c1", "cursor:k1")
+    align_all(store, Filters())
+    rows = store.execute("SELECT count(*) FROM conversation_alignments").fetchone()
+    assert rows == (len(found),)
+
+
+def test_the_seeds_columns_and_check_stand(store: Any) -> None:
+    row = store.execute(
+        "SELECT platform, session_id, interaction_count, total_tokens, total_changes, acceptance_rate,"
+        " tool_sequence FROM conversations WHERE external_id = 'k1'"
+    ).fetchone()
+    assert row == ("cursor", "cursor_session:k1", 2, 1100, 1, 0.5, '["Edit"]')
+    claude = store.execute("SELECT session_id FROM conversations WHERE platform = 'claude_code'")
+    assert claude.fetchone() == (None,)
+    turns = store.execute(
+        "SELECT prompt, answer, model, tools FROM conversation_turns"
+        " WHERE conversation_id = 'cursor:k2'"
+    ).fetchall()
+    assert turns[0] == ("Write a poem", "Roses.", "claude-sonnet-4-5", '["Edit"]')
+    with pytest.raises(Exception, match="CHECK"):
+        store.execute("UPDATE conversations SET session_id = NULL WHERE platform = 'cursor'")
+
+
+def test_commands(store: Any, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+
+    def run(*args: str) -> str:
+        command = [sys.executable, "-m", "unspool", *args, "--store", str(path)]
+        return subprocess.run(command, capture_output=True, env=ENV, check=True, text=True).stdout
+
+    assert (
+        json.loads(run("search", "poem", "--in", "typed", "--json"))[0]["snippet"]
+        == "Write a «poem»"
+    )
+    assert "cursor/k2" in run("search", "poem", "--in", "typed")
+    assert "limiter.py" in run("stats", "--by", "file")
+    assert run("stats", "--csv").startswith("name,conversations")
+
+
+def test_the_documented_queries_run(store: Any) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+    queries = text.split("```sql\n")[1].split("```")[0].split(";")
+    ran = [store.execute(query).fetchall() for query in queries if query.strip()]
+    assert len(ran) == 10
+    assert len(ran[1]) == 2
+
+
+def test_every_table_is_documented(store: Any) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+    rows = store.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    )
+    names = {name for (name,) in rows if not name.startswith(("words_", "pieces_"))}
+    assert {name for name in names if f"`{name}`" not in text} == set()
