@@ -140,7 +140,7 @@ def test_unspool_alone(home: Path) -> None:
     assert "2026-03-04" in text
     assert "version 2.1.97" in text
     assert "Nothing of" in text
-    assert "unspool show 7d1e2f3a-000" in text
+    assert "unspool show 7d1e2f3 " in text
     assert run("scan") == text
     found: dict[str, Any] = json.loads(run("scan", "--json"))
     assert found["holdings"][0]["messages"] == 21

@@ -64,6 +64,21 @@ def test_an_unknown_id_says_so() -> None:
         match("nope", ENTRIES)
 
 
+def test_sub_agents_do_not_lengthen_the_id_of_their_parent() -> None:
+    parent = Entry(id="0123456789abcdef", source="x")
+    children = [
+        Entry(id=f"{parent.id}/{name}", source="x", parent_id=parent.id) for name in ("a1", "a2")
+    ]
+    other = Entry(id="0123456780", source="x")
+    entries = [parent, *children, other]
+    short = short_ids(entries)
+    assert [short(entry) for entry in entries] == [
+        "0123456789", "0123456789abcdef/a1", "0123456789abcdef/a2", "0123456780",
+    ]  # fmt: skip
+    for entry in entries:
+        assert match(short(entry), entries) is entry
+
+
 def test_short_ids_mean_one_conversation() -> None:
     short = short_ids(ENTRIES)
     assert short(ENTRIES[0]) == "abcdef01"

@@ -11,7 +11,7 @@ from unspool import sources
 from unspool.errors import NothingToRead
 from unspool.pipeline.batch import Progress, Run, open_run
 from unspool.pipeline.job import Job
-from unspool.shelf import Entry, make_entry, newest_first
+from unspool.shelf import Entry, make_entry, newest_first, short_ids
 from unspool.trajectory import Trajectory
 
 
@@ -53,6 +53,8 @@ class Findings(msgspec.Struct):
     holdings: list[Holding] = []
     troubles: list[Trouble] = []
     newest: Entry | None = None
+    newest_id: str | None = None
+    """Its id, as short as it may be."""
 
 
 def usual_places(
@@ -107,12 +109,11 @@ def _take(findings: Findings, run: Run) -> None:
     def holding(source: str) -> Holding:
         return holdings.setdefault(source, Holding(source))
 
-    newest: list[Entry] = []
+    entries: list[Entry] = []
     for trajectory in run.trajectories(run.reduce()):
         entry = make_entry(trajectory)
         _count(holding(trajectory.source), trajectory, entry)
-        if entry.parent_id is None:
-            newest = newest_first([entry, *newest])[:1]
+        entries.append(entry)
     for origin in run.found.origins:
         held = holding(origin.source)
         held.files += 1
@@ -125,7 +126,10 @@ def _take(findings: Findings, run: Run) -> None:
         holdings.values(), key=lambda held: (-held.conversations, held.source)
     )
     findings.troubles += _troubles(run)
-    findings.newest = newest[0] if newest else None
+    roots = [entry for entry in newest_first(entries) if entry.parent_id is None]
+    if roots:
+        findings.newest = roots[0]
+        findings.newest_id = short_ids(entries)(roots[0])
 
 
 def _count(held: Holding, trajectory: Trajectory, entry: Entry) -> None:

@@ -140,9 +140,13 @@ def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
     ids = sorted({entry.id for entry in entries})
     lengths: dict[str, int] = {}
     for number, ident in enumerate(ids):
-        around = ids[max(number - 1, 0) : number] + ids[number + 1 : number + 2]
-        shared = max((_common(ident, other) for other in around), default=0)
-        lengths[ident] = max(SHORTEST, shared + 1)
+        # Sub-agents whose ids begin with their parent's do not make the parent's id unclear.
+        at = number + 1
+        while at < len(ids) and ids[at].startswith(ident):
+            at += 1
+        after = ids[at] if at < len(ids) else ""
+        before = ids[number - 1] if number else ""
+        lengths[ident] = max(SHORTEST, _common(ident, before) + 1, _common(ident, after) + 1)
     return lambda entry: entry.id[: lengths.get(entry.id, len(entry.id))]
 
 

@@ -104,7 +104,9 @@ def _troubles(troubles: list[Trouble], verbose: bool) -> None:
     click.secho("Could not be read", fg="yellow")
     for trouble in shown:
         times = f" ({trouble.count} times)" if trouble.count > 1 else ""
-        why = f": {one_line(trouble.sample, 80)}" if trouble.sample else ""
+        # The sample of a bad record says nothing at a glance, the system's reason does.
+        telling = verbose or trouble.reason == "unreadable"
+        why = f": {one_line(trouble.sample, 80)}" if trouble.sample and telling else ""
         click.echo(f"  {_short(trouble.path)}: {trouble.reason}{times}{why}")
     if len(shown) < len(troubles):
         click.echo(f"  … and {len(troubles) - len(shown)} more: unspool scan -v")
@@ -115,7 +117,7 @@ def _next(findings: Findings) -> None:
     if findings.newest is None:
         click.echo("Next: unspool list PATH     the conversations in files or folders of yours")
         return
-    ident = findings.newest.id[:12]
+    ident = one_line(findings.newest_id or findings.newest.id)
     title = one_line(findings.newest.title or "", 50)
     click.echo("Next: unspool list              all of them, newest first")
     click.echo(f"      unspool show {ident:<12} the newest: {title}")
