@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import resource
 import subprocess
 import sys
@@ -243,6 +244,14 @@ def on_a_terminal(arguments: list[str], **more: str) -> str:
     os.close(master)
     assert process.wait(timeout=30) == 0
     return b"".join(chunks).decode()
+
+
+def test_list_fits_the_terminal(file: Path) -> None:
+    text = on_a_terminal(["list", str(file), "--agents"], PAGER="cat", COLUMNS="90")
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 90
+    assert any(line.endswith("…") for line in lines)
 
 
 def test_show_goes_through_the_pager(file: Path, tmp_path: Path) -> None:

@@ -160,5 +160,19 @@ def test_figures() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "content", "words"),
+    [
+        ("output", "<stdout>\nall <b>well</b>\n</stdout>", "\nall <b>well</b>\n"),
+        ("output", "<a>one</a> <a>two</a>", "<a>one</a> <a>two</a>"),
+        (None, "<div>as typed</div>", "<div>as typed</div>"),
+    ],
+)
+def test_a_tag_around_an_output_is_not_shown(kind: str | None, content: str, words: str) -> None:
+    message = Message(role="user", content=content, kind=kind)
+    (said,) = read_family(Trajectory("x", [message])).said()
+    assert said.words == words
+
+
 def test_hostile_conversations_are_laid_out_too() -> None:
     assert len(list(read_family(hostile()).said())) > 40

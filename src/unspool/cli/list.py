@@ -114,26 +114,29 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
 
 def _project(entry: Entry) -> str:
     name = (entry.project or "").replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return one_line(name, 24)
+    return one_line(name, 20)
 
 
 _RIGHT = frozenset((4, 5, 6))
+ID_WIDTH = 12
 
 
 def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
     from rich.cells import cell_len, set_cell_size
 
     widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    left = width - sum(widths[:-1]) - 2 * (len(widths) - 1)
+    if width:
+        widths[0] = min(widths[0], ID_WIDTH)  # a longer one pushes its own row, not all rows
     made: list[str] = []
     for number, row in enumerate(rows):
         cells = []
         for at, cell in enumerate(row[:-1]):
             pad = " " * (widths[at] - cell_len(cell))
             cells.append(pad + cell if at in _RIGHT else cell + pad)
+        left = width - sum(cell_len(cell) + 2 for cell in cells)
         title = row[-1]
-        if width and cell_len(title) > max(left, 20):
-            title = set_cell_size(title, max(left, 20) - 1).rstrip() + "…"
+        if width and cell_len(title) > left:
+            title = set_cell_size(title, max(left, 1) - 1).rstrip() + "…" if left > 3 else ""
         if colours and number == 0:
             made.append(click.style("  ".join([*cells, title]).rstrip(), dim=True))
             continue

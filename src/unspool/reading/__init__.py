@@ -7,6 +7,7 @@ characters.py  what is safe to look at        figures.py  numbers for people
 calls.py       a tool call in a line          edits.py    a tool call as a diff
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
@@ -21,6 +22,8 @@ from unspool.trajectory import Branch, Mark, Message, ToolCall, Trajectory, text
 
 Category = Literal["user", "assistant", "tools", "injected"]
 
+_UNWRAPPED = frozenset(("output", "shell", "interruption", "notification"))
+_OPENING = re.compile(r"\s*<([A-Za-z][\w-]*)>")
 _INJECTED = frozenset(("injected", "notification", "summary"))
 _BAD = frozenset(("failed", "denied", "interrupted", "cancelled"))
 _RULES = {
@@ -73,6 +76,12 @@ class Said(msgspec.Struct):
     calls: list[Call] = []
 
     @property
+    def words(self) -> str:
+        """What it says to a reader: what was typed, without a tag around the whole of it."""
+        words = text_of(self.message)
+        return _unwrapped(words) if self.message.kind in _UNWRAPPED else words
+
+    @property
     def error(self) -> bool:
         return self.message.kind == "error" or bool(self.message.is_error)
 
@@ -109,7 +118,8 @@ class Turn(msgspec.Struct):
     @property
     def duration_ms(self) -> float | None:
         stamps = [stamp for item in self.items for stamp in _stamps(item)]
-        return between_ms(stamps[0], stamps[-1]) if len(stamps) > 1 else None
+        # Nothing between is nothing known: records written together have one time.
+        return (between_ms(stamps[0], stamps[-1]) or None) if len(stamps) > 1 else None
 
     @property
     def completion_tokens(self) -> int | None:
@@ -134,7 +144,7 @@ class Reading(msgspec.Struct):
         if self.trajectory.title:
             return one_line(self.trajectory.title, 120)
         prompts = (turn.prompt for turn in self.turns if turn.prompt is not None)
-        words = (one_line(text_of(prompt.message), 120) for prompt in prompts)
+        words = (one_line(prompt.words, 120) for prompt in prompts)
         return next(filter(None, words), self.trajectory.conversation_id)
 
     def items(self) -> Iterator[Item]:
@@ -241,6 +251,16 @@ def category_of(message: Message) -> Category:
     if message.role == "tool" or message.kind == "output":
         return "tools"
     return "assistant" if message.role == "assistant" else "user"
+
+
+def _unwrapped(words: str) -> str:
+    """Without `<local-command-stdout>` or the like around the whole of it."""
+    opening = _OPENING.match(words)
+    closing = f"</{opening[1]}>" if opening else ""
+    ending = words.rstrip()
+    if opening is None or not ending.endswith(closing) or ending.count(closing) > 1:
+        return words
+    return ending[opening.end() : -len(closing)]
 
 
 def _results(messages: list[Message]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from unspool.reading.calls import arguments_of
 from unspool.reading.characters import one_line, printable
 from unspool.reading.edits import Edit
 from unspool.reading.figures import between_ms, clock, count, day_and_time, duration, plural, size
-from unspool.trajectory import Attachment, Trajectory, text_of
+from unspool.trajectory import Attachment, Trajectory
 
 Kind = Literal[
     "title",
@@ -125,7 +125,7 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
     message = said.message
     if message.thinking and options.full:
         yield Block("thought", message.thinking.strip(), depth)
-    words = text_of(message)
+    words = said.words
     if said.category == "injected" and not options.context:
         return
     if words.strip():

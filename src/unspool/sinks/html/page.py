@@ -12,7 +12,7 @@ from unspool.reading.figures import between_ms, count, day_and_time, duration, p
 from unspool.sinks import Family
 from unspool.sinks.html.markup import Markup, element, join
 from unspool.sinks.html.parts import turn_id, turn_part
-from unspool.trajectory import Trajectory, text_of
+from unspool.trajectory import Trajectory
 
 FILTERS = (
     ("user", "You", True),
@@ -127,7 +127,7 @@ def _entry(reading: Reading, turn: Turn) -> Markup | None:
     if turn.prompt is None:
         words = "Before the first prompt"
     else:
-        words = one_line(text_of(turn.prompt.message), 90) or "(nothing typed)"
+        words = one_line(turn.prompt.words, 90) or "(nothing typed)"
     agents = [_agent_entry(child, line) for child, line in _agents(turn)]
     if turn.prompt is None and not agents:
         return None

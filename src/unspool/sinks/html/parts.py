@@ -162,7 +162,7 @@ def _body(said: Said) -> Iterator[Markup]:
     if message.thinking:
         yield fold("Reasoning", element("div", {"class": "prose"}, render(message.thinking)),
                    kind="reasoning")  # fmt: skip
-    words = text_of(message)
+    words = said.words
     if words.strip():
         yield from _words(said, words)
     if message.typed is not None and message.typed != message.content and message.content:
