@@ -20,6 +20,7 @@ import pytest
 from unspool import extract
 from unspool.errors import UsageError
 from unspool.record import Change, Executor, Recorder, bind
+from unspool.sinks.atif.rules import check_file
 from unspool.trajectory import Trajectory
 
 Object = dict[str, Any]
@@ -205,9 +206,12 @@ def test_exported_files_are_valid(recorder: Recorder, tmp_path: Path) -> None:
             pass
         with recorder.request("m", [user("x")]) as request:
             request.chunk("y")
-    for path in recorder.export(tmp_path / "out"):
+    made = recorder.export(tmp_path / "out")
+    assert made
+    for path in made:
         checker = validator.TrajectoryValidator()
         assert checker.validate(path), checker.errors
+        assert [finding for finding in check_file(path) if finding.level == "error"] == []
 
 
 def test_failures_and_cancellation(recorder: Recorder) -> None:
@@ -238,6 +242,34 @@ def test_failures_and_cancellation(recorder: Recorder) -> None:
         ("assistant", "at last", None),
     ]
     assert made.marks is None, "an error is told once, where it arose"
+
+
+def test_an_error_after_the_answer_is_the_conversations(recorder: Recorder) -> None:
+    def agent() -> None:
+        with recorder.conversation("c"), recorder.request("m", [user("q")]) as request:
+            request.respond("not JSON")
+            raise KeyError("parsed")
+
+    with pytest.raises(KeyError):
+        agent()
+    (made,) = recorder.trajectories()
+    assert made.messages[-1].status is None
+    assert [(mark.kind, (mark.data or {})["error"]["type"]) for mark in made.marks or ()] == [
+        ("error", "KeyError")
+    ]
+
+
+def test_metadata_cannot_pass_for_fields(recorder: Recorder) -> None:
+    metadata = {"project": "x", "title": 5, "workspace.nonsense": 1, "children": "none"}
+    with recorder.conversation("c", title="T", metadata=metadata):
+        recorder.log_request("m", [user("q"), {"type": "item_reference", "id": "x"}], "a")
+    (made,) = recorder.trajectories()
+    assert made.title == "T"
+    assert made.metadata["project"] == "x"
+    assert made.metadata["metadata.title"] == 5
+    assert [(mark.kind, mark.data) for mark in made.marks or ()] == [
+        ("unrecognised", {"item": {"type": "item_reference", "id": "x"}})
+    ]
 
 
 def test_a_request_left_without_an_answer(recorder: Recorder) -> None:
@@ -357,13 +389,24 @@ def test_anything_can_be_handed_over(recorder: Recorder) -> None:
 
 
 def test_a_full_disk_does_not_stop_the_agent(recorder: Recorder, monkeypatch: Any) -> None:
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
+    write, room = os.write, 500
+
+    def full(file: int, data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(28, "No space left on device")
+        done = write(file, data[:room])
+        room -= done
+        return done
 
     monkeypatch.setattr(os, "write", full)
     with pytest.warns(UserWarning, match="No space left"):
-        recorder.log_request("m", [user("q")], "a", session_id="c")
+        recorder.log_request("m", [user("x" * 1000)], "a", session_id="c")
     assert recorder.lost == 2
+    room = 10**6
+    recorder.log_request("m", [user("x" * 1000), assistant("a"), user("y")], "b", session_id="c")
+    (made,) = recorder.trajectories()
+    assert words(made) == [f"user: {'x' * 1000}", "assistant: a", "user: y", "assistant: b"]
 
 
 CRASH = """
@@ -480,6 +523,14 @@ def test_without_a_path_the_journal_is_temporary() -> None:
         folder = recorder.path
         assert len(list(recorder.trajectories())) == 1
     assert not folder.exists()
+
+
+def test_fsync(tmp_path: Path, monkeypatch: Any) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with Recorder(path=tmp_path, fsync=True) as recorder:
+        recorder.log_request("m", [user("q")], "a")
+    assert len(synced) == 2
 
 
 def test_limits_must_make_sense(tmp_path: Path) -> None:

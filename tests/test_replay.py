@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.harness import corpus
 from unspool.record import replay
 from unspool.record.identity import short_hash
+from unspool.sinks.atif.rules import check
 
 Object = dict[str, Any]
 
@@ -361,3 +362,6 @@ def test_what_is_given_is_valid(tmp_path: Path) -> None:
     path.write_text(json.dumps(made["chat"]))
     checker = validator.TrajectoryValidator()
     assert checker.validate(path), checker.errors
+    # The sub-agent's file would stand beside this one.
+    errors = {f.rule for f in check(made["chat"]) if f.level == "error"}
+    assert errors == set()

@@ -13,7 +13,7 @@
 
 from unspool.record.ledger import Change
 from unspool.record.recorder import Recorder
-from unspool.record.replay import replay
+from unspool.record.replaying import replay
 from unspool.record.scopes import Executor, bind
 from unspool.record.spans import Conversation, Request, Tool
 

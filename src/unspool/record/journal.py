@@ -107,10 +107,16 @@ class Journal:
     def append(self, session: str, data: bytes, head: Callable[[], bytes], entry: bool) -> None:
         """Add a record; `head` gives the record that a new part begins with."""
         part = self._part(session)
-        self._write(part, data if part.size else head() + data)
+        before = part.size
+        try:
+            self._write(part, data if before else head() + data)
+        except OSError:
+            # Half of it may be there: opened again, the file goes on with a line of its own.
+            self._open.pop(session).close()
+            raise
         part.entries += entry
         if self.limits.entries is not None or self.limits.bytes is not None:
-            self._weigh(part, len(data), entry)
+            self._weigh(part, part.size - before, entry)
         if self.limits.age_seconds is not None and time.monotonic() >= self._next_aging:
             self._age_out()
 

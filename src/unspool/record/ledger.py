@@ -135,6 +135,7 @@ class Ledger:
             self._journal.append(session, data, head, counted)
         except OSError as error:
             self.lost += 1
+            self._forget(session)  # so that the next request writes again what this one lost
             if self.lost == 1:
                 warnings.warn(f"unspool cannot write its journal: {error}", stacklevel=4)
 
@@ -155,7 +156,7 @@ class Ledger:
         return state
 
     def _forget(self, session: str) -> None:
-        """Its file was evicted: should it go on, it is written from the start of its list."""
+        """What it had is gone: should it go on, it is written from the start of its list."""
         self._states.pop(session, None)
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:

@@ -16,7 +16,7 @@ from unspool.record.identity import new_id
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
 from unspool.record.plain import json_or_text, plain, to_micros
-from unspool.record.scopes import Executor, bind, current_scope, error_data, error_status
+from unspool.record.scopes import current_scope, error_data, error_status
 from unspool.record.sessions import Sessions
 from unspool.record.spans import Conversation, Request, Tool, now
 from unspool.sources.recorder.entries import Entry
@@ -316,9 +316,6 @@ class Recorder:
                 import_module(wrapper).wrap(self, client)
                 return client
         raise UsageError(f"cannot wrap {type(client).__name__}: no client of openai or anthropic")
-
-    bind = staticmethod(bind)
-    executor = Executor
 
     @property
     def sizes(self) -> dict[str, int]:

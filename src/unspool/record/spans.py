@@ -148,9 +148,8 @@ class Request(Span):
 
     def finish(self, error: BaseException | None) -> None:
         if self.done:
-            if error is not None:
-                _note(error)
-        elif error is not None:
+            return
+        if error is not None:
             self.fail(error)
         else:
             self.end(self._gathered(), "" if self._gathering is not None else "interrupted", None)

@@ -34,6 +34,26 @@ NAME = "recorder"
 RANGES = True
 CURRENT: Literal["last", "longest"] = "last"
 
+_RESERVED = {
+    "agent",
+    "agent_version",
+    "checkpoints",
+    "children",
+    "ended_at",
+    "file_path",
+    "model_usage",
+    "parent",
+    "partial",
+    "references",
+    "session_id",
+    "started_at",
+    "telemetry_type",
+    "title",
+    "tool_definitions",
+    "usage",
+}
+"""Notes by these names become fields of the trajectory."""
+
 _decode = msgspec.json.Decoder(Entry).decode
 
 
@@ -133,7 +153,7 @@ def read_conversation(entry: Entry, place: Place) -> Iterator[AnyFact]:
         "agent_version": entry.version,
         "session_id": entry.session,
         "title": entry.title,
-        **{f"metadata.{k}" if k in _OWN else k: v for k, v in (entry.data or {}).items()},
+        **{_own_name(name): value for name, value in (entry.data or {}).items()},
     }
     if entry.parent:
         notes["parent"] = _link(entry.parent, entry)
@@ -142,7 +162,9 @@ def read_conversation(entry: Entry, place: Place) -> Iterator[AnyFact]:
             yield Noted(**place(), name=name, value=value)
 
 
-_OWN = {"agent", "agent_version", "session_id", "title", "parent", "children", "partial"}
+def _own_name(name: str) -> str:
+    """A name of the program's own metadata: it must not pass for one that the reducer knows."""
+    return f"metadata.{name}" if name in _RESERVED or "." in name else name
 
 
 def _link(session: str, entry: Entry) -> dict[str, Any]:
@@ -173,6 +195,8 @@ def read_item(item: Item, entry: Entry, place: Place) -> Iterator[AnyFact]:
         text = "\n".join(message.content for message in found)
         yield Noted(**place(), on="message", subject=item.edits, name="sent_as", value=text)
         return
+    if not found and not _is_bare_reasoning(item.message):
+        yield Marked(**place(), kind="unrecognised", subject=item.id, data={"item": item.message})
     for number, message in enumerate(found):
         ident = f"{item.id}.{number}" if number else item.id
         at = {**place(), "entry": ident}
@@ -195,6 +219,11 @@ def read_item(item: Item, entry: Entry, place: Place) -> Iterator[AnyFact]:
                 **{**place(), "entry": ident, "time": at["time"]}, id=call.id, message=ident,
                 name=call.name, arguments=call.arguments, index=index,
             )  # fmt: skip
+
+
+def _is_bare_reasoning(message: Any) -> bool:
+    """Thinking that only the provider can read says nothing."""
+    return isinstance(message, dict) and message.get("type") == "reasoning"
 
 
 def read_response(entry: Entry, place: Place) -> Iterator[AnyFact]:
