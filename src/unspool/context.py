@@ -135,8 +135,8 @@ def _files(scan: Scan, typed: str | None, code: list[Context]) -> list[str]:
 
 
 def _take_legacy(text: str, found: list[Block], scan: Scan) -> None:
-    """What prompts said in words before they had tags, where no tag says it."""
-    if scan.catalogue.legacy is None:
+    """What prompts said in words before they had tags; a program that writes tags says it in them."""
+    if scan.catalogue.legacy is None or any(b.name in scan.catalogue.telling for b in found):
         return
     said: dict[str, list[str]] = {}
     for match in scan.catalogue.legacy.finditer("\n" + (without(text, found) if found else text)):
