@@ -1,5 +1,6 @@
 """The context scan: what user messages say about the state around the request."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -197,3 +198,33 @@ def test_real_rendered_prompts_give_the_words_of_the_person() -> None:
                 seen += 1
                 assert message.kind == "injected", path
     assert seen > 40
+
+
+PADDING = ("y" * 99 + "\n") * 50_000
+HOSTILE = {
+    "attachments": "<attachments>\n"
+    + "".join(f'<attachment id="{n}">\n{"x" * 480}\n</attachment>\n' for n in range(10_000))
+    + "</attachments>",
+    "siblings": "".join(
+        f"<instructions>\n{n} {'x' * 460}\n</instructions>\n" for n in range(10_000)
+    ),
+    "deep": "<context>\n<instructions>\n" * 2_500
+    + PADDING
+    + "</instructions>\n</context>\n" * 2_500,
+    "unknown": "".join(f"<new{n}>\n{'x' * 470}\n</new{n}>\n" for n in range(10_000)),
+    "requests": "<userRequest>\nx\n" * 5_000 + PADDING + "</userRequest>\n" * 5_000,
+    "rows of blocks": "<reminder>x</reminder>" * 200_000,
+    "fences": "```\n" * 1_200_000,
+    "mentions": "@workspace #file:a.py " * 200_000,
+    "files": "<editorContext>\n" + "current file is " * 300_000 + "\n</editorContext>",
+    "phrases": "<reminder>\n</reminder>\n" + "When generating " * 300_000,
+    "old prompts": "I am working in a workspace with the following folders:\n" * 80_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_bodies_take_linear_time(name: str) -> None:
+    start = time.process_time()
+    scan(HOSTILE[name])
+    # 0.1 to 1 s on a slow core; anything quadratic takes minutes.
+    assert time.process_time() - start < 8
