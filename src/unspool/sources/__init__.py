@@ -17,6 +17,7 @@ SOURCES: dict[str, str] = {
     "recorder": "unspool.sources.recorder",
     "vscode-chat": "unspool.sources.vscode_chat",
     "claude-code": "unspool.sources.claude_code",
+    "copilot-vscode": "unspool.sources.copilot_vscode",
     "copilot-cli": "unspool.sources.copilot_cli",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }

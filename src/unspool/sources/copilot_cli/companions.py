@@ -194,6 +194,10 @@ def _vscode(file: File) -> Iterator[AnyFact]:
     if not isinstance(found, dict):
         yield file.problem("invalid-json")
         return
+    yield from vscode_notes(file, found)
+
+
+def vscode_notes(file: File, found: dict[str, Any]) -> Iterator[Noted]:
     folder = found.get("workspaceFolder")
     repository = found.get("repositoryProperties")
     for holder, native, name, rank in (

@@ -64,7 +64,7 @@ def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
         )
     yield event.fact(
         MessageSeen,
-        id="" if event.rank else event.id,
+        id=event.id,
         role="user",
         text=text,
         typed=None if injected else content,

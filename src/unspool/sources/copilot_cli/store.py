@@ -53,6 +53,8 @@ class Rows:
         self.product = product
         self.tables = database.tables()
         self.offset = 0
+        self.number = 0
+        self.last = ("", "")
 
     def iter(self, table: str, order: str, where: str = "") -> Iterator[Row]:
         if table not in self.tables:
@@ -61,26 +63,29 @@ class Rows:
         cursor = connection.execute(f"SELECT * FROM {table} {where} ORDER BY {order}")
         names = [column[0] for column in cursor.description]
         for values in cursor:
-            self.offset += 1
             self.tally.records += 1
             yield dict(zip(names, values, strict=True))
 
     def by_session(self, table: str) -> dict[str, list[Row]]:
-        """Rows per session, by turn."""
         found: dict[str, list[Row]] = {}
         for row in self.iter(table, "rowid"):
-            row["offset"] = self.offset
             found.setdefault(str(row.get("session_id") or ""), []).append(row)
         return found
 
-    def fact(
-        self, made: type[Fact], session: str, row: Row, entry: str, /, **fields: Any
-    ) -> AnyFact:
-        """A fact about a row; the entry makes the row one, in however many copies of the store."""
+    def fact(self, made: type[Fact], session: str, entry: str, /, **fields: Any) -> AnyFact:
+        """A fact about a row; the entry makes the row one, in however many copies of the store.
+
+        Places follow the order in which rows are told, turn by turn, not that of the tables.
+        """
+        if self.last != (session, entry):
+            self.last = (session, entry)
+            self.offset += 1
+            self.number = 0
+        self.number += 1
         fields.setdefault("rank", RANK)
         fact: AnyFact = made(  # type: ignore[assignment]  # one of the closed set
-            key=(self.product, session), origin=self.origin.path, offset=row["offset"],
-            entry=f"store:{entry}", **fields,
+            key=(self.product, session), origin=self.origin.path, offset=self.offset,
+            number=self.number, entry=f"store:{entry}", **fields,
         )  # fmt: skip
         return fact
 
@@ -108,7 +113,7 @@ def _problem(origin: Origin, code: str, text: str) -> Problem:
 def _read(rows: Rows) -> Iterator[AnyFact]:
     turns = rows.by_session("turns")
     files, references = rows.by_session("session_files"), rows.by_session("session_refs")
-    known = {str(row["id"]): row for row in _sessions(rows)}
+    known = {str(row["id"]): row for row in rows.iter("sessions", "id")}
     for session in sorted({*known, *turns}):
         if not session:
             continue
@@ -123,44 +128,30 @@ def _read(rows: Rows) -> Iterator[AnyFact]:
     rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
 
 
-def _sessions(rows: Rows) -> Iterator[Row]:
-    for row in rows.iter("sessions", "id"):
-        row["offset"] = rows.offset
-        yield row
-
-
 def _session(rows: Rows, session: str, row: Row) -> Iterator[AnyFact]:
     notes = [(name, row.get(column), RANK + 1) for column, name in _SESSION]
     notes.append(("title", title_of(str(row.get("summary") or "")), RANK + 1))
     notes.append(("session_id", session, RANK + 1))
     for column, name in (("created_at", "started_at"), ("updated_at", "ended_at")):
         notes.append((name, format_time(parse_time(row.get(column))), RANK + 1))
-    for number, (name, value, rank) in enumerate(notes):
+    for name, value, rank in notes:
         if value not in (None, ""):
-            yield rows.fact(
-                Noted, session, row, "session", number=number, name=name, value=value, rank=rank
-            )
+            yield rows.fact(Noted, session, "session", name=name, value=value, rank=rank)
 
 
 def _turns(rows: Rows, session: str, turns: list[Row], extras: list[Row]) -> Iterator[AnyFact]:
     """Turn by turn: what was asked, which files and references it touched, what came of it."""
-    order = sorted(turns, key=lambda row: _turn(row))
-    base = min((row["offset"] for row in (*turns, *extras)), default=0)
-    sequence: list[tuple[int, int, str, Row]] = []
-    for row in order:
-        sequence.append((_turn(row), 0, "user", row))
-        sequence.append((_turn(row), 2, "assistant", row))
-    sequence += [(_turn(row), 1, "extra", row) for row in extras]
-    sequence.sort(key=lambda item: (item[0], item[1], item[3]["offset"]))
-    for place, (turn, _, what, row) in enumerate(sequence):
-        # Places follow the turns, not the rows: that is the order that the channel is read in.
-        placed = {**row, "offset": base * 4 + place}
-        if what == "extra":
-            yield _extra(rows, session, placed)
+    told = [(_turn(row), place, what, row) for row in turns for place, what in _WORDS]
+    told += [(_turn(row), 1, "", row) for row in extras]
+    told.sort(key=lambda item: item[:2])
+    for turn, _, what, row in told:
+        if not what:
+            yield _extra(rows, session, row)
         elif row.get(f"{what}_{_COLUMN[what]}"):
-            yield from _words(rows, session, placed, what, turn)
+            yield from _words(rows, session, row, what, turn)
 
 
+_WORDS = ((0, "user"), (2, "assistant"))
 _COLUMN = {"user": "message", "assistant": "response"}
 
 
@@ -173,12 +164,11 @@ def _words(rows: Rows, session: str, row: Row, what: str, turn: int) -> Iterator
     text = str(row[f"{what}_{_COLUMN[what]}"])
     entry = f"turn:{turn}:{what}"
     ident = f"store:{entry}"
-    typed = text if what == "user" else None
-    yield rows.fact(MessageSeen, session, row, entry, id=ident, role=what, text=text, typed=typed)
+    yield rows.fact(MessageSeen, session, entry, id=ident, role=what, text=text)
     time = format_time(parse_time(row.get("timestamp")))
     if time:
         yield rows.fact(
-            Noted, session, row, entry, on="message", subject=ident, name="timestamp", value=time
+            Noted, session, entry, on="message", subject=ident, name="timestamp", value=time
         )
 
 
@@ -194,7 +184,7 @@ def _extra(rows: Rows, session: str, row: Row) -> AnyFact:
         data["created_at"] = format_time(parse_time(row.get("created_at")))
         kind, entry = "reference", f"ref:{row.get('ref_type')}:{row.get('ref_value')}"
     data = {name: value for name, value in data.items() if value is not None}
-    return rows.fact(Marked, session, row, entry, kind=kind, data=data)
+    return rows.fact(Marked, session, entry, kind=kind, data=data)
 
 
 def _checkpoints(rows: Rows) -> Iterator[AnyFact]:
@@ -204,7 +194,7 @@ def _checkpoints(rows: Rows) -> Iterator[AnyFact]:
             value = {name: row[name] for name in SECTIONS if row.get(name)}
             value = {"number": number, **value} if number is not None else value
             yield rows.fact(
-                Noted, session, row, f"checkpoint:{number}", name="checkpoints", value=value, rank=1
+                Noted, session, f"checkpoint:{number}", name="checkpoints", value=value, rank=1
             )
 
 
@@ -217,7 +207,6 @@ def _usage(rows: Rows) -> Iterator[AnyFact]:
             yield rows.fact(
                 UsageReported,
                 session,
-                row,
                 entry,
                 on="call",
                 subject=entry,
@@ -248,15 +237,13 @@ def _artifacts(rows: Rows) -> Iterator[AnyFact]:
         found = list(rows.iter("search_index", "rowid", "WHERE source_type = 'workspace_artifact'"))
     except sqlite3.Error:
         return  # built without full-text search, or another table of that name
-    first = rows.offset - len(found) + 1
-    for number, row in enumerate(found):
+    for row in found:
         session = str(row.get("session_id") or "")
         path = str(row.get("source_id") or "").partition(_ARTIFACT)[2]
         name = "plan" if path == "plan.md" else f"artifact:{path}"
         if session and path and row.get("content"):
-            placed = {**row, "offset": first + number}
             yield rows.fact(
-                Noted, session, placed, f"artifact:{path}", name=name, value=row["content"], rank=1
+                Noted, session, f"artifact:{path}", name=name, value=row["content"], rank=1
             )
         else:
             rows.tally.noise += 1

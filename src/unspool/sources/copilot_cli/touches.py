@@ -13,6 +13,11 @@ _OPERATIONS = {
     "insert": "edit",
     "str_replace_editor": "edit",
     "delete": "delete",
+    # the editor's own tools, in its transcripts
+    "create_file": "create",
+    "replace_string_in_file": "edit",
+    "insert_edit_into_file": "edit",
+    "read_file": "read",
 }
 _PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
 _PATCHED = {"Add": "create", "Update": "edit", "Delete": "delete"}
@@ -28,12 +33,14 @@ def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
             {"path": path, "operation": _PATCHED[kind], "tool": name}
             for kind, path in _PATCH.findall(patch if isinstance(patch, str) else "")
         )
-    if not isinstance(arguments, dict) or not isinstance(arguments.get("path"), str):
+    if not isinstance(arguments, dict):
         return ()
+    path = arguments.get("path", arguments.get("filePath"))
     command = arguments.get("command") if name == "str_replace_editor" else name
     operation = _OPERATIONS.get(command if isinstance(command, str) else name)
-    path = arguments["path"]
-    return ({"path": path, "operation": operation, "tool": name},) if operation and path else ()
+    if not operation or not isinstance(path, str) or not path:
+        return ()
+    return ({"path": path, "operation": operation, "tool": name},)
 
 
 def measured(telemetry: Any) -> tuple[dict[str, Any], ...]:
