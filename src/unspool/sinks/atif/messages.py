@@ -7,6 +7,7 @@ import msgspec
 
 from unspool.facts import Attachment
 from unspool.sinks.atif.calls import CALL_WORDS
+from unspool.sinks.atif.exits import exit_code
 from unspool.sinks.atif.extras import parted, utc
 from unspool.sinks.atif.media import FROM_PART, from_content
 from unspool.sinks.atif.metrics import LISTS, WORDS
@@ -18,7 +19,6 @@ from unspool.sinks.atif.steps import (
     MANAGED,
     MANAGING,
     RESULT_WORDS,
-    exit_code,
     managed_kind,
 )
 from unspool.trajectory import Link, Mark, Message, ToolCall, ToolFunction, Usage
@@ -134,9 +134,6 @@ class MessageReader:
     def _result(self, result: Result, step: Step, calls: dict[str, ToolCall]) -> None:
         extra, words, rest = parted(result.extra, RESULT_WORDS)
         call = calls.get(result.source_call_id or "")
-        code = exit_code(words.get("details"))
-        if extra is not None and code is not None and extra.get("exit_code") == code:
-            extra.pop("exit_code")
         text, attachments, layout = self._content(result.content, rest)
         odd = [msgspec.convert(ref, Ref) for ref in _list(rest.pop("refs", None))]
         message = Message(
@@ -149,6 +146,9 @@ class MessageReader:
         )
         fields = {{"tool_name": "name"}.get(word, word): value for word, value in words.items()}
         message = _fill(_fill(message, fields), rest)
+        code = exit_code(message)
+        if code is not None and message.extra and message.extra.get("exit_code") == code:
+            message.extra = {k: v for k, v in message.extra.items() if k != "exit_code"} or None
         self._take_refs(result, odd, call, message)
         self.messages.append(message)
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from unspool.sinks.atif.calls import Called
+from unspool.sinks.atif.exits import exit_code
 from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, residue_of, utc
 from unspool.sinks.atif.media import Files, to_content
 from unspool.sinks.atif.metrics import build_metrics, call_count
@@ -198,6 +199,7 @@ class StepWriter:
 
     def _result(self, message: Message, called: Called | None, copied: bool) -> Result:
         """A result; `called` are the calls of its step, `copied` is what the step says."""
+        content: Content | None
         content, described = self._content(message)
         rest = {**leftover(message, _RESULT_PLACED), **described}
         ident = called.answered(message.tool_call_id) if called is not None else None
@@ -212,10 +214,12 @@ class StepWriter:
         }
         if message.copied != copied:
             rest["copied"] = message.copied
-        code = exit_code(message.details)
+        code = exit_code(message)
         if code is not None and "exit_code" not in (message.extra or {}):
             words["exit_code"] = code
         words = {word: value for word, value in words.items() if value is not None}
+        if not content and (message.extra or {}).get("bare"):
+            content = None  # only that the call ended is known, not with what
         refs = self.refs.of_call(message.tool_call_id or "") if ident is not None else []
         refs, odd = self.refs.of_message(message, refs)
         if odd:
@@ -244,17 +248,6 @@ def managed_kind(managed: Any) -> str | None:
     if not isinstance(managed, dict):
         return None
     return next((kind for kind, m in MANAGED.items() if m["type"] == managed.get("type")), None)
-
-
-def exit_code(details: Any) -> int | None:
-    """The exit code of a command, where the tool's own result tells it."""
-    if not isinstance(details, dict):
-        return None
-    for name in ("exit_code", "exitCode", "returncode", "return_code"):
-        value = details.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None
 
 
 def find_results(messages: list[Message]) -> dict[int, list[Message]]:
