@@ -149,6 +149,9 @@ def lenient_content(value: Any) -> str | list[Block] | None:
             blocks.append(Block(type="text", text=item))
             continue
         encoded = msgspec.json.encode(item)
+        if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+            blocks.append(Block(type="text", text=encoded.decode()))  # no block, but something said
+            continue
         try:
             blocks.append(msgspec.json.decode(encoded, type=Block))
         except msgspec.ValidationError:
