@@ -160,6 +160,15 @@ def test_figures() -> None:
     ]  # fmt: skip
 
 
+def test_what_nobody_typed_is_no_turn() -> None:
+    nudge = Message(role="user", content="<reminder>Go on.</reminder>", typed="")
+    asked = Message(role="user", content="Hello")
+    reading = read_family(Trajectory("x", [asked, nudge]))
+    assert [turn.prompt is not None for turn in reading.turns] == [True]
+    assert [said.category for said in reading.said()] == ["user", "injected"]
+    assert list(reading.said())[1].words == "<reminder>Go on.</reminder>"
+
+
 @pytest.mark.parametrize(
     ("kind", "content", "words"),
     [

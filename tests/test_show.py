@@ -79,6 +79,14 @@ def test_calls_are_folded_unless_asked() -> None:
     assert "No, the other docs." in full
 
 
+def test_a_long_paste_is_folded_unless_asked() -> None:
+    pasted = "\n".join(f"line {number}" for number in range(100))
+    reading = read_family(Trajectory("x", [Message(role="user", content=pasted)]))
+    folded = list(iter_lines(iter_blocks(reading, Options())))
+    assert folded[-1] == "> … 80 more lines (--full)"
+    assert "> line 99" in list(iter_lines(iter_blocks(reading, Options(full=True))))
+
+
 def test_a_failure_says_why() -> None:
     lines = plain().split("\n")
     at = next(number for number, line in enumerate(lines) if line.startswith("! Bash"))

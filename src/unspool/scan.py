@@ -111,6 +111,8 @@ def _take(findings: Findings, run: Run) -> None:
 
     entries: list[Entry] = []
     for trajectory in run.trajectories(run.reduce()):
+        if not trajectory.messages:
+            continue  # a session that was opened and left: nothing was said
         entry = make_entry(trajectory)
         _count(holding(trajectory.source), trajectory, entry)
         entries.append(entry)

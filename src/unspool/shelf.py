@@ -21,6 +21,10 @@ SHORTEST = 7
 _TITLE_LENGTH = 200
 
 
+# A factory, so that a count is written although it is zero.
+_ZERO: int = msgspec.field(default_factory=int)
+
+
 class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What a list shows of one conversation. Unknown is absent."""
 
@@ -32,16 +36,16 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The path of its workspace, else the name."""
     started_at: str | None = None
     ended_at: str | None = None
-    messages: int = 0
-    turns: int = 0
-    tools: int = 0
+    messages: int = _ZERO
+    turns: int = _ZERO
+    tools: int = _ZERO
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     model: str | None = None
     agent_version: str | None = None
     parent_id: str | None = None
     """The conversation that started it as a sub-agent."""
-    children: int = 0
+    children: int = _ZERO
     partial: bool = False
 
 

@@ -57,10 +57,15 @@ def tell_problems(shelf: Shelf) -> None:
 
 
 def roots(shelf: Shelf) -> list[Entry]:
-    """Conversations that are no sub-agents, unless nothing else is there."""
+    """Conversations in which something was said; sub-agents only where their parent is missing."""
     entries = shelf.entries()
     known = {(entry.source, entry.id) for entry in entries}
-    return [e for e in entries if e.parent_id is None or (e.source, e.parent_id) not in known]
+    return [
+        entry
+        for entry in entries
+        if entry.messages
+        and (entry.parent_id is None or (entry.source, entry.parent_id) not in known)
+    ]
 
 
 def choose(argument: str, paths: tuple[str, ...], display: Display) -> tuple[Shelf, list[Entry]]:

@@ -78,7 +78,7 @@ class Said(msgspec.Struct):
     @property
     def words(self) -> str:
         """What it says to a reader: what was typed, without a tag around the whole of it."""
-        words = text_of(self.message)
+        words = text_of(self.message) or self.message.content
         return _unwrapped(words) if self.message.kind in _UNWRAPPED else words
 
     @property
@@ -183,7 +183,7 @@ class _Layout:
             if index in shown:
                 continue
             said = self._said(trajectory, message, index, results)
-            if is_turn(message):
+            if is_turn(message) and said.category == "user":
                 reading.turns.append(Turn(message.turn, said))
             reading.turns[-1].items.append(said)
         for left in sorted({*marks, *branches}):
@@ -248,6 +248,8 @@ def read_family(root: Trajectory, descendants: Iterable[Trajectory] = ()) -> Rea
 def category_of(message: Message) -> Category:
     if message.role == "system" or message.kind in _INJECTED:
         return "injected"
+    if message.role == "user" and message.typed == "" and not message.attachments:
+        return "injected"  # sent in the person's name, and nobody typed a word of it
     if message.role == "tool" or message.kind == "output":
         return "tools"
     return "assistant" if message.role == "assistant" else "user"

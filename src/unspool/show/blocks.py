@@ -34,6 +34,8 @@ Kind = Literal[
 CLIP_LINES = 400
 """Of a longer output `--full` shows this many lines and says how many there are."""
 
+PROMPT_LINES = 20
+
 
 class Block(msgspec.Struct):
     """Something to show. Whatever it was made from, its words are safe to print."""
@@ -129,7 +131,10 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
     if said.category == "injected" and not options.context:
         return
     if words.strip():
-        yield _words(said, words, turn, depth)
+        block = _words(said, words, turn, depth)
+        if block.kind == "prompt" and not options.full:
+            block.text = _beginning(block.text)
+        yield block
     if options.context and message.typed is not None and message.typed != message.content:
         yield Block("context", message.content.strip(), depth, "as sent")
     for attachment in message.attachments or ():
@@ -156,6 +161,15 @@ def _words(said: Said, words: str, turn: Turn, depth: int) -> Block:
     if said is turn.prompt:
         margin = "  ".join(w for w in (clock(message.timestamp), duration(turn.duration_ms)) if w)
     return Block(kind, text, depth, _label(said, turn, kind), margin)
+
+
+def _beginning(text: str) -> str:
+    """Of a long paste only the beginning."""
+    lines = text.split("\n")
+    if len(lines) <= 2 * PROMPT_LINES:
+        return text
+    left = len(lines) - PROMPT_LINES
+    return "\n".join([*lines[:PROMPT_LINES], f"… {plural(left, 'more line')} (--full)"])
 
 
 def _label(said: Said, turn: Turn, kind: Kind) -> str:

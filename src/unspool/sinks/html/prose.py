@@ -85,8 +85,22 @@ def render(markdown: str) -> Markup:
     )
 
 
+HEAD_LINES = 16
+"""Of what a person pasted, so much is seen at once where it is much longer."""
+
+
 def typed(words: str) -> Markup:
-    """What a person typed: as they typed it, unless they fenced code in."""
+    """What a person typed: as they typed it, unless they fenced code in; long pastes are folded."""
+    lines = words.split("\n")
+    if len(lines) > 2 * HEAD_LINES:
+        head, rest = "\n".join(lines[:HEAD_LINES]), "\n".join(lines[HEAD_LINES:])
+        summary = element("summary", None, f"{len(lines) - HEAD_LINES} more lines")
+        more = element("details", {"class": "more"}, summary, _as_typed(rest))
+        return element("div", None, _as_typed(head), more)
     if "```" in words:
         return element("div", {"class": "prose keep"}, render(words))
+    return _as_typed(words)
+
+
+def _as_typed(words: str) -> Markup:
     return element("div", {"class": "typed"}, text(words))
