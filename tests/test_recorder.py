@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from unspool import extract
 from unspool.errors import UsageError
@@ -307,6 +309,57 @@ def test_each_message_is_written_once(recorder: Recorder) -> None:
     assert len(made.messages) == 80
 
 
+def test_a_message_is_the_same_however_it_is_wrapped(recorder: Recorder) -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    block = {"role": "user", "content": [{"type": "text", "text": "one", **mark}]}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+    recorder.log_request("m", [user("one")], "a", session_id="c")
+    recorder.log_request("m", [block, answer, user("two ")], "b", session_id="c")
+    recorder.log_request("m", [user("one"), assistant("a"), user("two")], "c", session_id="c")
+    (made,) = recorder.trajectories()
+    assert words(made) == [
+        "user: one", "assistant: a", "user: two ", "assistant: b", "assistant: c",
+    ]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(["ask", "retry", "prune", "summarise", "system", "back", "forget"]))
+)
+def test_whatever_is_done_to_the_history_each_thing_is_told_once(plan: list[str]) -> None:
+    with Recorder() as recorder:
+        told: list[str] = []
+        messages: list[Object] = [{"role": "system", "content": "s"}]
+        for number, step in enumerate(["ask", *plan]):
+            if step in ("ask", "forget"):
+                messages = [*messages, user(f"q{number}")]
+            elif step == "prune":
+                messages = [messages[0], *messages[3:], user(f"q{number}")]
+            elif step == "summarise":
+                messages = [messages[0], user(f"sum{number}"), *messages[4:], user(f"q{number}")]
+            elif step == "system":
+                messages = [
+                    {"role": "system", "content": f"s{number}"},
+                    *messages[1:],
+                    user(f"q{number}"),
+                ]
+            elif step == "back":
+                messages = [*messages[:-2], user(f"q{number}")]
+            elif messages[-1]["role"] == "assistant":
+                messages = messages[:-1]  # retry
+            if step == "forget":
+                recorder.ledger._forget("c")
+            told += [m["content"] for m in messages if m["content"] not in told]
+            recorder.log_request("m", messages, f"a{number}", session_id="c")
+            told.append(f"a{number}")
+            messages = [*messages, assistant(f"a{number}")]
+        (made,) = recorder.trajectories()
+        found = [message.content for message in made.messages]
+        assert sorted(found) == sorted(told)
+        answers = [text for text in found if text.startswith("a")]
+        assert answers == [text for text in told if text.startswith("a")]
+
+
 def test_side_requests_do_not_disturb_the_history(recorder: Recorder) -> None:
     messages = [user("q0")]
     for n in range(4):
@@ -383,7 +436,9 @@ def test_anything_can_be_handed_over(recorder: Recorder) -> None:
         deep = [deep]
     recorder.log_request("m", [odd, "plain text"], {"content": {1, 2}}, session_id="c")
     recorder.log_tool_call("t", deep, {"bytes": b"x"}, session_id="c", call_id="c1")
+    recorder.log_request("m\ud800", [user("q")], "half \ud83d", session_id="c")
     (made,) = recorder.trajectories()
+    assert made.messages[-1].content == "half \ufffd"
     assert [m.role for m in made.messages[:2]] == ["user", "user"]
     assert recorder.lost == 0
 

@@ -365,3 +365,49 @@ def test_what_is_given_is_valid(tmp_path: Path) -> None:
     # The sub-agent's file would stand beside this one.
     errors = {f.rule for f in check(made["chat"]) if f.level == "error"}
     assert errors == set()
+
+
+NAMES = [
+    *(
+        "id",
+        "name",
+        "text",
+        "value",
+        "content",
+        "type",
+        "role",
+        "messages",
+        "tools",
+        "function",
+        "data",
+    ),
+    *("mimeType", "node", "children", "label", "body", "description", "subAgentInvocationId"),
+    *("chatSessionId", "copilotToolCalls", "thinking", "arguments", "prompt_tokens"),
+]
+LEAVES = st.sampled_from([None, True, -1, 2.5, "", "x", START, "runSubagent"])
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+REQUEST = [
+    *("startTime", "endTime", "deltas", "usage", "result", "chatParams", "chatEndpoint"),
+    *("timeToFirstToken", "isConversationRequest"),
+]
+TOOL_CALL = ["id", "name", "args", "response", "thinking", "time", "toolMetadata"]
+KIND = st.sampled_from(["ChatMLSuccess", "ChatMLFailure", "ChatMLCancelation"])
+ENTRY = st.fixed_dictionaries({"type": KIND}, optional=dict.fromkeys(REQUEST, JSON))
+ANYTHING = st.fixed_dictionaries(
+    {"kind": st.sampled_from([0, 1, 2]), "token": st.sampled_from([CHAT, {"label": "x"}]) | JSON},
+    optional=dict.fromkeys(TOOL_CALL, JSON) | {"entry": ENTRY | JSON},
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(ANYTHING, max_size=5))
+def test_odd_entries_do_no_harm(entries: list[Object]) -> None:
+    for document in replay(entries).values():
+        errors = [finding for finding in check(document) if finding.level == "error"]
+        assert not document["steps"] or errors == []

@@ -41,7 +41,7 @@ _ROLES = {
 }
 _WORDS = (_USER, _ASSISTANT, _OTHERS)
 _LONG = 6
-_TEXTS = ("text", "output_text", "refusal")
+_TEXTS = ("text", "input_text", "output_text", "refusal")
 
 
 class Form(NamedTuple):
@@ -73,19 +73,39 @@ def form_of(message: Any) -> Form:
         )
         if not isinstance(message, dict):
             return Form(key_of(encode(message)), _OTHERS, message)
-    content = message.get("content")
     role = _ROLES.get(message.get("role") or "", _OTHERS)
-    if type(content) is str and len(message) == 2 and role != _OTHERS:
-        # The usual case: nothing but words. Its JSON is made only if it is to be written.
-        words = content.strip() if role == _ASSISTANT else f"{role}\0{content}"
-        return Form(key_of(words.encode("utf-8", "replace")), role, message)
-    data = encode(message)
-    if _CACHE_MARK in data:  # Anthropic's cache marks move from message to message
-        message = _unmarked(message)
-        data = encode(message)
     if role == _ASSISTANT or message.get("type") in ("function_call", "custom_tool_call"):
         return Form(_assistant_key(message), _ASSISTANT, message)
-    return Form(key_of(data), role, message)
+    if role in (_USER, _SYSTEM):
+        words = _words(message.get("content"))
+        if words is not None:
+            # Told by its words alone: the same text may be a string here and a block there.
+            data = f"{role}\0{message.get('name') or ''}\0{words.strip()}"
+            return Form(key_of(data.encode("utf-8", "replace")), role, message)
+    return Form(key_of(written(message)), role, message)
+
+
+def _words(content: Any) -> str | None:
+    """The text of a content that is nothing but text."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not content:
+        return None
+    texts: list[str] = []
+    for part in content:
+        part = plain(part)
+        if not isinstance(part, dict) or part.get("type") not in _TEXTS:
+            return None
+        texts.append(str(part.get("text") or part.get("refusal") or ""))
+    return "\n".join(texts)
+
+
+def written(message: Any) -> bytes:
+    """A message as it goes into the journal."""
+    data = encode(message)
+    if _CACHE_MARK in data:  # Anthropic's cache marks move from message to message
+        data = encode(_unmarked(message))
+    return data
 
 
 def _unmarked(value: Any) -> Any:
@@ -96,6 +116,8 @@ def _unmarked(value: Any) -> Any:
 
 def _assistant_key(message: dict[str, Any]) -> int:
     content = message.get("content")
+    if isinstance(content, str) and len(message) == 2:
+        return answer_key(content, ())
     texts = [content] if isinstance(content, str) else []
     calls: list[str] = []
     for part in content if isinstance(content, list) else ():
@@ -194,7 +216,7 @@ class History:
         items: list[Item] = []
         for at in new:
             form = forms[at]
-            item = Item(message=msgspec.Raw(encode(form.message)), old=at <= last)
+            item = Item(message=msgspec.Raw(written(form.message)), old=at <= last)
             if form.role == _ASSISTANT and self._answers and match and at == match.size:
                 # It stands where the answer to the list before it should: the caller reworded it.
                 item.edits = next(reversed(self._answers.values()))

@@ -39,6 +39,11 @@ def _tame(value: Any, depth: int) -> Any:
     """The value without lone surrogates, odd keys, infinities and bottomless nesting."""
     if depth > 100:
         return "…"
+    if isinstance(value, msgspec.Raw):
+        return value
+    if isinstance(value, msgspec.Struct):
+        value = {name: getattr(value, name) for name in value.__struct_fields__}
+        value = {name: item for name, item in value.items() if item or item == 0}
     value = plain(value)
     if isinstance(value, str):
         return clean(value)

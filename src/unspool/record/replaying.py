@@ -192,7 +192,12 @@ class Waiting:
     def add_missing(self, run: set[str]) -> None:
         """The calls that the model asked for and nobody logged, without results."""
         missing = [call for call in self.announced if to_text(call.get("id")) not in run]
+        calls = self.step.get("tool_calls", [])
+        known = {call["tool_call_id"] for call in calls}
         for call in missing[: len(self.announced) - self.arrived]:
-            self.step.setdefault("tool_calls", []).append(
-                tool_call(to_text(call.get("id")), call.get("name"), call.get("arguments"))
-            )
+            ident = to_text(call.get("id")) or f"call-{len(calls) + 1}"
+            if ident not in known:
+                known.add(ident)
+                calls.append(tool_call(ident, call.get("name"), call.get("arguments")))
+        if calls:
+            self.step["tool_calls"] = calls

@@ -85,9 +85,13 @@ def _metrics(request: Object) -> Object | None:
         "cached_tokens": cached,
     }
     extra = {"time_to_first_token_ms": request.get("timeToFirstToken"), "duration_ms": duration}
-    known = {name: value for name, value in made.items() if value is not None}
+    known = {name: value for name, value in made.items() if _is_count(value)}
     more = {name: value for name, value in extra.items() if value is not None}
     return {**known, "extra": more} if more else known
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def final_metrics(steps: list[Object]) -> Object | None:
@@ -108,7 +112,7 @@ def final_metrics(steps: list[Object]) -> Object | None:
 def tool_call(ident: str, name: Any, arguments: Any) -> Object:
     return {
         "tool_call_id": ident,
-        "function_name": to_text(name),
+        "function_name": to_text(name) or "unknown",
         "arguments": parse_arguments(arguments),
     }
 
@@ -130,9 +134,10 @@ def parse_arguments(arguments: Any) -> Object:
 
 def add_call(step: Object, entry: Mapping[str, Any]) -> None:
     """The executed call and what it gave, with the way to the sub-agent that it started."""
-    ident = to_text(entry.get("id"))
+    calls = step.setdefault("tool_calls", [])
+    ident = to_text(entry.get("id")) or f"call-{len(calls) + 1}"
     call = tool_call(ident, entry.get("name"), entry.get("args"))
-    step.setdefault("tool_calls", []).append(call)
+    calls.append(call)
     result: Object = {"source_call_id": ident, "content": observation_text(entry.get("response"))}
     found = entry.get("toolMetadata")
     metadata: Object = found if isinstance(found, dict) else {}
