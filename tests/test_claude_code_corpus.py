@@ -115,10 +115,12 @@ def test_hooks_join_their_transcript() -> None:
     root = corpus("claude-code", "hooks_and_transcript")
     if root is None:
         pytest.skip("no corpus on this machine")
-    (alone,) = plain(reduce_all(facts_of(origins_of(root / "logs__chat.json"))))
+    (alone,) = plain(reduce_all(facts_of(origins_of(root / "logs__chat.json"))), root)
     ident = alone["conversation_id"]
     both = [
-        t for t in plain(reduce_all(facts_of(origins_of(root)))) if t["conversation_id"] == ident
+        t
+        for t in plain(reduce_all(facts_of(origins_of(root))), root)
+        if t["conversation_id"] == ident
     ]
     assert len(both) == 1
     assert _known(both[0]["messages"]) == _known(alone["messages"])
