@@ -168,8 +168,10 @@ class Session:
     def compact(self) -> Iterator[Line]:
         meta = {"trigger": "auto", "preTokens": 160_000}
         yield self.line("system", parent=None, subtype="compact_boundary", compactMetadata=meta)
-        text = f"This session is being continued from a previous conversation. {self.pool.cut(3000, 9000)}"
-        yield self.user(text, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+        text = "This session is being continued from a previous conversation. "
+        yield self.user(
+            text + self.pool.cut(3000, 9000), isCompactSummary=True, isVisibleInTranscriptOnly=True
+        )
 
 
 def generate(folder: Path, size: int, seed: int = 1) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -23,11 +24,26 @@ def parse_time(value: object) -> int | None:
         return _from_number(value)
     if not isinstance(value, str):
         return None
+    if len(value) == 24 and value[23] == "Z" and value[19] == "." and value.isascii():
+        start = _minute_micros(value[:17])  # the shape that nearly every log has
+        rest = value[17:19] + value[20:23]
+        if start is not None and rest.isdigit() and rest < "60":
+            return start + int(rest) * 1000
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
         return _from_odd_text(value)
     return _from_datetime(moment)
+
+
+@lru_cache(maxsize=1024)
+def _minute_micros(text: str) -> int | None:
+    """Microseconds of `YYYY-MM-DDThh:mm:`, if it is that and later than 1970."""
+    try:
+        found = _from_datetime(datetime.fromisoformat(text + "00"))
+    except ValueError:
+        return None
+    return found if text[10] in "Tt " and text[16] == ":" else None
 
 
 def _from_number(value: float) -> int | None:
@@ -71,9 +87,20 @@ def format_time(micros: int | None) -> str | None:
     """ISO text in UTC with a Z; milliseconds unless the time is finer than that."""
     if micros is None:
         return None
+    minute, rest = divmod(micros, 60_000_000)
+    start = _minute_text(minute)
+    if start is None:
+        return None
+    if micros % 1000:
+        return f"{start}:{rest // 1_000_000:02d}.{rest % 1_000_000:06d}Z"
+    return f"{start}:{rest // 1_000_000:02d}.{rest // 1000 % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _minute_text(minute: int) -> str | None:
+    """Date, hour and minute: the times of a conversation lie close together."""
     try:
-        moment = _EPOCH + timedelta(microseconds=micros)
+        moment = _EPOCH + timedelta(minutes=minute)
     except OverflowError:
         return None
-    fine = "microseconds" if micros % 1000 else "milliseconds"
-    return moment.replace(tzinfo=None).isoformat(timespec=fine) + "Z"
+    return moment.strftime("%Y-%m-%dT%H:%M") if moment.year >= 1000 else None

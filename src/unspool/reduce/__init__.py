@@ -25,7 +25,6 @@ from unspool.facts import (
     PieceSeen,
     SnapshotSeen,
     ToolCalled,
-    ToolReturned,
 )
 from unspool.reduce import snapshots
 from unspool.reduce.messages import Assembly, build_marks, build_messages
@@ -83,12 +82,14 @@ def _session_notes(records: list[Record]) -> list[Noted]:
 
 def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[Record]]]]:
     """Trees that stand on a side thread, each to be a trajectory of its own."""
+    if not any(record.side for record in ordered.records):
+        return ordered.records, []
     by_entry = {record.entry: record for record in ordered.records}
     side_root: dict[str, str] = {}
     main: list[Record] = []
     sides: dict[str, list[Record]] = {}
     for record in ordered.records:
-        if not _is_side(record):
+        if not record.side:
             main.append(record)
             continue
         path = [record.entry]
@@ -96,7 +97,7 @@ def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[R
             parent = by_entry[path[-1]].after
             if not parent or parent in path or parent not in by_entry:
                 break
-            if not _is_side(by_entry[parent]):
+            if not by_entry[parent].side:
                 break
             path.append(parent)
         root = side_root.get(path[-1], path[-1])
@@ -104,13 +105,6 @@ def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[R
             side_root[entry] = root
         sides.setdefault(root, []).append(record)
     return main, list(sides.items())
-
-
-def _is_side(record: Record) -> bool:
-    return any(
-        isinstance(fact, MessageSeen | ToolCalled | ToolReturned) and fact.side
-        for fact in record.facts
-    )
 
 
 def _reduce_records(

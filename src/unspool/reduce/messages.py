@@ -311,8 +311,8 @@ def _joined_thinking(parts: list[MessageSeen]) -> str | None:
     return "\n\n".join(texts) or None
 
 
-def _first(parts: list[MessageSeen], field: str) -> Any:
-    for part in sorted(parts, key=lambda p: p.rank):
+def _first(ranked: list[MessageSeen], field: str) -> Any:
+    for part in ranked:
         value = getattr(part, field)
         if value:
             return value
@@ -345,29 +345,31 @@ def _best_rank(draft: Draft) -> int:
 
 def build_message(draft: Draft) -> list[Message]:
     parts = draft.parts
+    ranked = parts if len(parts) == 1 else sorted(parts, key=_by_rank)
     extra: dict[str, Any] = {}
-    for part in sorted(parts, key=lambda p: -p.rank):
-        extra.update(part.extra or {})
+    for part in parts if len(parts) == 1 else sorted(parts, key=lambda p: -p.rank):
+        if part.extra:
+            extra.update(part.extra)
     attachments: dict[bytes, Attachment] = {}
     for part in parts:
         for attachment in part.attachments:
             attachments.setdefault(msgspec.msgpack.encode(attachment), attachment)
     calls = sorted(enumerate(draft.calls), key=lambda item: _call_order(*item))
     # What a message is and what became of it, who knows it best says: no echo makes it another.
-    least = min((part.rank for part in parts), default=0)
-    best = [part for part in parts if part.rank == least]
+    least = ranked[0].rank if ranked else 0
+    best = [part for part in ranked if part.rank == least]
     message = Message(
         role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
         content=joined_text(parts),
-        mode=_first(parts, "mode"),
-        model=_first(parts, "model"),
+        mode=_first(ranked, "mode"),
+        model=_first(ranked, "model"),
         tool_calls=[build_call(call) for _, call in calls] or None,
         id=draft.id if parts and parts[0].id else None,
         kind=_first(best, "kind"),
-        typed=next((p.typed for p in sorted(parts, key=_by_rank) if p.typed is not None), None),
+        typed=next((p.typed for p in ranked if p.typed is not None), None),
         thinking=_joined_thinking(parts),
         timestamp=format_time(draft.time),
-        request_id=_first(parts, "request"),
+        request_id=_first(ranked, "request"),
         stop_reason=next((p.stop for p in reversed(parts) if p.stop), None),
         status=_first(best, "status"),
         attachments=list(attachments.values()) or None,

@@ -6,6 +6,7 @@ the reducer means this order.
 """
 
 from collections.abc import Iterable
+from typing import get_args
 
 from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 
@@ -13,7 +14,7 @@ from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 class Record:
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
-    __slots__ = ("after", "copies", "entry", "facts", "offset", "origin", "richness", "time")
+    __slots__ = ("after", "entry", "facts", "offset", "origin", "richness", "side", "time")
 
     def __init__(self, entry: str, origin: str, offset: int) -> None:
         self.entry = entry
@@ -23,7 +24,8 @@ class Record:
         self.after: str | None = None
         self.time: int | None = None
         self.richness = 0
-        self.copies = 0
+        self.side = False
+        """Whether it stands on a side thread."""
 
     def add(self, fact: AnyFact) -> None:
         self.facts.append(fact)
@@ -31,22 +33,21 @@ class Record:
             self.after = fact.after
         if self.time is None:
             self.time = fact.time
-        self.richness += 1 + _weight(fact)
+        self.richness += 1
+        if isinstance(fact, MessageSeen):
+            self.richness += len(fact.text) + len(fact.thinking)
+        elif isinstance(fact, ToolReturned):
+            self.richness += len(fact.text or "")
+        elif isinstance(fact, ToolCalled):
+            self.richness += len(fact.arguments)
+        else:
+            return
+        self.side = self.side or fact.side
 
     @property
     def worth(self) -> tuple[bool, int]:
         """Which copy to keep: one that knows its place in the tree, then the richest."""
         return (self.after is not None, self.richness)
-
-
-def _weight(fact: AnyFact) -> int:
-    if isinstance(fact, MessageSeen):
-        return len(fact.text) + len(fact.thinking)
-    if isinstance(fact, ToolReturned):
-        return len(fact.text or "")
-    if isinstance(fact, ToolCalled):
-        return len(fact.arguments)
-    return 0
 
 
 class Ordered:
@@ -74,20 +75,35 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
     return Ordered([best[entry] for entry in order], superseded)
 
 
+_KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}
+
+
+def _identity(fact: AnyFact) -> tuple[str, int, int, int]:
+    return (fact.origin, fact.offset, fact.number, _KINDS[type(fact)])
+
+
 def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
     """The records of every origin, in its order. Facts may come in any order, and twice."""
     found: dict[tuple[str, int, str], Record] = {}
-    last: tuple[str, int, int, str] | None = None
-    for fact in sorted(facts, key=lambda f: (f.origin, f.offset, f.number, type(f).__name__)):
-        identity = (fact.origin, fact.offset, fact.number, type(fact).__name__)
+    last: tuple[str, int, int, int] | None = None
+    record: Record | None = None
+    for fact in sorted(facts, key=_identity):
+        identity = _identity(fact)
         if identity == last:
             continue  # the origin was read twice
         last = identity
-        entry = fact.entry or f"{fact.origin}:{fact.offset}"
-        place = (fact.origin, fact.offset, entry)
-        record = found.get(place)
-        if record is None:
-            record = found[place] = Record(entry, fact.origin, fact.offset)
+        origin, offset, _, _ = identity
+        entry = fact.entry or f"{origin}:{offset}"
+        if (
+            record is None
+            or record.offset != offset
+            or record.entry != entry
+            or record.origin != origin
+        ):
+            place = (origin, offset, entry)
+            record = found.get(place)
+            if record is None:
+                record = found[place] = Record(entry, origin, offset)
         record.add(fact)
     sequences: dict[str, list[Record]] = {}
     for (origin, _, _), record in found.items():

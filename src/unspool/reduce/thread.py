@@ -62,16 +62,15 @@ def _first(entries: list[str], records: list[Record]) -> str:
 
 def _is_turn(record: Record) -> bool:
     """Whether the record can be the leaf: somebody's words, a call or a result on the main line."""
-    return any(
-        (
-            isinstance(fact, MessageSeen)
-            and not fact.side
-            and fact.kind != "injected"
-            and fact.role != "system"
-        )
-        or (isinstance(fact, ToolCalled | ToolReturned) and not fact.side)
-        for fact in record.facts
-    )
+    if record.side:
+        return False
+    for fact in record.facts:
+        if isinstance(fact, MessageSeen):
+            if fact.kind != "injected" and fact.role != "system":
+                return True
+        elif isinstance(fact, ToolCalled | ToolReturned):
+            return True
+    return False
 
 
 def _chains(
@@ -130,6 +129,9 @@ def _recover(
     Parallel tools fork the tree: one line per call, and each result hangs on its own call's line.
     """
     places: dict[str, tuple[int, int]] = {entry: (rank, 0) for entry, rank in chain.items()}
+    outside = [record for record in records if record.entry in nodes and record.entry not in chain]
+    if not any(_is_turn(record) for record in outside):
+        return places
     first: dict[str, int] = {}
     call_at: dict[str, int] = {}
     for record in records:
@@ -173,12 +175,17 @@ def _recover(
 
 def _messages(record: Record) -> list[str]:
     """The messages that the record is a part of."""
-    found = (
-        fact.id if isinstance(fact, MessageSeen) else fact.message
-        for fact in record.facts
-        if isinstance(fact, MessageSeen | ToolCalled)
-    )
-    return [name for name in dict.fromkeys(found) if name]
+    found: list[str] = []
+    for fact in record.facts:
+        if isinstance(fact, MessageSeen):
+            name = fact.id
+        elif isinstance(fact, ToolCalled):
+            name = fact.message
+        else:
+            continue
+        if name and name not in found:
+            found.append(name)
+    return found
 
 
 def _calls(record: Record) -> list[str]:

@@ -1,6 +1,7 @@
 """Reader: every object of a file to the module that knows its kind."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from unspool.sources.claude_code import context, hooks, stream
 from unspool.sources.claude_code.files import File, is_lines, prefixed, read_text, scan
 from unspool.sources.claude_code.lines import (
     Line,
+    Usage,
     decode_line,
     decode_raws,
     lenient_body,
@@ -38,6 +40,7 @@ _NOTED = (
     ("sessionKind", "session_kind", 0),
     ("teamName", "team", 0),
 )
+_said_of: Callable[[Line], tuple[Any, ...]] = attrgetter(*(field for field, _, _ in _NOTED))
 _CHAIN = frozenset(("user", "assistant", "system", "attachment", "progress"))
 
 
@@ -50,6 +53,9 @@ class Reader:
         self.recover = recover
         self.file = File(origin.path)
         self._noted: dict[tuple[Key, str], Any] = {}
+        self._said: dict[Key, tuple[Any, ...]] = {}
+        self._floor: set[Key] = set()
+        self._used: tuple[str, Usage] | None = None
 
     def read(self) -> Iterator[AnyFact]:
         if not is_lines(read_head(self.origin.path)):
@@ -115,22 +121,23 @@ class Reader:
 
     def _read_line(
         self, offset: int, data: bytes, line: Line, time: int | None
-    ) -> Iterator[AnyFact]:
+    ) -> Iterable[AnyFact]:
         self.tally.records += 1
         kind = line.type
         if kind is not None and line.sessionId is not None and kind in _CHAIN:
-            yield from self._read_chained(offset, data, line, kind)
-        elif line.session_id is not None or line.hook_event_name is not None or kind is None:
-            yield from self._read_other(offset, data, line, time)
-        elif kind in context.BARE:
-            yield from self._read_bare(offset, data, line, kind)
-        elif kind in context.NOISE:
-            self.tally.noise += 1
-        elif kind in _CHAIN and line.uuid:
+            return self._read_chained(offset, data, line, kind)
+        if line.session_id is not None or line.hook_event_name is not None or kind is None:
+            return self._read_other(offset, data, line, time)
+        if kind in context.BARE:
+            return self._read_bare(offset, data, line, kind)
+        if kind in _CHAIN and line.uuid:
             line.sessionId = self.file.or_head()
-            yield from self._read_chained(offset, data, line, kind)
+            return self._read_chained(offset, data, line, kind)
+        if kind in context.NOISE:
+            self.tally.noise += 1
         else:
             self.tally.unrecognise(kind, self.origin.path, offset)
+        return ()
 
     def _read_bare(self, offset: int, data: bytes, line: Line, kind: str) -> Iterator[AnyFact]:
         key, _ = self._key(line)
@@ -150,50 +157,67 @@ class Reader:
             return (NAME, child_id(session, agent)), False
         return (NAME, session), bool(line.isSidechain)
 
-    def _read_chained(self, offset: int, data: bytes, line: Line, kind: str) -> Iterator[AnyFact]:
+    def _read_chained(self, offset: int, data: bytes, line: Line, kind: str) -> list[AnyFact]:
         key, side = self._key(line)
         place = Place(key, self.origin.path, offset, line, 0, side)
         if kind == "assistant":
-            yield from read_assistant(line, place)
+            self._skip_usage(line)
+            found = read_assistant(line, place)
         elif kind == "user":
-            yield from read_user(line, place)
+            found = read_user(line, place)
         elif kind == "progress":
-            yield place.link()
+            found = [place.link()]
             if b'"agent_progress"' in bytes(line.data):
-                yield from self._read_agent_progress(line, place)
+                found += self._read_agent_progress(line, place)
         else:
-            yield from context.CHAINED[kind](msgspec.json.decode(data), place)
-        yield from self._notes(line, place)
+            found = list(context.CHAINED[kind](msgspec.json.decode(data), place))
+        found += self._notes(line, place)
         file = self.file
         foreign = file.certain and not file.agent and line.sessionId != file.session
         if foreign or line.forkedFrom:
-            yield from self._copied(line, place)
+            found += self._copied(line, place)
+        return found
 
-    def _notes(self, line: Line, place: Place) -> Iterator[AnyFact]:
-        """What the line says of its session, where it was not said before."""
-        noted, key = self._noted, place.key
-        for field, name, rank in _NOTED:
-            value = getattr(line, field)
-            if value is not None and noted.get((key, name)) != value:
-                noted[(key, name)] = value
-                if value != "" and not (field == "gitBranch" and value == "HEAD"):
-                    yield place.note(name, value, rank)
-        if line.sessionKind == "bg" and (key, "bg") not in noted:
-            noted[(key, "bg")] = True
-            yield place.note("forked", True)
-        if (key, "") not in noted:
-            noted[(key, "")] = True
-            session, _, agent = key[1].partition("/")
-            yield place.note("agent", NAME)
-            yield place.note("session_id", session)
-            if agent:
-                yield place.note("parent", {"conversation_id": session, "kind": "subagent"}, 2)
-        body = line.message if line.type == "assistant" else None
-        if body is None or body.usage is None or (key, "floor") in noted:
+    def _skip_usage(self, line: Line) -> None:
+        """Most versions repeat the usage on every line of a message: once is enough."""
+        body = line.message
+        if body is None or body.usage is None or not body.id:
             return
-        if is_floor(body, line.version or ""):
-            noted[(key, "floor")] = True
-            yield place.note("completion_tokens", "floor")
+        if self._used is not None and self._used == (body.id, body.usage):
+            body.usage = None
+        else:
+            self._used = (body.id, body.usage)
+
+    def _notes(self, line: Line, place: Place) -> list[AnyFact]:
+        """What the line says of its session, where the line before it did not."""
+        key = place.key
+        said = _said_of(line)
+        known = self._said.get(key)
+        found: list[AnyFact] = []
+        if known is None:
+            session, _, agent = key[1].partition("/")
+            found += [place.note("agent", NAME), place.note("session_id", session)]
+            if agent:
+                found.append(
+                    place.note("parent", {"conversation_id": session, "kind": "subagent"}, 2)
+                )
+        if said != known:
+            self._said[key] = said
+            found += self._news(said, known or (None,) * len(said), place)
+        if key not in self._floor and _is_floor(line):
+            self._floor.add(key)
+            found.append(place.note("completion_tokens", "floor"))
+        return found
+
+    def _news(
+        self, said: tuple[Any, ...], known: tuple[Any, ...], place: Place
+    ) -> Iterator[AnyFact]:
+        for value, before, (field, name, rank) in zip(said, known, _NOTED, strict=True):
+            if value == before or not value or (field == "gitBranch" and value == "HEAD"):
+                continue
+            yield place.note(name, value, rank)
+            if field == "sessionKind" and value == "bg":
+                yield place.note("forked", True)
 
     def _copied(self, line: Line, place: Place) -> Iterator[AnyFact]:
         """History of another session, copied into this one."""
@@ -255,6 +279,13 @@ class Reader:
         if not found:
             self.tally.noise += 1
         yield from found
+
+
+def _is_floor(line: Line) -> bool:
+    body = line.message
+    if line.type != "assistant" or body is None or body.usage is None:
+        return False
+    return is_floor(body, line.version or "")
 
 
 def prefix_time(text: str) -> int | None:

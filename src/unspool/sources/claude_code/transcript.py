@@ -1,6 +1,5 @@
 """Transcript: the facts that one line of a session file states."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -37,7 +36,7 @@ GUESS = 8
 class Place:
     """Where a line stands: what all its facts have in common."""
 
-    __slots__ = ("after", "entry", "key", "number", "offset", "origin", "rank", "side", "time")
+    __slots__ = ("_common", "key", "number", "offset", "origin", "rank", "side")
 
     def __init__(
         self, key: Key, origin: str, offset: int, line: Line, rank: int = 0, side: bool = False
@@ -45,26 +44,39 @@ class Place:
         self.key = key
         self.origin = origin
         self.offset = offset
-        self.entry = line.uuid or ""
-        # Only lines with an id hang in the tree; a missing parent of such a line is a root.
-        self.after = (line.parentUuid or ROOT) if line.uuid and not rank else None
-        self.time = parse_time(line.timestamp)
         self.rank = rank
         self.side = side
         self.number = 0
+        self._common: dict[str, Any] = {
+            "key": key,
+            "origin": origin,
+            "offset": offset,
+            "number": 0,
+            "time": parse_time(line.timestamp),
+            "entry": line.uuid or "",
+            # Only lines with an id hang in the tree; a missing parent of such a line is a root.
+            "after": (line.parentUuid or ROOT) if line.uuid and not rank else None,
+        }
+
+    @property
+    def entry(self) -> str:
+        found: str = self._common["entry"]
+        return found
+
+    @property
+    def time(self) -> int | None:
+        found: int | None = self._common["time"]
+        return found
+
+    @time.setter
+    def time(self, time: int | None) -> None:
+        self._common["time"] = time
 
     def common(self) -> dict[str, Any]:
-        """The fields that every fact has; each call is one fact further."""
+        """The fields that every fact has, to be unpacked at once; each call is one fact further."""
+        self._common["number"] = self.number
         self.number += 1
-        return {
-            "key": self.key,
-            "origin": self.origin,
-            "offset": self.offset,
-            "number": self.number - 1,
-            "time": self.time,
-            "entry": self.entry,
-            "after": self.after,
-        }
+        return self._common
 
     def link(self) -> Link:
         return Link(**self.common())
@@ -86,7 +98,7 @@ def child_id(session: str, agent: str) -> str:
     return f"{session}/{agent}"
 
 
-def read_assistant(line: Line, place: Place) -> Iterator[AnyFact]:
+def read_assistant(line: Line, place: Place) -> list[AnyFact]:
     body = line.message or Body()
     message = body.id or line.requestId or line.uuid or ""
     wrong = bool(line.isApiErrorMessage) or body.model == "<synthetic>"
@@ -97,24 +109,27 @@ def read_assistant(line: Line, place: Place) -> Iterator[AnyFact]:
     extra: dict[str, Any] | None = {"parts": odd} if odd else None
     if wrong and line.error:
         extra = {**(extra or {}), "error": parse_raw(bytes(line.error))}
-    yield MessageSeen(
-        **place.common(),
-        id=message,
-        role="assistant",
-        text=text,
-        thinking=thinking,
-        kind="error" if line.isApiErrorMessage else "notification" if wrong else "",
-        model="" if wrong else body.model or "",
-        request=line.requestId or "",
-        stop="" if wrong else body.stop_reason or "",
-        side=place.side,
-        rank=place.rank,
-        extra=extra,
-    )
+    found: list[AnyFact] = [
+        MessageSeen(
+            **place.common(),
+            id=message,
+            role="assistant",
+            text=text,
+            thinking=thinking,
+            kind="error" if line.isApiErrorMessage else "notification" if wrong else "",
+            model="" if wrong else body.model or "",
+            request=line.requestId or "",
+            stop="" if wrong else body.stop_reason or "",
+            side=place.side,
+            rank=place.rank,
+            extra=extra,
+        )
+    ]
     for block in calls:
-        yield from _read_call(block, message, place)
+        found.append(_read_call(block, message, place))
     if body.usage is not None and not wrong:
-        yield _usage(body, line.version or "", message, place)
+        found.append(_usage(body, line.version or "", message, place))
+    return found
 
 
 def _parts(blocks: list[Block]) -> tuple[str, str, list[Block], list[Any]]:
@@ -157,13 +172,12 @@ class _FileInput(msgspec.Struct, gc=False):
     notebook_path: Any = None
 
 
-def _read_call(block: Block, message: str, place: Place) -> Iterator[AnyFact]:
-    call = block.id or ""
+def _read_call(block: Block, message: str, place: Place) -> ToolCalled:
     name = block.name or ""
     arguments = bytes(block.input)
-    yield ToolCalled(
+    return ToolCalled(
         **place.common(),
-        id=call,
+        id=block.id or "",
         message=message,
         name=name,
         arguments=arguments.decode("utf-8", "replace"),
@@ -232,19 +246,19 @@ def version_of(text: str) -> tuple[int, ...]:
         return (1 << 30,)
 
 
-def read_user(line: Line, place: Place) -> Iterator[AnyFact]:
+def read_user(line: Line, place: Place) -> list[AnyFact]:
     body = line.message or Body()
     content = body.content
     if isinstance(content, str):
-        yield from _read_prompt(line, place, content, ())
-        return
+        return _read_prompt(line, place, content, ())
+    found: list[AnyFact] = []
     texts: list[str] = []
     attachments: list[Attachment] = []
     results = 0
     for block in content or ():
         if block.type == "tool_result":
             results += 1
-            yield from _read_result(line, block, place)
+            found += _read_result(line, block, place)
         elif block.type == "text":
             texts.append(block.text or "")
         elif block.type in ("image", "document"):
@@ -254,7 +268,8 @@ def read_user(line: Line, place: Place) -> Iterator[AnyFact]:
         else:
             texts.append(msgspec.json.encode(_plain(block)).decode())
     if texts or attachments or not results:
-        yield from _read_prompt(line, place, "\n\n".join(texts), tuple(attachments))
+        found += _read_prompt(line, place, "\n\n".join(texts), tuple(attachments))
+    return found
 
 
 def _attachment(block: Block) -> Attachment:
@@ -267,7 +282,7 @@ def _attachment(block: Block) -> Attachment:
 
 def _read_prompt(
     line: Line, place: Place, text: str, attachments: tuple[Attachment, ...]
-) -> Iterator[AnyFact]:
+) -> list[AnyFact]:
     words = read_words(text)
     kind, typed = words.kind, words.typed
     if line.isCompactSummary:
@@ -277,7 +292,7 @@ def _read_prompt(
     extra: dict[str, Any] = {}
     if line.sourceToolUseID:
         extra["tool_call_id"] = line.sourceToolUseID
-    yield MessageSeen(
+    seen = MessageSeen(
         **place.common(),
         id="" if place.rank else line.uuid or "",
         role="user",
@@ -292,7 +307,8 @@ def _read_prompt(
         extra=extra or None,
     )
     if typed and kind == "" and place.rank <= 1 and not place.side:
-        yield place.note("title", title_of(typed), GUESS)
+        return [seen, place.note("title", title_of(typed), GUESS)]
+    return [seen]
 
 
 def title_of(text: str) -> str:
@@ -301,7 +317,7 @@ def title_of(text: str) -> str:
     return first if len(first) <= 100 else first[:99].rstrip() + "…"
 
 
-def _read_result(line: Line, block: Block, place: Place) -> Iterator[AnyFact]:
+def _read_result(line: Line, block: Block, place: Place) -> list[AnyFact]:
     call = block.tool_use_id or ""
     content = parse_content(bytes(block.content))
     text = flat_text(content)
@@ -317,20 +333,23 @@ def _read_result(line: Line, block: Block, place: Place) -> Iterator[AnyFact]:
     images = (
         [b for b in content if b.type in ("image", "document")] if isinstance(content, list) else []
     )
-    yield ToolReturned(
-        **place.common(),
-        call=call,
-        text=text,
-        failed=failed,
-        status=outcome.status,
-        details=details,
-        side=place.side,
-        rank=place.rank,
-        files=(outcome.touch,) if outcome.touch is not None else (),
-        attachments=tuple(_attachment(image) for image in images),
-    )
-    session = place.key[1].partition("/")[0]
+    found: list[AnyFact] = [
+        ToolReturned(
+            **place.common(),
+            call=call,
+            text=text,
+            failed=failed,
+            status=outcome.status,
+            details=details,
+            side=place.side,
+            rank=place.rank,
+            files=(outcome.touch,) if outcome.touch is not None else (),
+            attachments=tuple(_attachment(image) for image in images) if images else (),
+        )
+    ]
     if outcome.agent:
-        yield place.note_call(call, "child_id", child_id(session, outcome.agent))
+        session = place.key[1].partition("/")[0]
+        found.append(place.note_call(call, "child_id", child_id(session, outcome.agent)))
     if outcome.by_user:
-        yield place.note_call(call, "denied_by", "user")
+        found.append(place.note_call(call, "denied_by", "user"))
+    return found
