@@ -117,6 +117,18 @@ def test_packed_files_compare_too(tmp_path: Path) -> None:
     assert compare(b, a).same
 
 
+def test_trouble_with_the_contents_is_trouble_not_a_traceback(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.jsonl", conversation("c", "x"))
+    bad = tmp_path / "bad.jsonl"
+    bad.write_bytes(json.dumps(conversation("c", "Q")).encode().replace(b"Q", b"\xff") + b"\n")
+    assert run("compare", a, str(bad)).exit_code == 2
+    assert run("diff-messages", a, str(bad), "c").exit_code == 2
+    packed = tmp_path / "cut.jsonl.gz"
+    packed.write_bytes(gzip.compress(Path(a).read_bytes() * 1000)[:-8])
+    trouble = run("compare", a, str(packed))
+    assert (trouble.exit_code, "damaged" in trouble.stderr) == (2, True)
+
+
 def test_one_conversation_field_by_field(pair: tuple[str, str]) -> None:
     shown = run("compare", *pair, "--id", "said")
     assert shown.exit_code == 1

@@ -74,22 +74,21 @@ _BAD = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 @contextmanager
 def plain_file(path: str) -> Iterator[Origin]:
-    """The file as one that can be read at any place: a packed one is unpacked beside the system's
-    temporary files."""
+    """The file as one that can be read at any place: a packed one is unpacked for the time."""
     try:
         head = read_head(path)
+        if head.data.strip() and not jsonl.claims(head):
+            raise UnknownFormat(f"{path}: no trajectory JSONL")
+        if not path.endswith(PACKED):
+            yield Origin(path, Path(path).name)
+            return
+        with tempfile.NamedTemporaryFile(prefix="unspool-", suffix=".jsonl") as copy:
+            with open_origin(path) as packed:
+                shutil.copyfileobj(packed, copy, 1 << 20)
+            copy.flush()
+            yield Origin(copy.name, Path(path).name)
     except OSError as error:
         raise UnreadableOrigin(f"{path}: {error.strerror or error}") from None
-    if head.data.strip() and not jsonl.claims(head):
-        raise UnknownFormat(f"{path}: no trajectory JSONL")
-    if not path.endswith(PACKED):
-        yield Origin(path, Path(path).name)
-        return
-    with tempfile.NamedTemporaryFile(prefix="unspool-", suffix=".jsonl") as copy:
-        with open_origin(path) as packed:
-            shutil.copyfileobj(packed, copy, 1 << 20)
-        copy.flush()
-        yield Origin(copy.name, Path(path).name)
 
 
 class Index:
@@ -213,7 +212,11 @@ def _line_at(lines: BinaryIO, offset: int) -> bytes:
 def _take_change(
     ident: str, a: bytes, b: bytes, made: Comparison, ignore: frozenset[str], shown: int
 ) -> None:
-    one, two = msgspec.json.decode(a), msgspec.json.decode(b)
+    try:
+        one, two = msgspec.json.decode(a), msgspec.json.decode(b)
+    except _BAD:  # the id alone could be read
+        made.unreadable += 1
+        return
     fields = [name for name in differing_fields(one, two) if name not in ignore]
     if not fields:
         made.equal += 1
@@ -243,6 +246,9 @@ def find_conversation(path: str, ident: str) -> dict[str, Any] | None:
     with plain_file(path) as origin:
         for _, found, line in _iter_ids(origin, None):
             if found == ident:
-                value: dict[str, Any] = msgspec.json.decode(line)
+                try:
+                    value: dict[str, Any] = msgspec.json.decode(line)
+                except _BAD as error:
+                    raise UnreadableOrigin(f"{path}: {ident}: {error}") from None
                 return value
     return None

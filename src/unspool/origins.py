@@ -1,11 +1,13 @@
 """Origins: where traces are read from. Finding them, opening them, cutting them into lines."""
 
+import errno
 import gzip
 import io
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, cast
 
 import msgspec
 import zstandard
@@ -106,22 +108,49 @@ class Head:
                 yield value
 
 
-def open_origin(path: str) -> BinaryIO:
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds; one that is damaged raises OSError like any unreadable file."""
+
+    def __init__(self, packed: Any) -> None:
+        self._packed = packed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            # Not `readinto`, which would lose what it read before it met the damage.
+            return cast(int, self._packed.readinto1(buffer))
+        except (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile) as error:
+            raise OSError(errno.EIO, f"damaged: {error}") from None
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+
+def open_origin(path: str) -> io.BufferedReader:
     """Open for reading bytes, unpacked."""
     if path.endswith(".gz"):
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return io.BufferedReader(_Unpacked(gzip.open(path, "rb")), 1 << 20)
     if path.endswith(".zst"):
         raw = open(path, "rb")  # noqa: SIM115 - the reader closes it
         reader = zstandard.ZstdDecompressor().stream_reader(
             raw, closefd=True, read_across_frames=True
         )
-        return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, reader), 1 << 20))
-    return open(path, "rb", buffering=1 << 20)
+        return io.BufferedReader(_Unpacked(reader), 1 << 20)
+    return cast(io.BufferedReader, open(path, "rb", buffering=1 << 20))
 
 
 def read_head(path: str) -> Head:
+    data = b""
     with open_origin(path) as file:
-        data = file.read(HEAD_BYTES + 1)
+        try:
+            while len(data) <= HEAD_BYTES and (more := file.read1(HEAD_BYTES + 1 - len(data))):
+                data += more
+        except OSError:
+            if not data:
+                raise
     return Head(path, data[:HEAD_BYTES], len(data) <= HEAD_BYTES)
 
 
