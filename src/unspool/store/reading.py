@@ -10,10 +10,10 @@ import msgspec
 from unspool import sinks, sources
 from unspool.databases import open_database
 from unspool.facts import NOBODY, AnyFact, Key, Problem
-from unspool.origins import Origin, Tally, iter_lines, open_origin
+from unspool.origins import Origin, Tally, open_origin
 from unspool.pipeline.collect import Collection
 from unspool.store.keeping import RawRecord
-from unspool.store.survey import is_database
+from unspool.store.survey import in_lines, is_database
 from unspool.trajectory import Trajectory
 
 LARGEST_DATABASE = 512 * 1024 * 1024
@@ -30,6 +30,8 @@ class ReadOrigin:
         self.tally = Tally()
         self.owners: dict[int, tuple[Key, str, int | None]] = {}
         """Offset → whose record it is, what kind, when."""
+        self.end = origin.size
+        """Up to where records are surely whole: the rest is kept when it is."""
 
     @property
     def problems(self) -> list[Problem]:
@@ -89,11 +91,11 @@ def event_type(line: bytes, default: str) -> str:
 def iter_records(read: ReadOrigin) -> Iterator[RawRecord]:
     """The origin's records as they are: lines, or the whole of a document or a database."""
     origin = read.origin
-    if origin.source in sinks.READERS or not sources.load(origin.source).RANGES:
+    if not in_lines(origin.path, origin.source):
         yield from _whole(read)
         return
     owner: Key = next((key for key, _, _ in read.owners.values()), NOBODY)
-    for offset, line in iter_lines(origin):
+    for offset, line in _exact_lines(origin, read.end):
         known = read.owners.get(offset)
         if known is not None:
             owner = known[0]
@@ -101,6 +103,18 @@ def iter_records(read: ReadOrigin) -> Iterator[RawRecord]:
         # around it.
         kind = event_type(line, known[1] if known else "")
         yield RawRecord(offset, owner, kind, known[2] if known else None, line)
+
+
+def _exact_lines(origin: Origin, end: int) -> Iterator[tuple[int, bytes]]:
+    """Lines with their ends, blank ones too: put together they are the file, byte for byte."""
+    with open_origin(origin.path) as file:
+        file.seek(origin.start)
+        offset = origin.start
+        for line in file:
+            if offset >= end:
+                return
+            yield offset, line
+            offset += len(line)
 
 
 def _whole(read: ReadOrigin) -> Iterator[RawRecord]:

@@ -63,9 +63,7 @@ def lay_out(connection: sqlite3.Connection, ident: int, path: str, folder: Path)
     original = Path(path)
     file = folder.joinpath(*original.parts[1:] if original.is_absolute() else original.parts)
     file.parent.mkdir(parents=True, exist_ok=True)
-    records = list(iter_raw(connection, ident))
-    whole = len(records) == 1 and records[0][0] == 0
     with open(file, "wb") as target:
-        for _, data in records:
-            target.write(data if whole else data + b"\n")
+        for _, data in iter_raw(connection, ident):
+            target.write(data)
     return file

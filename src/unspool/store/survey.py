@@ -15,6 +15,7 @@ from unspool.origins import Origin, read_head, walk
 from unspool.pipeline.discover import COMPANIONS
 
 TAIL_BYTES = 4096
+LOGS = (".jsonl", ".ndjson")
 Change = Literal["new", "grown", "rewritten"]
 
 
@@ -97,11 +98,18 @@ def _compare(made: Survey, path: str, name: str, known: Known | None) -> None:
                 made.back.append(known.id)
             return
     change: Change = "new" if known is None else "rewritten"
-    if known is not None and known.source in sources.SOURCES and status.st_size > known.read_bytes:
-        change = "grown" if sources.load(known.source).RANGES else "rewritten"
+    if known is not None and status.st_size > known.read_bytes and in_lines(path, known.source):
+        change = "grown"
     made.changed.append(
         Changed(path, name, status.st_size, status.st_mtime_ns, state, change, known)
     )
+
+
+def in_lines(path: str, source: str) -> bool:
+    """Whether the file is a log of lines: then what is new stands at its end."""
+    if source not in sources.SOURCES or not path.endswith(LOGS):
+        return False
+    return sources.load(source).RANGES
 
 
 def _log_state(path: str) -> str:

@@ -31,6 +31,7 @@ from unspool.store.rows import get_trajectory, put_trajectory, remove, row_id
 from unspool.store.survey import (
     Changed,
     Survey,
+    in_lines,
     iter_batches,
     recognised,
     survey,
@@ -128,9 +129,10 @@ class Sync:
             self._put_origin(changed, "", changed.size_bytes, 0)
             return
         end = changed.size_bytes
-        if origin.source in sources.SOURCES and sources.load(origin.source).RANGES:
+        if in_lines(origin.path, origin.source):
             end = whole_records_end(origin.path, changed.size_bytes)
         read = read_origin(origin)
+        read.end = end
         self.report.read += 1
         self.report.bytes += changed.size_bytes - origin.start
         ident = self._put_origin(changed, origin.source, end, read.tally.records)

@@ -1,0 +1,18 @@
+#!/bin/sh
+# The main job on a small sample, and what came out. Called by `make demo`.
+set -eu
+unspool=$1
+out=demo-out
+rm -rf "$out" && mkdir -p "$out"
+echo "\$ unspool extract examples/telemetry -o $out/conversations.jsonl"
+"$unspool" extract examples/telemetry -o "$out/conversations.jsonl" --no-context-tag-summary
+echo
+echo "\$ unspool list $out/conversations.jsonl"
+"$unspool" list "$out/conversations.jsonl" | cat
+echo
+echo "\$ unspool show conv-1 --from $out/conversations.jsonl"
+"$unspool" show conv-1 --from "$out/conversations.jsonl" | cat
+echo
+echo "\$ unspool extract examples/telemetry --to html -o $out/pages"
+"$unspool" extract examples/telemetry --to html -o "$out/pages" -q
+echo "A page to read and to keep: $out/pages/$(ls "$out/pages" | head -n 1)"
