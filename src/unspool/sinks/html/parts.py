@@ -1,25 +1,17 @@
-"""Parts of the page: messages, tool calls, diffs, attachments."""
+"""Parts of the page: turns, messages, rules, sub-agents, abandoned branches."""
 
-import re
 from collections.abc import Iterator
 
-import msgspec
-
-from unspool.reading import Aside, Call, Item, Reading, Rule, Said, Turn
-from unspool.reading.calls import arguments_of
+from unspool.reading import Aside, Item, Reading, Rule, Said, Turn
 from unspool.reading.characters import one_line
-from unspool.reading.edits import Edit
-from unspool.reading.figures import clock, count, day_and_time, duration, plural, size
-from unspool.sinks.html.colours import highlight, language_of
+from unspool.reading.figures import clock, count, day_and_time, duration, plural
+from unspool.sinks.html.attachments import attachment_part
+from unspool.sinks.html.calls import call_part
 from unspool.sinks.html.markup import Markup, element, join
+from unspool.sinks.html.pieces import clipped, fold, link, message_id
 from unspool.sinks.html.prose import render, typed
-from unspool.trajectory import Attachment, Message, text_of
+from unspool.trajectory import Message, text_of
 
-CLIP = 100_000
-"""Of a longer output the page shows this many characters and says so."""
-
-_PICTURES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _NAMES = {
     "injected": "Context",
     "notification": "Notification",
@@ -55,10 +47,6 @@ def turn_id(reading: Reading, turn: Turn) -> str:
     return f"{reading.prefix}t{turn.number + 1 if turn.number is not None else 0}"
 
 
-def message_id(reading: Reading, index: int) -> str:
-    return f"{reading.prefix}m{index + 1}"
-
-
 def item_part(reading: Reading, item: Item, turn: Turn, again: bool = False) -> Markup:
     if isinstance(item, Rule):
         return rule_part(item)
@@ -89,7 +77,8 @@ def said_parts(reading: Reading, said: Said, turn: Turn, again: bool) -> Iterato
     for number, call in enumerate(said.calls):
         # The message itself must have a place to link to, also where it is nothing but calls.
         own = ident if not body and not number else f"{ident}-{number + 1}"
-        yield call_part(reading, call, own)
+        agent = agent_part(call.child, call.line) if call.child is not None else None
+        yield call_part(reading, call, own, agent)
 
 
 def _only_thinks(said: Said) -> bool:
@@ -122,13 +111,8 @@ def _header(reading: Reading, said: Said, turn: Turn | None) -> Markup:
         stamp = {"datetime": message.timestamp, "title": day_and_time(message.timestamp)}
         margin.append(element("time", stamp, shown) if shown else None)
     ident = message_id(reading, said.index)
-    margin.append(_link(ident))
+    margin.append(link(ident))
     return element("header", None, who, notes, element("span", {"class": "margin"}, margin))
-
-
-def _link(ident: str) -> Markup:
-    label = {"class": "link", "href": f"#{ident}", "aria-label": f"Link to {ident}"}
-    return element("a", label, f"#{ident}")
 
 
 def _note(value: str | None, kind: str) -> Markup | None:
@@ -166,7 +150,7 @@ def _body(said: Said) -> Iterator[Markup]:
     if words.strip():
         yield from _words(said, words)
     if message.typed is not None and message.typed != message.content and message.content:
-        sent = element("div", {"class": "typed"}, _clipped(message.content))
+        sent = element("div", {"class": "typed"}, clipped(message.content))
         yield fold("As sent to the model", sent, kind="injected")
     shown = [attachment_part(attachment) for attachment in message.attachments or ()]
     if shown:
@@ -175,150 +159,14 @@ def _body(said: Said) -> Iterator[Markup]:
 
 def _words(said: Said, words: str) -> Iterator[Markup]:
     if said.category == "tools" or said.message.kind in ("output", "shell"):
-        yield element("pre", {"class": "output", "tabindex": "0"}, _clipped(words))
+        yield element("pre", {"class": "output", "tabindex": "0"}, clipped(words))
     elif said.category == "assistant":
         yield element("div", {"class": "prose", "dir": "auto"}, render(words))
     elif said.category == "user" or said.message.kind == "notification":
         yield element("div", {"dir": "auto"}, typed(words))
     else:
         title = f"{one_line(words, 110)}"
-        yield fold(title, element("div", {"class": "typed"}, _clipped(words)), kind="context")
-
-
-def _clipped(words: str) -> Markup:
-    if len(words) <= CLIP:
-        return join([words])
-    left = f"… {size(len(words) - CLIP)} more; whole with `unspool export --to jsonl`"
-    return join([words[:CLIP], "\n", element("em", {"class": "clip"}, left)])
-
-
-def fold(title: object, body: object, kind: str = "", opened: bool = False) -> Markup:
-    summary = element("summary", None, title)
-    return element("details", {"class": kind, "open": opened}, summary, body)
-
-
-def call_part(reading: Reading, call: Call, ident: str) -> Markup:
-    if call.intent and not call.failed:
-        line = element("p", {"class": "intent"}, call.line)
-        return element(
-            "div", {"class": "unit tools said-intent", "id": ident, "tabindex": "-1"}, line
-        )
-    state = "failed" if call.failed else "done" if call.result is not None else "open"
-    words = {"failed": call.call.status or "failed", "done": "done", "open": "no result"}[state]
-    margin = element("span", {"class": "margin"}, duration(call.duration_ms), _link(ident))
-    summary = [
-        element("span", {"class": f"state {state}", "role": "img", "aria-label": words}),
-        element("span", {"class": "tool"}, one_line(call.call.name, 80) or "tool"),
-        element("span", {"class": "line"}, call.line),
-        _changed(call.edits),
-        margin,
-    ]
-    kind = "error" if call.failed else "tools"
-    details = element(
-        "details", {"class": "run"}, element("summary", None, summary), list(_inside(reading, call))
-    )
-    label = f"Tool call: {one_line(call.call.name, 80)}"
-    made = [details]
-    if call.child is not None:
-        made.append(agent_part(call.child, call.line))
-    return element(
-        "article",
-        {"class": f"unit call {kind}", "id": ident, "tabindex": "-1", "aria-label": label},
-        made,
-    )
-
-
-def _changed(edits: list[Edit]) -> Markup | None:
-    if not edits:
-        return None
-    added, removed = sum(e.added for e in edits), sum(e.removed for e in edits)
-    return element(
-        "span",
-        {"class": "changed", "aria-label": f"{added} lines added, {removed} removed"},
-        element("ins", None, f"+{added}"),
-        " ",
-        element("del", None, f"−{removed}"),
-    )
-
-
-def _inside(reading: Reading, call: Call) -> Iterator[Markup]:
-    if call.edits:
-        yield from map(diff_part, call.edits)
-    else:
-        yield from _arguments(call)
-    result = call.result
-    if result is None:
-        return
-    at = message_id(reading, call.result_index or 0)
-    shown: list[object] = []
-    if result.content.strip():
-        shown.append(element("pre", {"class": "output", "tabindex": "0"}, _clipped(result.content)))
-    shown += [attachment_part(attachment) for attachment in result.attachments or ()]
-    yield element("div", {"class": "result", "id": at, "tabindex": "-1"}, shown or "(nothing)")
-
-
-def _arguments(call: Call) -> Iterator[Markup]:
-    values = arguments_of(call.call)
-    if values is None:
-        if call.call.arguments.strip():
-            yield element("pre", {"class": "input"}, _clipped(call.call.arguments))
-        return
-    rows: list[Markup] = []
-    for name, value in values.items():
-        shown = value if isinstance(value, str) else _json(value)
-        if name in ("command", "cmd", "script") and isinstance(value, str):
-            yield element("pre", {"class": "input"}, highlight(value[:CLIP], "bash"))
-            continue
-        long = "\n" in shown or len(shown) > 200
-        inner = element("pre", None, _clipped(shown)) if long else shown
-        rows += [element("dt", None, name), element("dd", None, inner)]
-    if rows:
-        yield element("dl", {"class": "arguments"}, rows)
-
-
-def _json(value: object) -> str:
-    made = msgspec.json.encode(value)
-    return (msgspec.json.format(made, indent=2) if len(made) > 100 else made).decode()
-
-
-def diff_part(edit: Edit) -> Markup:
-    language = language_of(edit.path) if sum(len(line.text) for line in edit.lines) < 20_000 else ""
-    rows: list[Markup] = []
-    shown = edit.lines[:2000]
-    for line in shown:
-        names = {"+": "added", "-": "removed", "@": "place", " ": "same"}
-        tag = {"+": "ins", "-": "del"}.get(line.sign, "span")
-        code = highlight(line.text, language) if line.sign != "@" else line.text
-        rows.append(element(tag, {"class": names[line.sign]}, code, "\n"))
-    if len(shown) < len(edit.lines):
-        rows.append(element("em", {"class": "clip"}, f"… {len(edit.lines) - 2000} more lines"))
-    path = element("figcaption", None, edit.path or "patch")
-    return element("figure", {"class": "diff"}, path, element("pre", {"tabindex": "0"}, rows))
-
-
-def attachment_part(attachment: Attachment) -> Markup:
-    name = attachment.name or attachment.path or attachment.uri or attachment.kind
-    if attachment.media_type in _PICTURES and _BASE64.fullmatch(attachment.data or ""):
-        data = "".join(attachment.data.split())
-        source = f"data:{attachment.media_type};base64,{data}"
-        picture = element("img", {"src": source, "alt": one_line(name, 200), "loading": "lazy"})
-        caption = element("figcaption", None, one_line(name, 200))
-        return element("figure", {"class": "picture"}, picture, caption)
-    lines = ""
-    if attachment.start_line is not None:
-        lines = f":{attachment.start_line}"
-        if attachment.end_line not in (None, attachment.start_line):
-            lines += f"–{attachment.end_line}"
-    facts = " · ".join(
-        fact
-        for fact in (attachment.kind, attachment.media_type, size(attachment.size_bytes))
-        if fact
-    )
-    title = [element("b", None, one_line(name, 120) + lines), " ", element("small", None, facts)]
-    if attachment.text.strip():
-        code = highlight(attachment.text[:CLIP], language_of(attachment.path or attachment.name))
-        return fold(title, element("pre", {"class": "output"}, code), kind="attachment")
-    return element("span", {"class": "attachment"}, title)
+        yield fold(title, element("div", {"class": "typed"}, clipped(words)), kind="context")
 
 
 def rule_part(rule: Rule) -> Markup:

@@ -1,0 +1,113 @@
+"""Tool calls: a line that opens to arguments, diffs and results."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from unspool.reading import Call, Reading
+from unspool.reading.calls import arguments_of
+from unspool.reading.characters import one_line
+from unspool.reading.edits import Edit
+from unspool.reading.figures import duration
+from unspool.sinks.html.attachments import attachment_part
+from unspool.sinks.html.colours import highlight, language_of
+from unspool.sinks.html.markup import Markup, element
+from unspool.sinks.html.pieces import CLIP, clipped, link, message_id
+
+
+def call_part(reading: Reading, call: Call, ident: str, agent: Markup | None) -> Markup:
+    """A call folded to its line, what it did inside, and the sub-agent that it started."""
+    if call.intent and not call.failed:
+        line = element("p", {"class": "intent"}, call.line)
+        return element(
+            "div", {"class": "unit tools said-intent", "id": ident, "tabindex": "-1"}, line
+        )
+    state = "failed" if call.failed else "done" if call.result is not None else "open"
+    words = {"failed": call.call.status or "failed", "done": "done", "open": "no result"}[state]
+    margin = element("span", {"class": "margin"}, duration(call.duration_ms), link(ident))
+    summary = [
+        element("span", {"class": f"state {state}", "role": "img", "aria-label": words}),
+        element("span", {"class": "tool"}, one_line(call.call.name, 80) or "tool"),
+        element("span", {"class": "line"}, call.line),
+        _changed(call.edits),
+        margin,
+    ]
+    kind = "error" if call.failed else "tools"
+    details = element(
+        "details", {"class": "run"}, element("summary", None, summary), list(_inside(reading, call))
+    )
+    label = f"Tool call: {one_line(call.call.name, 80)}"
+    return element(
+        "article",
+        {"class": f"unit call {kind}", "id": ident, "tabindex": "-1", "aria-label": label},
+        details,
+        agent,
+    )
+
+
+def _changed(edits: list[Edit]) -> Markup | None:
+    if not edits:
+        return None
+    added, removed = sum(e.added for e in edits), sum(e.removed for e in edits)
+    return element(
+        "span",
+        {"class": "changed", "aria-label": f"{added} lines added, {removed} removed"},
+        element("ins", None, f"+{added}"),
+        " ",
+        element("del", None, f"−{removed}"),
+    )
+
+
+def _inside(reading: Reading, call: Call) -> Iterator[Markup]:
+    if call.edits:
+        yield from map(diff_part, call.edits)
+    else:
+        yield from _arguments(call)
+    result = call.result
+    if result is None:
+        return
+    at = message_id(reading, call.result_index or 0)
+    shown: list[object] = []
+    if result.content.strip():
+        shown.append(element("pre", {"class": "output", "tabindex": "0"}, clipped(result.content)))
+    shown += [attachment_part(attachment) for attachment in result.attachments or ()]
+    yield element("div", {"class": "result", "id": at, "tabindex": "-1"}, shown or "(nothing)")
+
+
+def _arguments(call: Call) -> Iterator[Markup]:
+    values = arguments_of(call.call)
+    if values is None:
+        if call.call.arguments.strip():
+            yield element("pre", {"class": "input"}, clipped(call.call.arguments))
+        return
+    rows: list[Markup] = []
+    for name, value in values.items():
+        shown = value if isinstance(value, str) else _json(value)
+        if name in ("command", "cmd", "script") and isinstance(value, str):
+            yield element("pre", {"class": "input"}, highlight(value[:CLIP], "bash"))
+            continue
+        long = "\n" in shown or len(shown) > 200
+        inner = element("pre", None, clipped(shown)) if long else shown
+        rows += [element("dt", None, name), element("dd", None, inner)]
+    if rows:
+        yield element("dl", {"class": "arguments"}, rows)
+
+
+def _json(value: object) -> str:
+    made = msgspec.json.encode(value)
+    return (msgspec.json.format(made, indent=2) if len(made) > 100 else made).decode()
+
+
+def diff_part(edit: Edit) -> Markup:
+    language = language_of(edit.path) if sum(len(line.text) for line in edit.lines) < 20_000 else ""
+    rows: list[Markup] = []
+    shown = edit.lines[:2000]
+    for line in shown:
+        names = {"+": "added", "-": "removed", "@": "place", " ": "same"}
+        tag = {"+": "ins", "-": "del"}.get(line.sign, "span")
+        code = highlight(line.text, language) if line.sign != "@" else line.text
+        rows.append(element(tag, {"class": names[line.sign]}, code, "\n"))
+    if len(shown) < len(edit.lines):
+        rows.append(element("em", {"class": "clip"}, f"… {len(edit.lines) - 2000} more lines"))
+    path = element("figcaption", None, edit.path or "patch")
+    return element("figure", {"class": "diff"}, path, element("pre", {"tabindex": "0"}, rows))
