@@ -138,6 +138,10 @@ class Assembly:
             if fact.on == "following":
                 self.following.append((place, fact))
             else:
+                if fact.on == "call" and fact.name == "model":
+                    # Older logs tell the model only here: an answer without calls has it from
+                    # the call before.
+                    self.following.append((place, fact))
                 self.notes.append(fact)
         elif isinstance(fact, Marked):
             self.marks.append((place, fact))
@@ -394,7 +398,6 @@ def _is_bare(result: Message) -> bool:
 
 
 def build_call(call: CallDraft) -> ToolCall:
-    first = call.seen[0]
     name = next((fact.name for fact in call.seen if fact.name), "")
     arguments = next((fact.arguments for fact in call.seen if fact.arguments), "")
     extra: dict[str, Any] = {}
@@ -403,7 +406,7 @@ def build_call(call: CallDraft) -> ToolCall:
     made = ToolCall(
         id=call.id,
         function=ToolFunction(name=name, arguments=arguments),
-        started_at=format_time(first.time),
+        started_at=format_time(_begun(call)),
         by_user=any(fact.by_user for fact in call.seen),
         extra=extra or None,
     )
@@ -413,6 +416,17 @@ def build_call(call: CallDraft) -> ToolCall:
         made.duration_ms = next((r.duration_ms for r in results if r.duration_ms is not None), None)
         made.ended_at = format_time(results[0].time)
     return made
+
+
+def _begun(call: CallDraft) -> int | None:
+    """When the call was run, where a record of that stands beside the message that asked for it."""
+    ended = min((r.time for r in call.results if r.time is not None), default=None)
+    run = [
+        fact.time
+        for fact in call.seen
+        if not fact.message and fact.time is not None and (ended is None or fact.time < ended)
+    ]
+    return min(run) if run else call.seen[0].time
 
 
 def _call_status(results: list[ToolReturned]) -> str:

@@ -8,7 +8,6 @@ from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.speech import arguments_text, attachments, plain, task_prompt
 from unspool.sources.copilot_cli.touches import measured, touched
-from unspool.times import format_time
 
 _STATUS = {
     "interrupted": "interrupted",
@@ -43,11 +42,6 @@ def read_start(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     )
     if not call:
         return
-    if event.time is not None:
-        yield event.fact(
-            Noted, on="call", subject=call, name="started_at", value=format_time(event.time),
-            rank=-1 if event.rank == 0 else event.rank,
-        )  # fmt: skip
     yield from _model(event, call)
     yield from task_prompt(event, call, name, arguments, lookup)
 
@@ -83,10 +77,6 @@ def read_complete(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     )
     if call:
         yield from _model(event, call)
-    model = event.text("model")
-    if model not in _NO_MODEL and not event.rank:
-        # Older logs tell the model only here: an answer without calls has it from the call before.
-        yield event.fact(Noted, on="following", name="model", value=model)
 
 
 def _text(result: Any, error: Any, failed: bool) -> str | None:
