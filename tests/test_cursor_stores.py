@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,21 @@ def test_every_statement_is_a_search_in_the_index(home: Path) -> None:
             ).fetchall()
             assert all("SEARCH" in row[3] and "INDEX" in row[3] for row in plan), plan
             assert "TEMP" not in str(plan)
+
+
+def test_memory_does_not_grow_with_the_database(tmp_path: Path) -> None:
+    body = "x" * 40_000
+    said = [bubble(f"{n:04d}", 1 + (n % 5 > 0), f"{n} {body}") for n in range(500)]
+    path = write_editor(tmp_path / "state.vscdb", rows_of(COMPOSER, *said))
+    assert path.stat().st_size > 20_000_000
+    (origin,) = origins_of(tmp_path)
+    source = sources.load("cursor")
+    tracemalloc.start()
+    count = sum(1 for _ in source.read(origin, Tally()))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count > 500
+    assert peak < 1_500_000
 
 
 def test_a_transcript_and_hooks_of_the_same_conversation_add_only_what_they_know(

@@ -185,7 +185,7 @@ def _patched(patch: str, outcome: str, tool: str) -> list[dict[str, Any]]:
 
 
 def output_of(value: Any) -> tuple[str | None, Any]:
-    """(what the model got, what the tool returned) of a tool's output, which may be JSON text."""
+    """(what the model got, what the tool returned beside it) of an output, which may be JSON text."""
     found = decoded(value)
     if found is None:
         return None, None
@@ -194,6 +194,7 @@ def output_of(value: Any) -> tuple[str | None, Any]:
     if isinstance(found, dict):
         for field in ("output", "contents", "content", "stdout", "result", "text", "message"):
             if isinstance(found.get(field), str):
-                return found[field], found
+                beside = {name: value for name, value in found.items() if name != field}
+                return found[field], beside or None
     text = value if isinstance(value, str) else msgspec.json.encode(found).decode()
     return text, found
