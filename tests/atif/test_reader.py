@@ -362,8 +362,12 @@ def comparable(trajectory: Trajectory) -> dict[str, Any]:
 
 def _drop_paths(message: dict[str, Any]) -> None:
     """Where sub-agents are files, the reader keeps the path of each for the way back."""
-    held = message.get("extra", {}).get("atif", {})
-    if held.pop("refs", None) and not held:
+    held = message.get("extra", {}).get("atif")
+    if held is None:
+        return
+    held.pop("refs", None)
+    held.pop("lone", None)
+    if not held:
         message["extra"].pop("atif")
     if message.get("extra") == {}:
         message.pop("extra")

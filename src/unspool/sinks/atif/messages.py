@@ -37,8 +37,8 @@ class MessageReader:
         self.resolve = resolve
         ours = (document.extra or {}).get(OURS)
         # By ATIF a step without a model has the agent's; our own documents leave out what is unknown.
-        said = document.agent.model_name
-        self.default_model = None if isinstance(ours, dict) and "source" in ours else said
+        self.is_ours = isinstance(ours, dict) and "source" in ours
+        self.default_model = None if self.is_ours else document.agent.model_name
         self.messages: list[Message] = []
         self.marks: list[Mark] = []
         self.links: list[Link] = []
@@ -56,7 +56,7 @@ class MessageReader:
         managed = (extra or {}).get(MANAGING)
         if isinstance(managed, dict):
             self._mark(step, managed, rest)
-            if rest.pop("mark", None) is True:
+            if isinstance(rest.pop("mark", None), str):
                 return
             if managed in MANAGED.values():
                 extra = {k: v for k, v in (extra or {}).items() if k != MANAGING}
@@ -79,7 +79,8 @@ class MessageReader:
             self._result(result, step, known)
 
     def _mark(self, step: Step, managed: dict[str, Any], rest: dict[str, Any]) -> None:
-        kind = managed_kind(managed)
+        said = rest.get("mark")
+        kind = said if isinstance(said, str) else managed_kind(managed)
         if kind is not None and rest.get("mark") is not False:
             self.marks.append(Mark(kind, len(self.messages), utc(step.timestamp)))
 
@@ -150,6 +151,9 @@ class MessageReader:
         if code is not None and message.extra and message.extra.get("exit_code") == code:
             message.extra = {k: v for k, v in message.extra.items() if k != "exit_code"} or None
         self._take_refs(result, odd, call, message)
+        if self.is_ours and call is not None and result.content is None and not result.extra:
+            self._keep_lone(call, message)
+            return
         self.messages.append(message)
 
     def _take_refs(
@@ -169,6 +173,15 @@ class MessageReader:
         if kept:
             held = (message.extra or {}).get(KEY, {})
             message.extra = {**(message.extra or {}), KEY: {**held, "refs": kept}}
+
+    def _keep_lone(self, call: ToolCall, result: Message) -> None:
+        """A result that only told of a sub-agent is none: the call has no result."""
+        refs = (result.extra or {}).get(KEY, {}).get("refs")
+        caller = next(m for m in reversed(self.messages) if call in (m.tool_calls or ()))
+        if refs:
+            held = (caller.extra or {}).get(KEY, {})
+            lone = {**held.get("lone", {}), call.id: refs}
+            caller.extra = {**(caller.extra or {}), KEY: {**held, "lone": lone}}
 
     def _content(
         self, content: Content | None, rest: dict[str, Any]

@@ -6,6 +6,7 @@ import msgspec
 
 from unspool.sinks.atif.extras import residue_of
 from unspool.sinks.atif.model import Ref
+from unspool.sinks.atif.residue import KEY
 from unspool.trajectory import Link, Message, Trajectory
 
 Kept = list[tuple[str, dict[str, Any] | None]]
@@ -22,7 +23,10 @@ class Refs:
         self.calls: dict[str, list[str]] = {}
         """Tool call → the sub-agents that it started, until their result is written."""
         self.told = {
-            child for message in trajectory.messages for child, _ in kept_refs(message) if child
+            child
+            for message in trajectory.messages
+            for told in (message, *lone_results(message))
+            for child, _ in kept_refs(told)
         }
         """Children that results refer to by what a document said."""
         self.placed: list[Link] = []
@@ -61,3 +65,12 @@ class Refs:
 def kept_refs(message: Message) -> Kept:
     kept = residue_of(message.extra).get("refs") if message.extra else None
     return [(str(child), given) for child, given in kept] if isinstance(kept, list) else []
+
+
+def lone_results(message: Message) -> list[Message]:
+    """Results that did nothing but refer to the sub-agents of calls which have no result."""
+    kept = residue_of(message.extra).get("lone") if message.extra else None
+    return [
+        Message("tool", "", tool_call_id=call, extra={KEY: {"refs": refs}})
+        for call, refs in (kept.items() if isinstance(kept, dict) else ())
+    ]

@@ -2,7 +2,8 @@
 
 An assistant message with the results of its calls is one agent step. A result whose call nobody saw
 is a system step with that one observation. Where the context was compacted stands a system step by
-ATIF's context-management convention, with the summary as its observation.
+ATIF's context-management convention, with the summary as its observation: a message of its own, or
+what the mark says.
 """
 
 from collections import defaultdict
@@ -14,13 +15,14 @@ from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, residue_o
 from unspool.sinks.atif.media import Files, to_content
 from unspool.sinks.atif.metrics import build_metrics, call_count
 from unspool.sinks.atif.model import Content, Observation, Result, Source, Step
-from unspool.sinks.atif.refs import Refs
+from unspool.sinks.atif.refs import Refs, lone_results
 from unspool.trajectory import Mark, Message, Trajectory
 
 MANAGING = "context_management"
 MANAGED = {
     "compaction": {"type": "compaction", "boundary": "replace"},
     "truncation": {"type": "pruning", "boundary": "truncate"},
+    "microcompaction": {"type": "pruning", "boundary": "truncate"},
 }
 """Kinds of mark that change the model's context, in the words of the convention."""
 
@@ -110,9 +112,15 @@ class StepWriter:
 
     def _boundary(self, mark: Mark, index: int) -> Step:
         self.told.append(Mark(mark.kind, index, utc(mark.timestamp)))
-        extra = merged({MANAGING: MANAGED[mark.kind]}, {}, {"mark": True})
-        time = utc(mark.timestamp)
-        return Step(step_id=0, source="system", message="", timestamp=time, extra=extra)
+        text = next((t for n in ("summary", "text") if (t := (mark.data or {}).get(n))), None)
+        return Step(
+            step_id=0,
+            source="system",
+            message="",
+            timestamp=utc(mark.timestamp),
+            observation=Observation([Result(content=text)]) if isinstance(text, str) else None,
+            extra=merged({MANAGING: MANAGED[mark.kind]}, {}, {"mark": mark.kind}),
+        )
 
     def _step(self, message: Message, results: list[Message], marked: bool) -> Step:
         if is_summary(message):
@@ -228,8 +236,11 @@ class StepWriter:
 
     def _add_lone_refs(self, message: Message, called: Called, made: list[Result]) -> None:
         """A sub-agent whose call has no result yet is still told of."""
+        kept = {result.tool_call_id: result for result in lone_results(message)}
         for call in message.tool_calls or () if called.made else ():
             refs = self.refs.of_call(call.id)
+            if call.id in kept:
+                refs, _ = self.refs.of_message(kept[call.id], refs)
             if refs:
                 made.append(Result(called.answered(call.id), None, refs))
 
