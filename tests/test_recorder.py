@@ -384,6 +384,19 @@ def test_parallel_threads_of_one_conversation(recorder: Recorder) -> None:
     assert len(words(made)) == len(set(words(made))) == 12
 
 
+def test_an_answer_in_other_words_is_that_of_its_own_list(recorder: Recorder) -> None:
+    recorder.log_request("m", [user("x")], "the answer to x", session_id="c")
+    recorder.log_request("m", [user("y")], "the answer to y", session_id="c")
+    recorder.log_request(
+        "m", [user("x"), assistant("x, in short"), user("z")], "end", session_id="c"
+    )
+    (made,) = recorder.trajectories()
+    assert words(made)[4:] == ["user: z", "assistant: end"]
+    assert [(m.extra or {}).get("sent_as") for m in made.messages if m.role == "assistant"] == [
+        "x, in short", None, None,
+    ]  # fmt: skip
+
+
 def test_session_ids(recorder: Recorder) -> None:
     recorder.log_request("m", [user("q")], "a", session_id="chat", invocation_id="sub")
     recorder.log_element("E", 1, label="Fix: The Bug")
@@ -427,6 +440,18 @@ def test_times_are_those_given(recorder: Recorder) -> None:
     assert made.messages[1].timestamp == "2026-01-02T03:04:05.000Z"
     assert made.messages[1].duration_ms == 1500
     assert (made.messages[1].extra or {})["time_to_first_token_ms"] == 20
+
+
+def test_a_duration_that_nobody_knows_is_absent(recorder: Recorder) -> None:
+    recorder.log_tool_call("t", {}, "r", call_id="c1", session_id="c")
+    start = datetime(2026, 1, 2, tzinfo=UTC)
+    recorder.log_tool_call(
+        "t", {}, "r", call_id="c2", session_id="c", started_at=start, ended_at=start.timestamp() + 2
+    )
+    (made,) = recorder.trajectories()
+    calls = [call for m in made.messages for call in m.tool_calls or ()]
+    assert [call.duration_ms for call in calls] == [None, 2000]
+    assert calls[1].ended_at == "2026-01-02T00:00:02.000Z"
 
 
 def test_anything_can_be_handed_over(recorder: Recorder) -> None:

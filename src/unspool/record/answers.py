@@ -1,5 +1,6 @@
 """Answers: what a model said, out of any response of the OpenAI and Anthropic interfaces."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -47,6 +48,25 @@ def to_answer(response: Any) -> Answer:
         made.stop = _text(response.get("stop_reason"))
         take_message(made, response)
     return made
+
+
+def compose(
+    answer: Answer,
+    *,
+    thinking: str | None = None,
+    tool_calls: Sequence[Any] | None = None,
+    usage: Any = None,
+    model: str | None = None,
+    stop: str | None = None,
+) -> Answer:
+    """The answer with what the caller says beside it."""
+    answer.thinking = thinking or answer.thinking
+    for call in tool_calls or ():
+        take_call(answer, plain(call))
+    answer.usage = to_tokens(usage) or answer.usage
+    answer.model = model or answer.model
+    answer.stop = stop or answer.stop
+    return answer
 
 
 def _text(value: Any) -> str:

@@ -143,13 +143,24 @@ class News(NamedTuple):
     change: str
 
 
+class Sent:
+    """A list that was sent, and the id of the answer to it."""
+
+    __slots__ = ("answer", "keys", "request")
+
+    def __init__(self, request: str, keys: Keys) -> None:
+        self.request = request
+        self.keys = keys
+        self.answer = ""
+
+
 class History:
     """What one conversation is remembered by."""
 
     __slots__ = ("_answers", "_counts", "_last_user", "_lists", "_systems", "_trimmed")
 
     def __init__(self) -> None:
-        self._lists: deque[Keys] = deque(maxlen=LISTS)
+        self._lists: deque[Sent] = deque(maxlen=LISTS)
         self._counts: dict[int, int] = {}
         self._answers: dict[int, str] = {}
         self._last_user: int | None = None
@@ -165,31 +176,31 @@ class History:
         forms = [form_of(message) for message in messages]
         keys = array("q", [form.key for form in forms])
         base = self._base(keys)
-        match = Match(base, keys, self._systems) if base is not None else None
+        match = Match(base.keys, keys, self._systems) if base is not None else None
         known = match.known if match is not None else bytearray(len(keys))
         new = [at for at in range(len(forms)) if not known[at] and not self._had(forms[at])]
         if not new and self._is_asked_again(forms):
             new = [len(forms) - 1]
         change = match.change([at for at in new if forms[at].role in _WORDS]) if match else ""
-        items = self._items(request, forms, new, match)
+        items = self._items(request, forms, new, base)
         if change == "compaction" and match is not None:
             _mark_summary(items, forms, new, match)
         if base is not None and match is not None and match.goes_on:
             self._lists.remove(base)
-        self._lists.append(keys)
+        self._lists.append(Sent(request, keys))
         self._last_user = next((f.key for f in reversed(forms) if f.role == _USER), self._last_user)
         self._systems = {form.key for form in forms if form.role == _SYSTEM}
         return News(items, change)
 
-    def _base(self, keys: Keys) -> Keys | None:
+    def _base(self, keys: Keys) -> Sent | None:
         """The list that this one has most of its beginning from; of several the latest."""
-        best: Keys | None = None
+        best: Sent | None = None
         most = -1
         for known in reversed(self._lists):
-            shared = _shared(known, keys)
+            shared = _shared(known.keys, keys)
             if shared > most:
                 best, most = known, shared
-                if shared == len(known):
+                if shared == len(known.keys):
                     break
         return best
 
@@ -208,18 +219,18 @@ class History:
         return bool(forms) and forms[-1].role == _USER and forms[-1].key != self._last_user
 
     def _items(
-        self, request: str, forms: list[Form], new: list[int], match: "Match | None"
+        self, request: str, forms: list[Form], new: list[int], base: Sent | None
     ) -> list[Item]:
         # In the first list that is seen, what stands before an answer was said some time ago.
         said = [at for at, form in enumerate(forms) if form.role == _ASSISTANT]
-        last = said[-1] if said and match is None else -1
+        last = said[-1] if said and base is None else -1
         items: list[Item] = []
         for at in new:
             form = forms[at]
             item = Item(message=msgspec.Raw(written(form.message)), old=at <= last)
-            if form.role == _ASSISTANT and self._answers and match and at == match.size:
-                # It stands where the answer to the list before it should: the caller reworded it.
-                item.edits = next(reversed(self._answers.values()))
+            if form.role == _ASSISTANT and base and base.answer and at == len(base.keys):
+                # It stands where the answer to that list should: the caller reworded it.
+                item.edits = base.answer
             else:
                 item.id = self._name(form.key, request)
             items.append(item)
@@ -242,6 +253,9 @@ class History:
             return request
         key = answer_key(text, calls)
         name = self._name(key, request)
+        for sent in self._lists:
+            if sent.request == request:
+                sent.answer = name
         keys = [key]
         if calls and text.strip():
             keys.append(answer_key(text, ()))

@@ -11,11 +11,11 @@ from typing import Any, Literal, Self, TypeVar
 
 from unspool.errors import UsageError
 from unspool.record import reading
-from unspool.record.answers import take_call, to_answer, to_tokens
+from unspool.record.answers import compose, to_answer
 from unspool.record.identity import new_id
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
-from unspool.record.plain import json_or_text, plain, to_micros
+from unspool.record.plain import to_micros
 from unspool.record.scopes import current_scope, error_data, error_status
 from unspool.record.sessions import Sessions
 from unspool.record.spans import Conversation, Request, Tool, now
@@ -178,16 +178,10 @@ class Recorder:
         )
         if time_to_first_token_ms is not None:
             request.data["time_to_first_token_ms"] = time_to_first_token_ms
-        answer = to_answer(response)
-        answer.thinking = thinking or answer.thinking
-        for call in tool_calls or ():
-            take_call(answer, plain(call))
-        answer.usage = to_tokens(usage) or answer.usage
-        if error is not None and not status:
-            status = "failed" if isinstance(error, str) else _status(error)
-        request.end(
-            answer, status, None if error is None else error_data(error), to_micros(ended_at)
-        )
+        answer = compose(to_answer(response), thinking=thinking, tool_calls=tool_calls, usage=usage)
+        data = None if error is None else error_data(error)
+        failed = status or ("" if error is None else error_status(error))
+        request.end(answer, failed, data, to_micros(ended_at))
         return request.id
 
     def log_tool_call(
@@ -208,29 +202,17 @@ class Recorder:
     ) -> str:
         """A tool call and what it gave; `child_id` is the session of the sub-agent it started."""
         session = self._session(invocation_id, session_id, label)
-        ident = call_id or new_id()
-        end = to_micros(ended_at) or now()
-        start = to_micros(started_at) or end
-        text = "" if arguments is None else json_or_text(arguments)
-        self.ledger.write(
-            Entry(kind="tool", session=session, time=start, id=ident, name=name, arguments=text),
-            counted=True,
-        )
-        done = Entry(kind="result", session=session, time=end, id=ident, name=name)
+        tool = self.tool(name, arguments, call_id, session_id=session)
+        ended = to_micros(ended_at) or now()
+        tool.start(to_micros(started_at) or ended)
         if result is not None or error is None:
-            done.result = "" if result is None else json_or_text(result)
-            done.details = None if isinstance(result, str) else plain(result)
-        done.status = "failed" if is_error else ""
-        if error is not None:
-            done.error = error_data(error)
-            done.status = "failed" if isinstance(error, str) else error_status(error)
-        done.duration_ms = (end - start) / 1000 if started_at is not None else None
+            tool.result("" if result is None else result, is_error=is_error)
         if child_id:
             self.ledger.write(
-                Entry(kind="subagent", session=session, time=end, child=child_id, call=ident)
+                Entry(kind="subagent", session=session, time=ended, child=child_id, call=tool.id)
             )
-        self.ledger.write(done)
-        return ident
+        tool.finish(error, ended)
+        return tool.id
 
     def log_element(
         self,
@@ -330,10 +312,3 @@ class Recorder:
         if scope is not None and not (invocation_id or session_id or label):
             return scope.session
         return self._sessions.find(invocation_id, session_id, label)
-
-
-def _status(error: BaseException) -> Literal["failed", "cancelled", "interrupted"]:
-    made = error_status(error)
-    return (
-        "cancelled" if made == "cancelled" else "interrupted" if made == "interrupted" else "failed"
-    )

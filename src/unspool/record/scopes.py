@@ -115,7 +115,7 @@ def enclosing() -> Scope | None:
     return _current.get()
 
 
-def error_status(error: BaseException) -> str:
+def error_status(error: BaseException | str) -> str:
     """cancelled, interrupted or failed."""
     if type(error).__name__ == "CancelledError":
         return "cancelled"

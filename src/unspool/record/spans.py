@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unspool.record.answers import Answer, take_call, to_answer, to_tokens
+from unspool.record.answers import Answer, compose, to_answer
 from unspool.record.plain import json_or_text, plain
 from unspool.record.scopes import Scope, Span, enclosing, error_data, error_status
 from unspool.record.streams import Gathering
@@ -131,20 +131,15 @@ class Request(Span):
     ) -> str:
         """Record the answer: text, a message, or a client's whole response. Its message id."""
         answer = to_answer(response) if response is not None else self._gathered()
-        answer.thinking = thinking if thinking is not None else answer.thinking
-        for call in tool_calls or ():
-            take_call(answer, plain(call))
-        answer.usage = to_tokens(usage) or answer.usage
-        answer.model = model or answer.model
-        answer.stop = stop or answer.stop
+        compose(
+            answer, thinking=thinking, tool_calls=tool_calls, usage=usage, model=model, stop=stop
+        )
         return self.end(answer, "", None)
 
     def fail(self, error: BaseException | str, status: str | None = None) -> None:
         """Record that the request failed or was cancelled, with what had come of the answer."""
-        if isinstance(error, BaseException):
-            status = status or error_status(error)
-            _note(error)
-        self.end(self._gathered(), status or "failed", error_data(error))
+        _note(error)
+        self.end(self._gathered(), status or error_status(error), error_data(error))
 
     def finish(self, error: BaseException | None) -> None:
         if self.done:
@@ -200,8 +195,8 @@ class Tool(Span):
     def _scope(self) -> Scope:
         return Scope(self.recorder, self, self.session, self.id, enclosing())
 
-    def start(self) -> None:
-        self._started = now()
+    def start(self, at: int | None = None) -> None:
+        self._started = at or now()
         arguments, self._arguments = self._arguments, None
         self.recorder.ledger.write(
             Entry(
@@ -215,24 +210,28 @@ class Tool(Span):
         """What the tool gave; text is what the model will get, anything else is kept beside it."""
         self._result, self._given, self._failed = value, True, is_error
 
-    def finish(self, error: BaseException | None) -> None:
-        ended = now()
+    def finish(self, error: BaseException | str | None, at: int | None = None) -> None:
+        ended = at or now()
         value, self._result = self._result, None
         entry = Entry(
             kind="result", session=self.session, time=ended, id=self.id, name=self.name,
-            duration_ms=(ended - self._started) / 1000, status="failed" if self._failed else "",
+            status="failed" if self._failed else "",
         )  # fmt: skip
+        if ended > self._started:
+            entry.duration_ms = (ended - self._started) / 1000
         if self._given:
             entry.result = json_or_text(value)
             entry.details = None if isinstance(value, str) else plain(value)
         if error is not None:
-            _note(error)
             entry.status, entry.error = error_status(error), error_data(error)
+            _note(error)
         self.recorder.ledger.write(entry)
 
 
-def _note(error: BaseException) -> None:
+def _note(error: BaseException | str) -> None:
     """An error is recorded once, where it arose, and not again by what is around."""
+    if isinstance(error, str):
+        return
     try:
         error._unspool_recorded = True  # type: ignore[attr-defined]  # a note for ourselves
     except AttributeError:
