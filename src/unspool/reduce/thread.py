@@ -129,34 +129,27 @@ def _recover(
     Parallel tools fork the tree: one line per call, and each result hangs on its own call's line.
     """
     places: dict[str, tuple[int, int]] = {entry: (rank, 0) for entry, rank in chain.items()}
-    outside = [record for record in records if record.entry in nodes and record.entry not in chain]
-    if not any(_is_turn(record) for record in outside):
+    off = [record for record in records if record.entry in nodes and record.entry not in chain]
+    if not any(_is_turn(record) for record in off):
         return places
+    wanted = {name for record in off for name in _messages(record)}
     first: dict[str, int] = {}
-    call_at: dict[str, int] = {}
-    for record in records:
-        rank = chain.get(record.entry)
-        if rank is None:
-            continue
-        for name in _messages(record):
-            first[name] = min(rank, first.get(name, rank))
-        call_at.update((call, rank) for call in _calls(record))
-    off: list[Record] = []
-    number = 0
     so_far: dict[str, int] = {}
+    call_at: dict[str, int] = {}
+    parts: list[tuple[Record, str, int | None]] = []
+    """Off-chain records, the message they are a part of, the rank of the part written before."""
     for record in records:
         rank = chain.get(record.entry)
-        names = [name for name in _messages(record) if name in first]
         if rank is not None:
-            so_far.update((name, rank) for name in names)
+            _take_chained(record, rank, wanted, first, so_far, call_at)
         elif record.entry in nodes:
-            off.append(record)
-            if not names:
-                continue
+            parts += [(record, name, so_far.get(name)) for name in _messages(record)[:1]]
+    number = 0
+    for record, name, known in parts:
+        if name in first:
             # Among the parts of its message it stands where it was written.
             number += 1
-            known = so_far.get(names[0])
-            rank = first[names[0]] if known is None else known
+            rank = first[name] if known is None else known
             places[record.entry] = (rank, number if known is not None else number - len(records))
             call_at.update((call, rank) for call in _calls(record))
     for record in off:
@@ -171,6 +164,28 @@ def _recover(
             number += 1
             places[record.entry] = (max(ranks), number)
     return places
+
+
+def _take_chained(
+    record: Record,
+    rank: int,
+    wanted: set[str],
+    first: dict[str, int],
+    so_far: dict[str, int],
+    call_at: dict[str, int],
+) -> None:
+    """Where the messages that have parts off the chain, and all calls, stand on it."""
+    for fact in record.facts:
+        if isinstance(fact, MessageSeen):
+            name = fact.id
+        elif isinstance(fact, ToolCalled):
+            name = fact.message
+            call_at[fact.id] = rank
+        else:
+            continue
+        if name in wanted:
+            first[name] = min(rank, first.get(name, rank))
+            so_far[name] = rank
 
 
 def _messages(record: Record) -> list[str]:
