@@ -18,7 +18,7 @@ FILE_TOOLS = {
     "Write": "create",
 }
 AGENT_TOOLS = frozenset(("Task", "Agent"))
-OUTPUT_LIMIT = 8 * 1024 * 1024
+OUTPUT_LIMIT = 1024 * 1024
 """Longest persisted output that is read back, in bytes."""
 
 _SIZE_ONLY = frozenset(("originalFile", "originalFileContents", "original_file", "base64"))
