@@ -213,6 +213,29 @@ def test_keyboard(open_page: Open) -> None:
     assert page.locator("#help").is_visible()
 
 
+def test_keys_go_on_from_where_the_reader_is(open_page: Open) -> None:
+    page = open_page("long")
+    page.keyboard.press("j")
+    page.evaluate("document.getElementById('t50').scrollIntoView()")
+    page.wait_for_timeout(100)
+    page.keyboard.press("j")
+    turn = page.evaluate("document.activeElement.closest('.turn').id")
+    assert turn in ("t49", "t50")
+
+
+def test_search_keeps_to_what_is_shown(open_page: Open) -> None:
+    page = open_page()
+    page.fill("#search", "refill")
+    wait_until(page, "document.getElementById('found').value !== ''")
+    everywhere = page.locator("#found").inner_text()
+    page.click("[data-filter=tools]")
+    wait_until(page, f"document.getElementById('found').value !== '{everywhere}'")
+    for _ in range(5):
+        page.press("#search", "Enter")
+        assert page.evaluate("CSS.highlights.get('current').size") == 1
+    assert not any(ident in shown_messages(page) for ident in ("m3-2", "m7"))
+
+
 def test_expand_all(open_page: Open) -> None:
     page = open_page()
     page.click("#expand")

@@ -25,20 +25,24 @@
 
   /* moving about */
   const visible = (unit) => unit.checkVisibility();
-  let current = -1;
+  const onScreen = (unit) => {
+    const box = unit.getBoundingClientRect();
+    return box.bottom > 0 && box.top < innerHeight;
+  };
+  // The message that the reader is at: the focused one, or after scrolling the one at the top.
   function place() {
-    const focused = document.activeElement && document.activeElement.closest(".unit");
-    if (focused) return units.indexOf(focused);
-    return current;
+    const focused = document.activeElement?.closest(".unit");
+    if (focused && onScreen(focused)) return units.indexOf(focused);
+    const box = main.getBoundingClientRect();
+    const seen = document.elementFromPoint(box.left + box.width / 2, $("bar").offsetHeight + 24);
+    return units.indexOf(seen?.closest(".unit"));
   }
   function go(unit) {
-    current = units.indexOf(unit);
     unit.scrollIntoView({ block: "start" });
     unit.focus({ preventScroll: true });
   }
   function step(direction, wanted) {
     let at = place();
-    if (at < 0) at = direction > 0 ? -1 : units.length;
     for (at += direction; at >= 0 && at < units.length; at += direction) {
       if (wanted(units[at]) && visible(units[at])) return go(units[at]);
     }
@@ -58,9 +62,8 @@
     if (!target) return;
     reveal(target);
     target.scrollIntoView({ block: "start" });
-    const unit = target.classList.contains("turn") ? target.querySelector(".unit") : target.closest(".unit");
-    current = units.indexOf(unit);
-    (target.closest(".unit") || unit || target).focus({ preventScroll: true });
+    const unit = target.closest(".unit") || target.querySelector(".unit");
+    (unit || target).focus({ preventScroll: true });
   }
 
   /* filters */
@@ -72,9 +75,10 @@
   const pressed = (chip) => chip.getAttribute("aria-pressed") === "true";
   for (const chip of chips) {
     chip.addEventListener("click", (event) => {
-      if (!event.shiftKey) return press(chip, !pressed(chip));
       const alone = chips.every((other) => pressed(other) === (other === chip));
-      for (const other of chips) press(other, alone || other === chip);
+      if (!event.shiftKey) press(chip, !pressed(chip));
+      else for (const other of chips) press(other, alone || other === chip);
+      if (search.value) seek();
     });
     const count = main.querySelectorAll({ reasoning: ".reasoning", user: ".message.user", assistant: ".message.assistant" }[chip.dataset.filter] || ".unit." + chip.dataset.filter).length;
     if (count) chip.append(" ", Object.assign(document.createElement("b"), { textContent: count }));
@@ -115,13 +119,14 @@
       slices("seek", turns, (turn) => { turn.hidden = false; for (const unit of turn.querySelectorAll(".unit[hidden]")) unit.hidden = false; });
       return;
     }
-    const inTurn = new Map();
+    const inTurn = new Set();
+    const off = chips.filter((chip) => !pressed(chip)).map((chip) => chip.dataset.filter);
     slices("seek", units, (unit) => {
-      const hit = text(unit).includes(words);
+      const hit = text(unit).includes(words) && !off.some((name) => unit.classList.contains(name));
       if (unit.hidden === hit) unit.hidden = !hit;
       if (!hit) return;
       matches.push(unit);
-      inTurn.set(unit.closest("main > .turn"), true);
+      inTurn.add(unit.closest("main > .turn"));
     }, () => {
       for (const turn of turns) if (turn.hidden === inTurn.has(turn)) turn.hidden = !inTurn.has(turn);
       // A match within a sub-agent is counted there, not once more in the call around it.
@@ -148,7 +153,6 @@
       if (mark) mark.add(range);
       break;
     }
-    current = units.indexOf(unit);
     unit.scrollIntoView({ block: "start" });
   }
   let waiting = 0;
