@@ -65,7 +65,7 @@ def round(number):
         messages.append({"role": "user", "content": f"q{n}"})
         messages.append({"role": "assistant", "content": f"a{n}"})
     messages.append({"role": "user", "content": f"q{number}"})
-    for conversation in range(1000):
+    for conversation in range(400):
         recorder.log_request("m", messages, f"a{number}", session_id=f"c{conversation}")
 
 def traced():

@@ -54,7 +54,7 @@ def test_bad_records_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
 def plain_reading(folder: Path) -> dict[str, list[tuple[str, str]]]:
     """Session → (role, text), by walking the records in the order of their files."""
     records: list[dict[str, Any]] = []
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 records.append(json.loads(line))
@@ -106,14 +106,19 @@ def plain_reading(folder: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def parts_of(message: dict[str, Any]) -> list[tuple[str, str, str]]:
-    content = message["content"]
+    if message.get("type") == "function_call_output":
+        return [("tool", message["output"], message["call_id"])]
+    content = message.get("content", [])
     if isinstance(content, str):
         return [(message["role"], content, message.get("tool_call_id", ""))]
     results = [
-        ("tool", p["content"], p["tool_use_id"]) for p in content if p["type"] == "tool_result"
+        ("tool", part["content"], part["tool_use_id"])
+        for part in content
+        if part["type"] == "tool_result"
     ]
-    texts = [p["text"] for p in content if p["type"] == "text"]
-    return [*results, *([(message["role"], "\n".join(texts), "")] if texts else [])]
+    rest = [part for part in content if part["type"] != "tool_result"]
+    text = "\n".join(part["text"] for part in rest if part["type"] == "text")
+    return [*results, *([(message["role"], text, "")] if rest else [])]
 
 
 @pytest.mark.parametrize("case", cases("recorder"), ids=case_id)
