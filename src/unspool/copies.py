@@ -1,7 +1,7 @@
 """Copies: history that a fork took over from another conversation, found by message ids.
 
-A fork keeps the ids of what it copies. Only digests are compared, and only of conversations of
-which one holds the other's first message, so that a run with many conversations stays small.
+A fork keeps the ids and the words of what it copies. Only digests are compared, and only of
+conversations of which one holds the other's first message, so that a run with many stays small.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ class Copyable(Protocol):
 
     @property
     def ids(self) -> bytes:
-        """Digests of its message ids, one after the other."""
+        """Digests of its messages, one after the other."""
 
     @property
     def seniority(self) -> tuple[bool, bool, str, str]:
@@ -33,8 +33,13 @@ def digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=WIDTH).digest()
 
 
+def digest_of(message: Message) -> bytes:
+    """Of its id and words: programs that count their messages give many the same id."""
+    return digest(f"{message.id} {message.role} {message.content}")
+
+
 def digests(messages: Iterable[Message]) -> bytes:
-    return b"".join(digest(message.id) for message in messages if message.id)
+    return b"".join(digest_of(message) for message in messages if message.id)
 
 
 def _pieces(ids: bytes) -> Iterator[bytes]:
@@ -61,10 +66,7 @@ def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
 
 def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
     """Conversations of which one holds another's first message."""
-    firsts: dict[bytes, list[Key]] = {}
-    for key, card in cards.items():
-        if card.ids:
-            firsts.setdefault(card.ids[:WIDTH], []).append(key)
+    firsts: dict[tuple[str, bytes], Key] = {}
     leader: dict[Key, Key] = {}
 
     def find(key: Key) -> Key:
@@ -74,10 +76,15 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
         return key
 
     for key, card in cards.items():
+        if card.ids:
+            # Those that begin alike are one group: any of them stands for all.
+            other = firsts.setdefault((key[0], card.ids[:WIDTH]), key)
+            leader[find(key)] = find(other)
+    for key, card in cards.items():
         for piece in _pieces(card.ids):
-            for other in firsts.get(piece, ()):
-                if other != key and other[0] == key[0]:
-                    leader[find(key)] = find(other)
+            first = firsts.get((key[0], piece))
+            if first is not None:
+                leader[find(key)] = find(first)
     groups: dict[Key, list[Key]] = {}
     for key in list(leader):
         groups.setdefault(find(key), []).append(key)

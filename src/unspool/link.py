@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.copies import WIDTH, digest, digests, find_copies, opening_of
+from unspool.copies import WIDTH, digest, digest_of, digests, find_copies, opening_of
 from unspool.reduce.totals import drop_calls, leave_out
 from unspool.trajectory import Link, ToolCall, Trajectory
 
@@ -250,9 +250,7 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied:
         known = {patch.copied[at : at + WIDTH] for at in range(0, len(patch.copied), WIDTH)}
-        leave_out(
-            trajectory, lambda message: bool(message.id) and digest(message.id or "") in known
-        )
+        leave_out(trajectory, lambda message: bool(message.id) and digest_of(message) in known)
     for message in trajectory.messages:
         for call in message.tool_calls or ():
             call.child_id = patch.spawned.get(call.id, call.child_id)

@@ -535,7 +535,8 @@ def read_message_text(event: Event, tally: Tally) -> Iterator[AnyFact]:
     if text:
         yield MessageSeen(
             **common,
-            id=f"{ident or turn}/{source}" if ident or turn is not None else "",
+            # A turn has no id of its own: without the conversation's it would be the same in all.
+            id=f"{ident or f'{key[1]}/{turn}'}/{source}" if ident or turn is not None else "",
             role="user" if source == "user" else "assistant",
             text=text,
             rank=5,

@@ -1,0 +1,43 @@
+"""History copied from another conversation: found by ids and words, in linear time."""
+
+import time
+
+from unspool.link import apply_patch, link, make_card
+from unspool.trajectory import Message, Trajectory
+
+
+def linked(*conversations: Trajectory) -> list[list[bool]]:
+    patches = link(make_card(conversation) for conversation in conversations)
+    for made in conversations:
+        apply_patch(made, patches.get((made.source, made.conversation_id)))
+    return [[message.copied for message in made.messages] for made in conversations]
+
+
+def conversation(ident: str, *messages: tuple[str, str]) -> Trajectory:
+    return Trajectory(
+        ident,
+        [Message("user", text, id=number) for number, text in messages],
+        source="claude-code",
+        started_at=f"2026-03-01T10:00:0{ident[-1]}.000Z",
+    )
+
+
+def test_what_a_fork_took_over_is_a_copy() -> None:
+    first = conversation("c1", ("u1", "one"), ("u2", "two"))
+    fork = conversation("c2", ("u1", "one"), ("u3", "three"))
+    assert linked(first, fork) == [[False, False], [True, False]]
+    assert fork.parent is not None
+    assert (fork.parent.conversation_id, fork.parent.kind) == ("c1", "fork")
+
+
+def test_programs_that_count_their_messages_copy_nothing() -> None:
+    first, second = conversation("c1", ("1", "one")), conversation("c2", ("1", "two"))
+    assert linked(first, second) == [[False], [False]]
+    assert second.parent is None
+
+
+def test_many_conversations_that_begin_alike_take_linear_time() -> None:
+    many = [conversation(f"c{number}", ("1", "hi"), (f"x{number}", "y")) for number in range(5000)]
+    start = time.process_time()
+    linked(*many)
+    assert time.process_time() - start < 5
