@@ -13,9 +13,9 @@ from unspool.facts import AnyFact, Key
 from unspool.origins import Head, Origin, Tally
 
 SOURCES: dict[str, str] = {
+    "vscode-chat": "unspool.sources.vscode_chat",
     "cursor": "unspool.sources.cursor",
     "recorder": "unspool.sources.recorder",
-    "vscode-chat": "unspool.sources.vscode_chat",
     "claude-code": "unspool.sources.claude_code",
     "copilot-vscode": "unspool.sources.copilot_vscode",
     "copilot-cli": "unspool.sources.copilot_cli",

@@ -49,15 +49,13 @@ class Reading:
         self.problems: list[tuple[str, str]] = []
         """(code, sample)."""
         self.abandoned: list[Abandoned] = []
-        self.numbers: dict[str, int] = {}
-        """Request id → its place in the order in which requests came up, where a log tells."""
 
     def facts(self) -> Iterator[AnyFact]:
         turns = self._turns()
         yield from self._head()
         for number, (turn, after) in enumerate(turns):
             self.tally.records += 1
-            offset = 1 + 2 * self.numbers.get(turn.id, number + len(self.numbers))
+            offset = 1 + 2 * number
             scribe = Scribe(self.key, self.origin.path, offset, turn.id, after)
             yield from request_facts(turn, scribe)
             yield from child_facts(turn, self.key, self.origin.path, offset)
@@ -74,11 +72,10 @@ class Reading:
             turn = Turn(request, self._ident(request, seen))
             turns.append((turn, after))
             after = turn.id
-        self._settle_edits([turn for turn, _ in turns])
-        known = {turn.id for turn, _ in turns}
-        for held in self.abandoned:
-            if held.request.requestId and held.request.requestId not in known:
-                turns.append((Turn(held.request, held.request.requestId), held.after))
+        if any(turn.request.editedFileEvents for turn, _ in turns):
+            self._settle_edits([turn for turn, _ in turns])
+        if self.abandoned:
+            turns = self._with_abandoned(turns)
         for turn, _ in turns:
             for kind in turn.parts.unknown:
                 self.tally.records += 1
@@ -89,6 +86,22 @@ class Reading:
             if tools.unique(made, calls, turn.id):
                 self.problems.append(("repeated-call-id", turn.id))
         return turns
+
+    def _with_abandoned(self, turns: list[tuple[Turn, str]]) -> list[tuple[Turn, str]]:
+        """Requests that were taken out stand behind the one that they followed, before the next."""
+        known = {turn.id for turn, _ in turns}
+        behind: dict[str, list[tuple[Turn, str]]] = {}
+        for held in self.abandoned:
+            ident = held.request.requestId
+            if ident and ident not in known:
+                known.add(ident)
+                behind.setdefault(held.after, []).append((Turn(held.request, ident), held.after))
+        made: list[tuple[Turn, str]] = []
+        waiting = [*reversed(turns), *reversed(behind.pop(ROOT, []))]
+        while waiting:
+            made.append(waiting.pop())
+            waiting.extend(reversed(behind.pop(made[-1][0].id, [])))
+        return made + [left for group in behind.values() for left in group]
 
     def _ident(self, request: Request, seen: set[str]) -> str:
         ident = request.requestId or ""
@@ -104,7 +117,7 @@ class Reading:
         return made
 
     def _settle_edits(self, turns: list[Turn]) -> None:
-        edited = [{t["path"] for p in turn.parts.edits for t in edits.touches(p)} for turn in turns]
+        edited = [{t["path"] for _, made in turn.touched for t in made} for turn in turns]
         events = [edits.file_events(turn.request.editedFileEvents) for turn in turns]
         for (number, path), outcome in edits.outcomes(edited, events).items():
             turns[number].outcomes[path] = outcome

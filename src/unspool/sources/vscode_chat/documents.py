@@ -30,7 +30,6 @@ def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFa
     """A flat JSON document: an export, or a stored chat."""
     with open_origin(origin.path) as file:
         data = file.read()
-    tally.bytes += 0
     big = len(data) > BIG_BYTES
     data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
     try:
@@ -140,7 +139,6 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     chat = convert(replay.state, Chat, bad) or Chat()
     session = chat.sessionId or _stem(origin)
     reading = Reading(chat, origin, tally, session)
-    reading.numbers = replay.appeared
     for held in replay.removed.values():
         request = convert(held.request, Request, [])
         if request is not None:

@@ -48,7 +48,7 @@ def _external(part: dict[str, Any], path: str) -> dict[str, Any]:
     touch: dict[str, Any] = {"path": path, "operation": operation if known else "edit"}
     diff = part.get("diff")
     for ours, theirs in (("lines_added", "added"), ("lines_removed", "removed")):
-        if isinstance(diff, dict) and isinstance(diff.get(theirs), int):
+        if isinstance(diff, dict) and type(diff.get(theirs)) is int:
             touch[ours] = diff[theirs]
     if old := _path(part.get("originalUri")):
         touch["extra"] = {"old_path": old}
@@ -83,7 +83,7 @@ def _span(held: Any) -> int:
         return 0
     names = ("startLineNumber", "startColumn", "endLineNumber", "endColumn")
     values = [held.get(name) for name in names]
-    if not all(isinstance(value, int) for value in values):
+    if not all(type(value) is int for value in values):
         return 0
     first, column, last, end = (int(value or 0) for value in values)
     if (first, column) == (last, end):

@@ -43,8 +43,6 @@ class Replay:
         self.started = False
         """Whether an initial state was seen."""
         self.removed: dict[str, Removed] = {}
-        self.appeared: dict[str, int] = {}
-        """Request id → its number in the order in which requests came up."""
 
     def apply(self, mutation: Mutation, size_bytes: int = 0) -> bool:
         """Make the change; False where it cannot be made."""
@@ -115,8 +113,6 @@ class Replay:
         kept = {_ident(request) for request in now}
         for ident in kept:
             self.removed.pop(ident, None)
-        for request in now:
-            self.appeared.setdefault(_ident(request), len(self.appeared))
         after = ""
         for request in before:
             ident = _ident(request)

@@ -72,7 +72,9 @@ class Parts:
         """Elements that are no parts at all."""
         self.model = ""
         self._open = False
-        for part in [response] if isinstance(response, str | dict) else response or ():
+        if response is not None and not isinstance(response, list):
+            response = [response]
+        for part in response or ():
             self._take(part)
 
     def _take(self, part: Any) -> None:
@@ -83,7 +85,7 @@ class Parts:
             self.wrong += 1
             return
         kind = part.get("kind")
-        if kind is None:
+        if not isinstance(kind, str):
             self._take_bare(part)
         elif kind in TEXT_KINDS:
             self._say(markdown(part.get("content")) or markdown(part))
@@ -98,7 +100,7 @@ class Parts:
             del self.blocks[self.tail :]
             self._open = False
         elif kind not in DROPPED:
-            self._keep(str(kind), part)
+            self._keep(kind, part)
 
     def _call(self, part: dict[str, Any]) -> None:
         run = part.get("subAgentInvocationId")

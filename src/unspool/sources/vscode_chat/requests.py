@@ -7,7 +7,7 @@ import msgspec
 
 from unspool import chat_fields as fields
 from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, UsageReported
-from unspool.sources.vscode_chat import edits, prompts
+from unspool.sources.vscode_chat import prompts
 from unspool.sources.vscode_chat.calls import call_facts, orphan_facts
 from unspool.sources.vscode_chat.parts import ASKED, answers
 from unspool.sources.vscode_chat.scribe import Scribe
@@ -75,10 +75,9 @@ def _extra(names: dict[str, str], holder: Any) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for ours, theirs in names.items():
         value = getattr(holder, theirs)
-        if isinstance(value, msgspec.Struct):
-            value = msgspec.to_builtins(value)
-        if value not in (None, "", [], {}):
-            made[ours] = value
+        if value is None or value == "" or value == [] or value == {}:
+            continue
+        made[ours] = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
     return made
 
 
@@ -92,7 +91,9 @@ def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     ident = ""
     for number, (held, calls) in enumerate(zip(turn.rounds, turn.calls, strict=True)):
         ident = turn.round_id(number)
-        extra = _extra(fields.ROUND, held)
+        extra: dict[str, Any] = {}
+        if held.phase is not None or held.hookContext is not None:
+            extra = _extra(fields.ROUND, held)
         if number == last:
             extra = {**_last_extra(turn), **extra}
         time = parse_time(held.timestamp) or (turn.ended if number == last else None)
@@ -231,10 +232,10 @@ def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     """Edited files, answers that a person gave, pull requests."""
     seen: set[str] = set()
     known = {call.id for group in turn.calls for call in group}
-    for part in turn.parts.edits:
+    for part, made in turn.touched:
         stop = part.get("undoStopId")
         call = stop if isinstance(stop, str) and stop in known else turn.last_id
-        for touch in edits.touches(part):
+        for touch in made:
             seen.add(touch["path"])
             if touch["path"] in turn.outcomes:
                 touch["outcome"] = turn.outcomes[touch["path"]]
@@ -244,11 +245,12 @@ def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
             touch = {"path": path, "operation": "edit", "outcome": outcome}
             yield scribe.write(Marked, kind="file", subject=turn.id, data=touch, time=turn.time)
     for part in turn.parts.kept:
-        if part.get("kind") in ASKED and (found := answers(part)) is not None:
+        kind = str(part.get("kind"))
+        if kind in ASKED and (found := answers(part)) is not None:
             yield scribe.write(
                 Marked, kind="answer", subject=turn.last_id, data=found, time=turn.ended
             )
-        elif part.get("kind") == "pullRequest":
+        elif kind == "pullRequest":
             yield scribe.write(Noted, name="references", value=_pull_request(part))
     for summary in _summaries(turn):
         held = summary.get("toolCallRoundId")

@@ -12,6 +12,7 @@ from unspool.sources.vscode_chat.tool_names import NAMES
 from unspool.sources.vscode_chat.uris import markdown
 
 _MESSAGES = frozenset(("invocationMessage", "pastTenseMessage", "originMessage"))
+_OURS = {theirs: ours for ours, theirs in CALL.items()}
 _DENIED, _SKIPPED = 0, 5
 
 
@@ -111,11 +112,13 @@ def call_extra(part: dict[str, Any] | None, ident: str) -> dict[str, Any] | None
     if part is None:
         return None
     made: dict[str, Any] = {}
-    for ours, theirs in CALL.items():
-        value = part.get(theirs)
+    for theirs, value in part.items():
+        ours = _OURS.get(theirs)
+        if ours is None:
+            continue
         if theirs in _MESSAGES:
             value = markdown(value)
-        if value not in (None, ""):
+        if value is not None and value != "":
             made[ours] = value
     if part_id(part) not in ("", ident):
         made["ui_call"] = part["toolCallId"]

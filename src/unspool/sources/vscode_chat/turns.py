@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.sources.vscode_chat import tools
+from unspool.sources.vscode_chat import edits, tools
 from unspool.sources.vscode_chat.model import Metadata, Request, Result, Round
 from unspool.sources.vscode_chat.parts import Parts
 from unspool.times import parse_time
@@ -47,6 +47,8 @@ class Turn:
         else:
             made = [tools.from_part(part, f"{ident}/part.{n}") for n, part in enumerate(own)]
             self.calls = [made]
+        self.touched = [(part, edits.touches(part)) for part in self.parts.edits]
+        """Every edit part with the files that it changed."""
         self.outcomes: dict[str, str] = {}
         """Path → what became of this request's edit of it."""
 

@@ -45,6 +45,10 @@ def _assembled(value: dict[str, Any]) -> str:
 
 def path_of(value: Any) -> str:
     """The path of a file on disk (or in a notebook); empty where the URI is of something else."""
+    if isinstance(value, dict) and value.get("scheme") == "file" and not value.get("authority"):
+        held = value.get("path")
+        if isinstance(held, str):
+            return _local(held)
     uri = uri_of(value)
     if ":" not in uri:
         return uri
@@ -58,6 +62,11 @@ def path_of(value: Any) -> str:
     path = unquote(parts.path)
     if parts.scheme == "file" and parts.netloc:
         return f"//{parts.netloc}{path}"
+    return _local(path)
+
+
+def _local(path: str) -> str:
+    """`/c:/x` is `c:/x` on the disk."""
     return path[1:] if len(path) > 2 and path[0] == "/" and path[2] == ":" else path
 
 
