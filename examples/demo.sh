@@ -13,6 +13,6 @@ echo
 echo "\$ unspool show conv-1 --from $out/conversations.jsonl"
 "$unspool" show conv-1 --from "$out/conversations.jsonl" | cat
 echo
-echo "\$ unspool extract examples/telemetry --to html -o $out/pages"
-"$unspool" extract examples/telemetry --to html -o "$out/pages" -q
-echo "A page to read and to keep: $out/pages/$(ls "$out/pages" | head -n 1)"
+echo "\$ unspool export examples/limiter.jsonl --to html -o $out/limiter.html"
+"$unspool" export examples/limiter.jsonl --to html -o "$out/limiter.html" >/dev/null
+echo "A page to read and to keep: $out/limiter.html"

@@ -158,6 +158,13 @@ def test_a_file_of_no_known_format(tmp_path: Path) -> None:
         assert "not a format that unspool knows" in complaint(name, other)
 
 
+def test_the_example_is_the_conversation_of_the_tests() -> None:
+    """`make demo` shows it; to write it anew, put the bytes below into the file."""
+    root, children = sample()
+    made = [piece.data for t in (root, *children) for piece in write(Family(t), {})]
+    assert (SOURCE.parent / "examples" / "limiter.jsonl").read_bytes() == b"".join(made)
+
+
 def test_help_of_every_command_has_an_example() -> None:
     for name in ("scan", "list", "show", "export"):
         text = out(name, "--help")

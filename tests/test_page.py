@@ -14,7 +14,7 @@ from tests.conversations import hostile, long, sample
 from unspool.sinks import Family
 from unspool.sinks.html import write
 
-pytest.importorskip("nh3", reason="the page needs the extra `view`")
+pytestmark = pytest.mark.browser
 
 Open = Callable[..., Any]
 OURS = re.compile(r"^(#|https?:|mailto:)")
