@@ -26,7 +26,7 @@ def extract(
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     job = Job(
-        paths=[os.fspath(path) for path in paths],
+        paths=[os.path.expanduser(path) for path in paths],  # noqa: PTH111 - may be text
         source=source,
         workers=workers,
         recover=recover,

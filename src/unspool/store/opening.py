@@ -71,6 +71,9 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(
+            "PRAGMA cache_size = -65536"
+        )  # 64 MB: the search index is written all over
         migrate(connection)
         yield connection
     except sqlite3.Error as error:

@@ -9,6 +9,7 @@ Steps 1 and 2 end in one transaction per batch, step 4 in one per some conversat
 conversation is clean only when it is written: a sync that was killed goes on where it was.
 """
 
+import gc
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -83,6 +84,16 @@ class Sync:
         self.report.origins = len(found.changed) + found.unchanged
         self.report.unchanged = found.unchanged
         self._mark_gone(found)
+        collecting = gc.isenabled()
+        gc.disable()  # facts hold no cycles; scanning them again and again costs a fifth of the time
+        try:
+            self._bring_up_to_date(found)
+        finally:
+            if collecting:
+                gc.enable()
+        return self.report
+
+    def _bring_up_to_date(self, found: Survey) -> None:
         with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
             self.spool = Spool(Path(folder, "bases"))
             for batch in iter_batches(found.changed, BATCH_BYTES):
@@ -90,7 +101,6 @@ class Sync:
             self._reduce_leftovers()
             self.spool.close()
             self._write()
-        return self.report
 
     def _mark_gone(self, found: Survey) -> None:
         self.report.gone = len(found.gone)

@@ -1,0 +1,95 @@
+"""What a first and a second sync cost, how large the store is, and how fast it is searched.
+
+The home is made up: Claude Code and Copilot CLI sessions (half of the bytes each; VS Code's and
+Cursor's chats are small beside them). Search is measured in one process, without its start.
+"""
+
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import claude_code, copilot_cli
+from bench.measure import Measured, Row, floor
+from bench.telemetry import WORDS
+from unspool.store.opening import opened, transaction
+from unspool.store.search import search
+
+SEARCHED = 1_000_000
+"""Messages of the store that search is measured on."""
+
+
+def run(size: int = 700_000_000, messages: int = SEARCHED) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
+        home = Path(temporary, "home")
+        claude_code.generate(home / ".claude" / "projects", size // 2)
+        copilot_cli.generate(home / ".copilot" / "session-state", size // 2)
+        rows = _sync(home, Path(temporary, "store.db"))
+        return rows + _search(Path(temporary, "large.db"), messages)
+
+
+def _sync(home: Path, store: Path) -> list[Row]:
+    base = floor(home)
+    total = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+    command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store), "-q"]
+    first = Measured(command)
+    start = time.perf_counter()
+    subprocess.run(command, check=True)
+    second = time.perf_counter() - start
+    peak = f"peak {first.peak_bytes / 1e6:.0f} MB"
+    return [
+        ("store: input", f"{total / 1e6:.0f} MB"),
+        (
+            "store: first sync",
+            f"{first.seconds:.1f} s = {first.seconds / base:.1f} × floor, {peak}",
+        ),
+        ("store: size over input", f"{store.stat().st_size / total:.2f}"),
+        ("store: second sync, nothing changed", f"{second:.2f} s"),
+    ]
+
+
+def _search(store: Path, count: int) -> list[Row]:
+    with opened(store) as connection:
+        _fill(connection, count)
+        rows: list[Row] = [("store: messages searched", f"{count:,}")]
+        for what, query in (
+            ("a common word", "result"),
+            ("a rare word", "needle7"),
+            ("a phrase", '"value of parse"'),
+            ("a beginning", "need*"),
+        ):
+            search(connection, query)
+            start = time.perf_counter()
+            search(connection, query)
+            rows.append(
+                (f"store: search, {what}", f"{(time.perf_counter() - start) * 1000:.0f} ms")
+            )
+        return rows
+
+
+def _fill(connection: sqlite3.Connection, count: int) -> None:
+    """Short messages by the thousand; every word is in about a third of them."""
+    rng = random.Random(1)
+    lines = [" ".join(rng.choices(WORDS, k=14)) for _ in range(5000)]
+    with transaction(connection):
+        connection.execute(
+            "INSERT INTO conversations (id, external_id, platform, source, started_at)"
+            " VALUES ('x:1', '1', 'x', 'x', '2026-01-01T00:00:00.000Z')"
+        )
+        for number in range(count):
+            text = rng.choice(lines) + (f" needle{number % 1000}" if number % 500 == 7 else "")
+            connection.execute(
+                "INSERT INTO messages (id, conversation_id, message_index, role)"
+                " VALUES (?, 'x:1', ?, 'user')",
+                (number + 1, number),
+            )
+            connection.execute("INSERT INTO texts (id, typed) VALUES (?, ?)", (number + 1, text))
+        connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
+
+
+if __name__ == "__main__":
+    for name, value in run():
+        print(f"{name:50} {value}")
