@@ -16,6 +16,8 @@ MAGIC = b"SQLite format 3\0"
 COPY_LIMIT_BYTES = 4 * 1024**3
 _WAL_VERSION = 2
 BUSY_MS = 2000
+DAMAGE = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What reading a store may raise: the last where a damaged schema is part of SQLite's message."""
 
 
 class Database:

@@ -119,7 +119,7 @@ class _Parts:
             return
         if not isinstance(part, dict):
             return
-        kind = part.get("type")
+        kind = text(part.get("type")) or None
         if kind in _TEXT_TYPES or (kind is None and isinstance(part.get("text"), str)):
             self.texts.append(text(part.get("text", part.get("refusal"))))
         elif kind == "tool_use":

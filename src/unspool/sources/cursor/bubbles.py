@@ -32,8 +32,9 @@ TOOL = 15
 """`capabilityType` of tools; what other numbers stand for is told nowhere."""
 MODES = {1: "ask", 2: "agent", 3: "edit", 5: "plan"}
 _TOOLS = {
-    5: "read_file", 6: "list_dir", 7: "edit_file", 9: "codebase_search", 15: "run_terminal_cmd",
-    18: "web_search", 19: "mcp", 38: "edit_file_v2", 40: "read_file_v2",
+    "5": "read_file", "6": "list_dir", "7": "edit_file", "9": "codebase_search",
+    "15": "run_terminal_cmd", "18": "web_search", "19": "mcp", "38": "edit_file_v2",
+    "40": "read_file_v2",
 }  # fmt: skip
 _STATUS = {"cancelled": "cancelled", "loading": "pending", "rejected": "denied"}
 _EPOCH_MS = 946_684_800_000
@@ -219,7 +220,8 @@ class Chat:
 
     def _tool(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
         tool = bubble["toolFormerData"]
-        name = _str(tool.get("name")) or _TOOLS.get(tool.get("tool"), f"tool_{tool.get('tool')}")
+        number = str(tool.get("tool"))
+        name = _str(tool.get("name")) or _TOOLS.get(number, f"tool_{number}")
         call = _str(tool.get("toolCallId")) or f"{ident}:tool"
         given = tool.get("rawArgs") or tool.get("params")
         step = self._steps.part("call", ident, _str(tool.get("modelCallId")))

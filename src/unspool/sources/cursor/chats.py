@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.databases import MAGIC, Database, open_database
+from unspool.databases import DAMAGE, MAGIC, Database, open_database
 from unspool.facts import (
     NOBODY,
     AnyFact,
@@ -59,7 +59,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                 tally.records += 1
                 yield chat.problem("stale-database", "the log was too long to copy")
             yield from chat.read(database)
-    except (sqlite3.Error, OSError) as error:
+    except DAMAGE as error:
         tally.records += 1
         yield chat.problem("unreadable-database", str(error))
 
@@ -72,7 +72,7 @@ def _read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     key: Key = ("cursor", Path(origin.path).parent.name)
     try:
         value = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         tally.problems += 1
         yield Problem(
             key=key, origin=origin.path, offset=0, code="invalid-json", sample=sample(data)
@@ -247,7 +247,7 @@ def _meta(connection: sqlite3.Connection) -> dict[str, Any]:
         for candidate in (data, _unhexed(data)):
             try:
                 return msgspec.json.decode(candidate, type=dict[str, Any])
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
     return {}
 

@@ -85,7 +85,11 @@ def model_of(composer: Composer) -> str:
 
 def common_folder(composers: list[Composer]) -> str | None:
     """The folder that the changed files of several composers share, where nothing names it."""
-    changed = [blocks for c in composers if (blocks := c.get("codeBlockData"))]
+    changed: list[dict[str, Any]] = []
+    for composer in composers:
+        blocks = composer.get("codeBlockData")
+        if isinstance(blocks, dict) and blocks:
+            changed.append(blocks)
     paths = [clean_path(str(uri)) for blocks in changed for uri in blocks]
     windows = [path for path in paths if path[1:3] == ":\\"]
     plain = [path for path in paths if path[:1] == "/"]

@@ -1,12 +1,11 @@
 """The editor's databases, `state.vscdb`: the global one with composers and bubbles, and one per
 workspace with prompts, generations and the chats of earlier versions."""
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.databases import MAGIC, Database, open_database
+from unspool.databases import DAMAGE, MAGIC, Database, open_database
 from unspool.facts import NOBODY, AnyFact, ToolReturned
 from unspool.origins import Head, Origin, Tally
 from unspool.records import clean
@@ -48,7 +47,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                 tally.records += 1
                 yield reader.problem(NOBODY, "stale-database", "the log was too long to copy")
             yield from _read(database, reader)
-    except (sqlite3.Error, OSError) as error:
+    except DAMAGE as error:
         tally.records += 1
         yield reader.problem(NOBODY, "unreadable-database", str(error))
 

@@ -40,7 +40,7 @@ def claims(head: Head) -> bool:
 def _is_event(value: dict[str, object]) -> bool:
     if "session_id" not in value or "uuid" in value:
         return False
-    kind = (value.get("type"), value.get("subtype"))
+    kind = (str(value.get("type")), str(value.get("subtype")))
     if kind == ("system", "init"):
         return "tools" not in value
     return kind in _OWN or (kind[0] == "assistant" and "model_call_id" in value)

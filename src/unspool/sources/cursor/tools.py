@@ -151,7 +151,7 @@ def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any
     kind = kind_of(name)
     if kind not in ("edit", "delete"):
         return ()
-    patch = given if isinstance(given, str) else given.get("patch", given.get("input"))
+    patch = given.get("patch", given.get("input")) if isinstance(given, dict) else given
     if isinstance(patch, str) and _PATCHED.search(patch):
         return tuple(_patched(patch, outcome, name))
     path = path_of(given)

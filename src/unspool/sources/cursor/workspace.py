@@ -79,7 +79,7 @@ def workspace_folder(path: str) -> str | None:
     """The project that a workspace's storage belongs to: `workspace.json` beside the database."""
     try:
         value = msgspec.json.decode(Path(path).with_name("workspace.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     uri = value.get("folder", value.get("workspace")) if isinstance(value, dict) else None
     return clean_path(uri) if isinstance(uri, str) else None
