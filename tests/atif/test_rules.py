@@ -11,10 +11,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.atif.judges import harbor_errors
+from tests.atif.judges import documents, harbor_errors
 from tests.harness import corpus
 from unspool.cli import group
+from unspool.sinks import Family
+from unspool.sinks.atif.reader import Reading
 from unspool.sinks.atif.rules import check, check_file
+from unspool.sinks.atif.versions import version_of
 
 Json = dict[str, Any]
 
@@ -397,6 +400,34 @@ def test_all_that_harbor_finds(data: st.DataObject) -> None:
     errors = [finding for finding in check(document) if finding.level == "error"]
     if harbor_errors(document):
         assert errors
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_what_is_read_is_written_valid(data: st.DataObject) -> None:
+    """Whatever is done to a document: it goes through equal if it is valid, else it is made so."""
+    document = base()
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(_places(document)))
+        odd = [value for value in ODD if value is not True]  # which Harbor takes for the number 1
+        put(*path, value=data.draw(st.sampled_from(odd)))(document)
+    valid = not harbor_errors(document)
+    read = Reading(copy.deepcopy(document), "x").trajectories
+    if not read:
+        assert not valid
+        return
+    made = documents(Family(read[0], tuple(read[1:])), atif_version=version_of(document))[0]
+    assert harbor_errors(made) == []
+    if valid:
+        assert _plain(made) == _plain(document)
+
+
+def _plain(value: Any) -> Any:
+    """Without what says nothing: labels that are missing, nulls, empty lists of sub-agents."""
+    if isinstance(value, dict):
+        left = {k: _plain(v) for k, v in value.items() if v is not None and k != "schema_version"}
+        return {k: v for k, v in left.items() if (k, v) != ("subagent_trajectories", [])}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.skipif(corpus("harbor") is None, reason="the real corpus is not here")

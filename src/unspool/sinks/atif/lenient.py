@@ -12,12 +12,15 @@ import msgspec
 
 from unspool.sinks.atif import model
 from unspool.sinks.atif.calls import parse_arguments
+from unspool.sinks.atif.mending import is_part, mend_root, mend_step, stray
 from unspool.sinks.atif.versions import NEWER, keep, older, version_of
 
 Json = dict[str, Any]
 
 SOURCES = {"assistant": "agent", "model": "agent", "tool": "system", "environment": "system"}
 """Words for a step's source that ATIF does not know, but others write."""
+
+PART_KEYS = {"type", "text", "source"}
 
 
 class Tidied:
@@ -30,32 +33,39 @@ class Tidied:
 
     def _root(self, given: Json, path: str) -> Json:
         agent = given.get("agent")
-        steps = given.get("steps")
-        below = given.get("subagent_trajectories")
         made = {
             **given,
             "agent": self._agent(agent if isinstance(agent, dict) else {}, f"{path}/agent"),
             "steps": [
-                self._step(step, number, f"{path}/steps/{number}")
-                for number, step in enumerate(steps if isinstance(steps, list) else ())
-                if self._is_object(step, f"{path}/steps/{number}")
+                self._step(step, number, at)
+                for number, (at, step) in enumerate(self._objects(given, "steps", path))
             ],
         }
-        made.setdefault("schema_version", None)
         if isinstance(given.get("final_metrics"), dict):
             made["final_metrics"] = self._tidy(
                 given["final_metrics"], model.FinalMetrics, f"{path}/final_metrics"
             )
-        if isinstance(below, list):
-            made["subagent_trajectories"] = [
-                self._root(sub, f"{path}/subagent_trajectories/{number}")
-                for number, sub in enumerate(below)
-                if self._is_object(sub, f"{path}/subagent_trajectories/{number}")
+        if isinstance(given.get("subagent_trajectories"), list):
+            below = [
+                (at, self._root(sub, at))
+                for at, sub in self._objects(given, "subagent_trajectories", path)
             ]
+            made["subagent_trajectories"] = [sub for _, sub in below if sub["steps"]]
+            self.wrong += [f"{at}/steps" for at, sub in below if not sub["steps"]]
         made = self._tidy(made, model.Document, path)
-        if made["schema_version"] is None:
-            del made["schema_version"]
+        self.wrong += [f"{path}/{name}" for name in mend_root(made)]
+        if made.get("schema_version") is None:
+            made.pop("schema_version", None)
         return made
+
+    def _objects(self, holder: Json, name: str, path: str) -> list[tuple[str, Json]]:
+        """The objects of an array and their paths; what is none is wrong."""
+        values = holder.get(name)
+        places = [
+            (f"{path}/{name}/{number}", value)
+            for number, value in enumerate(values if isinstance(values, list) else ())
+        ]
+        return [(at, value) for at, value in places if self._is_object(value, at)]
 
     def _agent(self, given: Json, path: str) -> Json:
         made = self._tidy(given, model.Agent, path)
@@ -70,7 +80,7 @@ class Tidied:
         if source not in ("system", "user", "agent"):
             self.wrong.append(f"{path}/source")
             made["source"] = SOURCES.get(str(source), "system")
-        if not isinstance(made.get("step_id"), int | float):
+        if not _is(made.get("step_id"), int):
             made["step_id"] = number + 1
         content = self._content(made.get("message"), f"{path}/message", made)
         made["message"] = "" if content is None else content
@@ -86,9 +96,11 @@ class Tidied:
             made["observation"] = self._observation(
                 made["observation"], f"{path}/observation", made
             )
+        made = self._tidy(made, model.Step, path)
+        self.wrong += [f"{path}/{name}" for name in mend_step(made, number + 1)]
         if older(self.version, "1.7"):
             self._lower(made, given)
-        return self._tidy(made, model.Step, path)
+        return made
 
     def _lower(self, made: Json, given: Json) -> None:
         """Calls and results had no `extra` before 1.7: what was put there goes to the step's."""
@@ -123,7 +135,7 @@ class Tidied:
     def _observation(self, given: Json, path: str, step: Json) -> Json:
         results = given.get("results")
         for key in given.keys() - {"results"}:  # an observation has no `extra` of its own
-            self._stray(step, f"observation.{key}", given[key])
+            stray(step, f"observation.{key}", given[key])
         return {
             "results": [
                 self._result(result, f"{path}/results/{at}", step)
@@ -166,17 +178,15 @@ class Tidied:
             return given
         if not isinstance(given, list):
             self.wrong.append(path)
-            self._stray(holder, path.rpartition("/")[2], given)
+            stray(holder, path.rpartition("/")[2], given)
             return ""
         made = []
         for number, part in enumerate(given):
             if isinstance(part, str):
                 part = {"type": "text", "text": part}
-            try:
-                msgspec.convert(part, model.Part, strict=False)
-            except msgspec.ValidationError:
+            if not _is(part, model.Part) or part.keys() - PART_KEYS or not is_part(part):
                 self.wrong.append(f"{path}/{number}")
-                self._stray(holder, f"{path.rpartition('/')[2]}.{number}", part)
+                stray(holder, f"{path.rpartition('/')[2]}.{number}", part)
                 continue
             made.append(part)
         return made
@@ -195,15 +205,8 @@ class Tidied:
                 self.wrong.append(f"{path}/{key}")
                 strays[key] = value
         for key, value in strays.items():
-            self._stray(made, key, value)
+            stray(made, key, value)
         return made
-
-    def _stray(self, holder: Json, key: str, value: Any) -> None:
-        extra = holder.get("extra")
-        extra = dict(extra) if isinstance(extra, dict) else {}
-        while key in extra:
-            key += "_"
-        holder["extra"] = {**extra, key: value}
 
     def _is_object(self, value: Any, path: str) -> bool:
         if isinstance(value, dict):

@@ -55,11 +55,15 @@ class Refs:
             if child in self.own:
                 if self.own[child] not in made:
                     made.append(self.own[child])
-            elif given and (given.get("trajectory_id") or given.get("trajectory_path")):
+            elif given and (given.get("trajectory_path") or self._may_be_within(given)):
                 made.append(msgspec.convert(given, Ref))
             elif given:
                 odd.append(given)
         return made, odd
+
+    def _may_be_within(self, given: dict[str, Any]) -> bool:
+        """By an id alone only embedded trajectories are found."""
+        return self.embedded and bool(given.get("trajectory_id"))
 
 
 def kept_refs(message: Message) -> Kept:

@@ -43,8 +43,9 @@ def older(version: str, than: str) -> bool:
 
 def version_of(document: Json) -> str:
     """The version that the document declares; the newest where it declares none that is known."""
-    said = str(document.get("schema_version") or "").removeprefix(PREFIX)
-    return said if said in VERSIONS else NEWEST
+    said = str(document.get("schema_version"))
+    version = said.removeprefix(PREFIX)
+    return version if said.startswith(PREFIX) and version in VERSIONS else NEWEST
 
 
 def to_version(document: Json, version: str) -> Json:
