@@ -16,7 +16,10 @@ def linked(*conversations: Trajectory) -> list[list[bool]]:
 def conversation(ident: str, *messages: tuple[str, str]) -> Trajectory:
     return Trajectory(
         ident,
-        [Message("user", text, id=number) for number, text in messages],
+        [
+            Message("user", text, id=number, timestamp="2026-03-01T10:00:00.000Z")
+            for number, text in messages
+        ],
         source="claude-code",
         started_at=f"2026-03-01T10:00:0{ident[-1]}.000Z",
     )
@@ -30,10 +33,27 @@ def test_what_a_fork_took_over_is_a_copy() -> None:
     assert (fork.parent.conversation_id, fork.parent.kind) == ("c1", "fork")
 
 
+def test_what_has_no_time_goes_with_what_has() -> None:
+    first = conversation("c1", ("u1", "one"), ("u2", "result"))
+    fork = conversation("c2", ("u1", "one"), ("u2", "result"), ("u3", "three"))
+    first.messages[1].timestamp = fork.messages[1].timestamp = None
+    assert linked(first, fork) == [[False, False], [True, True, False]]
+
+
 def test_programs_that_count_their_messages_copy_nothing() -> None:
     first, second = conversation("c1", ("1", "one")), conversation("c2", ("1", "two"))
     assert linked(first, second) == [[False], [False]]
     assert second.parent is None
+
+
+def test_two_that_begin_with_the_same_words_copy_nothing() -> None:
+    """Where a format has no ids they are made from the words; the time tells them apart."""
+    first, second = (conversation(f"c{n}", ("hash of hi", "hi")) for n in (1, 2))
+    second.messages[0].timestamp = "2026-03-02T10:00:00.000Z"
+    assert linked(first, second) == [[False], [False]]
+    for made in (first, second):
+        made.messages[0].timestamp = None
+    assert linked(first, second) == [[False], [False]]
 
 
 def test_many_conversations_that_begin_alike_take_linear_time() -> None:

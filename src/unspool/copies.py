@@ -1,6 +1,6 @@
 """Copies: history that a fork took over from another conversation, found by message ids.
 
-A fork keeps the ids and the words of what it copies. Only digests are compared, and only of
+A fork keeps the ids, times and words of what it copies. Only digests are compared, and only of
 conversations of which one holds the other's first message, so that a run with many stays small.
 """
 
@@ -33,13 +33,25 @@ def digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=WIDTH).digest()
 
 
-def digest_of(message: Message) -> bytes:
-    """Of its id and words: programs that count their messages give many the same id."""
-    return digest(f"{message.id} {message.role} {message.content}")
+def digest_of(message: Message) -> bytes | None:
+    """Of its id, time and words; the first bit says whether there is a time. None without an id.
+
+    The id alone does not tell: programs that count their messages give many the same, and where a
+    format has none it is made from the words. Nobody says the same twice at the same moment.
+    """
+    if not message.id:
+        return None
+    time = message.timestamp or ""
+    made = digest(f"{message.id} {message.role} {time} {message.content}")
+    return bytes([made[0] | 0x80 if time else made[0] & 0x7F]) + made[1:]
+
+
+def _is_timed(piece: bytes) -> bool:
+    return piece[0] >= 0x80
 
 
 def digests(messages: Iterable[Message]) -> bytes:
-    return b"".join(digest_of(message) for message in messages if message.id)
+    return b"".join(filter(None, map(digest_of, messages)))
 
 
 def _pieces(ids: bytes) -> Iterator[bytes]:
@@ -59,7 +71,7 @@ def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
                 if first != key:
                     copied.add(piece)
                     owner = first  # the last one: that is where it forked off
-            if owner is not None:
+            if owner is not None and any(map(_is_timed, copied)):
                 found[key] = (owner, copied)
     return found
 
@@ -76,15 +88,16 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
         return key
 
     for key, card in cards.items():
-        if card.ids:
+        first = next(filter(_is_timed, _pieces(card.ids)), None)
+        if first is not None:
             # Those that begin alike are one group: any of them stands for all.
-            other = firsts.setdefault((key[0], card.ids[:WIDTH]), key)
+            other = firsts.setdefault((key[0], first), key)
             leader[find(key)] = find(other)
     for key, card in cards.items():
         for piece in _pieces(card.ids):
-            first = firsts.get((key[0], piece))
-            if first is not None:
-                leader[find(key)] = find(first)
+            holder = firsts.get((key[0], piece))
+            if holder is not None:
+                leader[find(key)] = find(holder)
     groups: dict[Key, list[Key]] = {}
     for key in list(leader):
         groups.setdefault(find(key), []).append(key)

@@ -250,7 +250,7 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied:
         known = {patch.copied[at : at + WIDTH] for at in range(0, len(patch.copied), WIDTH)}
-        leave_out(trajectory, lambda message: bool(message.id) and digest_of(message) in known)
+        leave_out(trajectory, lambda message: digest_of(message) in known)
     for message in trajectory.messages:
         for call in message.tool_calls or ():
             call.child_id = patch.spawned.get(call.id, call.child_id)
