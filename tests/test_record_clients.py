@@ -1,7 +1,6 @@
 """Wrapped openai and anthropic clients against a real server on loopback."""
 
 import asyncio
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,7 +113,6 @@ def test_streams_that_are_left_early(server: str, recorder: Recorder) -> None:
         for chunk in client.chat.completions.create(**asked):
             if chunk.choices and chunk.choices[0].finish_reason:
                 break
-    gc.collect()  # the client's streams hold themselves
     broken, whole = (t.messages[-1] for t in recorder.trajectories())
     assert (broken.content, broken.status) == ("You", "interrupted")
     assert (whole.content, whole.status) == ("You said: hello", None)
@@ -196,6 +194,29 @@ def test_streamed_anthropic_messages(server: str, recorder: Recorder, helper: bo
     assert [(c.id, c.arguments) for c in made.tool_calls or ()] == [("toolu_1", '{"d": "."}')]
     assert made.usage is not None
     assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (28, 9)
+
+
+def test_raw_responses(server: str, recorder: Recorder) -> None:
+    gpt, sonnet = chat(server, recorder), claude(server, recorder)
+    asked = {"model": "m", "messages": HELLO[1:], "max_tokens": 5}
+    with recorder.conversation("raw"):
+        raw = sonnet.messages.with_raw_response.create(**asked)
+        assert raw.parse().content[1].text == "You said: hello"
+    streamed = gpt.chat.completions.with_streaming_response
+    with recorder.conversation("streamed raw"), streamed.create(**asked) as response:
+        assert "You said" in "".join(response.iter_text())
+
+    async def main() -> None:
+        async with recorder.conversation("async raw"):
+            raw = await claude(server, recorder, True).messages.with_raw_response.create(**asked)
+            parsed = raw.parse()
+            message = await parsed if asyncio.iscoroutine(parsed) else parsed
+            assert message.content[1].text == "You said: hello"
+
+    asyncio.run(main())
+    found = {t.conversation_id: t.messages[-1] for t in recorder.trajectories()}
+    assert found["raw"].content == found["async raw"].content == "You said: hello"
+    assert (found["streamed raw"].extra or {})["raw_response"] is True
 
 
 def test_failures_are_recorded_and_raised(server: str, recorder: Recorder) -> None:

@@ -72,7 +72,7 @@ def watch(recorder: Recorder, resource: Any, describe: Describe, is_async: bool)
                 request.fail(error)
             raise
         if request is not None:
-            _settle(request, response)
+            _settle(request, response.parse() if _is_read(response) else response)
         return response
 
     async def post_async(path: str, *args: Any, **kwargs: Any) -> Any:
@@ -84,23 +84,26 @@ def watch(recorder: Recorder, resource: Any, describe: Describe, is_async: bool)
                 request.fail(error)
             raise
         if request is not None:
-            _settle(request, response)
+            answer = response.parse() if _is_read(response) else response
+            _settle(request, await answer if inspect.isawaitable(answer) else answer)
         return response
 
     resource._post = post_async if is_async else post
     setattr(resource, _MARK, recorder)
 
 
+def _is_read(response: Any) -> bool:
+    """Whether this is a raw response whose body is here: then it can be parsed, and parsed again."""
+    http = getattr(response, "http_response", None)
+    return http is not None and bool(getattr(http, "is_stream_consumed", False))
+
+
 def _settle(request: Request, response: Any) -> None:
     """The answer is here, or it is a stream still to be read, or the caller reads it raw."""
-    http = getattr(response, "http_response", None)
-    if http is not None:
-        if getattr(http, "is_stream_consumed", False) and type(response).__name__[:6] == "Legacy":
-            response = response.parse()
-        else:
-            request.data["raw_response"] = True
-            request.respond("")
-            return
+    if hasattr(response, "http_response"):
+        request.data["raw_response"] = True
+        request.respond("")
+        return
     if hasattr(response, "_iterator"):
         if hasattr(response, "__aiter__"):
             _watch_async_stream(request, response)

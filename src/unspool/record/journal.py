@@ -99,7 +99,7 @@ class Journal:
         self._entries = 0
         self._bytes = 0
         self._next_aging = 0.0
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what people said
         if limits.entries is not None or limits.bytes is not None:
             self._weigh_all()
         self._age_out()

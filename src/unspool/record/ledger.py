@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -49,6 +50,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
+        self._streaming: weakref.WeakSet[Request] = weakref.WeakSet()
         self._journal = Journal(folder, limits, fsync, self._forget)
 
     @property
@@ -57,6 +59,19 @@ class Ledger:
 
     def files(self, sessions: Iterable[str] | None = None) -> list[Path]:
         return self._journal.files(sessions)
+
+    def stream(self, request: Request) -> None:
+        """An answer has begun to come in pieces."""
+        with self._lock:
+            self._streaming.add(request)
+
+    def settle(self, session: str | None = None) -> None:
+        """Answers that came to their end although nobody read the end of their stream."""
+        with self._lock:
+            waiting = [r for r in self._streaming if session is None or r.session == session]
+        for request in waiting:
+            if request.is_whole:
+                request.finish(None)
 
     def head(self, session: str, agent: str = "") -> Entry:
         """The record that a conversation's file begins with."""

@@ -269,6 +269,7 @@ class Recorder:
 
     def close(self) -> None:
         """Close the journal's files; a temporary journal is removed."""
+        self.ledger.settle()
         self.ledger.close()
         if self._temporary is not None:
             self._temporary.cleanup()

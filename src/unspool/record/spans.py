@@ -48,6 +48,7 @@ class Conversation(Span):
         self.recorder.ledger.write(declared)
 
     def finish(self, error: BaseException | None) -> None:
+        self.recorder.ledger.settle(self.id)
         if error is not None and not getattr(error, "_unspool_recorded", False):
             _note(error)
             self.recorder.ledger.write(
@@ -115,6 +116,7 @@ class Request(Span):
         """Take in a piece of a streamed answer: text, or a chunk of a client's stream."""
         if self._gathering is None:
             self._gathering = Gathering()
+            self.recorder.ledger.stream(self)
         self._gathering.add(chunk)
         if self._first is None and self._gathering.started:
             self._first = now()
