@@ -6,6 +6,7 @@ lines), a cut-off event with a whole one behind it on the same line, torn last l
 
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -61,15 +62,15 @@ class Event:
         self.root: Key = NOBODY
         self.rank = 0
 
-    def fact(self, made: type[FactType], /, **fields: Any) -> FactType:
+    def fact(self, made: type[FactType], /, key: Key | None = None, **fields: Any) -> FactType:
         """A fact with the event's place, time and id; about its own agent unless a key is given."""
         self.number += 1
-        fields.setdefault("key", self.key)
-        fields.setdefault("time", self.time)
         return made(
+            key=self.key if key is None else key,
             origin=self.origin,
             offset=self.offset,
             number=self.number,
+            time=self.time,
             entry=self.id,
             **fields,
         )
@@ -83,8 +84,15 @@ class Event:
 
     def chosen(self, *names: str) -> dict[str, Any]:
         """These fields of the data, as far as they are there."""
-        found = ((name, self.data.get(name)) for name in names)
-        return {snake(name): value for name, value in found if value not in (None, "", [], {})}
+        made: dict[str, Any] = {}
+        for name in names:
+            value = self.data.get(name)
+            if value or (value is not None and value not in _EMPTY):
+                made[snake(name)] = value
+        return made
+
+
+_EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 def whole_number(value: Any) -> int | None:
@@ -94,6 +102,7 @@ def whole_number(value: Any) -> int | None:
     return int(value)
 
 
+@lru_cache(maxsize=1024)
 def snake(name: str) -> str:
     """camelCase as the words of our own output."""
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")

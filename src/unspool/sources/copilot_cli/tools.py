@@ -93,23 +93,27 @@ def _text(result: Any, error: Any, failed: bool) -> str | None:
 def _details(data: dict[str, Any], result: Any) -> dict[str, Any]:
     """What the tool returned beside that: the screen's text, typed blocks, the exit code."""
     made: dict[str, Any] = {}
-    if isinstance(result, dict):
-        for ours, native in (
-            ("detailed", "detailedContent"),
-            ("contents", "contents"),
-            ("structured", "structuredContent"),
-            ("ui", "uiResource"),
-        ):
-            if result.get(native) not in (None, "", []) and result[native] != result.get("content"):
-                made[ours] = result[native]
+    if isinstance(result, dict) and len(result) > 1:
+        content = result.get("content")
+        for native, value in result.items():
+            if native in _RESULT and value and value != content:
+                made[_RESULT[native]] = value
     for ours, native in (("shell", "shellExecution"), ("file_edits", "fileEdits")):
         if data.get(native):
             made[ours] = data[native]
     return made
 
 
+_RESULT = {
+    "detailedContent": "detailed",
+    "contents": "contents",
+    "structuredContent": "structured",
+    "uiResource": "ui",
+}
+
+
 def _binaries(result: Any, lookup: Lookup) -> tuple[Any, ...]:
-    if not isinstance(result, dict):
+    if not isinstance(result, dict) or not result.get("binaryResultsForLlm"):
         return ()
     return attachments(result.get("binaryResultsForLlm"), lookup)
 
