@@ -173,6 +173,7 @@ def _words(rows: Rows, session: str, row: Row, what: str, turn: int) -> Iterator
 
 
 def _extra(rows: Rows, session: str, row: Row) -> AnyFact:
+    subject = ""
     if "file_path" in row:
         tool = str(row.get("tool_name") or "") or None
         data: Row = {"path": str(row["file_path"]), "tool": tool}
@@ -182,9 +183,10 @@ def _extra(rows: Rows, session: str, row: Row) -> AnyFact:
     else:
         data = {"type": row.get("ref_type"), "value": row.get("ref_value")}
         data["created_at"] = format_time(parse_time(row.get("created_at")))
+        subject = str(row.get("ref_value") or "")
         kind, entry = "reference", f"ref:{row.get('ref_type')}:{row.get('ref_value')}"
     data = {name: value for name, value in data.items() if value is not None}
-    return rows.fact(Marked, session, entry, kind=kind, data=data)
+    return rows.fact(Marked, session, entry, kind=kind, subject=subject, data=data)
 
 
 def _checkpoints(rows: Rows) -> Iterator[AnyFact]:

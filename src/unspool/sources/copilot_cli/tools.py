@@ -1,5 +1,6 @@
 """Tools: what was run, by whom, and what came back."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,12 @@ _STATUS = {
     "denied": "denied",
     "rejected": "denied",
 }
+_COMMIT = re.compile(
+    r"^\[(\S+)(?: \(root-commit\))? ([0-9a-f]{7,40})\] .*\n(?:.*\n){0,3}? \d+ files? changed",
+    re.MULTILINE,
+)
+"""What `git commit` prints: the branch, the commit, its subject, and how much it changed."""
+
 _NO_MODEL = ("", "resumed")
 """What the log writes for the results that a resumption makes up is no model."""
 
@@ -62,11 +69,12 @@ def read_complete(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     extra = event.chosen("interactionId", "isUserRequested", "sandboxed", "mcpMeta", "fusion")
     if code:
         extra["error_code"] = code
+    text = _text(result, error, bool(failed))
     yield event.fact(
         ToolReturned,
         call=call,
         name=event.text("toolName"),
-        text=_text(result, error, bool(failed)),
+        text=text,
         failed=failed,
         status=_STATUS.get(code, ""),
         details=_details(data, result) or None,
@@ -77,6 +85,10 @@ def read_complete(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     )
     if call:
         yield from _model(event, call)
+    if text and not failed and " changed" in text:
+        for branch, commit in dict.fromkeys(_COMMIT.findall(text)):
+            data = {"type": "commit", "value": commit, "branch": branch, "tool_call_id": call}
+            yield event.fact(Marked, kind="reference", subject=commit, data=data)
 
 
 def _text(result: Any, error: Any, failed: bool) -> str | None:
