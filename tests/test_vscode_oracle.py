@@ -1,0 +1,178 @@
+"""A plain second reading of VS Code chats, rule by rule from the format, held against the source."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import CASES, corpus, facts_of, origins_of, reduce_all
+from unspool.trajectory import Message
+
+DAMAGED = {
+    "wrong_types",
+    "spoilt",
+    "cut_off",
+    "log_headless",
+    "log_torn",
+    "replay",
+    "repeated_calls",
+}
+COPIES = {"two_folders", "forked_copies", "exported_twice"}
+SPOKEN = ("warning", "info", "progressTask", "progressTaskSerialized")
+
+
+def state_of(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".jsonl":
+        return json.loads(text)
+    state: Any = {}
+    for line in text.splitlines():
+        change = json.loads(line)
+        kind, keys = change["kind"], change.get("k", [])
+        if kind == 0:
+            state = change["v"]
+        if kind not in (1, 2, 3) or not keys:
+            continue
+        at = state
+        for key in keys[:-1]:
+            at = at[key]
+        if kind == 2:
+            target = at.setdefault(keys[-1], []) if isinstance(at, dict) else at[keys[-1]]
+            if "i" in change:
+                del target[change["i"] :]
+            target += change.get("v", [])
+        elif "v" in change and kind == 1:
+            at[keys[-1]] = change["v"]
+        else:
+            at.pop(keys[-1], None)
+    return state
+
+
+def typed(message: Any) -> str:
+    if isinstance(message, str):
+        return message
+    if message.get("text"):
+        return message["text"]
+    made = ""
+    for part in message["parts"]:
+        mark = {"agent": "@", "subcommand": "/", "tool": "#"}.get(part["kind"], "")
+        held = part.get("agent") or part.get("command") or {"name": part.get("toolName")}
+        made += part["text"] if "text" in part else mark + held["name"]
+    return made
+
+
+def uri(value: Any) -> str:
+    value = value.get("uri", value)
+    return (
+        value.get("external") or f"{value['scheme']}://{value.get('authority', '')}{value['path']}"
+    )
+
+
+def blocks(response: Any) -> list[str]:
+    """Texts between tool calls, as VS Code's own copy of a response has them."""
+    made = [""]
+    for part in [response] if isinstance(response, str) else response or []:
+        part = {"value": part} if isinstance(part, str) else part
+        kind = part.get("kind")
+        if kind is None and "value" in part:
+            made[-1] += part["value"]
+        elif kind in ("markdownContent", "markdownVuln", *SPOKEN):
+            made[-1] += part["content"]["value"]
+        elif kind == "inlineReference":
+            made[-1] += f"[{part['name']}]({uri(part['inlineReference'])})"
+        elif kind == "toolInvocationSerialized" and "subAgentInvocationId" not in part:
+            made.append("")
+        elif kind == "clearToPreviousToolInvocation":
+            made[-1] = ""
+    return [text for text in made if text]
+
+
+def render(node: dict[str, Any]) -> str:
+    if node["type"] == 2:
+        return ("\n" if node.get("lineBreakBefore") else "") + node.get("text", "")
+    if node.get("ctor") == 3:
+        return "<image>"
+    return "".join(render(child) for child in node["children"])
+
+
+def result_text(result: dict[str, Any]) -> str:
+    texts = []
+    for item in result["content"]:
+        value = item["value"]
+        if isinstance(value, str):
+            texts.append(value)
+        elif "node" in value:
+            texts.append(render(value["node"]))
+    return "\n".join(texts)
+
+
+Plain = tuple[str, str, list[tuple[str, str]]]
+
+
+def expected(request: dict[str, Any]) -> list[Plain]:
+    """(role, text, calls) of every message of a request; results only where the model's are kept."""
+    made: list[Plain] = [("user", typed(request["message"]), [])]
+    result = request.get("result") or {}
+    metadata = result.get("metadata") or {}
+    rounds = metadata.get("toolCallRounds") or []
+    results = metadata.get("toolCallResults") or {}
+    for held in rounds:
+        calls = [(c["name"], c["arguments"]) for c in held["toolCalls"]]
+        made.append(("assistant", held["response"], calls))
+        made += [
+            ("tool", result_text(results[c["id"]]), [])
+            for c in held["toolCalls"]
+            if c["id"] in results
+        ]
+    if not rounds:
+        text = "\n\n".join(blocks(request.get("response")))
+        error = (result.get("errorDetails") or request.get("responseErrorDetails") or {}).get(
+            "message"
+        )
+        made.append(("assistant", text or error or "", []))
+    return made
+
+
+def seen(messages: list[Message]) -> list[Plain]:
+    made: list[Plain] = []
+    for m in messages:
+        if m.kind == "injected":
+            continue
+        calls = [(c.name, c.arguments) for c in m.tool_calls or ()]
+        made.append((m.role, m.typed if m.typed is not None else m.content, calls))
+    return made
+
+
+def cases() -> list[Path]:
+    folders = [p for p in (CASES / "vscode_chat").iterdir() if p.name not in DAMAGED | COPIES]
+    found = [p for folder in folders for p in (folder / "input").rglob("*.json*")]
+    return sorted(p for p in found if p.name != "workspace.json")
+
+
+def real() -> list[Path]:
+    folder = corpus("vscode", "chat-sessions")
+    return sorted(folder.glob("*.json*")) if folder else []
+
+
+@pytest.mark.parametrize("path", [*cases(), *real()], ids=lambda p: p.name)
+def test_same_words_and_calls(path: Path) -> None:
+    requests = state_of(path)["requests"]
+    made = reduce_all(facts_of(origins_of(path)))
+    main = next(t for t in made if t.parent is None)
+    found = seen(main.messages)
+    for request in requests:
+        for wanted in expected(request):
+            role, text, calls = wanted
+            if role == "assistant" and not calls and not request.get("result", {}).get("metadata"):
+                # Without rounds the calls are those of the parts; the words are what is compared.
+                match = next((f for f in found if f[:2] == (role, text)), None)
+                if match is None and not text:
+                    continue
+                assert match is not None, wanted
+                found.remove(match)
+            else:
+                assert wanted in found, wanted
+                found.remove(wanted)
+    left = [message for message in found if message[0] != "tool"]
+    assert left == []
