@@ -15,7 +15,7 @@ from tests.atif.judges import documents, harbor_errors
 from tests.harness import corpus
 from unspool.cli import group
 from unspool.sinks import Family
-from unspool.sinks.atif.reader import Reading
+from unspool.sinks.atif.reading import Reading
 from unspool.sinks.atif.rules import check, check_file
 from unspool.sinks.atif.versions import version_of
 
@@ -469,5 +469,8 @@ def test_the_command(tmp_path: Path) -> None:
     other.write_text('{"broken')
     assert "not-json" in run(str(other))[1]
     assert "unreadable" in run(str(tmp_path / "nowhere.json"))[1]
+    other.write_text('{"steps": [], "\\ud800": {"\\udfff": 1e999}}')
+    assert "lone-surrogate" in run(str(other))[1]
+    assert "not-finite" in run(str(other), "--json")[1]
     other.write_text(json.dumps({"one": base(), "two": document}))
     assert '$["two"].steps[0].step_id' in run(str(other))[1]

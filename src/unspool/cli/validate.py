@@ -1,14 +1,10 @@
 """`unspool validate`: whether ATIF documents are valid."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import click
 import msgspec
 
-from unspool.origins import read_head, walk
-from unspool.sinks.atif import claims
-from unspool.sinks.atif.rules import Finding, check_file
+from unspool.errors import NothingToRead
+from unspool.sinks.atif.rules import Verdict, check_paths
 
 EXAMPLES = """
 \b
@@ -16,15 +12,6 @@ Examples:
   unspool validate run.trajectory.json
   unspool validate trajectories/ --json | jq '.[] | select(.errors > 0).file'
 """
-
-
-class Verdict(msgspec.Struct):
-    """All findings on one file."""
-
-    file: str
-    errors: int
-    warnings: int
-    findings: list[Finding]
 
 
 @click.command("validate", epilog=EXAMPLES)
@@ -37,39 +24,15 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     FILE may be a folder: then every ATIF file below it. Errors are what a producer can always
     avoid, warnings what real conversations contain. Exits with 1 if there is any error.
     """
-    verdicts = [_verdict(path) for path in _files(paths)]
+    verdicts = list(check_paths(paths))
+    if not verdicts:
+        raise NothingToRead(f"no ATIF file in {', '.join(paths)}")
     errors = sum(verdict.errors for verdict in verdicts)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(verdicts), indent=2).decode())
     else:
         _print(verdicts, quiet)
-    if not verdicts:
-        click.echo("unspool: no ATIF file there", err=True)
-    return 1 if errors or not verdicts else 0
-
-
-def _files(paths: tuple[str, ...]) -> Iterator[str]:
-    for argument in paths:
-        named = not Path(argument).is_dir()
-        for path, _ in walk(argument):
-            if named or _is_atif(path):
-                yield path
-
-
-def _is_atif(path: str) -> bool:
-    try:
-        return claims(read_head(path))
-    except OSError:
-        return False
-
-
-def _verdict(path: str) -> Verdict:
-    try:
-        found = check_file(Path(path))
-    except OSError as error:
-        found = [Finding("error", "unreadable", "$", error.strerror or str(error))]
-    errors = sum(1 for finding in found if finding.level == "error")
-    return Verdict(path, errors, len(found) - errors, found)
+    return 1 if errors else 0
 
 
 def _print(verdicts: list[Verdict], quiet: bool) -> None:
@@ -80,7 +43,7 @@ def _print(verdicts: list[Verdict], quiet: bool) -> None:
                     f"{verdict.file}: {finding.level}: {finding.path}: "
                     f"{finding.message} [{finding.rule}]"
                 )
-    if not quiet and verdicts:
+    if not quiet:
         bad = sum(1 for verdict in verdicts if verdict.errors)
         errors, warnings = (
             sum(getattr(v, name) for v in verdicts) for name in ("errors", "warnings")

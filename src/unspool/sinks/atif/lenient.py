@@ -13,7 +13,7 @@ import msgspec
 from unspool.sinks.atif import model
 from unspool.sinks.atif.calls import parse_arguments
 from unspool.sinks.atif.mending import is_part, mend_root, mend_step, stray
-from unspool.sinks.atif.versions import NEWER, keep, older, version_of
+from unspool.sinks.atif.versions import NEWER, PREFIX, keep, older, version_of
 
 Json = dict[str, Any]
 
@@ -232,3 +232,15 @@ def _is(value: Any, kind: Any) -> bool:
     except (msgspec.ValidationError, ValueError, OverflowError):
         return False
     return True
+
+
+def is_document(value: Any) -> bool:
+    """Whether a value means to be ATIF: by its label, or by an agent and steps with ids."""
+    if not isinstance(value, dict):
+        return False
+    if str(value.get("schema_version") or "").startswith(PREFIX):
+        return True
+    steps = value.get("steps")
+    if not isinstance(steps, list) or not isinstance(value.get("agent"), dict):
+        return False
+    return any(isinstance(step, dict) and "step_id" in step for step in steps[:1])

@@ -10,17 +10,30 @@ ties.py     sub-agents, references, media files
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.sinks.atif.reader import documents_in
+import msgspec
+
+from unspool.origins import read_head, walk
+from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.rules.figures import check_figures
 from unspool.sinks.atif.rules.findings import Finding, Findings, items
 from unspool.sinks.atif.rules.shape import check_shape, check_values
 from unspool.sinks.atif.rules.steps import check_steps
 from unspool.sinks.atif.rules.ties import check_ties
 
-__all__ = ["Finding", "check", "check_file"]
+__all__ = ["Finding", "Verdict", "check", "check_file", "check_paths"]
+
+
+class Verdict(msgspec.Struct):
+    """All findings on one file."""
+
+    file: str
+    errors: int
+    warnings: int
+    findings: list[Finding]
 
 
 def check(document: Any, folder: Path | None = None) -> list[Finding]:
@@ -64,3 +77,28 @@ def check_file(path: Path) -> list[Finding]:
         for finding in check(document, path.parent):
             found.append(finding.under(place))
     return found
+
+
+def check_paths(paths: Iterable[str]) -> Iterator[Verdict]:
+    """A verdict on every file, and on every ATIF file below every folder."""
+    for argument in paths:
+        named = not Path(argument).is_dir()
+        for path, _ in walk(argument):
+            if named or _is_atif(path):
+                yield _verdict(path)
+
+
+def _is_atif(path: str) -> bool:
+    try:
+        return claims(read_head(path))
+    except OSError:
+        return False
+
+
+def _verdict(path: str) -> Verdict:
+    try:
+        found = check_file(Path(path))
+    except OSError as error:
+        found = [Finding("error", "unreadable", "$", error.strerror or str(error))]
+    errors = sum(1 for finding in found if finding.level == "error")
+    return Verdict(path, errors, len(found) - errors, found)

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from unspool.records import clean_text
+
 Level = Literal["error", "warning"]
 
 
@@ -26,10 +28,14 @@ class Findings:
         self._found: dict[Finding, None] = {}
 
     def error(self, rule: str, path: str, message: str) -> None:
-        self._found[Finding("error", rule, path, message)] = None
+        self._add("error", rule, path, message)
 
     def warning(self, rule: str, path: str, message: str) -> None:
-        self._found[Finding("warning", rule, path, message)] = None
+        self._add("warning", rule, path, message)
+
+    def _add(self, level: Level, rule: str, path: str, message: str) -> None:
+        # A document's own keys stand in paths, and may be what no output can hold.
+        self._found[Finding(level, rule, clean_text(path), clean_text(message))] = None
 
     def in_order(self) -> list[Finding]:
         """Errors first, each kind in the order of the document as it was gone through."""

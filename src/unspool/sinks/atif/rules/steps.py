@@ -3,13 +3,11 @@
 from datetime import datetime
 from typing import Any
 
+from unspool.sinks.atif.mending import AGENT_ONLY, LLM_ONLY
 from unspool.sinks.atif.rules.findings import Findings, field, items
 from unspool.times import parse_time
 
 Json = dict[str, Any]
-
-AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
-LLM_ONLY = ("metrics", "reasoning_content")
 
 
 def check_steps(document: Json, path: str, findings: Findings) -> None:
