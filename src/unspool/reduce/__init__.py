@@ -2,10 +2,11 @@
 
 order.py      records of all origins in one order
 thread.py     the chain, the abandoned branches
+drafts.py     facts by the message and the call that they are about
 messages.py   messages, calls, results, marks
 snapshots.py  overlapping message lists: the winner of each segment
 notes.py      what knows best wins
-echoes.py     what another channel repeats
+matching.py   the same thing seen by several channels
 runs.py       run segments: their usage, the calls that they cut off
 totals.py     turns, segments, usage, models
 """
@@ -27,7 +28,8 @@ from unspool.facts import (
     ToolCalled,
 )
 from unspool.reduce import snapshots
-from unspool.reduce.messages import Assembly, build_marks, build_messages
+from unspool.reduce.drafts import Assembly
+from unspool.reduce.messages import build_marks, build_messages
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
 from unspool.reduce.reduction import Reduction

@@ -17,7 +17,7 @@ import msgspec
 from unspool.facts import INDEX, MessageSeen, ToolCalled, ToolReturned
 
 if TYPE_CHECKING:
-    from unspool.reduce.messages import Assembly, CallDraft, Draft
+    from unspool.reduce.drafts import Assembly, CallDraft, Draft
 
 Channel = tuple[int, str]
 Signature = tuple[str, str]

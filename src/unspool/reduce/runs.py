@@ -8,7 +8,8 @@ that ended without a report used something all the same.
 from collections.abc import Sequence
 
 from unspool.facts import Marked, Noted, UsageReported
-from unspool.reduce.messages import Assembly, settle_usage, to_usage
+from unspool.reduce.drafts import Assembly
+from unspool.reduce.messages import settle_usage, to_usage
 from unspool.trajectory import Message, Trajectory, Usage
 
 OPENERS = frozenset(("start", "resume"))

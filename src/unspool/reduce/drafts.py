@@ -1,0 +1,303 @@
+"""Drafts: the facts of a thread put together by the message and the call that they are about.
+
+A message is all parts with its id; a result belongs to its call. Nothing is paired by adjacency. A
+call or a text whose message nobody saw stands by itself. What several channels saw is matched in
+matching.py; messages.py makes messages out of the drafts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from unspool.facts import (
+    ECHO,
+    AnyFact,
+    Link,
+    Marked,
+    MessageSeen,
+    Noted,
+    ToolCalled,
+    ToolReturned,
+    UsageReported,
+)
+from unspool.reduce.matching import Anchors, Calls, Channel, match_echoes
+from unspool.reduce.order import Record
+
+
+class Draft:
+    """A message in the making."""
+
+    __slots__ = ("calls", "id", "origin", "orphan", "parts", "place", "role", "time")
+
+    def __init__(
+        self, ident: str, role: str, place: float, time: int | None, origin: str = ""
+    ) -> None:
+        self.id = ident
+        self.origin = origin
+        self.role = role
+        self.place = place
+        self.time = time
+        self.parts: list[MessageSeen] = []
+        self.calls: list[CallDraft] = []
+        self.orphan: CallDraft | None = None
+        """Set on a result whose call nobody saw."""
+
+
+class CallDraft:
+    """A tool call in the making, with what came of it."""
+
+    __slots__ = ("ended", "id", "place", "results", "seen")
+
+    def __init__(self, ident: str, place: float) -> None:
+        self.id = ident
+        self.place = place
+        self.ended = place
+        """Where its result stands."""
+        self.seen: list[ToolCalled] = []
+        self.results: list[ToolReturned] = []
+
+
+class Assembly:
+    """All drafts of one thread, and the facts that are settled later."""
+
+    def __init__(self) -> None:
+        self.drafts: dict[str, Draft] = {}
+        self.calls: dict[str, CallDraft] = {}
+        self.notes: list[Noted] = []
+        self.following: list[tuple[float, Noted]] = []
+        self.usage: list[tuple[float, UsageReported]] = []
+        self.marks: list[tuple[float, Marked]] = []
+        self.times: list[int] = []
+        self.echo_times: list[int] = []
+        self.anchors = Anchors()
+        self.aliases: dict[str, str] = {}
+        """Ids by which echoes, or parts that joined it, know a message → its own id."""
+        self.joined: dict[str, str] = {}
+        """Of these, the parts that joined it."""
+        self._open: str | None = None
+        self.call_aliases: dict[str, str] = {}
+        self._echoes: dict[Channel, list[tuple[int, str, MessageSeen]]] = defaultdict(list)
+        self._nameless: list[tuple[int, ToolCalled | ToolReturned]] = []
+        self._told: list[tuple[int, str, ToolCalled | ToolReturned]] = []
+        """Echoes of calls that are known by their id."""
+
+    def take(self, records: Iterable[Record]) -> None:
+        total = 0
+        for place, record in enumerate(records):
+            total = place + 1
+            for fact in record.facts:
+                self._take(place, record, fact)
+        self._tie_calls()
+        Calls(self, self._nameless).match()
+        match_echoes(self, self._echoes)
+        self._settle_places(total)
+        self._place_calls()
+        self._mark_files()
+        self._drop_empty()
+        self._rename()
+
+    def _take(self, place: int, record: Record, fact: AnyFact) -> None:
+        if fact.time is not None:
+            (self.echo_times if getattr(fact, "rank", 0) >= ECHO else self.times).append(fact.time)
+        if isinstance(fact, MessageSeen):
+            ident = fact.id or f"{record.entry}#{fact.number}"
+            if fact.rank:
+                self._echoes[(fact.rank, fact.origin)].append((place, ident, fact))
+            else:
+                self.add_part(place, fact, self._joined(fact, ident))
+        elif isinstance(fact, ToolCalled):
+            if fact.id:
+                call = self.call(fact.id, place)
+                if fact.rank:
+                    self._told.append((place, fact.id, fact))
+                elif all(known.rank for known in call.seen):
+                    call.place = place  # so far only echoes of it had been seen
+                call.seen.append(fact)
+            else:
+                self._nameless.append((place, fact))
+        elif isinstance(fact, ToolReturned):
+            self._open = None
+            if fact.call:
+                call = self.call(fact.call, place)
+                if fact.rank:
+                    self._told.append((place, fact.call, fact))
+                elif all(known.rank for known in call.results):
+                    call.ended = place
+                call.results.append(fact)
+            else:
+                self._nameless.append((place, fact))
+        elif isinstance(fact, UsageReported):
+            self.usage.append((place, fact))
+        elif isinstance(fact, Noted):
+            if fact.on == "following":
+                self.following.append((place, fact))
+            else:
+                if fact.on == "call" and fact.name == "model":
+                    # Older logs tell the model only here: an answer without calls has it from
+                    # the call before.
+                    self.following.append((place, fact))
+                self.notes.append(fact)
+        elif isinstance(fact, Marked):
+            self.marks.append((place, fact))
+        elif isinstance(fact, Link):
+            self._open = None
+
+    def _tie_calls(self) -> None:
+        """Calls known by their id in several origins show where these stand to each other."""
+        for place, ident, fact in self._told:
+            call = self.calls[ident]
+            own: list[ToolCalled | ToolReturned] = [
+                known
+                for known in (call.seen if isinstance(fact, ToolCalled) else call.results)
+                if known.rank == 0 and known.origin != fact.origin
+            ]
+            if own:
+                target = call.place if isinstance(fact, ToolCalled) else call.ended
+                timed = fact.time is not None and own[0].time is not None
+                self.anchors.tie(fact.origin, place, target, timed)
+
+    def _joined(self, fact: MessageSeen, ident: str) -> str:
+        """The id of the message that the part belongs to: the open one, or its own."""
+        ident = self.aliases.get(ident, ident)
+        if fact.role != "assistant" or not fact.joins:
+            self._open = None
+            return ident
+        if self._open is not None and ident not in self.drafts:
+            requests = {part.request for part in self.drafts[self._open].parts} - {""}
+            if not fact.request or requests <= {fact.request}:
+                self.joined[ident] = self.aliases[ident] = ident = self._open
+        self._open = ident
+        return ident
+
+    def add_part(self, place: int, fact: MessageSeen, ident: str) -> None:
+        draft = self.drafts.get(ident)
+        if draft is None:
+            draft = self.drafts[ident] = Draft(ident, fact.role, place, fact.time, fact.origin)
+        draft.parts.append(fact)
+
+    def call(self, ident: str, place: float) -> CallDraft:
+        call = self.calls.get(ident)
+        if call is None:
+            call = self.calls[ident] = CallDraft(ident, place)
+        return call
+
+    def _settle_places(self, total: int) -> None:
+        """What matched nothing goes beside the things of its own origin that did match."""
+        self.anchors.settle()
+        for draft in self.drafts.values():
+            if all(part.rank for part in draft.parts):
+                draft.place = self.anchors.place(draft.origin, draft.place, total)
+        for call in self.calls.values():
+            known: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
+            if all(fact.rank for fact in known):
+                call.place = self.anchors.place(known[0].origin, call.place, total)
+        self.marks = [(self.anchors.place(f.origin, p, total), f) for p, f in self.marks]
+
+    def _place_calls(self) -> None:
+        """Every call goes to its message; a call whose message nobody saw makes one."""
+        for call in sorted(self.calls.values(), key=lambda c: c.place):
+            call.seen.sort(key=lambda fact: fact.rank)
+            if not call.seen and not call.results[0].call and call.results[0].name:
+                call.seen.append(_implied_call(call.results[0]))
+            if not call.seen:
+                orphan = Draft(f"result:{call.id}", "tool", call.place, call.results[0].time)
+                orphan.orphan = call
+                self.drafts[orphan.id] = orphan
+                continue
+            ident = next((fact.message for fact in call.seen if fact.message), "")
+            ident = self.aliases.get(ident, ident)
+            draft = self.drafts.get(ident)
+            if draft is None:
+                first = call.seen[0]
+                ident = ident or f"call:{call.id}"
+                draft = self.drafts.setdefault(
+                    ident, Draft(ident, "assistant", call.place, first.time)
+                )
+            draft.calls.append(call)
+
+    def _mark_files(self) -> None:
+        """What the calls did to files: per path, each field from the fact that knows best."""
+        for call in sorted(self.calls.values(), key=lambda c: c.place):
+            facts: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
+            touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
+            for fact in sorted(facts, key=lambda f: f.rank):
+                for touch in fact.files:
+                    known = touched.setdefault(_file_name(touch["path"]), (fact, {}))[1]
+                    known.update({k: v for k, v in touch.items() if k not in known})
+            for fact, data in touched.values():
+                self.marks.append((call.place, _file_mark(fact, call.id, data)))
+
+    def _drop_empty(self) -> None:
+        """An echo without words whose calls were all known from elsewhere says nothing."""
+        for ident, draft in list(self.drafts.items()):
+            parts = draft.parts
+            if parts and not draft.calls and all(p.rank and _is_wordless(p) for p in parts):
+                del self.drafts[ident]
+
+    def _rename(self) -> None:
+        """Notes, usage and marks on a thing by the id that only an echo has for it."""
+        if not self.aliases and not self.call_aliases:
+            return
+        names = {"message": self.aliases, "call": self.call_aliases}
+        self.notes = [_renamed(note, names.get(note.on, {})) for note in self.notes]
+        self.usage = [
+            (place, use if use.subject in self.joined else _renamed(use, names.get(use.on, {})))
+            for place, use in self.usage
+        ]
+        self.marks = [(place, _renamed(mark, self.call_aliases)) for place, mark in self.marks]
+
+    def standing_notes(self) -> list[Noted]:
+        """The notes; that the whole is not known holds only where nobody knows the thing itself."""
+        whole = any(part.rank == 0 for draft in self.drafts.values() for part in draft.parts)
+        return [n for n in self.notes if not (whole and n.rank and n.name == "partial")]
+
+    def in_order(self) -> list[Draft]:
+        return sorted(self.drafts.values(), key=lambda draft: draft.place)
+
+
+def _implied_call(result: ToolReturned) -> ToolCalled:
+    """A result that tells which call it answers, where nobody saw the call itself."""
+    return ToolCalled(
+        key=result.key,
+        origin=result.origin,
+        offset=result.offset,
+        number=result.number,
+        time=None,
+        entry=result.entry,
+        name=result.name,
+        arguments=result.arguments,
+        rank=result.rank,
+        side=result.side,
+    )
+
+
+def _file_name(path: str) -> str:
+    """Channels write one path whole or from the workspace, but its last part the same."""
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _file_mark(fact: ToolCalled | ToolReturned, call: str, data: dict[str, Any]) -> Marked:
+    return Marked(
+        key=fact.key,
+        origin=fact.origin,
+        offset=fact.offset,
+        number=fact.number,
+        time=fact.time,
+        kind="file",
+        subject=call,
+        data=data,
+    )
+
+
+def _is_wordless(part: MessageSeen) -> bool:
+    return not (part.text or part.thinking or part.attachments or part.kind)
+
+
+Named = TypeVar("Named", Noted, UsageReported, Marked)
+
+
+def _renamed(fact: Named, names: dict[str, str]) -> Named:
+    name = names.get(fact.subject, fact.subject)
+    return fact if name == fact.subject else msgspec.structs.replace(fact, subject=name)
