@@ -4,7 +4,10 @@ order.py      records of all origins in one order
 thread.py     the chain, the abandoned branches
 drafts.py     facts by the message and the call that they are about
 messages.py   messages, calls, results, marks
-snapshots.py  overlapping message lists: the winner of each segment
+lists.py      message lists that calls logged, decoded once each
+candidates.py lists with their answers joined, that compete
+snapshots.py  the winner of each segment
+models.py     which call made which message
 notes.py      what knows best wins
 matching.py   the same thing seen by several channels
 runs.py       run segments: their usage, the calls that they cut off

@@ -1,0 +1,147 @@
+"""Models: which call made which message, and what the session says where no call was logged."""
+
+from unspool.facts import AnyFact, Noted, View
+from unspool.reduce.candidates import Candidate, same_answer
+from unspool.reduce.lists import Call
+from unspool.reduce.totals import number_turns
+from unspool.times import format_time
+from unspool.trajectory import Message, Usage
+
+
+def annotate(
+    winners: list[Candidate],
+    candidates: list[Candidate],
+    rest: list[AnyFact],
+    merge_tool_metadata: bool,
+) -> None:
+    """Requests, models and usage per message; then what only the losers know."""
+    session = session_models(rest)
+    for candidate in candidates:
+        number_turns(candidate.messages)
+        annotate_candidate(candidate, session)
+    for winner in winners:
+        for other in sorted(candidates, key=lambda made: made.winner.place):
+            if other is not winner and other.segment == winner.segment:
+                merge_missing(winner.messages, other.messages, merge_tool_metadata)
+                _stamp_by_index(winner, other)
+        fill_from_session(winner.messages, session)
+
+
+def _stamp_by_index(winner: Candidate, other: Candidate) -> None:
+    """A call of a list that lost made the message at its end, if the roles before it agree."""
+    roles = [message.role for message in winner.messages]
+    for call in sorted(other.listing.calls, key=lambda made: made.when):
+        count = call.count + other.lead
+        if count >= len(roles) or roles[count] != "assistant" or winner.messages[count].model:
+            continue
+        if roles[:count] != [message.role for message in other.messages[:count]]:
+            continue
+        made = winner.messages[count]
+        if call.answer is None or same_answer(made, call.answer.message):
+            _stamp_answer(made, call)
+
+
+def session_models(rest: list[AnyFact]) -> dict[str, str]:
+    """Request → the model that the interactive session names: response first, then latest."""
+    best: dict[str, tuple[int, int, str]] = {}
+    for fact in rest:
+        if isinstance(fact, Noted) and fact.on == "request" and fact.name == "session_model":
+            rank = (-fact.rank, fact.time if fact.time is not None else -1)
+            known = best.get(fact.subject)
+            if known is None or rank >= known[:2]:
+                best[fact.subject] = (*rank, str(fact.value))
+    return {request: found[2] for request, found in best.items()}
+
+
+def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
+    messages = candidate.messages
+    requests: dict[int, str] = {}
+    for call in sorted(candidate.calls, key=lambda made: made.when):
+        count = call.count + candidate.lead
+        _stamp_call(messages, call, count, session)
+        if call.view.request and 0 < count <= len(messages):
+            turn = messages[count - 1].turn
+            if turn is not None:
+                requests[turn] = call.view.request
+    for message in messages:
+        if message.turn is not None:
+            message.request_id = message.request_id or requests.get(message.turn)
+
+
+def fill_from_session(messages: list[Message], session: dict[str, str]) -> None:
+    """Messages whose call nobody logged: the session's model of their own turn's request."""
+    requests: dict[int, str] = {}
+    for message in messages:
+        if message.turn is not None and message.request_id is not None:
+            requests.setdefault(message.turn, message.request_id)
+    for message in messages:
+        if message.turn is None:
+            continue
+        message.request_id = message.request_id or requests.get(message.turn)
+        model = session.get(message.request_id or "")
+        if model and not message.model:
+            message.model, message.model_source = model, "interactiveSession"
+
+
+def _stamp_call(messages: list[Message], call: Call, count: int, session: dict[str, str]) -> None:
+    """The model of a call stands on the last message that it saw and on its answer."""
+    view = call.view
+    engine: str | None = None
+    at: Message | None = None
+    if 0 < count <= len(messages):
+        last = messages[count - 1]
+        if last.role == "assistant":
+            engine, at = stamp(last, view.answered, view.requested), last
+            take_usage(last, view)
+        elif view.requested and last.model is None:
+            engine, at = stamp(last, "", view.requested), last
+    if count < len(messages) and messages[count].role == "assistant":
+        made = messages[count]
+        stamped = _stamp_answer(made, call)
+        if stamped:
+            engine, at = stamped, made
+    expected = session.get(view.request)
+    if at is not None and engine and expected and expected != engine:
+        at.model_conflict = True
+
+
+def _stamp_answer(made: Message, call: Call) -> str | None:
+    """The model, usage and time of the answer, which may stand in a longer list already."""
+    answer = call.answer
+    made.call_id = made.call_id or call.view.call or None
+    if answer is not None:
+        take_usage(made, answer.view)
+        made.timestamp = made.timestamp or format_time(answer.view.time)
+    return stamp(made, answer.view.answered if answer else "", call.view.requested)
+
+
+def stamp(message: Message, answered: str, requested: str) -> str | None:
+    model, source = (answered, "engine") if answered else (requested, "engine-request")
+    if not model:
+        return None
+    if message.model is None or (message.model_source != "engine" and source == "engine"):
+        message.model, message.model_source = model, source
+    return message.model
+
+
+def take_usage(message: Message, view: View) -> None:
+    if message.usage is None and (view.prompt is not None or view.completion is not None):
+        message.usage = Usage(prompt_tokens=view.prompt, completion_tokens=view.completion)
+
+
+def merge_missing(winner: list[Message], loser: list[Message], tool_metadata: bool) -> None:
+    """Per message at the same index and role: what the winner lacks."""
+    for own, other in zip(winner, loser, strict=False):
+        if own.role != other.role:
+            continue
+        if own.model is None and other.model is not None:
+            own.model, own.model_source = other.model, other.model_source
+        own.mode = own.mode or other.mode
+        own.request_id = own.request_id or other.request_id
+        own.model_conflict = own.model_conflict or other.model_conflict
+        if not tool_metadata:
+            continue
+        if own.role == "assistant" and not own.tool_calls and other.tool_calls:
+            own.tool_calls = other.tool_calls
+        if own.role == "tool" and own.tool_call_id is None:
+            own.tool_call_id = other.tool_call_id

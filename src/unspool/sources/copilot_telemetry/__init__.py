@@ -1,0 +1,122 @@
+"""Copilot Chat telemetry: what GitHub Copilot Chat in VS Code sends about a conversation.
+
+Every engine call logs the whole message list (`engine.messages`), cut into pieces of 8192
+characters; the answer comes in an event of its own. Modes, models and intents stand in other events.
+Two channels spell the properties with dots or underscores; both are read.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from unspool.facts import AnyFact
+from unspool.origins import Head, Origin, Tally
+from unspool.sources.copilot_telemetry.envelope import Event
+from unspool.sources.copilot_telemetry.lines import iter_events
+from unspool.sources.copilot_telemetry.lists import read_engine_messages, read_list, read_piece
+from unspool.sources.copilot_telemetry.notes import (
+    SOURCE,
+    read_message_text,
+    read_participant,
+    read_request_added,
+    read_session,
+)
+
+__all__ = ["CURRENT", "NAME", "RANGES", "Event", "claims", "iter_events", "places", "read"]
+
+NAME = SOURCE
+RANGES = True
+CURRENT: Literal["last", "longest"] = "longest"
+
+NOISE = frozenset(
+    (
+        "engine.messages.length",
+        "conversation.message",
+        "inlineConversation.message",
+        "editingSession.message",
+        "model.request.added",
+        "toolCallDetails",
+        "toolCallDetailsInternal",
+        "toolCallDetailsExternal",
+        "request.repoInfo",
+        "request.sent",
+        "request.response",
+        "request.responseTime",
+        "request.error",
+        "response.success",
+        "response.error",
+        "response.cancelled",
+        "completions.response",
+        "request.shownWarning",
+        "conversation.repliedTo",
+        "panel.request",
+        "inline.request",
+    )
+)
+"""Events that say nothing about what was said."""
+
+_MARKERS = (
+    b"engine.messages",
+    b"messageText",
+    b"interactiveSession",
+    b"model.modelCall",
+    b"model.message.added",
+)
+
+
+def claims(head: Head) -> bool:
+    """Telemetry: an event name that the sender uses, or the envelope around a property bag."""
+    if any(marker in head.data for marker in _MARKERS) and (
+        b'"properties"' in head.data or b"conversationId" in head.data
+    ):
+        return any(_is_event(value) for value in head.objects) or not head.objects
+    return any(_is_envelope(value) for value in head.objects)
+
+
+def _is_event(value: dict[str, object]) -> bool:
+    return "properties" in value or _is_envelope(value)
+
+
+def _is_envelope(value: dict[str, object]) -> bool:
+    data = value.get("data")
+    return isinstance(data, dict) and isinstance(data.get("baseData"), dict)
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    """None: telemetry is sent, not kept on the machine."""
+    return []
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    for event in iter_events(origin, tally, recover):
+        if isinstance(event, Event):
+            yield from read_event(event, tally)
+        else:
+            yield event
+
+
+def read_event(event: Event, tally: Tally) -> Iterator[AnyFact]:
+    reader = READERS.get(event.name)
+    if reader is not None:
+        yield from reader(event, tally)
+    elif event.name in NOISE:
+        tally.noise += 1
+    else:
+        tally.unrecognise(event.name or "no event name", event.origin, event.offset)
+
+
+READERS: dict[str, Callable[[Event, Tally], Iterator[AnyFact]]] = {
+    "engine.messages": read_engine_messages,
+    "conversation.messageText": read_message_text,
+    "inlineConversation.messageText": read_message_text,
+    "editingSession.messageText": read_message_text,
+    "interactiveSessionMessage": read_session,
+    "interactiveSessionResponse": read_session,
+    "interactiveSessionRequest": read_session,
+    "participantDetectionContext": read_participant,
+    "model.request.added": read_request_added,
+    "model.request.options.added": read_piece,
+    "model.message.added": read_piece,
+    "model.modelCall.input": read_list,
+    "model.modelCall.output": read_list,
+}

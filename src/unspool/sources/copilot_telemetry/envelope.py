@@ -1,0 +1,161 @@
+"""The envelope: one telemetry event, whatever the channel that it came by."""
+
+import json
+
+import msgspec
+
+from unspool.records import clean_text
+from unspool.times import parse_time
+
+Properties = dict[str, msgspec.Raw]
+
+
+class BaseData(msgspec.Struct):
+    name: msgspec.Raw = msgspec.Raw(b"")
+    properties: Properties = {}
+    measurements: Properties = {}
+
+
+class Data(msgspec.Struct):
+    baseData: BaseData | None = None
+    name: msgspec.Raw = msgspec.Raw(b"")
+    properties: Properties = {}
+    measurements: Properties = {}
+
+
+class Envelope(msgspec.Struct):
+    name: msgspec.Raw = msgspec.Raw(b"")
+    eventName: msgspec.Raw = msgspec.Raw(b"")
+    time: msgspec.Raw = msgspec.Raw(b"")
+    timestamp: msgspec.Raw = msgspec.Raw(b"")
+    data: Data | None = None
+    baseData: BaseData | None = None
+    properties: Properties = {}
+    measurements: Properties = {}
+
+
+class Event:
+    """One record: its name after the last slash, its properties whatever the envelope."""
+
+    __slots__ = ("full_name", "measures", "name", "offset", "origin", "properties", "stamp", "time")
+
+    def __init__(self, envelope: Envelope, origin: str, offset: int) -> None:
+        self.origin = origin
+        self.offset = offset
+        data = envelope.data
+        base = (data.baseData if data is not None else None) or envelope.baseData
+        holder = base or (data if data is not None and data.properties else envelope)
+        self.properties = holder.properties
+        self.measures = holder.measurements
+        name = b""
+        for found in (
+            envelope.name,
+            base.name if base is not None else b"",
+            data.name if data is not None else b"",
+            envelope.eventName,
+        ):
+            if len(found) > 2:
+                name = bytes(found)
+                break
+        self.full_name = _string(name)
+        self.name = self.full_name.rpartition("/")[2]
+        stamp = self.text("timestamp") or _string(envelope.time) or _string(envelope.timestamp)
+        self.stamp = stamp
+        self.time = parse_time(stamp) if stamp else None
+
+    def raw(self, name: str) -> msgspec.Raw | None:
+        found = self.properties.get(name)
+        return found if found is not None else self.properties.get(name.replace(".", "_"))
+
+    def text(self, name: str) -> str:
+        """A property as text; numbers come as strings and strings as numbers."""
+        found = self.raw(name)
+        return "" if found is None else _string(found)
+
+    def number(self, name: str) -> int | None:
+        found = self.properties.get(name)
+        if found is None:
+            found = self.measures.get(name)
+        if found is None:
+            return None
+        try:
+            return int(float(_string(found)))
+        except (ValueError, OverflowError):
+            return None
+
+    def option(self, name: str) -> str:
+        """A request option: a JSON value inside the string."""
+        text = self.text(f"request.option.{name}")
+        if not text or text == "undefined":
+            return ""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return value if isinstance(value, str) else text
+
+    def joined(self, name: str) -> tuple[bytes, bool, bool] | None:
+        """A property that may be cut into name, name_02, …: (text, inside of a string, gap)."""
+        properties = self.properties
+        first = self.raw(name)
+        if first is None:
+            return None
+        head = bytes(first)
+        if head[:1] != b'"':
+            return head, False, False
+        second = f"{name}_02"
+        if second not in properties:
+            second = f"{name.replace('.', '_')}_02"
+            if second not in properties:
+                return head[1:-1], True, self._has_later(name)
+        stem = second[:-2]
+        parts = [head[1:-1]]
+        gap = False
+        for number in range(2, 1000):
+            found = properties.get(f"{stem}{number:02d}")
+            if found is None:
+                gap = any(_is_part(key, stem, number) for key in properties)
+                break
+            parts.append(bytes(found)[1:-1])
+        return b"".join(parts), True, gap
+
+    def whole(self, name: str) -> str:
+        """A property as text, joined where it was cut."""
+        found = self.joined(name)
+        if found is None:
+            return ""
+        text, escaped, _ = found
+        return _string(b'"' + text + b'"' if escaped else text)
+
+    def _has_later(self, name: str) -> bool:
+        stem = f"{name}_"
+        return any(_is_part(key, stem, 2) for key in self.properties)
+
+
+def _is_part(key: str, stem: str, least: int) -> bool:
+    rest = key[len(stem) :]
+    return key.startswith(stem) and rest.isdigit() and int(rest) > least
+
+
+def _string(raw: msgspec.Raw | bytes) -> str:
+    data = bytes(raw)
+    if data[:1] != b'"':
+        return "" if data == b"null" else data.decode("utf-8", "replace")
+    if b"\\" not in data:
+        return data[1:-1].decode("utf-8", "replace")
+    try:
+        return msgspec.json.decode(data, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _mended(data.decode("utf-8", "replace"))
+
+
+def _mended(text: str) -> str:
+    """A string with bytes that are no UTF-8, half a surrogate pair, or bare control characters."""
+    try:
+        value = json.loads(text, strict=False)
+    except ValueError:
+        return text[1:-1]
+    return clean_text(value) if isinstance(value, str) else text[1:-1]
+
+
+decode_envelope = msgspec.json.Decoder(Envelope).decode

@@ -1,0 +1,152 @@
+"""Message lists: engine calls, as whole snapshots or by reference."""
+
+import re
+from collections.abc import Iterator
+
+from unspool.facts import AnyFact, ListSeen, Noted, PieceSeen, SnapshotSeen, View
+from unspool.origins import Tally
+from unspool.sources.copilot_telemetry.envelope import Event
+from unspool.sources.copilot_telemetry.lines import problem
+from unspool.sources.copilot_telemetry.notes import key_of, no_key, read_context
+
+_UTILITY = re.compile(
+    r"^api\.|title|progressmessage|rename|wrapper|xtab|summariz|summaris|categori[sz]ation"
+    r"|intentdetect|detectintent|participantdetect|commitmessage|followup|searchkeyword|semanticsearch"
+    r"|copilotlanguagemodel|prompttype|debugcommand|branchname|codemapper|safety|offtopic",
+    re.IGNORECASE,
+)
+"""`messageSource` of calls that serve the program, not the conversation."""
+
+_CACHE_MARK = re.compile(
+    rb',?\s*\\"copilot_cache_control\\"\s*:\s*\{[^{}]*\}'
+    rb'|,?\s*\{\s*\\"type\\"\s*:\s*\\"copilot_cache_control\\"[^{}]*\}'
+)
+_PLAIN_CACHE_MARK = re.compile(
+    rb',?\s*"copilot_cache_control"\s*:\s*\{[^{}]*\}'
+    rb'|,?\s*\{\s*"type"\s*:\s*"copilot_cache_control"[^{}]*\}'
+)
+
+
+def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:
+    key = key_of(event)
+    found = event.joined("messagesJson")
+    if key is None:
+        yield no_key(event, tally)
+        return
+    if _UTILITY.search(event.text("messageSource")):
+        tally.noise += 1
+        call = event.text("modelCallId")
+        if call:
+            yield Noted(
+                key=key, origin=event.origin, offset=event.offset, time=event.time,
+                on="call", subject=call, name="utility", value=True,
+            )  # fmt: skip
+        return
+    if found is None:
+        tally.problems += 1
+        yield problem(key, event.origin, event.offset, "no-messages", event.full_name)
+        return
+    text, escaped, gap = found
+    body, broken = _array(text, escaped, gap)
+    if body is None:
+        tally.problems += 1
+        yield problem(key, event.origin, event.offset, "messages-not-an-array", text)
+        return
+    view = make_view(event, len(body), bool(event.text("subType")))
+    yield SnapshotSeen(
+        key=key, origin=event.origin, offset=event.offset, time=event.time,
+        text=body, escaped=escaped, broken=broken, views=(view,),
+    )  # fmt: skip
+    yield from read_context(event, key)
+    if broken:
+        code = "messages-part-missing" if gap else "messages-cut-off"
+        yield problem(key, event.origin, event.offset, code, text[-200:])
+    if view.side:
+        yield Noted(
+            key=key, origin=event.origin, offset=event.offset, number=1, time=event.time,
+            on="request", subject=view.request, name="side", value=view.side,
+        )  # fmt: skip
+
+
+def _array(text: bytes, escaped: bool, gap: bool) -> tuple[bytes | None, bool]:
+    """(the array without its closing bracket and without cache marks, cut off or not)."""
+    mark = b'\\"copilot_cache_control\\"' if escaped else b'"copilot_cache_control"'
+    if mark in text:
+        text = (_CACHE_MARK if escaped else _PLAIN_CACHE_MARK).sub(b"", text)
+    text = text.strip(b" ")
+    if text[:1] != b"[":
+        return None, False
+    if gap or text[-1:] != b"]":
+        return text, True
+    return text[:-1].rstrip(b" "), False
+
+
+def make_view(event: Event, size: int, sub: bool = False) -> View:
+    request = event.text("headerRequestId")
+    system = event.joined("request.option.system")
+    tools = event.joined("request.option.tools")
+    return View(
+        size=size,
+        origin=event.origin,
+        offset=event.offset,
+        time=event.time,
+        call=event.text("modelCallId"),
+        request=request,
+        message=event.text("messageId"),
+        stamp=event.stamp,
+        requested=event.option("model"),
+        answered=event.text("baseModel"),
+        turn=event.number("turnIndex"),
+        kind=event.full_name,
+        side=(request or event.text("parentRequestId")) if sub else "",
+        system=_unquote(system),
+        tools=_unquote(tools),
+        prompt=event.number("promptTokens"),
+        completion=event.number("completionTokens"),
+    )
+
+
+def _unquote(found: tuple[bytes, bool, bool] | None) -> bytes:
+    """The JSON text of an option, still as a JSON string where it stood in one."""
+    if found is None:
+        return b""
+    text, escaped, _ = found
+    return b'"' + text + b'"' if escaped else text
+
+
+def read_list(event: Event, tally: Tally) -> Iterator[AnyFact]:
+    key = key_of(event)
+    if key is None:
+        yield no_key(event, tally)
+        return
+    found = event.joined("messageUuids")
+    if found is None or not found[1]:
+        tally.noise += 1  # a retried input sends no messages
+        return
+    yield ListSeen(
+        key=key, origin=event.origin, offset=event.offset, time=event.time,
+        call=event.text("modelCallId"), request=event.text("headerRequestId"),
+        answer=event.name.endswith("output"), ids=found[0],
+        piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
+        count=event.number("messageCount"), options=event.text("requestOptionsId"),
+        view=make_view(event, 0),
+    )  # fmt: skip
+
+
+def read_piece(event: Event, tally: Tally) -> Iterator[AnyFact]:
+    key = key_of(event)
+    options = event.name == "model.request.options.added"
+    ident = event.text("requestOptionsId" if options else "messageUuid")
+    found = event.joined("requestOptionsJson" if options else "messageJson")
+    if key is None:
+        yield no_key(event, tally)
+        return
+    if found is None or not found[1] or not ident:
+        tally.problems += 1
+        yield problem(key, event.origin, event.offset, "no-messages", event.full_name)
+        return
+    yield PieceSeen(
+        key=key, origin=event.origin, offset=event.offset, time=event.time,
+        id=ident, what="options" if options else "message", body=found[0],
+        piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
+    )  # fmt: skip
