@@ -43,6 +43,8 @@ _CURRENT_FILE = re.compile(
     re.MULTILINE,
 )
 
+_FLAGS = [(field, f"has_{field}") for field in (*FIELDS, "other_tags")]
+
 Context = dict[str, Any]
 
 
@@ -153,6 +155,5 @@ def _one_or_many(texts: list[str]) -> str | list[str]:
 
 def summarise(contexts: Iterable[Context]) -> dict[str, bool]:
     """For every field: whether any message tells something of it."""
-    contexts = list(contexts)
-    fields = (*FIELDS, "other_tags")
-    return {f"has_{field}": any(field in context for context in contexts) for field in fields}
+    told = set().union(*contexts)
+    return {flag: field in told for field, flag in _FLAGS}
