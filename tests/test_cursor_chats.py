@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,51 @@ def test_store_wins_over_bubbles_and_stream(tmp_path: Path) -> None:
     assert (made.title, made.workspace and made.workspace.path) == ("From the editor", "/w/p")
     assert made.usage is not None
     assert (made.usage.prompt_tokens, made.usage.cached_tokens) == (8, 3)
+
+
+def test_a_chat_knows_its_folder_by_its_root_and_its_fields_by_rows(tmp_path: Path) -> None:
+    blobs = [json.dumps(message).encode() for message in CHAT[2:4]]
+    root = b"".join(b"\x0a\x20" + hashlib.sha256(blob).digest() for blob in blobs)
+    root += b"\x4a\x04/w/p"
+    path = write_chat(tmp_path / "chat-9/store.db", blobs, root=root)
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM meta")
+    rows = {
+        "agentId": "chat-9",
+        "latestRootBlobId": hashlib.sha256(root).hexdigest(),
+        "name": "Rows",
+    }
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows.items())
+    connection.commit()
+    connection.close()
+    made = only(tmp_path)
+    assert (made.title, made.workspace and made.workspace.path) == ("Rows", "/w/p")
+
+
+def test_two_chats_with_the_same_words_are_two_conversations(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_chat(tmp_path / name / "store.db", CHAT)
+    made = reduce_all(facts_of(origins_of(tmp_path)))
+    assert [t.conversation_id for t in made] == ["one", "two"]
+    assert not any(message.copied for t in made for message in t.messages)
+
+
+def test_a_transcript_knows_its_folder_by_the_trust_it_was_given(tmp_path: Path) -> None:
+    project = tmp_path / ".cursor/projects/w-p"
+    folder = project / "agent-transcripts/t-1"
+    folder.mkdir(parents=True)
+    line = {"role": "user", "message": {"content": [text("hello")]}}
+    (folder / "t-1.jsonl").write_text(json.dumps(line) + "\n")
+    trusted = {"trustedAt": "2026-08-02T02:06:46.038Z", "workspacePath": "/w/p"}
+    (project / ".workspace-trusted").write_text(json.dumps(trusted))
+    made = only(tmp_path)
+    assert made.workspace is not None
+    assert (made.workspace.path, made.workspace.name) == ("/w/p", "p")
+
+
+def test_transcripts_of_one_name_in_two_folders_are_two_conversations(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        line = {"role": "user", "message": {"content": [text(f"hello {name}")]}}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "session.jsonl").write_text(json.dumps(line) + "\n")
+    assert len(reduce_all(facts_of(origins_of(tmp_path)))) == 2

@@ -517,3 +517,37 @@ def test_heads_in_a_table_of_their_own(tmp_path: Path) -> None:
     assert made.title == "Named"
     assert made.workspace is not None
     assert made.workspace.path == "/w/q"
+
+
+def test_values_may_be_json_inside_json_and_the_request_tells_the_project(tmp_path: Path) -> None:
+    rows = rows_of({"composerId": CID}, bubble("1", 1, "hi"), bubble("2", 2, "Hello."))
+    composer = rows[f"composerData:{CID}"]
+    headers = composer["fullConversationHeadersOnly"]
+    composer["fullConversationHeadersOnly"] = json.dumps(list(reversed(headers)))
+    rows[f"composerData:{CID}"] = json.dumps(json.dumps(composer))
+    rows[f"messageRequestContext:{CID}:1"] = {
+        "projectLayouts": [json.dumps({"rootPath": "/w/q"})], "cursorRules": [], "todos": [{}, {}],
+    }  # fmt: skip
+    write_editor(tmp_path / "state.vscdb", rows)
+    made = only(tmp_path)
+    assert [m.content for m in made.messages] == ["Hello.", "hi"]
+    assert made.workspace is not None
+    assert made.workspace.path == "/w/q"
+    assert (made.messages[1].extra or {})["request_context"] == {"projectLayouts": 1, "todos": 2}
+
+
+def test_a_task_names_the_composer_that_it_started(tmp_path: Path) -> None:
+    child = {"composerId": "child-1", "trackedGitRepos": [{"branches": [{"branchName": "fix/it"}]}]}
+    write_editor(
+        tmp_path / "state.vscdb",
+        {
+            **rows_of(COMPOSER, bubble("1", 1, "go"),
+                      tool("2", "task_v2", "call-3", {"prompt": "dig"}, {"agentId": "child-1"})),
+            **rows_of(child, bubble("3", 1, "dig")),
+        },
+    )  # fmt: skip
+    made = {t.conversation_id: t for t in conversations(tmp_path)}
+    assert made["child-1"].parent is not None
+    assert made["child-1"].parent.tool_call_id == "call-3"
+    assert made["child-1"].workspace is not None
+    assert made["child-1"].workspace.branch == "fix/it"

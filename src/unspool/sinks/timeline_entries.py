@@ -43,17 +43,28 @@ class Entries:
                 self._files.setdefault(touch.index or 0, []).append(touch)
 
     def prompts(self) -> list[Entry]:
-        """Prompts, responses and file edits, each an entry of its own."""
+        """Prompts, responses and file edits, each an entry of its own; other tools with the prompt."""
         made: list[Entry] = []
         asked: Message | None = None
+        turn: Entry | None = None
         for index, message in enumerate(self._trajectory.messages):
             made += self._marks_at(index)
             if is_turn(message):
                 asked = message
-                made.append(_prompt(message))
+                turn = _prompt(message)
+                made.append(turn)
             elif message.role == "assistant" and message.content:
                 made.append(_response(message, asked))
-            made += [self._edit(touch, message) for touch in self._files.get(index, ())]
+            edits = self._files.get(index, [])
+            made += [self._edit(touch, message) for touch in edits]
+            shown = {touch.tool_call_id for touch in edits}
+            calls = [call for call in message.tool_calls or () if call.id not in shown]
+            if calls and turn is None:
+                turn = _opened(message)
+                made.insert(len(made) - len(edits), turn)
+            if calls and turn is not None:
+                tools = [self._tool(call, message) for call in calls]
+                turn["tools_used"] = [*turn.get("tools_used", ()), *tools]
         return made + self._marks_at(len(self._trajectory.messages), last=True)
 
     def turns(self) -> list[Entry]:
@@ -69,10 +80,7 @@ class Entries:
                 made.append(turn)
             calls = [self._tool(call, message) for call in message.tool_calls or ()]
             if calls and turn is None:
-                # The log begins inside a turn.
-                turn = _lean(
-                    {"type": "user_turn", "timestamp": stamp(message.timestamp), "tools_used": []}
-                )
+                turn = _opened(message)
                 made.append(turn)
             if turn is not None:
                 turn["tools_used"] += calls
@@ -148,6 +156,11 @@ class Entries:
                 "outcome": touch.outcome,
             }
         )
+
+
+def _opened(message: Message) -> Entry:
+    """A turn whose beginning the log does not hold."""
+    return _lean({"type": "user_turn", "timestamp": stamp(message.timestamp), "tools_used": []})
 
 
 def _prompt(message: Message) -> Entry:

@@ -24,7 +24,7 @@ from unspool.facts import (
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import clean, sample
 from unspool.shapes import arguments_text
-from unspool.sources.cursor.blobs import message_of, references, walk
+from unspool.sources.cursor.blobs import BadWire, fields, message_of, references, walk
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
 from unspool.sources.cursor.entries import rank_of, sent_time, typed_words
@@ -120,6 +120,8 @@ class Chat:
         self.tally.records += 1
         yield from self._notes(meta)
         root = _root(connection, meta)
+        if root is not None:
+            yield from self._workspace(_blob(connection, root) or b"")
         if root is None:
             messages = _by_row(connection)
         else:
@@ -152,9 +154,26 @@ class Chat:
             rank = rank_of(self.key, name, value, RANK)
             yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
 
+    def _workspace(self, root: bytes) -> Iterator[AnyFact]:
+        """Field 9 of a root, where there is one, is the folder that the chat works in."""
+        try:
+            found = [value for number, value in fields(root) if number == 9]
+        except BadWire:
+            return
+        for value in found[:1]:
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+            if text.startswith(("/", "file://")) or text[1:3] == ":\\":
+                yield Noted(
+                    key=self.key, origin=self.origin, offset=next(self._offsets),
+                    name="workspace.path", value=clean_path(text), rank=RANK + 1,
+                )  # fmt: skip
+
     def _message(self, value: dict[str, Any], name: str) -> Iterator[AnyFact]:
         number = self._times[name] = self._times.get(name, 0) + 1
-        ident = name if number == 1 else f"{name}:{number}"
+        # Two chats may hold the same words, and then the same blob: it is not the same message.
+        ident = (
+            f"{self.key[1]}:{name[:20]}" if number == 1 else f"{self.key[1]}:{name[:20]}:{number}"
+        )
         content = value.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
         blocks = [part for part in parts if isinstance(part, dict)]
@@ -241,15 +260,17 @@ def _is_notebook(text: str) -> bool:
 
 
 def _meta(connection: sqlite3.Connection) -> dict[str, Any]:
-    """Row '0' of `meta`: the hexadecimal digits of a JSON object (or the object itself)."""
-    for _, value in connection.execute("SELECT key, value FROM meta ORDER BY key"):
+    """Row '0' of `meta`: the hexadecimal digits of a JSON object; or a row for each of its fields."""
+    rows: dict[str, Any] = {}
+    for key, value in connection.execute("SELECT key, value FROM meta ORDER BY key"):
         data = value if isinstance(value, bytes) else str(value or "").encode()
         for candidate in (data, _unhexed(data)):
             try:
                 return msgspec.json.decode(candidate, type=dict[str, Any])
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-    return {}
+        rows[str(key)] = value
+    return rows
 
 
 def _unhexed(data: bytes) -> bytes:

@@ -55,6 +55,7 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         "is_archived": composer.get("isArchived") or None,
         "conversation_summary": summary if isinstance(summary, str) else None,
         "workspace.path": _workspace(identifier),
+        "workspace.branch": _branch(composer.get("trackedGitRepos")),
     }
     if isinstance(parent, dict) and isinstance(parent.get("parentComposerId"), str):
         made["parent"] = {"conversation_id": parent["parentComposerId"]}
@@ -70,9 +71,17 @@ def _workspace(identifier: Any) -> str | None:
     return clean_path(uri) if isinstance(uri, str) and uri else None
 
 
+def _branch(repositories: Any) -> str | None:
+    first = repositories[0] if isinstance(repositories, list) and repositories else None
+    listed = first.get("branches") if isinstance(first, dict) else None
+    branch = listed[0] if isinstance(listed, list) and listed else None
+    name = branch.get("branchName") if isinstance(branch, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def model_of(composer: Composer) -> str:
     """The model that is set for the composer; `default` is whatever Cursor chose."""
-    config = composer.get("modelConfig")
+    config = decoded(composer.get("modelConfig"))
     name = config.get("modelName") if isinstance(config, dict) else None
     if isinstance(name, str) and name and name != "default":
         return name
@@ -180,19 +189,41 @@ class Reader:
         tool = bubble.get("toolFormerData")
         if isinstance(tool, dict) and kind_of(str(tool.get("name"))) == "task":
             call = str(tool.get("toolCallId") or "")
-            if call and self.rows.has(f"bubbleId:task-{call}:"):
+            child = self._child(call, decoded(tool.get("result")))
+            if child:
                 yield Noted(
                     key=chat.key, origin=self.origin, offset=next(self.offsets), on="call",
-                    entry=f"bubble:{ident}:child", subject=call, name="child_id",
-                    value=f"task-{call}", rank=RANK,
+                    entry=f"bubble:{ident}:child", subject=call, name="child_id", value=child,
+                    rank=RANK,
                 )  # fmt: skip
         data = self.rows.get(f"messageRequestContext:{chat.key[1]}:{ident}")
         if data is not None:
             self.tally.records += 1
             try:
-                yield chat.context(clean(parse_object(data)), ident, next(self.offsets))
+                context = clean(parse_object(data))
+                yield chat.context(context, ident, next(self.offsets))
+                yield from self._layout(chat.key, context)
             except Broken as broken:
                 yield self.problem(chat.key, broken.code, broken.data)
+
+    def _child(self, call: str, result: Any) -> str:
+        """The conversation that a task call started: named in its result, or after the call."""
+        named = result.get("agentId") if isinstance(result, dict) else None
+        if isinstance(named, str) and named:
+            return named
+        found = call and self.rows is not None and self.rows.has(f"bubbleId:task-{call}:")
+        return f"task-{call}" if found else ""
+
+    def _layout(self, key: Key, context: dict[str, Any]) -> Iterator[AnyFact]:
+        """The root of the project as it was shown to the model."""
+        listed = context.get("projectLayouts")
+        layout = decoded(listed[0]) if isinstance(listed, list) and listed else None
+        root = layout.get("rootPath") if isinstance(layout, dict) else None
+        if isinstance(root, str) and root:
+            yield Noted(
+                key=key, origin=self.origin, offset=next(self.offsets), name="workspace.path",
+                value=clean_path(root), rank=RANK + 1,
+            )  # fmt: skip
 
 
 def _nothing(key: str) -> bytes | None:
@@ -222,7 +253,7 @@ class Order:
         for name, bubble in kept.items() if isinstance(kept, dict) else ():
             if isinstance(bubble, dict):
                 self._inline.setdefault(str(name), bubble)
-        headers = composer.get("fullConversationHeadersOnly")
+        headers = decoded(composer.get("fullConversationHeadersOnly"))
         self._headers = list(_by_id(headers)) or list(_by_id(composer.get("conversation")))
         self._old_tools = _old_tools(composer)
         self.problems: list[Problem] = []

@@ -13,6 +13,7 @@ from unspool.times import parse_time
 
 LAST = 9
 
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUERY = re.compile(r"<user_query>(.*)</user_query>", re.DOTALL)
 _TIMESTAMP = re.compile(r"<timestamp>(.*?)</timestamp>", re.DOTALL)
 _ZONE = re.compile(r"\s*\(?(?:UTC|GMT)([+-]\d{1,2})?(?::(\d\d))?\)?\s*$")
@@ -30,6 +31,10 @@ class Entries:
         digest = hashlib.sha256(data).hexdigest()[:20]
         number = self._times[digest] = self._times.get(digest, -1) + 1
         return f"{self._prefix}:{digest}:{number}" if number else f"{self._prefix}:{digest}"
+
+
+def is_uuid(text: str) -> bool:
+    return _UUID.fullmatch(text) is not None
 
 
 def rank_of(key: Key, name: str, value: object, rank: int) -> int:

@@ -90,6 +90,8 @@ def parse(data: bytes) -> Any:
 
 def parse_object(data: bytes) -> dict[str, Any]:
     value = parse(data)
+    if isinstance(value, str) and value[:1] == "{":
+        value = parse(value.encode("utf-8", "replace"))  # JSON inside a JSON string
     if not isinstance(value, dict):
         raise Broken("wrong-types", data)
     return value

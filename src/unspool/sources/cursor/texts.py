@@ -31,7 +31,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     with open_origin(origin.path) as file:
         data = file.read()
     key = conversation(origin.path)[0]
-    entries = Entries("transcript")
+    entries = Entries(f"transcript:{key[1]}")
     yield from notes(origin, RANK)
     found = list(_SPEAKER.finditer(data))
     ends = [match.start() for match in found[1:]] + [len(data)]

@@ -4,6 +4,7 @@ JSONL lines `{role, message: {content: […]}}`, or an older text form. Neither 
 or tool results: the place of the file names the conversation.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +22,11 @@ from unspool.facts import (
     ToolCalled,
     ToolReturned,
 )
-from unspool.origins import PACKED, Head, Origin, Tally, iter_lines
+from unspool.origins import PACKED, Head, Origin, Tally, iter_lines, open_origin
 from unspool.records import clean, salvage, sample
 from unspool.shapes import arguments_text
-from unspool.sources.cursor.entries import Entries, rank_of, sent_time, typed_words
+from unspool.sources.cursor.entries import Entries, is_uuid, rank_of, sent_time, typed_words
+from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import likeness, output_of, touches
 
 RANK = 2
@@ -59,6 +61,10 @@ def conversation(path: str) -> tuple[Key, str]:
         name = name.removesuffix(suffix)
     stem = name.rpartition(".")[0] or name
     parent = place.parent.parent.name if place.parent.name == "subagents" else ""
+    if FOLDER not in place.parts and not is_uuid(stem):
+        # Any file may be called `session.jsonl`: its beginning tells it from the others.
+        with open_origin(path) as file:
+            stem = f"{stem}-{hashlib.sha256(file.readline().strip()).hexdigest()[:8]}"
     return ("cursor", stem), parent
 
 
@@ -69,6 +75,7 @@ def notes(origin: Origin, rank: int) -> Iterator[AnyFact]:
     parts = Path(origin.path).parts
     if FOLDER in parts and parts.index(FOLDER) > 0:
         told["project_slug"] = parts[parts.index(FOLDER) - 1]
+        told["workspace.path"] = trusted_folder(Path(*parts[: parts.index(FOLDER)]))
     if parent:
         told["parent"] = {"conversation_id": parent}
     for number, (name, value) in enumerate(told.items()):
@@ -76,6 +83,16 @@ def notes(origin: Origin, rank: int) -> Iterator[AnyFact]:
             key=key, origin=origin.path, offset=0, number=90 + number, name=name, value=value,
             rank=rank_of(key, name, value, rank),
         )  # fmt: skip
+
+
+def trusted_folder(project: Path) -> str | None:
+    """The folder that a project's slug stands for, where the person was asked to trust it."""
+    try:
+        value = msgspec.json.decode((project / ".workspace-trusted").read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    path = value.get("workspacePath") if isinstance(value, dict) else None
+    return clean_path(path) if isinstance(path, str) and path else None
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
@@ -109,7 +126,7 @@ class Transcript:
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self.key = conversation(origin)[0]
-        self._entries = Entries("transcript")
+        self._entries = Entries(f"transcript:{self.key[1]}")
 
     def read(
         self, value: dict[str, Any], offset: int, line: bytes, tally: Tally
