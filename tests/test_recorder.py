@@ -569,6 +569,7 @@ def test_max_entries_of_one_long_conversation(tmp_path: Path) -> None:
         assert asked == [f"q{n}" for n in range(500 - len(asked), 500)]
         assert 30 <= len(asked) <= 40
         assert made.agent == "agent"
+        assert made.partial == ["evicted"]
 
 
 def test_max_bytes(tmp_path: Path) -> None:

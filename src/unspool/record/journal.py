@@ -104,8 +104,11 @@ class Journal:
             self._weigh_all()
         self._age_out()
 
-    def append(self, session: str, data: bytes, head: Callable[[], bytes], entry: bool) -> None:
-        """Add a record; `head` gives the record that a new part begins with."""
+    def append(self, session: str, data: bytes, head: Callable[[], bytes], entry: bool) -> bool:
+        """Add a record; `head` gives the record that a new part begins with.
+
+        Gives whether a limit cost the session its earlier parts.
+        """
         part = self._part(session)
         before = part.size
         try:
@@ -115,10 +118,14 @@ class Journal:
             self._open.pop(session).close()
             raise
         part.entries += entry
+        cut = False
         if self.limits.entries is not None or self.limits.bytes is not None:
-            self._weigh(part, part.size - before, entry)
+            stem = part.name.rsplit(".", 2)[0]
+            gone = self._weigh(part, part.size - before, entry)
+            cut = any(name.rsplit(".", 2)[0] == stem for name in gone)
         if self.limits.age_seconds is not None and time.monotonic() >= self._next_aging:
             self._age_out()
+        return cut
 
     def _write(self, part: Part, data: bytes) -> None:
         part.write(data)
@@ -170,7 +177,8 @@ class Journal:
             self._bytes += len(data)
         self._evict("")
 
-    def _weigh(self, part: Part, size: int, entry: bool) -> None:
+    def _weigh(self, part: Part, size: int, entry: bool) -> list[str]:
+        """Count what was written; the names of the parts that had to go for it."""
         name = part.name
         weight = self._weights.get(name)
         if weight is None:
@@ -180,17 +188,20 @@ class Journal:
         self._entries += entry
         self._bytes += size
         self._weights.move_to_end(name)
-        self._evict(name)
+        return self._evict(name)
 
-    def _evict(self, current: str) -> None:
+    def _evict(self, current: str) -> list[str]:
         limits = self.limits
+        gone: list[str] = []
         while (limits.entries is not None and self._entries > limits.entries) or (
             limits.bytes is not None and self._bytes > limits.bytes
         ):
             name = next(iter(self._weights), current)
             if name == current:
-                return
+                break
+            gone.append(name)
             self._remove(name)
+        return gone
 
     def _remove(self, name: str) -> None:
         weight = self._weights.pop(name, None)

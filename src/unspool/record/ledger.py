@@ -147,7 +147,9 @@ class Ledger:
             return b"" if headed else encode(self.head(session)) + b"\n"
 
         try:
-            self._journal.append(session, data, head, counted)
+            if self._journal.append(session, data, head, counted):
+                note = Entry(kind="evicted", session=session, time=now())
+                self._journal.append(session, encode(note) + b"\n", head, False)
         except OSError as error:
             self.lost += 1
             self._forget(session)  # so that the next request writes again what this one lost

@@ -303,6 +303,11 @@ def read_subagent(entry: Entry, place: Place) -> Iterator[AnyFact]:
         yield Noted(**place(), on="call", subject=entry.call, name="child_id", value=entry.child)
 
 
+def read_evicted(entry: Entry, place: Place) -> Iterator[AnyFact]:
+    """The journal's limits took earlier parts of the conversation."""
+    yield Noted(**place(), name="partial", value="evicted")
+
+
 def read_mark(entry: Entry, place: Place) -> Iterator[AnyFact]:
     """An element of the prompt, a request that is no part of the conversation, a failure."""
     data: dict[str, Any] = dict(entry.data or {})
@@ -323,6 +328,7 @@ READERS: dict[str, Callable[[Entry, Place], Iterator[AnyFact]]] = {
     "tool": read_tool,
     "result": read_result,
     "subagent": read_subagent,
+    "evicted": read_evicted,
     "element": read_mark,
     "utility": read_mark,
     "error": read_mark,
