@@ -70,6 +70,15 @@ def test_other_json_is_not_claimed(tmp_path: Path, other: object) -> None:
     assert not _claims(_file(tmp_path, json.dumps(other)))
 
 
+def test_absent_may_be_null_as_other_programs_write_it(tmp_path: Path) -> None:
+    fields = ("mode", "model", "model_source", "model_conflict", "tool_calls", "tool_call_id")
+    message = {"role": "user", "content": "hi", **dict.fromkeys(fields)}
+    line = {**LINE, "messages": [message], "telemetry_type": None, "file_path": None}
+    (found,) = jsonl.read(_file(tmp_path, json.dumps(line)), Tally())
+    assert isinstance(found, Trajectory)
+    assert json.loads(jsonl.encode_trajectory(found)) == {**LINE}
+
+
 def test_bad_lines_are_problems_with_their_place_and_the_rest_is_read(tmp_path: Path) -> None:
     good = json.dumps(LINE)
     deep = '{"conversation_id":"c","messages":[],"extra":{"x":' + "[" * 100_000

@@ -10,7 +10,7 @@ from unspool.cli.display import Display, print_json
 STRICT_CODE = 3
 
 
-@click.group("check")
+@click.group("check", epilog="\b\nExample:\n  unspool check model-correlation telemetry/ -v")
 def command() -> None:
     """Look at raw telemetry: what it holds, and whether it fits together."""
 
