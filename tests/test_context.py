@@ -213,6 +213,7 @@ HOSTILE = {
     + "</instructions>\n</context>\n" * 2_500,
     "unknown": "".join(f"<new{n}>\n{'x' * 470}\n</new{n}>\n" for n in range(10_000)),
     "requests": "<userRequest>\nx\n" * 5_000 + PADDING + "</userRequest>\n" * 5_000,
+    "nested attribute": f"<attachment x={'[' * 1_000_000}>\nx\n</attachment>",
     "rows of blocks": "<reminder>x</reminder>" * 200_000,
     "fences": "```\n" * 1_200_000,
     "mentions": "@workspace #file:a.py " * 200_000,

@@ -65,7 +65,7 @@ def _iter_attributes(raw: str) -> Iterator[tuple[str, object]]:
     for name, value in _ATTRIBUTE.findall(raw):
         try:
             yield name, msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             yield name, value.strip('"')
 
 
