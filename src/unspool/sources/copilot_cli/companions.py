@@ -11,7 +11,7 @@ from unspool.facts import NOBODY, AnyFact, Key, Marked, Noted, Problem
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import salvage, sample
 from unspool.sources.copilot_cli.lookup import STATE, folder_session
-from unspool.sources.copilot_cli.speech import title_of
+from unspool.sources.copilot_cli.texts import title_of
 from unspool.times import format_time, parse_time
 
 _SECTION = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)

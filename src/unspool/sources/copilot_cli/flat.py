@@ -19,7 +19,7 @@ from unspool.facts import (
 )
 from unspool.sources.copilot_cli.envelope import Event, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.speech import arguments_text, plain
+from unspool.sources.copilot_cli.texts import arguments_text, plain
 from unspool.sources.copilot_cli.touches import touched
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}

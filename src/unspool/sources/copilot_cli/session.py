@@ -6,7 +6,7 @@ from typing import Any
 from unspool.facts import AnyFact, Link, Marked, MessageSeen, Noted, UsageReported
 from unspool.sources.copilot_cli.envelope import Event, snake, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
-from unspool.sources.copilot_cli.speech import plain
+from unspool.sources.copilot_cli.texts import plain
 
 _CONTEXT = {
     "cwd": "workspace.path",

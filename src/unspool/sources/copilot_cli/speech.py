@@ -1,50 +1,18 @@
 """What was said: the person, the model, the program in either's name."""
 
-import base64
-import binascii
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, ToolCalled, UsageReported
+from unspool.facts import AnyFact, Marked, MessageSeen, Noted, ToolCalled, UsageReported
+from unspool.sources.copilot_cli.attachments import attachments
 from unspool.sources.copilot_cli.envelope import Event, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
+from unspool.sources.copilot_cli.texts import arguments_text, plain, title_of
 from unspool.sources.copilot_cli.touches import touched
 
-TITLE_CHARS = 100
-DATA_LIMIT = 16 * 1024 * 1024
 FIRST_PROMPT_RANK = 10
 _TYPED_SOURCES = ("", "user", "human")
 _ENCRYPTED = ("reasoningOpaque", "encryptedContent")
-
-
-def title_of(text: str) -> str:
-    """The first line that says something."""
-    return text.strip().split("\n")[0].strip()[:TITLE_CHARS]
-
-
-def plain(value: Any) -> str:
-    """Text, or the text in a list of parts; other things as JSON."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return "\n".join(plain(part) for part in value)
-    if isinstance(value, dict):
-        for name in ("text", "refusal", "content", "output", "message"):
-            if isinstance(value.get(name), str):
-                return str(value[name])
-    return msgspec.json.encode(value).decode()
-
-
-def arguments_text(value: Any) -> str:
-    """Arguments as JSON text; those of custom tools are text already."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
@@ -257,51 +225,3 @@ def read_error(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
         MessageSeen, id=event.id, role="system", kind="error",
         text=plain(event.data.get("message")), extra=extra or None,
     )  # fmt: skip
-
-
-def attachments(value: Any, lookup: Lookup) -> tuple[Attachment, ...]:
-    items = value if isinstance(value, list) else ()
-    return tuple(attachment(item, lookup) for item in items if isinstance(item, dict))
-
-
-def attachment(item: dict[str, Any], lookup: Lookup) -> Attachment:
-    """A file, a folder, a selection, a reference on GitHub, or bytes (by an asset's id, too)."""
-    asset = lookup.assets.get(plain(item.get("assetId")), {}) if item.get("assetId") else {}
-    selection = item.get("selection")
-    lines = selection if isinstance(selection, dict) else item.get("lineRange")
-    start, end = (_line(lines, name) for name in ("start", "end"))
-    data = plain(item.get("data") or asset.get("data"))
-    size, digest = _measure(data)
-    text = item.get("text") or item.get("content")
-    known = ("type", "displayName", "name", "path", "filePath", "url", "data", "mimeType", "text",
-             "content", "selection", "lineRange")  # fmt: skip
-    rest = {name: part for name, part in item.items() if name not in known}
-    return Attachment(
-        kind=plain(item.get("type")) or "file",
-        name=plain(item.get("displayName") or item.get("name") or item.get("title")),
-        path=plain(item.get("path") or item.get("filePath")),
-        uri=plain(item.get("url")),
-        media_type=plain(item.get("mimeType") or asset.get("mimeType")),
-        size_bytes=size if data else whole_number(asset.get("byteLength")),
-        sha256=digest,
-        text=text if isinstance(text, str) else "",
-        data=data if len(data) <= DATA_LIMIT else "",
-        start_line=start,
-        end_line=end,
-        extra=rest or None,
-    )
-
-
-def _line(lines: Any, name: str) -> int | None:
-    value = lines.get(name) if isinstance(lines, dict) else None
-    return whole_number(value.get("line") if isinstance(value, dict) else value)
-
-
-def _measure(data: str) -> tuple[int | None, str]:
-    if not data:
-        return None, ""
-    try:
-        raw = base64.b64decode(data)
-    except (binascii.Error, ValueError):
-        return None, ""
-    return len(raw), hashlib.sha256(raw).hexdigest()

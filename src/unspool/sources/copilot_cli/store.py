@@ -25,7 +25,7 @@ from unspool.facts import (
 from unspool.origins import Origin, Tally
 from unspool.records import sample
 from unspool.sources.copilot_cli.envelope import whole_number
-from unspool.sources.copilot_cli.speech import title_of
+from unspool.sources.copilot_cli.texts import title_of
 from unspool.times import format_time, parse_time
 
 RANK = INDEX

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
+from unspool.sources.copilot_cli.attachments import attachments
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.speech import arguments_text, attachments, plain, task_prompt
+from unspool.sources.copilot_cli.speech import task_prompt
+from unspool.sources.copilot_cli.texts import arguments_text, plain
 from unspool.sources.copilot_cli.touches import measured, touched
 
 _STATUS = {

@@ -21,7 +21,7 @@ from unspool.facts import (
 from unspool.origins import Head, Origin, Tally, iter_lines
 from unspool.records import salvage, sample
 from unspool.sources.copilot_cli.envelope import whole_number
-from unspool.sources.copilot_cli.speech import plain
+from unspool.sources.copilot_cli.texts import plain
 from unspool.sources.copilot_vscode.spoken import answer
 from unspool.times import parse_time
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.records import recover_json
-from unspool.sources.copilot_cli.speech import plain
+from unspool.sources.copilot_cli.texts import plain
 
 _CUT = "...[truncated, original "
 

@@ -26,7 +26,7 @@ from unspool.origins import Origin, Tally
 from unspool.records import sample
 from unspool.sources.copilot_cli.envelope import whole_number
 from unspool.sources.copilot_cli.lookup import content_id
-from unspool.sources.copilot_cli.speech import arguments_text, plain
+from unspool.sources.copilot_cli.texts import arguments_text, plain
 from unspool.sources.copilot_vscode.spoken import answer, bare_call, decoded
 from unspool.times import parse_time
 

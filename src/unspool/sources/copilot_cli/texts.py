@@ -1,0 +1,34 @@
+"""Texts: whatever a field holds, as text."""
+
+from typing import Any
+
+import msgspec
+
+TITLE_CHARS = 100
+
+
+def title_of(text: str) -> str:
+    """The first line that says something."""
+    return text.strip().split("\n")[0].strip()[:TITLE_CHARS]
+
+
+def plain(value: Any) -> str:
+    """Text, or the text in a list of parts; other things as JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "\n".join(plain(part) for part in value)
+    if isinstance(value, dict):
+        for name in ("text", "refusal", "content", "output", "message"):
+            if isinstance(value.get(name), str):
+                return str(value[name])
+    return msgspec.json.encode(value).decode()
+
+
+def arguments_text(value: Any) -> str:
+    """Arguments as JSON text; those of custom tools are text already."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
