@@ -68,8 +68,13 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
         if recovered is not None:
             return Salvage([*values, recovered], "recovered")
     if rest:
-        return Salvage(values, "truncated-json" if rest[:1] in "{[" else "invalid-json")
+        return Salvage(values, "truncated-json" if is_cut_off(rest) else "invalid-json")
     return Salvage(values, code)
+
+
+def is_cut_off(text: str) -> bool:
+    """Whether the text is the beginning of a JSON value, and not broken before its end."""
+    return text[:1] in ("{", "[") and recover_json(text) is not None
 
 
 def _objects(text: str) -> tuple[list[Any], str, bool]:
