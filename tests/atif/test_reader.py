@@ -257,10 +257,11 @@ def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     path.write_text(json.dumps(broken))
     tally = Tally()
     found = list(read(Origin(str(path), path.name), tally))
-    places = [item.sample for item in found if isinstance(item, Problem)]
-    assert "/steps/0/source" in places
-    assert "/steps/1" in places
-    assert tally.problems == len(places)
+    (problem,) = [item for item in found if isinstance(item, Problem)]
+    assert problem.code == "invalid-field"
+    assert "/steps/0/source" in problem.sample
+    assert "/steps/1" in problem.sample
+    assert (tally.records, tally.problems) == (1, 1)
     (trajectory,) = [item for item in found if isinstance(item, Trajectory)]
     assert [m.role for m in trajectory.messages] == ["system", "assistant"]
     path.write_text(json.dumps(broken)[:-20])
@@ -268,6 +269,34 @@ def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     found = list(read(Origin(str(path), path.name), tally))
     assert [item.code for item in found] == ["truncated-json"]
     assert (tally.records, tally.problems) == (1, 1)
+
+
+def test_files_with_several_documents(tmp_path: Path) -> None:
+    one = {k: v for k, v in document(step(1, "user", "a")).items() if k != "session_id"}
+    path = tmp_path / "x.json"
+    for text in (
+        json.dumps(one) + "\n" + json.dumps(one) + "\n",
+        json.dumps([one, one]),
+        json.dumps({"p": one, "q": one}),
+    ):
+        path.write_text(text)
+        assert claims(read_head(str(path)))
+        found = read_file(path)
+        assert len({trajectory.conversation_id for trajectory in found}) == 2
+    path.write_text(json.dumps(document()))
+    tally = Tally()
+    assert list(read(Origin(str(path), path.name), tally)) == []
+    assert (tally.records, tally.noise) == (1, 1)
+
+
+def test_nested_too_deep(tmp_path: Path) -> None:
+    given = SUB
+    for number in range(400):
+        given = {**SUB, "trajectory_id": f"t{number}", "subagent_trajectories": [given]}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(given))
+    found = list(read(Origin(str(path), path.name), Tally()))
+    assert [getattr(item, "code", "") for item in found][:1] == ["too-deep"]
 
 
 def test_claims(tmp_path: Path) -> None:

@@ -52,35 +52,50 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     """The trajectories of a file: each document's, and those of the sub-agents embedded in it."""
     with open_origin(origin.path) as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t\r\n")
-    values: list[Any] = []
-    code = ""
-    try:
-        values = [msgspec.json.decode(data)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        saved = salvage(data)
-        values, code = saved.values, saved.code
-    if code:
+    values, code = _parse(data)
+    found = [(n, name, d) for n, value in enumerate(values) for name, d in documents_in(value)]
+    if code or not found:
         tally.records += 1
         tally.problems += 1
-        yield _problem(origin, code, data)
-    folder = Path(origin.path).parent
-    for value in values:
-        for name, document in documents_in(value):
-            tally.records += 1
-            ident = _fallback_id(origin, name)
-            reading = Reading(document, ident, folder)
-            for path in reading.wrong:
-                tally.problems += 1
-                yield _problem(origin, "invalid-field", path.encode())
-            for trajectory in reading.trajectories:
-                trajectory.file_path = trajectory.file_path or origin.path
-                yield trajectory
+        yield _problem(origin, code or "not-a-trajectory", data)
+    for number, name, document in found:
+        tally.records += 1
+        ident = _fallback_id(origin, name, number)
+        try:
+            reading = Reading(document, ident, Path(origin.path).parent)
+        except RecursionError:
+            tally.problems += 1
+            yield _problem(origin, "too-deep", data)
+            continue
+        if reading.wrong:
+            tally.problems += 1
+            yield _problem(origin, "invalid-field", _listed(reading.wrong).encode())
+        elif not reading.trajectories:
+            tally.noise += 1  # begun, but no step was made: VS Code's logger leaves such
+        for trajectory in reading.trajectories:
+            trajectory.file_path = trajectory.file_path or origin.path
+            yield trajectory
 
 
-def _fallback_id(origin: Origin, name: str) -> str:
+def _parse(data: bytes) -> tuple[list[Any], str]:
+    """The JSON values of a file (one, as a rule), and what is wrong with it."""
+    try:
+        return [msgspec.json.decode(data)], ""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        saved = salvage(data)
+        return saved.values, saved.code
+
+
+def _listed(paths: list[str]) -> str:
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(paths[:5]) + more
+
+
+def _fallback_id(origin: Origin, name: str, number: int) -> str:
     """An id for a document that has none: where it was found."""
     stem = origin.name.removesuffix(".json").removesuffix(".trajectory")
-    return f"{stem}/{name}" if name else stem
+    parts = (stem, str(number + 1) if number else "", name)
+    return "/".join(part for part in parts if part)
 
 
 def _problem(origin: Origin, code: str, data: bytes) -> Problem:
