@@ -19,7 +19,9 @@ def leftover(struct: msgspec.Struct, placed: set[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, default in _defaults(type(struct)):
         value = getattr(struct, name)
-        if name not in placed and (value != default or type(value) is not type(default)):
+        if value is default or name in placed:
+            continue
+        if value != default or type(value) is not type(default):
             made[name] = msgspec.to_builtins(value)
     return made
 

@@ -8,14 +8,21 @@ words, which the trajectory itself holds.
 from copy import deepcopy
 from typing import Any
 
+import msgspec
+
 KEY = "atif"
 
 
 def difference(made: Any, wanted: Any) -> dict[str, Any]:
     """`set` and `unset` that turn `made` into `wanted`; empty where they are equal."""
     found: dict[str, Any] = {}
-    _compare(made, wanted, "", found)
+    if _bytes(made) != _bytes(wanted):
+        _compare(made, wanted, "", found)
     return found
+
+
+def _bytes(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
 
 
 def _compare(made: Any, wanted: Any, path: str, found: dict[str, Any]) -> None:
