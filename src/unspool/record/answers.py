@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.record.plain import json_or_text, plain
+from unspool.record.plain import json_or_text, plain, rows, table, word
 from unspool.sources.recorder.entries import Call, Tokens
 
 Object = dict[str, Any]
@@ -31,21 +31,20 @@ def to_answer(response: Any) -> Answer:
         return Answer(text=response)
     if not isinstance(response, dict):
         return Answer(text="" if response is None else json_or_text(response))
-    made = Answer(model=_text(response.get("model")), usage=to_tokens(response.get("usage")))
+    made = Answer(model=word(response.get("model")), usage=to_tokens(response.get("usage")))
     if isinstance(response.get("id"), str) and response.get("id"):
         made.data = {"response_id": response["id"]}
     choices = response.get("choices")
     if isinstance(choices, list):
-        for choice in choices[:1]:
-            choice = plain(choice)
-            made.stop = _text(choice.get("finish_reason"))
-            take_message(made, plain(choice.get("message")) or {})
+        for choice in map(table, choices[:1]):
+            made.stop = word(choice.get("finish_reason"))
+            take_message(made, table(choice.get("message")))
         if len(choices) > 1:
             made.data["choices"] = [plain(choice) for choice in choices[1:]]
     elif isinstance(response.get("output"), list):
         take_output(made, response)
     else:
-        made.stop = _text(response.get("stop_reason"))
+        made.stop = word(response.get("stop_reason"))
         take_message(made, response)
     return made
 
@@ -69,22 +68,18 @@ def compose(
     return answer
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def take_message(answer: Answer, message: Object) -> None:
     """A message: `content` as text or blocks, `tool_calls` as OpenAI has them."""
     content = message.get("content")
     for block in content if isinstance(content, list) else [content]:
         take_block(answer, plain(block))
-    refusal = _text(message.get("refusal"))
+    refusal = word(message.get("refusal"))
     if refusal and not answer.text:
         answer.text = refusal
     for name in ("reasoning_content", "reasoning", "thinking"):
         if isinstance(message.get(name), str):
             answer.thinking = answer.thinking or message[name]
-    for call in message.get("tool_calls") or ():
+    for call in rows(message.get("tool_calls")):
         take_call(answer, plain(call))
 
 
@@ -95,9 +90,9 @@ def take_block(answer: Answer, block: Any) -> None:
         return
     kind = block.get("type")
     if kind in ("text", "output_text", "refusal"):
-        take_block(answer, _text(block.get("text") or block.get("refusal")))
+        take_block(answer, word(block.get("text") or block.get("refusal")))
     elif kind in ("thinking", "reasoning"):
-        answer.thinking += _text(block.get("thinking") or block.get("text"))
+        answer.thinking += word(block.get("thinking") or block.get("text"))
     elif kind in ("tool_use", "function_call", "custom_tool_call"):
         take_call(answer, block)
     elif kind is not None:
@@ -113,8 +108,8 @@ def take_call(answer: Answer, call: Any) -> None:
     answer.calls = [
         *answer.calls,
         Call(
-            id=_text(call.get("call_id") or call.get("id")),
-            name=_text(inner.get("name")),
+            id=word(call.get("call_id") or call.get("id")),
+            name=word(inner.get("name")),
             arguments="" if arguments is None else json_or_text(arguments),
         ),
     ]
@@ -122,16 +117,13 @@ def take_call(answer: Answer, call: Any) -> None:
 
 def take_output(answer: Answer, response: Object) -> None:
     """The items of a Responses answer."""
-    answer.stop = _text(response.get("status"))
-    for item in response["output"]:
-        item = plain(item)
-        if not isinstance(item, dict):
-            continue
+    answer.stop = word(response.get("status"))
+    for item in map(table, response["output"]):
         if item.get("type") == "message":
             take_message(answer, item)
         elif item.get("type") == "reasoning":
-            parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
-            texts = [_text(plain(part).get("text")) for part in parts]
+            parts = [*rows(item.get("summary")), *rows(item.get("content"))]
+            texts = [word(table(part).get("text")) for part in parts]
             answer.thinking += "\n".join(text for text in texts if text)
         else:
             take_block(answer, item)
@@ -148,6 +140,7 @@ def to_tokens(usage: Any) -> Tokens | None:
         # Anthropic counts fresh input apart from cache reads and writes.
         prompt = _sum(usage.get("input_tokens"), read, written)
     details = _details(usage, "prompt_tokens_details", "input_tokens_details")
+    cost = usage.get("cost_usd")
     output = _details(usage, "completion_tokens_details", "output_tokens_details")
     return Tokens(
         prompt=prompt,
@@ -157,13 +150,12 @@ def to_tokens(usage: Any) -> Tokens | None:
         else _count(details, "cached_tokens"),
         cache_write=_count(usage, "cache_creation_input_tokens", "cache_write"),
         reasoning=_count(output, "reasoning_tokens") or _count(usage, "reasoning"),
-        cost_usd=usage.get("cost_usd"),
+        cost_usd=cost if isinstance(cost, int | float) else None,
     )
 
 
 def _details(usage: Object, *names: str) -> Object:
-    found: Any = next((plain(usage[name]) for name in names if usage.get(name) is not None), {})
-    return found if isinstance(found, dict) else {}
+    return next((table(usage[name]) for name in names if usage.get(name) is not None), {})
 
 
 def _count(values: Object, *names: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from unspool.record.plain import encode, plain
+from unspool.record.plain import encode, plain, rows, table, word
 from unspool.sources.recorder.entries import Item
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def form_of(message: Any) -> Form:
         )
         if not isinstance(message, dict):
             return Form(key_of(encode(message)), _OTHERS, message)
-    role = _ROLES.get(message.get("role") or "", _OTHERS)
+    role = _ROLES.get(word(message.get("role")), _OTHERS)
     if role == _ASSISTANT or message.get("type") in ("function_call", "custom_tool_call"):
         return Form(_assistant_key(message), _ASSISTANT, message)
     if role in (_USER, _SYSTEM):
@@ -92,9 +92,8 @@ def _words(content: Any) -> str | None:
     if not isinstance(content, list) or not content:
         return None
     texts: list[str] = []
-    for part in content:
-        part = plain(part)
-        if not isinstance(part, dict) or part.get("type") not in _TEXTS:
+    for part in map(table, content):
+        if part.get("type") not in _TEXTS:
             return None
         texts.append(str(part.get("text") or part.get("refusal") or ""))
     return "\n".join(texts)
@@ -120,17 +119,12 @@ def _assistant_key(message: dict[str, Any]) -> int:
         return answer_key(content, ())
     texts = [content] if isinstance(content, str) else []
     calls: list[str] = []
-    for part in content if isinstance(content, list) else ():
-        part = plain(part)
-        if not isinstance(part, dict):
-            continue
+    for part in map(table, rows(content)):
         if part.get("type") in _TEXTS:
             texts.append(str(part.get("text") or part.get("refusal") or ""))
         elif part.get("type") == "tool_use":
             calls.append(str(part.get("id")))
-    for call in message.get("tool_calls") or ():
-        call = plain(call)
-        calls.append(str(call.get("id")) if isinstance(call, dict) else "")
+    calls += [str(table(call).get("id")) for call in rows(message.get("tool_calls"))]
     if "call_id" in message:
         calls.append(str(message["call_id"]))
     return answer_key("\n".join(texts), calls)

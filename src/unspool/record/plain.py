@@ -24,6 +24,22 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def table(value: Any) -> dict[str, Any]:
+    """The value as a dictionary; an empty one where it is none."""
+    made = plain(value)
+    return made if isinstance(made, dict) else {}
+
+
+def rows(value: Any) -> list[Any]:
+    """The value as a list; an empty one where it is none."""
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def word(value: Any) -> str:
+    """The value if it is text."""
+    return value if isinstance(value, str) else ""
+
+
 _encoder = msgspec.json.Encoder(enc_hook=plain)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from unspool.record.answers import Answer, take_call, to_answer, to_tokens
-from unspool.record.plain import plain
+from unspool.record.plain import plain, rows, table, word
 
 Object = dict[str, Any]
 
@@ -50,50 +50,48 @@ class Gathering:
     def _call(self, key: Any, **fields: Any) -> None:
         """More of a call: its arguments come in pieces, everything else once."""
         self.started = True
+        key = key if isinstance(key, int) else str(key)
         call = self._calls.setdefault(key, {"id": "", "name": "", "arguments": ""})
-        call["arguments"] += fields.pop("arguments", None) or ""
-        call.update({name: value for name, value in fields.items() if value})
+        call["arguments"] = word(call.get("arguments")) + word(fields.pop("arguments", None))
+        call.update({name: value for name, value in fields.items() if word(value)})
 
     def _add_completion(self, chunk: Object) -> None:
         """A chunk of a chat completion."""
         self._take_head(chunk)
-        for choice in chunk["choices"][:1]:
-            choice = plain(choice)
-            delta = plain(choice.get("delta")) or {}
+        for choice in map(table, chunk["choices"][:1]):
+            delta = table(choice.get("delta"))
             self._say(delta.get("content"))
             self._say(delta.get("refusal"))
             self._think(delta.get("reasoning_content") or delta.get("reasoning"))
-            for call in delta.get("tool_calls") or ():
-                call = plain(call)
-                function = plain(call.get("function")) or {}
+            for call in map(table, rows(delta.get("tool_calls"))):
+                function = table(call.get("function"))
                 self._call(
                     call.get("index", len(self._calls)),
                     id=call.get("id"),
                     name=function.get("name"),
                     arguments=function.get("arguments"),
                 )
-            self.answer.stop = choice.get("finish_reason") or self.answer.stop
+            self.answer.stop = word(choice.get("finish_reason")) or self.answer.stop
 
     def _take_head(self, value: Object) -> None:
-        self.answer.model = value.get("model") or self.answer.model
-        if value.get("id"):
+        self.answer.model = word(value.get("model")) or self.answer.model
+        if word(value.get("id")):
             self.answer.data["response_id"] = value["id"]
-        usage = plain(value.get("usage"))
-        if isinstance(usage, dict):
-            self._usage.update({k: v for k, v in usage.items() if v is not None})
+        usage = table(value.get("usage"))
+        self._usage.update({k: v for k, v in usage.items() if v is not None})
 
     def _add_event(self, event: Object) -> None:
         kind = event.get("type")
         if kind == "message_start":
-            self._take_head(plain(event.get("message")) or {})
+            self._take_head(table(event.get("message")))
         elif kind == "content_block_start":
-            self._start_block(event.get("index"), plain(event.get("content_block")) or {})
+            self._start_block(event.get("index"), table(event.get("content_block")))
         elif kind == "content_block_delta":
-            self._add_delta(event.get("index"), plain(event.get("delta")) or {})
+            self._add_delta(event.get("index"), table(event.get("delta")))
         elif kind == "message_delta":
             self._take_head({"usage": event.get("usage")})
-            delta = plain(event.get("delta")) or {}
-            self.answer.stop = delta.get("stop_reason") or self.answer.stop
+            delta = table(event.get("delta"))
+            self.answer.stop = word(delta.get("stop_reason")) or self.answer.stop
         elif isinstance(kind, str) and kind.startswith("response."):
             self._add_response_event(kind, event)
 
@@ -124,9 +122,9 @@ class Gathering:
         elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
             self._think(event.get("delta"))
         elif kind == "response.output_item.done":
-            item = plain(event.get("item")) or {}
+            item = table(event.get("item"))
             if item.get("type") in ("function_call", "custom_tool_call"):
-                self._calls[event.get("output_index")] = item
+                self._calls[str(event.get("output_index"))] = item
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             whole = to_answer(event.get("response"))
             self._calls = {}
