@@ -89,6 +89,8 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     joins: bool = False
     """Goes on from the assistant message before it, unless a Link, a result or somebody else's
     words stand between, or the two name different requests (logs with a record per chunk)."""
+    piece: bool = False
+    """Goes on in the middle of the text of the part before it (streams)."""
     request: str = ""
     """The id of the request that the message belongs to or was answered in."""
     stop: str = ""

@@ -70,7 +70,9 @@ def joined_text(parts: list[MessageSeen]) -> str:
     texts: list[str] = []
     for part in parts:
         if part.rank == best and part.text:
-            if texts and part.text.startswith(texts[-1]):
+            if texts and part.piece:
+                texts[-1] += part.text
+            elif texts and part.text.startswith(texts[-1]):
                 texts[-1] = part.text
             else:
                 texts.append(part.text)
@@ -98,7 +100,7 @@ def match_echoes(
             key = (group[0][1].role, words([fact for _, fact in group]))
             number = used[key]
             used[key] += 1
-            target = assembly.drafts.get(ident)
+            target = assembly.drafts.get(assembly.aliases.get(ident, ident))
             if target is None:
                 target = assembly.drafts.get(callers.get(ident, ""))
             if target is None and key[0] == "user":

@@ -28,6 +28,7 @@ READERS: dict[str, Reader] = {
     "session.import_legacy": legacy.read_import,
     "user.message": speech.read_user,
     "assistant.message": speech.read_assistant,
+    "assistant.message_delta": speech.read_delta,
     "assistant.reasoning": speech.read_reasoning,
     "assistant.turn_start": session.read_turn,
     "assistant.usage": session.read_usage,

@@ -1,6 +1,6 @@
 """Known events that say nothing about the conversation, or repeat what another one says.
 
-Hooks repeat tool results, deltas the message that follows, usage checkpoints the run's report; the
+Hooks repeat tool results, usage checkpoints the run's report; the
 rest is the program talking to its own screen.
 """
 
@@ -11,7 +11,6 @@ NOISE = frozenset(
         "assistant.intent",
         "assistant.streaming_delta",
         "assistant.message_start",
-        "assistant.message_delta",
         "assistant.reasoning_delta",
         "assistant.idle",
         "assistant.tool_call_delta",

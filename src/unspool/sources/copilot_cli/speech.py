@@ -11,6 +11,7 @@ from unspool.sources.copilot_cli.texts import arguments_text, plain, title_of
 from unspool.sources.copilot_cli.touches import touched
 
 FIRST_PROMPT_RANK = 10
+DELTA_RANK = 2
 _TYPED_SOURCES = ("", "user", "human")
 _ENCRYPTED = ("reasoningOpaque", "encryptedContent")
 
@@ -91,6 +92,18 @@ def read_assistant(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
             )  # fmt: skip
             yield event.fact(Noted, key=event.root, name="usage_includes_subagents", value=True)
     yield from _requests(event, ident, lookup)
+
+
+def read_delta(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    """A piece of an answer as it was streamed: all that is left where the stream was cut off."""
+    yield event.fact(
+        MessageSeen,
+        id=event.text("messageId") or event.id,
+        role="assistant",
+        text=plain(event.data.get("deltaContent")),
+        piece=True,
+        rank=max(event.rank, DELTA_RANK),
+    )
 
 
 def _readable(blocks: Any) -> str:
