@@ -1,16 +1,20 @@
 """Copies: history that a fork took over from another conversation, found by message ids.
 
 A fork keeps the ids, times and words of what it copies. Only digests are compared, and only of
-conversations of which one holds the other's first message, so that a run with many stays small.
+conversations of which one holds one of the other's first messages, so that many stay small.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from unspool.trajectory import Message, Trajectory
 
 WIDTH = 8
+FIRST = 8
+"""So many messages at the beginning are looked for elsewhere: a fork may open with a few lines of
+its own before those that it copied."""
 Key = tuple[str, str]
 
 
@@ -77,7 +81,7 @@ def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
 
 
 def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
-    """Conversations of which one holds another's first message."""
+    """Conversations of which one holds one of another's first messages."""
     firsts: dict[tuple[str, bytes], Key] = {}
     leader: dict[Key, Key] = {}
 
@@ -88,8 +92,7 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
         return key
 
     for key, card in cards.items():
-        first = next(filter(_is_timed, _pieces(card.ids)), None)
-        if first is not None:
+        for first in islice(filter(_is_timed, _pieces(card.ids)), FIRST):
             # Those that begin alike are one group: any of them stands for all.
             other = firsts.setdefault((key[0], first), key)
             leader[find(key)] = find(other)

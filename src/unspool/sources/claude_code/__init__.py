@@ -42,7 +42,16 @@ def claims(head: Head) -> bool:
         return True
     if head.name in ("journal.jsonl", "history.jsonl") or not any(m in head.data for m in _MARKERS):
         return False
-    return any(_is_ours(value) for value in head_objects(head))
+    if any(_is_ours(value) for value in head_objects(head)):
+        return True
+    # A first line longer than the head cannot be parsed; its beginning tells.
+    start = head.data[:4096].lstrip()
+    return (
+        not head.whole
+        and start[:1] == b"{"
+        and b'"parentUuid":' in start
+        and b'"sessionId":' in start
+    )
 
 
 def _is_ours(value: dict[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from unspool.times import parse_time
 Payload = dict[str, Any]
 RANK = 3
 LATER = 4
-"""The rank of what a payload repeats of a message that it does not name."""
+"""The rank of what a second payload tells of the same thing."""
 
 EVENTS = (
     "SessionStart", "Setup", "UserPromptSubmit", "UserPromptExpansion", "PreToolUse",
@@ -276,7 +276,7 @@ def _number(value: Any) -> float | None:
 def _last_words(payload: Payload, place: Place) -> Iterator[AnyFact]:
     text = payload.get("last_assistant_message")
     if isinstance(text, str) and text.strip():
-        yield MessageSeen(**place.common(), role="assistant", text=text, rank=LATER)
+        yield MessageSeen(**place.common(), role="assistant", text=text, rank=RANK)
 
 
 def read_stop(payload: Payload, place: Place) -> Iterator[AnyFact]:

@@ -26,6 +26,7 @@ class Block(msgspec.Struct, gc=False):
     content: Raw = NOTHING
     is_error: bool | None = None
     source: Raw = NOTHING
+    resource: Raw = NOTHING
     title: Any = None
 
 

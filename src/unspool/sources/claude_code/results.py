@@ -179,9 +179,18 @@ def flat_text(content: str | list[Block] | None) -> str:
             texts.append(block.text)
         elif block.type == "tool_reference" and block.name:
             texts.append(block.name)
-        elif block.type == "document" and block.content:
+        elif block.content:
             texts.append(flat_text(parse_content(bytes(block.content))))
+        elif block.resource:
+            texts.append(_resource_text(bytes(block.resource)))
     return "\n\n".join(texts)
+
+
+def _resource_text(raw: bytes) -> str:
+    """A resource that an MCP server embedded: its text, else where it is."""
+    value = msgspec.json.decode(raw)
+    found = value.get("text") or value.get("uri") if isinstance(value, dict) else value
+    return found if isinstance(found, str) else ""
 
 
 def read_persisted(origin: str, recorded: str) -> str | None:

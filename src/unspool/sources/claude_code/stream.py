@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import AnyFact, UsageReported
+from unspool.facts import ECHO, AnyFact, MessageSeen, UsageReported
 from unspool.sources.claude_code.context import read_system
 from unspool.sources.claude_code.lines import Line
 from unspool.sources.claude_code.transcript import (
@@ -94,6 +94,10 @@ def _read_start(value: Value, place: Place) -> Iterator[AnyFact]:
 def _read_end(value: Value, place: Place) -> Iterator[AnyFact]:
     names = ("subtype", "is_error", "duration_ms", "duration_api_ms", "num_turns", "total_cost_usd")
     data = {name: value[name] for name in names if value.get(name) is not None}
+    if isinstance(value.get("result"), str) and value["result"].strip():
+        # The last answer once more; with `--output-format json` it is the only one.
+        said = value["result"]
+        yield MessageSeen(**place.common(), role="assistant", text=said, rank=ECHO)
     yield place.mark("end", data, rank=1)
     models = value.get("modelUsage")
     for model, usage in models.items() if isinstance(models, dict) else ():

@@ -29,6 +29,7 @@ from unspool.sources.claude_code.words import read_words
 from unspool.times import parse_time
 
 NAME = "claude-code"
+_CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 GUESS = 8
 """The rank of notes that are drawn from the content: of those the first stays."""
 
@@ -105,10 +106,12 @@ def read_assistant(line: Line, place: Place) -> list[AnyFact]:
     blocks = body.content
     if isinstance(blocks, str):
         blocks = [Block(type="text", text=blocks)]
-    text, thinking, calls, odd = _parts(blocks or [])
-    extra: dict[str, Any] | None = {"parts": odd} if odd else None
+    text, thinking, calls, odd, hidden = _parts(blocks or [])
+    extra: dict[str, Any] = {"parts": odd} if odd else {}
+    if hidden:
+        extra["encrypted_reasoning"] = hidden
     if wrong and line.error:
-        extra = {**(extra or {}), "error": parse_raw(bytes(line.error))}
+        extra["error"] = parse_raw(bytes(line.error))
     found: list[AnyFact] = [
         MessageSeen(
             **place.common(),
@@ -122,17 +125,23 @@ def read_assistant(line: Line, place: Place) -> list[AnyFact]:
             stop="" if wrong else body.stop_reason or "",
             side=place.side,
             rank=place.rank,
-            extra=extra,
+            extra=extra or None,
         )
     ]
     for block in calls:
-        found.append(_read_call(block, message, place))
+        if block.tool_use_id is None:
+            found.append(_read_call(block, message, place))
+        else:
+            found.append(_read_server_result(block, place))
     if body.usage is not None and not wrong:
         found.append(_usage(body, line.version or "", message, place))
     return found
 
 
-def _parts(blocks: list[Block]) -> tuple[str, str, list[Block], list[Any]]:
+def _parts(blocks: list[Block]) -> tuple[str, str, list[Block], list[Any], int]:
+    """Text, thinking, calls (and results of tools that ran at the model's side), odd blocks, and
+    how many blocks of thinking cannot be read."""
+    hidden = 0
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[Block] = []
@@ -144,13 +153,15 @@ def _parts(blocks: list[Block]) -> tuple[str, str, list[Block], list[Any]]:
         elif block.type == "thinking":
             if block.thinking:
                 thoughts.append(block.thinking)
-        elif block.type in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            else:
+                hidden += 1
+        elif block.type in _CALLS or (block.type.endswith("tool_result") and block.tool_use_id):
             calls.append(block)
         elif block.type == "redacted_thinking":
-            odd.append({"type": block.type})
+            hidden += 1
         else:
             odd.append(_plain(block))
-    return "\n\n".join(texts), "\n\n".join(thoughts), calls, odd
+    return "\n\n".join(texts), "\n\n".join(thoughts), calls, odd, hidden
 
 
 def _plain(block: Block) -> dict[str, Any]:
@@ -165,6 +176,20 @@ def _plain(block: Block) -> dict[str, Any]:
         if raw:
             made[name] = parse_raw(raw)
     return made
+
+
+def _read_server_result(block: Block, place: Place) -> ToolReturned:
+    """What a tool that ran at the model's side returned: it stands in the answer itself."""
+    details = _plain(block)
+    return ToolReturned(
+        **place.common(),
+        call=block.tool_use_id or "",
+        text=flat_text([block]),
+        failed=bool(block.is_error),
+        details=details.get("content"),
+        side=place.side,
+        rank=place.rank,
+    )
 
 
 class _FileInput(msgspec.Struct, gc=False):
