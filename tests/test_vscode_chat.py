@@ -168,6 +168,16 @@ class TestClaims:
         data = b'{"kind":0,"v":{"version":3,"requests":[{"x":"' + b"A" * 70_000
         assert claims(Head("/x/chatSessions/a.jsonl", data[:65536], whole=False))
 
+    def test_damaged_chats_by_their_place(self, tmp_path: Path) -> None:
+        lines = ["\0\0\0{torn", json.dumps({"kind": 0, "v": chat(request(1))})]
+        path = put(tmp_path, "chatSessions/s.jsonl", "\n".join(lines) + "\n")
+        assert words(one(path)) == [("user", "question 1"), ("assistant", "answer 1")]
+        assert codes(path) == ["truncated-json"]
+
+    def test_a_log_with_its_fields_in_another_order(self, tmp_path: Path) -> None:
+        line = {"v": chat(request(1)), "kind": 0}
+        assert words(one(put(tmp_path, "x.jsonl", json.dumps(line) + "\n")))[0][1] == "question 1"
+
     def test_store_of_an_other_product(self) -> None:
         magic = b"SQLite format 3\0"
         assert claims(Head("/u/Code/User/globalStorage/state.vscdb", magic, True))

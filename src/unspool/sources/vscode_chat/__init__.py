@@ -11,7 +11,7 @@ from typing import Literal
 
 from unspool.databases import MAGIC
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally
+from unspool.origins import Head, Origin, Tally, read_head
 from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import read_document, read_log
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
@@ -22,6 +22,7 @@ RANGES = False
 CURRENT: Literal["last", "longest"] = "last"
 
 _MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
+_MUTATION_FIELDS = frozenset(("kind", "k", "v", "i"))
 _STORE = "state.vscdb"
 _DESCRIPTION = "workspace.json"
 _REPLAY = b'"totalLogEntries"'
@@ -34,10 +35,21 @@ def claims(head: Head) -> bool:
         return name == _STORE and not _is_cursors(head)
     if name == _DESCRIPTION:
         return "workspaceStorage" in head.parts[-2:] and not _is_cursors(head)
-    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    data = _start(head)
+    if _is_stored(head):
+        return b"{" in data
     if not data.startswith(b"{"):
         return False
-    return _is_log(data) or _is_chat(head, data) or _is_replay(head, data)
+    return _is_log(head, data) or _is_chat(data) or _is_replay(head, data)
+
+
+def _start(head: Head) -> bytes:
+    return head.data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n\0")
+
+
+def _is_stored(head: Head) -> bool:
+    """By its place alone: a damaged chat may begin with anything."""
+    return head.parts[-1:] != () and head.parts[-1] in CHAT_FOLDERS and ".json" in head.name
 
 
 def _is_cursors(head: Head) -> bool:
@@ -46,15 +58,20 @@ def _is_cursors(head: Head) -> bool:
     return "cursor" in folders or any(key in head.data for key in _CURSOR_KEYS)
 
 
-def _is_log(data: bytes) -> bool:
-    return _MUTATION.match(data) is not None
+def _is_log(head: Head, data: bytes) -> bool:
+    if _MUTATION.match(data) is not None or (_is_stored(head) and head.name.endswith(".jsonl")):
+        return True
+    return any(_is_mutation(value) for value in head.objects[:3]) if b'"kind"' in data else False
 
 
-def _is_chat(head: Head, data: bytes) -> bool:
+def _is_mutation(value: dict[str, object]) -> bool:
+    """Also with its fields in another order."""
+    return value.keys() <= _MUTATION_FIELDS and value.get("kind") in range(4) and len(value) > 1
+
+
+def _is_chat(data: bytes) -> bool:
     if b'"requests"' not in data:
         return False
-    if head.parts and head.parts[-1] in CHAT_FOLDERS:
-        return True
     return any(
         mark in data for mark in (b'"responderUsername"', b'"requestId"', b'"requesterUsername"')
     )
@@ -85,13 +102,11 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 
 
 def _read_json(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    from unspool.origins import read_head
-
     head = read_head(origin.path)
-    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if _is_log(data):
+    data = _start(head)
+    if _is_log(head, data):
         yield from read_log(origin, tally, recover)
-    elif _is_replay(head, data) and not _is_chat(head, data):
+    elif _is_replay(head, data) and not _is_chat(data):
         from unspool.sources.vscode_chat.replay import read_replay
 
         yield from read_replay(origin, tally, recover)
