@@ -151,7 +151,8 @@ MESSAGES = st.builds(
     usage=st.none() | st.builds(Usage, prompt_tokens=st.none() | st.integers(0, 9), extra=EXTRA),
 )  # fmt: skip
 HOSTILE = st.builds(
-    Trajectory, conversation_id=TEXTS, messages=st.lists(MESSAGES, max_size=6), source=TEXTS,
+    Trajectory, conversation_id=TEXTS, messages=st.lists(MESSAGES, max_size=6),
+    source=st.sampled_from(["vscode-chat", "vscode-chat", "claude-code", ""]),
     agent=st.none() | TEXTS, metadata=st.dictionaries(st.just("initial_location"), JSON),
 )  # fmt: skip
 

@@ -55,7 +55,7 @@ class _Writer:
 
     def request(self, turn: Turn) -> dict[str, Any]:
         user = turn.user
-        extra = (user.extra if user is not None else None) or {}
+        extra = self._extra(user)
         last = turn.answers[-1] if turn.answers else None
         ident = self._ident(turn)
         made: dict[str, Any] = {
@@ -67,7 +67,7 @@ class _Writer:
             "codeCitations": [],
             "followups": [],
         }
-        made |= {theirs: extra[ours] for ours, theirs in fields.USER.items() if ours in extra}
+        made |= _named(fields.USER, extra)
         self._participant(made, user)
         if extra.get("system_initiated") or (user is not None and user.kind == "notification"):
             made["isSystemInitiated"] = True
@@ -84,6 +84,10 @@ class _Writer:
             made |= _usage(turn.answers)
         made["modelState"] = self._state(turn, last, time)
         return made
+
+    def _extra(self, message: Message | None) -> dict[str, Any]:
+        """What a message keeps of a chat; what other programs keep there means something else."""
+        return (message.extra or {}) if message is not None and self.native else {}
 
     def _ident(self, turn: Turn) -> str:
         known = turn.user.id if turn.user is not None else None
@@ -107,8 +111,8 @@ class _Writer:
                 made["modeInfo"] = {"kind": mode, "isBuiltin": True}
 
     def _answer_fields(self, made: dict[str, Any], last: Message, ident: str) -> None:
-        extra = last.extra or {}
-        made |= {theirs: extra[ours] for ours, theirs in fields.ANSWER.items() if ours in extra}
+        extra = self._extra(last)
+        made |= _named(fields.ANSWER, extra)
         for name in ("contentReferences", "codeCitations", "followups"):
             if not isinstance(made[name], list):
                 made[name] = []
@@ -131,7 +135,7 @@ class _Writer:
                 parts.append({"value": answer.content})
             for call in answer.tool_calls or ():
                 parts += self._call(call, turn)
-            held = (answer.extra or {}).get("parts")
+            held = self._extra(answer).get("parts")
             if isinstance(held, list):
                 parts += [p for p in held if isinstance(p, dict) and isinstance(p.get("kind"), str)]
         return parts
@@ -156,13 +160,13 @@ class _Writer:
         return parts
 
     def _result(self, turn: Turn, last: Message | None) -> dict[str, Any]:
-        extra = (last.extra if last is not None else None) or {}
-        made = {theirs: extra[ours] for ours, theirs in fields.RESULT.items() if ours in extra}
+        extra = self._extra(last)
+        made = _named(fields.RESULT, extra)
         if last is not None and last.kind == "error" and "errorDetails" not in made:
             made["errorDetails"] = {"message": last.content or "error"}
-        metadata = {theirs: extra[o] for o, theirs in fields.METADATA.items() if o in extra}
+        metadata = _named(fields.METADATA, extra)
         metadata["sessionId"] = self.trajectory.conversation_id
-        if last is not None and last.model and "modelId" not in extra and not extra.get("model_id"):
+        if last is not None and last.model and not extra.get("model_id"):
             metadata.setdefault("resolvedModel", last.model)
         user = turn.user
         if user is not None and user.typed is not None and user.content != user.typed:
@@ -180,7 +184,6 @@ class _Writer:
         return {**made, "metadata": metadata}
 
     def _round(self, answer: Message, number: int, turn: Turn) -> dict[str, Any]:
-        extra = answer.extra or {}
         made: dict[str, Any] = {
             "id": answer.id or f"round_{self._digest(turn)}.{number}",
             "response": "" if _is_error_text(answer) else answer.content,
@@ -190,7 +193,7 @@ class _Writer:
                 for call in answer.tool_calls or ()
             ],
         }
-        made |= {theirs: extra[ours] for ours, theirs in fields.ROUND.items() if ours in extra}
+        made |= _named(fields.ROUND, self._extra(answer))
         if answer.thinking:
             made["thinking"] = {"id": f"thinking_{number}", "text": answer.thinking}
         time = _millis(answer.timestamp)
@@ -204,7 +207,7 @@ class _Writer:
 
     def _state(self, turn: Turn, last: Message | None, time: int | None) -> dict[str, Any]:
         status = last.status if last is not None else None
-        extra = (last.extra if last is not None else None) or {}
+        extra = self._extra(last)
         value = _STATES.get(as_text(extra.get("state")), 1)
         if value == 1 and (turn.stopped or status in ("cancelled", "interrupted")):
             value = 2
@@ -218,6 +221,10 @@ class _Writer:
         elif not self.native and ended is not None:
             made["completedAt"] = ended
         return {k: v for k, v in made.items() if v is not None}
+
+
+def _named(names: dict[str, str], extra: dict[str, Any]) -> dict[str, Any]:
+    return {theirs: extra[ours] for ours, theirs in names.items() if ours in extra}
 
 
 def _own_attachments(user: Message | None) -> Any:
@@ -270,7 +277,7 @@ def _usage(answers: list[Message]) -> dict[str, Any]:
         return {}
     last = known[-1][1]
     extra = last.extra or {}
-    made = {theirs: extra[ours] for ours, theirs in fields.USAGE.items() if ours in extra}
+    made = _named(fields.USAGE, extra)
     if "modelTotals" in made:
         prompt = extra.get("last_prompt_tokens")
     else:
