@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import gzip
 import hashlib
 import json
 import resource
@@ -172,7 +173,7 @@ class TestClaims:
         lines = ["\0\0\0{torn", json.dumps({"kind": 0, "v": chat(request(1))})]
         path = put(tmp_path, "chatSessions/s.jsonl", "\n".join(lines) + "\n")
         assert words(one(path)) == [("user", "question 1"), ("assistant", "answer 1")]
-        assert codes(path) == ["truncated-json"]
+        assert codes(path) == ["invalid-json"]
 
     def test_a_log_with_its_fields_in_another_order(self, tmp_path: Path) -> None:
         line = {"v": chat(request(1)), "kind": 0}
@@ -410,6 +411,22 @@ class TestBadInput:
     )
     def test_next_to_nothing(self, tmp_path: Path, text: str) -> None:
         assert read(put(tmp_path, "chatSessions/x.json", text)) == []
+
+    @pytest.mark.parametrize("log", [False, True], ids=["flat", "log"])
+    def test_damaged_packed_file(self, tmp_path: Path, log: bool) -> None:
+        """Half a packed chat is the first half of its requests."""
+        many = [request(n, hashlib.sha512(bytes([n])).hexdigest() * 40) for n in range(1, 40)]
+        lines: list[Any] = [chat(*many)]
+        if log:
+            pushes = [{"kind": 2, "k": ["requests"], "v": [held]} for held in many]
+            lines = [{"kind": 0, "v": chat()}, *pushes]
+        text = "\n".join(json.dumps(line) for line in lines).encode()
+        packed = gzip.compress(text)
+        path = tmp_path / ("s.jsonl.gz" if log else "s.json.gz")
+        path.write_bytes(packed[: len(packed) // 2])
+        made = one(path)
+        assert 4 < len(made.messages) < 78
+        assert codes(path)
 
     def test_deeply_nested(self, tmp_path: Path) -> None:
         deep = '{"requests":' + "[" * 3000 + "]" * 3000 + ',"responderUsername":""}'

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Problem
-from unspool.origins import Origin, Tally, iter_lines, open_origin
+from unspool.origins import PACKED, Origin, Tally, iter_lines, open_origin
 from unspool.records import clean, recover_json, salvage, sample
 from unspool.sources.vscode_chat.chats import Abandoned, Reading
 from unspool.sources.vscode_chat.model import (
@@ -28,8 +28,10 @@ _decoder = json.JSONDecoder(strict=False)
 
 def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A flat JSON document: an export, or a stored chat."""
-    with open_origin(origin.path) as file:
-        data = file.read()
+    data, damage = read_whole(origin.path)
+    if damage and not data:
+        yield lost(origin, tally, 0, "unreadable", damage)
+        return
     big = len(data) > BIG_BYTES
     data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
     try:
@@ -46,6 +48,20 @@ def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFa
     if big:
         _lighten_chat(chat)
     yield from Reading(chat, origin, tally).facts()
+
+
+def read_whole(path: str) -> tuple[bytes, str]:
+    """(what the file holds, why it ends early): a damaged packed file is read as far as it goes."""
+    with open_origin(path) as file:
+        if not path.endswith(PACKED):
+            return file.read(), ""
+        pieces: list[bytes] = []
+        try:
+            while piece := file.read1(1 << 20):
+                pieces.append(piece)
+        except OSError as error:
+            return b"".join(pieces), str(error)
+        return b"".join(pieces), ""
 
 
 def _lighten_chat(chat: Chat) -> None:
@@ -122,16 +138,13 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A mutation log. A line that cannot be read is a problem; the others still count."""
     replay = Replay()
     problems: list[tuple[str, str]] = []
-    for _, line in iter_lines(origin):
-        try:
-            mutation = decode_mutation(line)
-        except DecodeErrors:
-            code = _apply_odd(replay, line, recover)
+    try:
+        for _, line in iter_lines(origin):
+            code = _apply(replay, line, recover)
             if code:
                 problems.append((code, sample(line)))
-            continue
-        if not replay.apply(mutation, len(line)):
-            problems.append(("bad-mutation", sample(line)))
+    except OSError as error:
+        problems.append(("unreadable", str(error)))
     if not replay.state and not replay.removed:
         yield lost(origin, tally, 0, "empty-log", "")
         return
@@ -147,6 +160,15 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         reading.problems.append(("no-initial-state", ""))
     reading.problems += problems + [("wrong-type", path) for path in bad]
     yield from reading.facts()
+
+
+def _apply(replay: Replay, line: bytes, recover: bool) -> str:
+    """Make the change that the line tells; the code of the problem where there is one."""
+    try:
+        mutation = decode_mutation(line)
+    except DecodeErrors:
+        return _apply_odd(replay, line, recover)
+    return "" if replay.apply(mutation, len(line)) else "bad-mutation"
 
 
 def _stem(origin: Origin) -> str:

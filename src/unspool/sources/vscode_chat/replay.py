@@ -12,10 +12,10 @@ import msgspec
 
 from unspool.chat_fields import bare_call_id
 from unspool.facts import AnyFact, Key, Noted, SnapshotSeen, View
-from unspool.origins import Origin, Tally, open_origin
+from unspool.origins import Origin, Tally
 from unspool.shapes import arguments_text
 from unspool.sources.vscode_chat.chats import NAME
-from unspool.sources.vscode_chat.documents import lost, parse_odd
+from unspool.sources.vscode_chat.documents import lost, parse_odd, read_whole
 from unspool.times import parse_time
 
 _ROLES = {0: "system", 1: "user", 2: "assistant", 3: "tool"}
@@ -80,8 +80,7 @@ class Spoken:
 
 
 def read_replay(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    with open_origin(origin.path) as file:
-        data = file.read()
+    data, _ = read_whole(origin.path)
     try:
         value: Any = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
         code = ""
