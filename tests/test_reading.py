@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conversations import NEW, OLD, call, hostile, result, sample
-from unspool.reading import Aside, Rule, Said, read_family
+from unspool.reading import Aside, Reading, Rule, Said, read_family
 from unspool.reading.calls import headline
 from unspool.reading.characters import one_line, printable
 from unspool.reading.edits import Line, diff, edits_of
@@ -52,6 +52,18 @@ def test_a_ring_of_sub_agents_ends() -> None:
     second = Trajectory("b", [Message(role="user", content="y")], children=[Link("a"), Link("b")])
     reading = read_family(first, [second, first])
     assert sum(isinstance(item, Aside) for item in reading.items()) == 1
+
+
+def test_a_chain_of_a_thousand_sub_agents_is_laid_out() -> None:
+    chain = [
+        Trajectory(str(n), [Message(role="user", content="x")], children=[Link(str(n + 1))])
+        for n in range(1000)
+    ]
+    assert _count(read_family(chain[0], chain[1:])) == 1000
+
+
+def _count(reading: Reading) -> int:
+    return 1 + sum(_count(item.reading) for item in reading.items() if isinstance(item, Aside))
 
 
 def test_a_sub_agent_that_nobody_names_is_shown_at_the_end() -> None:

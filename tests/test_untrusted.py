@@ -1,12 +1,15 @@
 """Anything at all may stand in a conversation: nothing breaks, nothing gets through."""
 
+import io
 import re
 import sys
+import time
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from tests.conversations import HOSTILE, call, sample
 from tests.harness import corpus
@@ -16,8 +19,10 @@ from unspool.reading import read_family
 from unspool.reading.calls import headline
 from unspool.reading.characters import printable
 from unspool.reading.edits import edits_of
+from unspool.reading.languages import LIMIT, LONGEST_LINE
 from unspool.show.blocks import Options, iter_blocks
 from unspool.show.plain import iter_lines
+from unspool.show.terminal import safe_markdown
 from unspool.sinks import Family
 from unspool.sinks.html import write
 from unspool.trajectory import Message, Trajectory
@@ -99,6 +104,20 @@ def test_any_arguments_and_any_details(
 def test_any_text_in_a_patch(text: str) -> None:
     edits_of(call("1", "apply_patch", f"*** Begin Patch\n{text}\n@@ -1,9 +1 @@\n{text}"))
     edits_of(call("1", "apply_patch", f"--- a\n+++ b\n@@ -{text[:2]} @@\n{text}"))
+
+
+@pytest.mark.parametrize(("language", "unit"), [("perl", "s{"), ("diff", "@"), ("console", "$ ")])
+def test_code_that_lexers_choke_on_is_soon_shown(language: str, unit: str) -> None:
+    """Each took 10 s and more at 30,000 characters on one line."""
+    from unspool.sinks.html.colours import highlight
+
+    start = time.process_time()
+    line = (unit * LONGEST_LINE)[:LONGEST_LINE] + "\n"
+    highlight(line * (LIMIT // len(line)), language)
+    highlight(unit * LIMIT, language)
+    fenced = f"```{language}\n{unit * LIMIT}\n```"
+    Console(file=io.StringIO(), width=80).print(safe_markdown(fenced))
+    assert time.process_time() - start < 5
 
 
 def test_an_empty_conversation_is_a_page_too() -> None:

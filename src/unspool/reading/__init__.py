@@ -6,6 +6,7 @@ at the call that started them, rules where history was compacted or rewound, aba
 items.py       what there is to read          layout.py   put in order
 characters.py  what is safe to look at        figures.py  numbers for people
 calls.py       a tool call in a line          edits.py    a tool call as a diff
+languages.py   which code is coloured
 """
 
 from unspool.reading.items import Aside, Call, Item, Reading, Rule, Said, Turn

@@ -9,6 +9,8 @@ from unspool.reading.items import Aside, Call, Category, Reading, Rule, Said, Tu
 from unspool.reduce.totals import is_turn
 from unspool.trajectory import Branch, Mark, Message, Trajectory
 
+DEEPEST = 20
+"""Sub-agents of sub-agents beyond this are shown at the end, not inside one another."""
 _INJECTED = frozenset(("injected", "notification", "summary"))
 _RULES = {
     "compaction": "History compacted",
@@ -32,6 +34,7 @@ class _Layout:
         self.waiting = {child.conversation_id: child for child in descendants}
         self.agents = 0
         self.branches = 0
+        self.depth = 0
 
     def read(self, trajectory: Trajectory, prefix: str = "") -> Reading:
         reading = Reading(trajectory, [Turn()], prefix)
@@ -84,12 +87,17 @@ class _Layout:
         return Said(message, index, category_of(message), calls)
 
     def _child(self, ident: str) -> Reading | None:
+        if self.depth >= DEEPEST:
+            return None
         # Popped, so that a ring of links cannot go round for ever.
         child = self.waiting.pop(ident, None)
         if child is None:
             return None
         self.agents += 1
-        return self.read(child, f"a{self.agents}-")
+        self.depth += 1
+        made = self.read(child, f"a{self.agents}-")
+        self.depth -= 1
+        return made
 
 
 def read_family(root: Trajectory, descendants: Iterable[Trajectory] = ()) -> Reading:

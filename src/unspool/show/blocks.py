@@ -177,7 +177,8 @@ def _label(said: Said, turn: Turn, kind: Kind) -> str:
         return one_line(said.message.model or "", 40)
     is_first = said is turn.prompt and turn.number is not None
     number = str((turn.number or 0) + 1) if is_first else ""
-    return " ".join(word for word in (number, said.message.kind) if word)
+    words = (number, said.message.kind, one_line(said.message.status or "", 20))
+    return " ".join(word for word in words if word)
 
 
 def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unspool.reading.characters import printable
+from unspool.reading.languages import colourable
 from unspool.show.blocks import Block
 from unspool.show.plain import diff_lines
 
@@ -151,6 +152,9 @@ def safe_markdown(text: str) -> ConsoleRenderable:
         return Text(text)
     # Again after parsing: `&#27;` is an escape character only now.
     for token in _tokens(made.parsed):
+        if token.type == "fence":
+            language = (token.info.split() or [""])[0]
+            token.info = language if colourable(token.content, language) else "text"
         token.content = printable(token.content)
         token.attrs = {
             name: printable(value) if isinstance(value, str) else value

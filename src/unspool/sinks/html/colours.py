@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from unspool.errors import MissingExtra
+from unspool.reading.languages import colourable
 from unspool.sinks.html.markup import Markup, element, join, text
 
 try:
@@ -12,9 +13,6 @@ try:
     from pygments.util import ClassNotFound
 except ImportError as error:  # pragma: no cover - an installation without the extra
     raise MissingExtra("the HTML page needs: pip install 'unspool[view]'") from error
-
-LIMIT = 30_000
-"""Longer code is shown plain: thousands of coloured words make a page slow."""
 
 # The most special first: the first that the token lies in gives the class.
 _CLASSES = (
@@ -65,7 +63,7 @@ def language_of(path: str) -> str:
 
 def highlight(code: str, language: str) -> Markup:
     """The code as HTML: coloured where the language is known and the code not too long."""
-    lexer = _lexer(language.lower()) if language and len(code) <= LIMIT else None
+    lexer = _lexer(language.lower()) if colourable(code, language) else None
     if lexer is None:
         return text(code)
     spans: list[Markup] = []
