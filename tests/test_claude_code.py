@@ -1,6 +1,7 @@
 """Claude Code: what a user of its files would notice, beyond the golden cases."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from unspool.sources.claude_code.words import read_words
 from unspool.trajectory import Trajectory
 
 OWN = cases("claude_code")
+TIMES = re.compile(rb'"(?:timestamp|logged_at)"')
 PASSED_OVER = ("history.jsonl", "journal.jsonl", "settings.json", "todos", "tool-results")
 
 
@@ -110,6 +112,37 @@ def test_growing(case: Path, tmp_path: Path) -> None:
             ]
             assert [i for i in now if i in kept] == kept, (path.name, count)
             before = main["messages"]
+
+
+@pytest.mark.parametrize("case", OWN, ids=case_id)
+def test_head_and_tail(case: Path, tmp_path: Path) -> None:
+    """Law 4: two files of a session, one with its head and one with its tail, overlapping or not,
+    whichever comes first in the folder, are the session."""
+    for path in sorted((case / "input").rglob("*.jsonl")):
+        lines = path.read_bytes().splitlines(keepends=True)
+        if len(lines) < 2 or len(lines) > 40 or not TIMES.search(path.read_bytes()):
+            continue  # without times nobody can tell the head from the tail
+        whole = outline(reduce_all(facts_of(origins_of(path))))
+        for cut, overlap in ((len(lines) // 2, 0), (len(lines) // 2, 2), (1, 1)):
+            for first, second in (("a", "b"), ("b", "a")):
+                folder = tmp_path / f"{path.stem}-{cut}-{overlap}-{first}"
+                for name, part in ((first, lines[: cut + overlap]), (second, lines[cut:])):
+                    (folder / name).mkdir(parents=True)
+                    (folder / name / path.name).write_bytes(b"".join(part))
+                assert outline(reduce_all(facts_of(origins_of(folder)))) == whole, (cut, overlap)
+
+
+def outline(made: list[Trajectory]) -> dict[str, Any]:
+    return {
+        t.conversation_id: (
+            [(m.role, m.content, m.id, m.kind, m.copied) for m in t.messages],
+            [(b.index, b.fork_id, [m.content for m in b.messages]) for b in t.branches or ()],
+            [(m.kind, m.index) for m in t.marks or ()],
+            t.usage,
+            t.title,
+        )
+        for t in made
+    }
 
 
 def test_details_do_not_repeat_what_is_told_elsewhere() -> None:
