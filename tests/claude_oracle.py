@@ -17,15 +17,23 @@ def rows_of(path: Path) -> list[Row]:
     found: list[Row] = []
     seen: set[str] = set()
     for line in path.read_bytes().split(b"\n"):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
+        value = parsed(line.decode("utf-8", "replace"))
         if isinstance(value, dict) and value.get("uuid") not in seen:
             found.append(value)
             if value.get("uuid"):
                 seen.add(value["uuid"])
     return found
+
+
+def parsed(text: str) -> Any:
+    """The value of a line; a backslash that escapes nothing is doubled, one after the other."""
+    while True:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            if not error.msg.startswith("Invalid \\escape"):
+                return None
+            text = text[: error.pos] + "\\" + text[error.pos :]
 
 
 def blocks(row: Row) -> list[Row]:

@@ -198,6 +198,19 @@ def test_the_same_answer_asked_for_twice_counts_once(tmp_path: Path) -> None:
     assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (10, 70)
 
 
+def test_a_backslash_that_escapes_nothing_costs_no_line(tmp_path: Path) -> None:
+    """The line is used as it was meant, and the fault is counted."""
+    text = json.dumps(line("user", "p", None, message={"content": "see C:~dir and \n that"}))
+    path = tmp_path / "session.jsonl"
+    good = json.dumps(line("user", "q", "p", message={"content": "next"}))
+    path.write_text(text.replace("C:~dir", "C:\\dir") + "\n" + good + "\n")
+    tally = Tally()
+    facts = facts_of(origins_of(path), tally)
+    (made,) = reduce_all(facts)
+    assert made.messages[0].content == "see C:\\dir and \n that"
+    assert tally.problems == 1
+
+
 def test_deep_sessions_do_not_overflow(tmp_path: Path) -> None:
     """20,000 lines in one chain, and a tool result nested as deep as JSON readers allow."""
     rows = [line("user", "0", None, message={"content": "start"})]

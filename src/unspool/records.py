@@ -63,6 +63,8 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
     values = [mend(value) for value in values]
     if depth:
         return Salvage(values, "too-deep")
+    if rest and (whole := _with_escapes(rest)) is not None:
+        return Salvage([*values, *map(mend, whole)], "invalid-escape")
     if rest and recover:
         recovered = recover_json(rest)
         if recovered is not None:
@@ -70,6 +72,19 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
     if rest:
         return Salvage(values, "truncated-json" if is_cut_off(rest) else "invalid-json")
     return Salvage(values, code)
+
+
+_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+
+
+def _with_escapes(text: str) -> list[Any] | None:
+    """The values of a text whose only fault is a backslash that escapes nothing (tools that mask
+    names in logs leave such); None where there is another one."""
+    mended = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
+    if mended == text:
+        return None
+    values, rest, deep = _objects(mended)
+    return None if rest or deep else values
 
 
 def is_cut_off(text: str) -> bool:
