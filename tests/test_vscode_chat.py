@@ -96,7 +96,8 @@ class TestNotes:
     def test_3_answer_text(self, export: Trajectory) -> None:
         first = self.by_role(export, "assistant")[0]
         assert first.content == (
-            "The queue lives in [queue.py](file:///srv/app/queue.py) and drains on close."
+            "The queue lives in [queue.py](file:///srv/app/queue.py)"
+            " and [drains](file:///srv/app/drain.py) on close."
         )
 
     def test_4_times(self, export: Trajectory) -> None:

@@ -78,7 +78,11 @@ def blocks(response: Any) -> list[str]:
         if kind is None and "value" in part:
             made[-1] += part["value"]
         elif kind in ("markdownContent", "markdownVuln", *SPOKEN):
-            made[-1] += part["content"]["value"]
+            text = part["content"]["value"]
+            for name, reference in part.get("inlineReferences", {}).items():
+                target = uri(reference["inlineReference"])
+                text = text.replace(f"http://_vscodecontentref_/{name}", target)
+            made[-1] += text
         elif kind == "inlineReference":
             made[-1] += f"[{part['name']}]({uri(part['inlineReference'])})"
         elif kind == "toolInvocationSerialized" and "subAgentInvocationId" not in part:

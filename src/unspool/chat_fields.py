@@ -80,6 +80,9 @@ CALL = {
 }
 """In the `extra` of a tool call → in its response part."""
 
+PARTICIPANT = ("metadata", "slashCommands", "disambiguation")
+"""Fields of a participant that are kept once per chat (`metadata.participants`), by its id."""
+
 STATES = {0: "pending", 1: "complete", 2: "cancelled", 3: "failed", 4: "needs-input"}
 VOTES = {0: "down", 1: "up"}
 OUTCOMES = {1: "accepted", 2: "rejected", 3: "modified"}

@@ -99,7 +99,7 @@ class _Writer:
     def _participant(self, made: dict[str, Any], user: Message | None) -> None:
         agent = made.get("agent")
         if isinstance(agent, dict):
-            made["agent"] = {**agent, **_AGENT_NEEDS}
+            made["agent"] = {**_AGENT_NEEDS, **self._participants(agent), **agent}
         elif not self.native:
             made["agent"] = {**_AGENT, **_AGENT_NEEDS}
         else:
@@ -109,6 +109,11 @@ class _Writer:
             made.pop("modeInfo", None)
             if mode in _MODES and "agent" not in made:
                 made["modeInfo"] = {"kind": mode, "isBuiltin": True}
+
+    def _participants(self, agent: dict[str, Any]) -> dict[str, Any]:
+        held = self.trajectory.metadata.get("participants")
+        found = held.get(as_text(agent.get("id"))) if isinstance(held, dict) else None
+        return found if isinstance(found, dict) else {}
 
     def _answer_fields(self, made: dict[str, Any], last: Message, ident: str) -> None:
         extra = self._extra(last)
@@ -132,7 +137,7 @@ class _Writer:
             if answer.thinking:
                 parts.append({"kind": "thinking", "value": answer.thinking})
             if answer.content and not _is_error_text(answer):
-                parts.append({"value": answer.content})
+                parts.append(_text(answer.content, self._extra(answer).get("vulnerabilities")))
             for call in answer.tool_calls or ():
                 parts += self._call(call, turn)
             held = self._extra(answer).get("parts")
@@ -221,6 +226,13 @@ class _Writer:
         elif not self.native and ended is not None:
             made["completedAt"] = ended
         return {k: v for k, v in made.items() if v is not None}
+
+
+def _text(text: str, vulnerabilities: Any) -> dict[str, Any]:
+    if isinstance(vulnerabilities, list) and vulnerabilities:
+        held = {"content": {"value": text}, "vulnerabilities": vulnerabilities}
+        return {"kind": "markdownVuln", **held}
+    return {"value": text}
 
 
 def _named(names: dict[str, str], extra: dict[str, Any]) -> dict[str, Any]:

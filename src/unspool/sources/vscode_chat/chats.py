@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import VOTES
+from unspool.chat_fields import PARTICIPANT, VOTES
 from unspool.facts import ROOT, AnyFact, Key, Noted, Problem
 from unspool.origins import Origin, Tally
 from unspool.records import sample
@@ -177,6 +177,8 @@ def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:
     yield "repo", repo
     yield "initial_location", _LOCATIONS.get(chat.initialLocation or "", chat.initialLocation)
     yield "requester", chat.requesterUsername
+    yield "responder_icon", chat.responderAvatarIconUri
+    yield "participants", _participants(chat.requests or [])
     yield "imported", chat.isImported or None
     yield "provider", chat.providerId
     yield "draft", _draft(chat.inputState)
@@ -190,6 +192,18 @@ _REPOSITORY = {
     "commit": "localHeadCommit",
 }
 _LOCATIONS = {"editing-session": "panel"}
+
+
+def _participants(requests: list[Request]) -> dict[str, Any]:
+    """What is the same for every request that a participant answered, by its id."""
+    made: dict[str, Any] = {}
+    for request in requests:
+        agent = request.agent
+        if agent is not None and agent.id and agent.id not in made:
+            held = {name: getattr(agent, name) for name in PARTICIPANT if getattr(agent, name)}
+            if held:
+                made[agent.id] = held
+    return made
 
 
 def _draft(state: Any) -> dict[str, Any] | None:

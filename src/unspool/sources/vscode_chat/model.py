@@ -93,7 +93,7 @@ class Result(msgspec.Struct, gc=False):
 
 
 class Agent(msgspec.Struct, gc=False, omit_defaults=True):
-    """The chat participant; its help texts and command list are not kept."""
+    """The chat participant. The last fields are long and always the same: kept once per chat."""
 
     id: Text = None
     name: Text = None
@@ -110,6 +110,9 @@ class Agent(msgspec.Struct, gc=False, omit_defaults=True):
     extensionDisplayName: Text = None
     locations: list[Any] | None = None
     modes: list[Any] | None = None
+    metadata: Any = None
+    slashCommands: Any = None
+    disambiguation: Any = None
 
 
 class ModelState(msgspec.Struct, gc=False):

@@ -47,6 +47,7 @@ KEPT = frozenset(
         *edits.KINDS,
     )
 )
+_PLACEHOLDER = "http://_vscodecontentref_/"
 TOOLS = frozenset(("toolInvocationSerialized", "toolInvocation"))
 
 
@@ -67,6 +68,7 @@ class Parts:
         self.links: list[dict[str, Any]] = []
         """Inline references: in the text where there are no rounds, kept beside it where there are."""
         self.edits: list[dict[str, Any]] = []
+        self.vulnerabilities: list[Any] = []
         self.unknown: list[str] = []
         self.wrong = 0
         """Elements that are no parts at all."""
@@ -88,7 +90,9 @@ class Parts:
         if not isinstance(kind, str):
             self._take_bare(part)
         elif kind in TEXT_KINDS:
-            self._say(markdown(part.get("content")) or markdown(part))
+            self._say(_with_references(markdown(part.get("content")) or markdown(part), part))
+            if isinstance(part.get("vulnerabilities"), list):
+                self.vulnerabilities += part["vulnerabilities"]
         elif kind == "thinking":
             self._think(part.get("value"))
         elif kind in TOOLS:
@@ -151,6 +155,16 @@ class Parts:
     def last_text(self) -> str:
         """What was said after the last tool call."""
         return "\n\n".join(block.strip("\n") for block in self.blocks[self.tail :])
+
+
+def _with_references(text: str, part: dict[str, Any]) -> str:
+    """Links that stand for inline references lead to what they are references to."""
+    held = part.get("inlineReferences")
+    for name, reference in held.items() if isinstance(held, dict) else ():
+        uri = uri_of(reference.get("inlineReference")) if isinstance(reference, dict) else ""
+        if uri:
+            text = text.replace(f"{_PLACEHOLDER}{name}", uri)
+    return text
 
 
 def is_sub_agent(part: dict[str, Any]) -> bool:

@@ -50,6 +50,8 @@ def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
     variables = request.variableData.variables if request.variableData is not None else None
     extra = _extra(fields.USER, request)
+    for name in fields.PARTICIPANT if "agent" in extra else ():
+        extra["agent"].pop(name, None)
     if found := prompts.mentions(request.message):
         extra["mentions"] = found
     if request.isSystemInitiated:
@@ -169,6 +171,8 @@ def _last_extra(turn: Turn) -> dict[str, Any]:
         del made["waited_ms"]
     if turn.state not in (None, 1):
         made["state"] = fields.STATES.get(turn.state or 0, str(turn.state))
+    if turn.parts.vulnerabilities:
+        made["vulnerabilities"] = turn.parts.vulnerabilities
     kept = [*turn.parts.kept, *turn.inner, *(turn.parts.links if turn.rounds else ())]
     if kept:
         made["parts"] = kept
