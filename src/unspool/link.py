@@ -11,7 +11,7 @@ import msgspec
 
 from unspool.copies import WIDTH, digest, digest_of, digests, find_copies, opening_of
 from unspool.reduce.totals import drop_calls, leave_out
-from unspool.trajectory import Link, ToolCall, Trajectory
+from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
 
 
 class Card(msgspec.Struct):
@@ -26,6 +26,8 @@ class Card(msgspec.Struct):
     calls: list[str] = []
     strays: list[str] = []
     """Of these, the calls that only another channel ascribes to this conversation."""
+    session_id: str | None = None
+    workspace: Workspace | None = None
     started_at: str = ""
     ended_at: str = ""
     ids: bytes = b""
@@ -55,6 +57,9 @@ class Patch(msgspec.Struct):
     parent: Link | None = None
     children: list[Link] = []
     spawned: dict[str, str] = {}
+    session_id: str | None = None
+    workspace: Workspace | None = None
+    """Where it ran, if only its parent says so."""
     dropped: list[str] = []
     """Calls that are another conversation's."""
     copied: bytes = b""
@@ -74,6 +79,8 @@ def make_card(trajectory: Trajectory) -> Card:
         spawned={call.id: call.child_id for call in calls if call.child_id},
         calls=[call.id for call in calls],
         strays=_strays(trajectory),
+        session_id=trajectory.session_id,
+        workspace=trajectory.workspace,
         started_at=trajectory.started_at or "",
         ended_at=trajectory.ended_at or "",
         ids=digests(trajectory.messages),
@@ -163,11 +170,31 @@ def link(cards: Iterable[Card]) -> Patches:
         if patch(key).parent is None and by_key[key].parent is None:
             patch(key).parent = Link(owner[1], kind="fork")
             patch(owner).children.append(Link(key[1], kind="fork"))
+    _inherit(by_key, patches)
     for key, dropped in _misplaced(by_key).items():
         patch(key).dropped = dropped
     for key, made in patches.items():
         made.children.sort(key=lambda tie: _age(tie, key[0], by_key))
     return patches
+
+
+def _inherit(by_key: dict[tuple[str, str], Card], patches: Patches) -> None:
+    """A sub-agent works in the session and the workspace of its parent, unless it says another."""
+    for key, made in patches.items():
+        card = by_key[key]
+        above = made.parent
+        seen = {key}
+        while above is not None and above.kind == "subagent":
+            parent_key = (above.source or key[0], above.conversation_id)
+            parent = by_key.get(parent_key)
+            if parent is None or parent_key in seen:
+                break
+            seen.add(parent_key)
+            if card.workspace is None:
+                made.workspace = made.workspace or parent.workspace
+            if card.session_id is None:
+                made.session_id = made.session_id or parent.session_id
+            above = patches[parent_key].parent if parent_key in patches else None
 
 
 def _age(tie: Link, source: str, by_key: dict[tuple[str, str], Card]) -> tuple[str, str]:
@@ -246,6 +273,8 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         return
     trajectory.parent = patch.parent or trajectory.parent
     trajectory.children = patch.children or trajectory.children
+    trajectory.session_id = trajectory.session_id or patch.session_id
+    trajectory.workspace = trajectory.workspace or patch.workspace
     if patch.dropped:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied:
