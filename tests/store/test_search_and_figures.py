@@ -19,6 +19,7 @@ from unspool.store.stats import stats
 from unspool.times import parse_time
 from unspool.trajectory import (
     FileTouch,
+    Link,
     Message,
     ToolCall,
     ToolFunction,
@@ -156,6 +157,22 @@ def test_stats_by_source(store: Any) -> None:
     assert cursor.acceptance_rate == 0.5
     assert cursor.cost_usd is not None
     assert cursor.cost_usd > 0
+
+
+def test_tokens_that_a_parent_counts_already_are_not_added(store: Any) -> None:
+    parent = made("p1", "copilot-cli", "go", "gone", model="gpt-5")
+    parent.metadata = {"usage_includes_subagents": True}
+    parent.children = [Link("p1/s1")]
+    child = made("p1/s1", "copilot-cli", "look", "seen", model="gpt-5")
+    child.parent = Link("p1")
+    with transaction(store):
+        put_trajectory(store, parent, [])
+        put_trajectory(store, child, [])
+    filters = Filters(source="copilot-cli")
+    (row,) = [row for row in stats(store, "model", filters) if row.name == "gpt-5"]
+    assert row.prompt_tokens == 1000
+    (row,) = stats(store, "source", filters)
+    assert (row.prompt_tokens, row.conversations, row.subagents) == (2000, 2, 1)
 
 
 def test_an_unknown_price_is_unknown(store: Any) -> None:

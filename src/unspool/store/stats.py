@@ -110,6 +110,7 @@ def _by_conversation(
         values,
     )
     costs = Costs(connection)
+    included = counted_in_parent(connection)
     for (
         group,
         ident,
@@ -128,11 +129,13 @@ def _by_conversation(
         row.turns += 0 if parent else turns  # what is sent to a sub-agent, nobody typed
         row.tool_calls += tools
         row.tool_failures += failures
-        for field, value in zip(_TOKENS, tokens, strict=True):
-            row.add(field, value)
         row.add("lines_added", added)
         row.add("lines_removed", removed)
         _decide(row, [one["outcome"] for one in json.loads(decided)])
+        if ident in included:
+            continue
+        for field, value in zip(_TOKENS, tokens, strict=True):
+            row.add(field, value)
         if cost is not None:
             row.add("cost_usd", cost)
         else:
@@ -140,6 +143,26 @@ def _by_conversation(
 
 
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
+
+
+def counted_in_parent(connection: sqlite3.Connection) -> set[str]:
+    """Sub-agents whose tokens are in their parent's own figures already."""
+    children: dict[str, list[str]] = {}
+    for parent, child in connection.execute("SELECT parent_id, child_id FROM links"):
+        children.setdefault(parent, []).append(child)
+    waiting = [
+        ident
+        for (ident,) in connection.execute(
+            "SELECT id FROM conversations WHERE json_extract(metadata, '$.usage_includes_subagents')"
+        )
+    ]
+    found: set[str] = set()
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
 
 
 def _decide(row: Figures, outcomes: Iterable[str | None]) -> None:
@@ -177,12 +200,14 @@ def price(row: Figures, model: str, tokens: list[int | None]) -> None:
 def _by_model(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
     terms, values = filters.of_conversations()
     rows = connection.execute(
-        f"SELECT u.model, c.parent_id, {', '.join('u.' + name for name in _TOKENS)}"
+        f"SELECT u.model, c.id, c.parent_id, {', '.join('u.' + name for name in _TOKENS)}"
         f" FROM model_usage u JOIN conversations c ON c.id = u.conversation_id WHERE {where(terms)}",
         values,
     )
-    for model, parent, *tokens in rows:
-        if filters.model is not None and filters.model.lower() not in model.lower():
+    included = counted_in_parent(connection)
+    for model, ident, parent, *tokens in rows:
+        unwanted = filters.model is not None and filters.model.lower() not in model.lower()
+        if unwanted or ident in included:
             continue
         row = table.row(model)
         row.add("subagents" if parent else "conversations", 1)
