@@ -162,7 +162,8 @@ class Tidied:
             for at, ref in enumerate(given)
             if self._is_object(ref, f"{path}/{at}")
         ]
-        good = [ref for ref in refs if ref.get("trajectory_id") or ref.get("trajectory_path")]
+        keys = ("trajectory_id", "trajectory_path")
+        good = [ref for ref in refs if any(ref.get(key) is not None for key in keys)]
         result["subagent_trajectory_ref"] = good
         if len(good) < len(refs):
             if not good:

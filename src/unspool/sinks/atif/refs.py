@@ -55,15 +55,16 @@ class Refs:
             if child in self.own:
                 if self.own[child] not in made:
                     made.append(self.own[child])
-            elif given and (given.get("trajectory_path") or self._may_be_within(given)):
+            elif given and self._may_stand(given):
                 made.append(msgspec.convert(given, Ref))
             elif given:
                 odd.append(given)
         return made, odd
 
-    def _may_be_within(self, given: dict[str, Any]) -> bool:
-        """By an id alone only embedded trajectories are found."""
-        return self.embedded and bool(given.get("trajectory_id"))
+    def _may_stand(self, given: dict[str, Any]) -> bool:
+        """A path may lead anywhere; by an id alone only embedded trajectories are found."""
+        by_id = self.embedded and given.get("trajectory_id") is not None
+        return by_id or given.get("trajectory_path") is not None
 
 
 def kept_refs(message: Message) -> Kept:
