@@ -1,5 +1,6 @@
-"""The judges of what we write: Harbor's own validator."""
+"""What the ATIF tests share: Harbor's own validator, families, ways out and back."""
 
+import copy
 import json
 import os
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from unspool.sinks import Family, load
+from unspool.sinks.atif.reading import Reading
+from unspool.sinks.atif.versions import version_of
 from unspool.trajectory import Trajectory
 
 
@@ -62,3 +65,9 @@ def documents(family: Family, **options: str) -> list[dict[str, Any]]:
         for piece in load("atif").write(family, options)
         if piece.name.endswith(".trajectory.json")
     ]
+
+
+def again(given: dict[str, Any], ident: str = "") -> dict[str, Any]:
+    """Through a trajectory and back, at the same version."""
+    root, *below = Reading(copy.deepcopy(given), ident).trajectories
+    return documents(Family(root, tuple(below)), atif_version=version_of(given))[0]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.atif.judges import documents, families, harbor_errors, write_all
+from tests.atif.judges import again, documents, families, harbor_errors, write_all
 from tests.harness import case_id, cases, corpus, facts_of, origins_of, reduce_all
 from unspool.facts import Problem
 from unspool.origins import Origin, Tally, read_head
@@ -16,7 +16,7 @@ from unspool.sinks.atif import claims, read
 from unspool.sinks.atif.lenient import Tidied
 from unspool.sinks.atif.reader import documents_in
 from unspool.sinks.atif.reading import Reading
-from unspool.sinks.atif.versions import VERSIONS, version_of
+from unspool.sinks.atif.versions import VERSIONS
 from unspool.trajectory import Trajectory
 
 
@@ -39,12 +39,6 @@ def read_file(path: Path) -> list[Trajectory]:
     found = list(read(Origin(str(path), path.name), Tally()))
     assert not [item for item in found if isinstance(item, Problem)]
     return [item for item in found if isinstance(item, Trajectory)]
-
-
-def again(given: dict[str, Any]) -> dict[str, Any]:
-    """Through a trajectory and back, at the same version."""
-    root, *below = Reading(given).trajectories
-    return documents(Family(root, tuple(below)), atif_version=version_of(given))[0]
 
 
 CALL = {"tool_call_id": "c1", "function_name": "run", "arguments": {"cmd": "ls", "n": 1.0}}

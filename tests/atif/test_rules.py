@@ -11,13 +11,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.atif.judges import documents, harbor_errors
+from tests.atif.judges import again, harbor_errors
 from tests.harness import corpus
 from unspool.cli import group
-from unspool.sinks import Family
 from unspool.sinks.atif.reading import Reading
 from unspool.sinks.atif.rules import check, check_file
-from unspool.sinks.atif.versions import version_of
 
 Json = dict[str, Any]
 
@@ -412,11 +410,10 @@ def test_what_is_read_is_written_valid(data: st.DataObject) -> None:
         odd = [value for value in ODD if value is not True]  # which Harbor takes for the number 1
         put(*path, value=data.draw(st.sampled_from(odd)))(document)
     valid = not harbor_errors(document)
-    read = Reading(copy.deepcopy(document), "x").trajectories
-    if not read:
+    if not Reading(copy.deepcopy(document), "x").trajectories:
         assert not valid
         return
-    made = documents(Family(read[0], tuple(read[1:])), atif_version=version_of(document))[0]
+    made = again(document, "x")
     assert harbor_errors(made) == []
     if valid:
         assert _plain(made) == _plain(document)

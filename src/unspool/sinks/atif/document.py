@@ -46,9 +46,7 @@ def build_document(
     unset = [name for name in ("agent", "session_id") if getattr(trajectory, name) is None]
     if unset and trajectory.source != FOREIGN:
         rest["unset"] = unset  # what stands in their places is only the nearest that is known
-    if parent is not None and not (
-        inside and parent == Link(parent.conversation_id, tool_call_id=node.call)
-    ):
+    if parent is not None and not (inside and _is_plain(parent, node.call)):
         rest["parent"] = msgspec.to_builtins(parent)
     document = Document(
         schema_version=PREFIX + NEWEST,
@@ -68,6 +66,12 @@ def _placed(trajectory: Trajectory) -> set[str]:
     if trajectory.source != FOREIGN:
         return _PLACED
     return _PLACED | {"source", "file_path", "origins", "usage"}
+
+
+def _is_plain(parent: Link, call: str | None) -> bool:
+    """Whether a tie says no more than the place of the document within its parent's."""
+    ident = parent.conversation_id
+    return parent in (Link(ident), Link(ident, tool_call_id=call))
 
 
 def _is_told(tie: Link, refs: Refs) -> bool:

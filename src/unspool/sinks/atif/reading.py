@@ -195,8 +195,9 @@ class Reading:
         found = difference(made, wanted)
         _keep_version(found, version)
         embedded = [t.conversation_id for t in family.descendants if _is_child(t, trajectory)]
-        if len(embedded) > 1 and trajectory.source == FOREIGN:
-            found["children"] = embedded
+        written = [child.id for child in writing.root.children]
+        if len(embedded) > 1 and (trajectory.source == FOREIGN or written != embedded):
+            found["children"] = embedded  # linking puts them in another order
         if found:
             trajectory.extra = {**(trajectory.extra or {}), KEY: found}
 
