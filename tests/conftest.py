@@ -1,0 +1,24 @@
+"""Test settings: in CI properties are tried on the same examples every time, elsewhere on new ones."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("same-every-time", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("same-every-time")
+
+BROWSER = {"test_page.py"}
+SLOW = {"test_recorder_memory.py"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole files that need a browser, or that measure at size."""
+    for item in items:
+        name = Path(item.path).name
+        if name in BROWSER:
+            item.add_marker(pytest.mark.browser)
+        if name in SLOW:
+            item.add_marker(pytest.mark.slow)
