@@ -79,6 +79,20 @@ def test_a_result_answers_the_last_call_before_it_where_an_earlier_one_was_refus
     ]
 
 
+def test_results_of_a_log_keep_its_order_where_a_better_store_has_the_calls() -> None:
+    for log in ("a-log", "z-log"):
+        made = reduced(
+            fact(ToolCalled, "store", 0, id="t1", name="shell", like="shell ls"),
+            fact(ToolCalled, "store", 1, id="t2", name="shell", like="shell ls"),
+            fact(ToolCalled, log, 0, name="Shell", like="shell ls", rank=3),
+            fact(ToolReturned, log, 1, name="Shell", like="shell ls", text="first", rank=3),
+            fact(ToolCalled, log, 2, name="Shell", like="shell ls", rank=3),
+            fact(ToolReturned, log, 3, name="Shell", like="shell ls", text="second", rank=3),
+        )
+        results = [(m.tool_call_id, m.content) for m in made.messages if m.role == "tool"]
+        assert results == [("t1", "first"), ("t2", "second")]
+
+
 def test_what_matches_nothing_stands_beside_what_did() -> None:
     made = reduced(
         *STORE,

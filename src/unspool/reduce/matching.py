@@ -200,6 +200,8 @@ class Calls:
         self, assembly: "Assembly", nameless: list[tuple[int, ToolCalled | ToolReturned]]
     ) -> None:
         self._assembly = assembly
+        self._seen_at: dict[tuple[str, int], float] = {}
+        """(origin, call) → where that origin tells of the call."""
         self._known: dict[Signature, list[CallDraft]] = defaultdict(list)
         self._called: dict[Channel, list[tuple[int, ToolCalled]]] = defaultdict(list)
         self._returned: dict[Channel, list[tuple[int, ToolReturned]]] = defaultdict(list)
@@ -214,6 +216,7 @@ class Calls:
             if call.seen:
                 best = min(call.seen, key=lambda fact: fact.rank)
                 self._named[(best.rank, best.origin)].append(call)
+                self._seen_at[(best.origin, id(call))] = call.place
 
     def match(self) -> None:
         alike = (fact.like for call in self._assembly.calls.values() for fact in call.seen)
@@ -230,6 +233,7 @@ class Calls:
     def _match_calls(self, channel: Channel) -> None:
         known = {key: list(calls) for key, calls in self._known.items()}
         taken = _mentioned(self._assembly.calls.values(), channel)
+        free: dict[Signature, list[CallDraft]] = {}
         used: dict[Signature, int] = defaultdict(int)
         units: list[tuple[float, CallDraft | ToolCalled]] = []
         if channel[0]:
@@ -237,10 +241,11 @@ class Calls:
         units += self._called[channel]
         for place, unit in sorted(units, key=lambda item: item[0]):
             key = signature(unit if isinstance(unit, ToolCalled) else unit.seen[0])
-            free = [call for call in known.get(key, ()) if id(call) not in taken]
+            if key not in free:
+                free[key] = [call for call in known.get(key, ()) if id(call) not in taken]
             number = used[key]
             used[key] += 1
-            target = free[number] if number < len(free) else None
+            target = free[key][number] if number < len(free[key]) else None
             if isinstance(unit, ToolCalled):
                 self._attach(unit, place, target, key, number)
             elif target is not None and unit.seen[0].like:
@@ -261,10 +266,12 @@ class Calls:
             self._known[key].append(target)
         else:
             self._tie(fact, place, target)
+        self._seen_at.setdefault((fact.origin, id(target)), place)
         target.seen.append(fact)
 
     def _merge(self, call: "CallDraft", target: "CallDraft") -> None:
         self._tie(call.seen[0], call.place, target)
+        self._seen_at.setdefault((call.seen[0].origin, id(target)), call.place)
         target.seen += call.seen
         target.results += call.results
         self._assembly.call_aliases[call.id] = target.id
@@ -278,12 +285,15 @@ class Calls:
 
     def _match_results(self, channel: Channel) -> None:
         used: dict[Signature, int] = defaultdict(int)
+        waiting: dict[Signature, Waiting] = {}
         answered: set[int] = set()
         for place, fact in sorted(self._returned[channel], key=lambda item: item[0]):
             key = signature(fact)
-            calls = self._candidates(fact, key)
-            free = [call for call in calls if id(call) not in answered]
-            target = _latest(free, channel[1], place) or next(iter(free), None)
+            if key not in waiting:
+                calls = self._candidates(fact, key)
+                at = {id(call): self._seen_at.get((channel[1], id(call))) for call in calls}
+                waiting[key] = Waiting(calls, at, answered)
+            target = waiting[key].take(place)
             if target is None:
                 target = self._assembly.call(_made_id(key, used[key]), place)
                 if not target.results:
@@ -296,7 +306,7 @@ class Calls:
 
     def _candidates(self, fact: ToolReturned, key: Signature) -> list["CallDraft"]:
         if fact.like or fact.arguments:
-            return self._known[key]
+            return list(self._known[key])
         return [
             call
             for calls in self._known.values()
@@ -305,21 +315,38 @@ class Calls:
         ]
 
 
+class Waiting:
+    """Calls of one signature, for the results of one channel to be given to, in its order.
+
+    A result is the last call's before it in its own origin: an earlier one may have been refused.
+    Calls that the origin does not tell of get what is left, in their order.
+    """
+
+    def __init__(
+        self, calls: list["CallDraft"], at: dict[int, float | None], answered: set[int]
+    ) -> None:
+        own = [(place, call) for call in calls if (place := at[id(call)]) is not None]
+        self._own = sorted(own, key=lambda item: item[0], reverse=True)
+        self._open: list[CallDraft] = []
+        self._rest = list(reversed(calls))
+        self._answered = answered
+
+    def take(self, place: float) -> "CallDraft | None":
+        while self._own and self._own[-1][0] <= place:
+            self._open.append(self._own.pop()[1])
+        for calls in (self._open, self._rest):
+            while calls:
+                call = calls.pop()
+                if id(call) not in self._answered:
+                    return call
+        return None
+
+
 def _mentioned(calls: Iterable["CallDraft"], channel: Channel) -> set[int]:
     """Calls that the channel knows by their id, though a better one knows them too."""
     return {
         id(call) for call in calls if any((fact.rank, fact.origin) == channel for fact in call.seen)
     }
-
-
-def _latest(calls: list["CallDraft"], origin: str, place: float) -> "CallDraft | None":
-    """The last call before the result in its own origin: an earlier one may have been refused."""
-    own = [
-        call
-        for call in calls
-        if call.place <= place and any(fact.origin == origin for fact in call.seen)
-    ]
-    return max(own, key=lambda call: call.place, default=None)
 
 
 def _made_id(key: Signature, number: int) -> str:
