@@ -312,6 +312,10 @@ def test_phone_width(open_page: Open) -> None:
     assert not nav.is_visible()
     page.click("#menu")
     assert page.locator("#menu").get_attribute("aria-expanded") == "true"
+    assert page.evaluate("document.activeElement.closest('nav') !== null")
+    box, bar = nav.bounding_box(), page.locator("#bar").bounding_box()
+    assert bar["height"] - 2 <= box["y"] <= bar["height"] + 8
+    assert box["y"] + box["height"] <= 800
     nav.locator("text=/test --all").click()
     assert not nav.is_visible()
     assert page.evaluate("location.hash") == "#t2"

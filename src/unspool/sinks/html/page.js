@@ -179,7 +179,12 @@
     menu.setAttribute("aria-expanded", String(open));
     nav.inert = narrow.matches && !open;
   }
-  menu.addEventListener("click", () => { drawer(!nav.classList.contains("open")); if (!nav.inert) nav.querySelector("a")?.focus(); });
+  menu.addEventListener("click", () => {
+    drawer(!nav.classList.contains("open"));
+    const link = nav.inert ? null : nav.querySelector("a[aria-current]") || nav.querySelector("a");
+    link?.scrollIntoView({ block: "center" });
+    link?.focus({ preventScroll: true });
+  });
   nav.addEventListener("click", (event) => { if (event.target.closest("a")) drawer(false); });
   main.addEventListener("click", () => { if (nav.classList.contains("open")) drawer(false); });
   narrow.addEventListener("change", () => drawer(false));
