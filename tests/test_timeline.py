@@ -125,3 +125,6 @@ def test_a_duration_that_nobody_measured_is_the_time_since_the_prompt() -> None:
         source="cursor",
     )
     assert to_timeline(made)["timeline"][1]["duration_ms"] == 1250
+    made.messages[1].duration_ms = 900.0
+    (piece,) = load("timeline").write(Family(made), {})
+    assert b'"duration_ms":900}' in piece.data

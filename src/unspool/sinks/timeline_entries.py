@@ -25,7 +25,12 @@ def stamp(text: str | None) -> str | None:
 
 
 def _lean(entry: Entry) -> Entry:
-    return {name: value for name, value in entry.items() if value is not None}
+    """What is known; whole numbers of milliseconds without a fraction."""
+    known = {name: value for name, value in entry.items() if value is not None}
+    duration = known.get("duration_ms")
+    if isinstance(duration, float) and duration.is_integer():
+        known["duration_ms"] = int(duration)
+    return known
 
 
 class Entries:

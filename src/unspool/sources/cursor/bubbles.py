@@ -30,7 +30,7 @@ RANK = 1
 USER, ASSISTANT = 1, 2
 TOOL = 15
 """`capabilityType` of tools; what other numbers stand for is told nowhere."""
-MODES = {1: "ask", 2: "agent", 3: "edit", 5: "plan"}
+MODES = {1: "ask", 2: "agent", 5: "plan"}
 _TOOLS = {
     "5": "read_file", "6": "list_dir", "7": "edit_file", "9": "codebase_search",
     "15": "run_terminal_cmd", "18": "web_search", "19": "mcp", "38": "edit_file_v2",
