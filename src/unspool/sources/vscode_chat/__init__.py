@@ -61,7 +61,9 @@ def _is_cursors(head: Head) -> bool:
 def _is_log(head: Head, data: bytes) -> bool:
     if _MUTATION.match(data) is not None or (_is_stored(head) and head.name.endswith(".jsonl")):
         return True
-    return any(_is_mutation(value) for value in head.objects[:3]) if b'"kind"' in data else False
+    # Lines are only parsed where they can be short: the head of a whole document is not one.
+    lines = head.name.endswith(".jsonl") and b'"kind"' in data
+    return lines and any(_is_mutation(value) for value in head.objects[:3])
 
 
 def _is_mutation(value: dict[str, object]) -> bool:
