@@ -5,6 +5,7 @@ results as rendered prompt trees with the references that they carry, markdown w
 """
 
 import random
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -184,6 +185,28 @@ def generate(folder: Path, chats: int = CHATS, seed: int = 3) -> None:
             (place / f"session-{number}.json").write_bytes(orjson.dumps(made))
 
 
+READ = """
+import gc, sys, time
+from unspool import sources
+from unspool.origins import Tally
+from unspool.pipeline.discover import discover
+gc.disable()
+source = sources.load("vscode-chat")
+origins = discover([sys.argv[1]]).origins
+start = time.perf_counter()
+count = sum(1 for origin in origins for _ in source.read(origin, Tally()))
+print(time.perf_counter() - start, count)
+"""
+
+
+def read_alone(folder: Path) -> tuple[float, int]:
+    """Seconds to turn all chats into facts, and how many: what of the whole is this source's."""
+    command = [sys.executable, "-c", READ, str(folder)]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, count = made.stdout.split()
+    return float(seconds), int(count)
+
+
 def run(chats: int = CHATS) -> list[Row]:
     """Rows for the table."""
     rows: list[Row] = []
@@ -194,6 +217,9 @@ def run(chats: int = CHATS) -> list[Row]:
         base = floor(folder)
         rows.append(("vscode-chat: input", f"{chats} chats, {total / 1e6:.0f} MB"))
         rows.append(("vscode-chat: floor, orjson.loads on the same bytes", f"{base:.2f} s"))
+        seconds, count = read_alone(folder)
+        figures = f"{count} facts, {seconds:.2f} s = {seconds / base:.2f} × floor"
+        rows.append(("vscode-chat: facts alone", figures))
         command = extract_command(folder, Path(temporary, "out.jsonl"), "--workers", "1")
         made = Measured(command)
         figures = f"{made.seconds:.2f} s = {made.seconds / base:.2f} × floor"
