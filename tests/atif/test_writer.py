@@ -24,6 +24,7 @@ OPTIONS: list[dict[str, str]] = [
 # Failing families are large and shrink for minutes: the first one found tells enough.
 CALM: Any = {
     "deadline": None,
+    "derandomize": True,
     "suppress_health_check": list(HealthCheck),
     "phases": [Phase.explicit, Phase.reuse, Phase.generate],
 }

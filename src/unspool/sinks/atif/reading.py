@@ -1,6 +1,7 @@
 """Reading: one document, with what is embedded in it, as trajectories that can be written back."""
 
 import base64
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class Reading:
         self.trajectories: list[Trajectory] = []
         """The document's own first, then those of its sub-agents."""
         self._ids: set[str] = set()
+        self._inner: dict[str, list[Trajectory]] = defaultdict(list)
+        """Conversation → what was embedded in its document."""
         self._wanted: list[tuple[Trajectory, Json]] = []
         if tidied.document["steps"]:
             self._read(tidied.document, ident, None)
@@ -57,6 +60,7 @@ class Reading:
         for number, sub in enumerate(wanted.get("subagent_trajectories") or ()):
             name = f"{trajectory.conversation_id}/{number + 1}"
             child = self._read(sub, name, trajectory)
+            self._inner[trajectory.conversation_id].append(child)
             inner.setdefault(str(sub.get("trajectory_id") or ""), child)
             trajectory.children = [*(trajectory.children or []), Link(child.conversation_id)]
             child.parent = child.parent or Link(trajectory.conversation_id)
@@ -194,7 +198,7 @@ class Reading:
             wanted = {k: v for k, v in wanted.items() if k != "subagent_trajectories"}
         found = difference(made, wanted)
         _keep_version(found, version)
-        embedded = [t.conversation_id for t in family.descendants if _is_child(t, trajectory)]
+        embedded = [child.conversation_id for child in self._inner[trajectory.conversation_id]]
         written = [child.id for child in writing.root.children]
         if len(embedded) > 1 and (trajectory.source == FOREIGN or written != embedded):
             found["children"] = embedded  # linking puts them in another order
@@ -203,18 +207,10 @@ class Reading:
 
     def _below(self, trajectory: Trajectory) -> tuple[Trajectory, ...]:
         """All trajectories that were embedded in the document of this one."""
-        ids = {trajectory.conversation_id}
         found: list[Trajectory] = []
-        for other in self.trajectories:
-            if other.parent is not None and other.parent.conversation_id in ids:
-                ids.add(other.conversation_id)
-                found.append(other)
+        for child in self._inner[trajectory.conversation_id]:
+            found += [child, *self._below(child)]
         return tuple(found)
-
-
-def _is_child(trajectory: Trajectory, parent: Trajectory) -> bool:
-    tie = trajectory.parent
-    return tie is not None and tie.conversation_id == parent.conversation_id
 
 
 def _keep_version(found: Json, version: str) -> None:
