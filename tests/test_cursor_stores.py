@@ -226,11 +226,26 @@ def test_what_the_headers_dropped_is_a_branch_and_what_they_do_not_list_yet_goes
             listed=4,
         ),
     )
-    made = only(tmp_path)
-    assert [m.content for m in made.messages] == ["one", "two", "instead", "fine", "just sent"]
-    branches = made.branches or []
-    assert [m.content for b in branches for m in b.messages] == ["regretted", "too late"]
-    assert branches[0].index == 2
+    said = ["one", "two", "regretted", "too late", "instead", "fine"]
+    spoken = [("beforeSubmitPrompt", "prompt"), ("afterAgentResponse", "text")]
+    events = [(*spoken[n % 2], words) for n, words in enumerate(said)]
+    lines = [
+        {
+            "conversation_id": CID,
+            "generation_id": f"g{n // 2}",
+            "hook_event_name": event,
+            name: said,
+        }
+        for n, (event, name, said) in enumerate(events)
+    ]
+    for hooks in (False, True):
+        if hooks:
+            (tmp_path / "hooks.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+        made = only(tmp_path)
+        assert [m.content for m in made.messages] == ["one", "two", "instead", "fine", "just sent"]
+        branches = made.branches or []
+        assert [m.content for b in branches for m in b.messages] == ["regretted", "too late"]
+        assert branches[0].index == 2
 
 
 def test_bubbles_without_a_composer_row_and_sub_agents_by_their_call(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 order.py      records of all origins in one order
 thread.py     the chain, the abandoned branches
 drafts.py     facts by the message and the call that they are about
+rewound.py    echoes of what was abandoned
 messages.py   messages, calls, results, marks
 lists.py      message lists that calls logged, decoded once each
 candidates.py lists with their answers joined, that compete
@@ -36,6 +37,7 @@ from unspool.reduce.messages import build_marks, build_messages
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
 from unspool.reduce.reduction import Reduction
+from unspool.reduce.rewound import settle_echoes
 from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
 from unspool.reduce.totals import complete, is_turn, mark_injected
@@ -115,7 +117,7 @@ def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[R
 def _reduce_records(
     key: Key, records: list[Record], current: Literal["last", "longest"], notes: list[Noted]
 ) -> Trajectory:
-    thread = find_thread(records, current)
+    thread = settle_echoes(find_thread(records, current))
     assembly = Assembly()
     assembly.take(thread.records)
     assembly.notes = [n for n in assembly.notes if n.on not in ("conversation", "entry")] + notes
