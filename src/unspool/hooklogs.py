@@ -17,7 +17,7 @@ from unspool.times import parse_time
 _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)"
 )
-_TIMES = (
+TIMES = (
     "_logged_at", "logged_at", "_timestamp", "timestamp", "ts", "time", "received_at", "recorded_at",
 )  # fmt: skip
 _ENVELOPES = ("payload", "hook_input", "input", "data", "event", "raw")
@@ -47,7 +47,7 @@ def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
         at = line.find(b"{")
         if at < 0:
             continue
-        yield from _parse(line[at:], offset, _prefix_time(line[:at]), recover)
+        yield from _parse(line[at:], offset, prefix_time(line[:at]), recover)
 
 
 def _parse(data: bytes, offset: int, time: int | None, recover: bool) -> Iterator[Logged]:
@@ -69,14 +69,15 @@ def _parse(data: bytes, offset: int, time: int | None, recover: bool) -> Iterato
         yield Logged(offset + len(flat), code=code, text=data)
 
 
-def _prefix_time(prefix: bytes) -> int | None:
+def prefix_time(prefix: bytes) -> int | None:
+    """The time that a script wrote before a payload."""
     match = _DATE.search(prefix.decode("utf-8", "replace")) if prefix else None
     return parse_time(match[1].replace(",", ".")) if match else None
 
 
 def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
     """The payload inside what the logging script put around it, and the time that it noted."""
-    time = _noted_time(value)
+    time = noted_time(value)
     if "hook_event_name" in value or "conversation_id" in value:
         return value, time
     for name in _ENVELOPES:
@@ -89,13 +90,14 @@ def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
         if isinstance(inner, dict) and ("session_id" in inner or "conversation_id" in inner):
             event = value.get("hook_event_name", value.get("hook_type"))
             named = {"hook_event_name": event, **inner} if event else inner
-            own = _noted_time(inner)
+            own = noted_time(inner)
             return named, time if time is not None else own
     return value, time
 
 
-def _noted_time(value: Mapping[str, Any]) -> int | None:
-    for name in _TIMES:
+def noted_time(value: Mapping[str, Any]) -> int | None:
+    """The time that a script put among a payload's fields."""
+    for name in TIMES:
         time = parse_time(value.get(name))
         if time is not None:
             return time

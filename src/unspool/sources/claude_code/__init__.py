@@ -26,13 +26,7 @@ from unspool.sources.claude_code.transcript import NAME
 RANGES = True
 CURRENT: Literal["last", "longest"] = "last"
 
-_MARKERS = (
-    b'"sessionId"',
-    b'"session_id"',
-    b'"leafUuid"',
-    b'"file-history-snapshot"',
-    b'"agentType"',
-)
+_MARKERS = (b"sessionId", b"session_id", b"leafUuid", b"file-history-snapshot")
 _CHAIN = ("user", "assistant", "system", "attachment", "progress")
 
 

@@ -44,12 +44,12 @@ class File:
         return self.session
 
 
-def prefixed(line: bytes) -> tuple[str, bytes]:
+def prefixed(line: bytes) -> tuple[bytes, bytes]:
     """The text before the object of a log line, and the object."""
     at = line.find(b"{")
     if at <= 0:
-        return "", line
-    return line[:at].decode("utf-8", "replace").strip(" \t-|:,["), line[at:]
+        return b"", line
+    return line[:at].strip(b" \t-|:,["), line[at:]
 
 
 def is_lines(head: Head) -> bool:

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
+from unspool import hooklogs
 from unspool.facts import AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
 from unspool.sources.claude_code.lines import Line, lenient_content
 from unspool.sources.claude_code.results import flat_text
 from unspool.sources.claude_code.transcript import GUESS, NAME, Place, child_id, files_of
 from unspool.sources.claude_code.words import read_words
-from unspool.times import parse_time
 
 Payload = dict[str, Any]
 RANK = 3
@@ -33,7 +33,6 @@ EVENTS = (
 _BY_NAME = {name.lower(): name for name in EVENTS}
 _OTHERS = ("cursor_version", "conversation_id", "generation_id")
 """Fields that only Cursor's payloads have; it runs Claude Code's hooks too."""
-_STAMPS = ("timestamp", "logged_at", "ts", "time", "datetime", "received_at", "_timestamp")
 _COMMON = frozenset(
     (
         "session_id",
@@ -46,7 +45,7 @@ _COMMON = frozenset(
         "prompt_id",
         "effort",
         "raw_input",
-        *_STAMPS,
+        *hooklogs.TIMES,
     )
 )
 
@@ -79,7 +78,7 @@ def unwrap(value: Payload) -> Payload | None:
     """The payload: the object itself, or the field of it that a logger put it in."""
     if is_payload(value):
         return value
-    for inner in value.values():
+    for inner in (hooklogs.unwrap(value)[0], *value.values()):
         if isinstance(inner, dict) and is_payload(inner):
             return inner
     return None
@@ -100,7 +99,7 @@ def read_payload(
     own = event not in ("SubagentStart", "SubagentStop")
     key = (NAME, child_id(session, agent) if agent and own else session)
     place = Place(key, origin, offset, Line())
-    place.time = time or _stamp(payload) or _stamp(outer)
+    place.time = time or hooklogs.noted_time(payload) or hooklogs.noted_time(outer)
     place.rank = RANK
     yield from _notes(payload, place, session, agent if own else "", noted)
     reader = READERS.get(event)
@@ -108,14 +107,6 @@ def read_payload(
         yield from reader(payload, place)
     elif event != "MessageDisplay":  # pieces of text as they appear on the screen
         yield place.mark(_snake(event), _rest(payload), rank=RANK)
-
-
-def _stamp(value: Payload) -> int | None:
-    for name in _STAMPS:
-        found = parse_time(value.get(name))
-        if found is not None:
-            return found
-    return None
 
 
 def _snake(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Key, Noted, Problem
+from unspool.hooklogs import prefix_time
 from unspool.origins import Origin, Tally, iter_lines, read_head
 from unspool.records import salvage, sample
 from unspool.sources.claude_code import context, hooks, stream
@@ -29,7 +30,6 @@ from unspool.sources.claude_code.transcript import (
     read_assistant,
     read_user,
 )
-from unspool.times import parse_time
 
 _NOTED = (
     ("version", "agent_version", 0),
@@ -73,7 +73,7 @@ class Reader:
     def _read_whole(self) -> Iterator[AnyFact]:
         for at, before, value in scan(read_text(self.origin)):
             if isinstance(value, dict):
-                time = prefix_time(before)
+                time = prefix_time(before.encode())
                 yield from self._read_value(at, value, time)
             else:
                 yield self._problem(at, "invalid-json", value)
@@ -135,9 +135,8 @@ class Reader:
             return self._read_chained(offset, data, line, kind)
         if kind in context.NOISE:
             self.tally.noise += 1
-        else:
-            self.tally.unrecognise(kind, self.origin.path, offset)
-        return ()
+            return ()
+        return self._read_other(offset, data, line, time)
 
     def _read_bare(self, offset: int, data: bytes, line: Line, kind: str) -> Iterator[AnyFact]:
         key, _ = self._key(line)
@@ -286,22 +285,3 @@ def _is_floor(line: Line) -> bool:
     if line.type != "assistant" or body is None or body.usage is None:
         return False
     return is_floor(body, line.version or "")
-
-
-def prefix_time(text: str) -> int | None:
-    """The time that a logger wrote before an object."""
-    text = text.strip().strip("[],;|- \n")
-    if not text or not any(char.isdigit() for char in text[:24]):
-        return None
-    for piece in (
-        text,
-        text.split("\n")[-1].strip("[] "),
-        text[:32],
-        text[:26],
-        text[:23],
-        text[:19],
-    ):
-        found = parse_time(piece.strip("[] |-,:"))
-        if found is not None:
-            return found
-    return None
