@@ -18,10 +18,9 @@ from unspool.sinks.html.pieces import CLIP, clipped, link, message_id
 def call_part(reading: Reading, call: Call, ident: str, agent: Markup | None) -> Markup:
     """A call folded to its line, what it did inside, and the sub-agent that it started."""
     if call.intent and not call.failed:
+        own = {"class": "unit tools said-intent", "id": ident, "tabindex": "-1"}
         line = element("p", {"class": "intent"}, call.line)
-        return element(
-            "div", {"class": "unit tools said-intent", "id": ident, "tabindex": "-1"}, line
-        )
+        return element("div", own, line, _place_of_result(reading, call))
     state = "failed" if call.failed else "done" if call.result is not None else "open"
     words = {"failed": call.call.status or "failed", "done": "done", "open": "no result"}[state]
     margin = element("span", {"class": "margin"}, duration(call.duration_ms), link(ident))
@@ -43,6 +42,12 @@ def call_part(reading: Reading, call: Call, ident: str, agent: Markup | None) ->
         details,
         agent,
     )
+
+
+def _place_of_result(reading: Reading, call: Call) -> Markup | None:
+    if call.result_index is None:
+        return None
+    return element("span", {"id": message_id(reading, call.result_index)})
 
 
 def _changed(edits: list[Edit]) -> Markup | None:

@@ -74,6 +74,8 @@ def said_parts(reading: Reading, said: Said, turn: Turn, again: bool) -> Iterato
             _header(reading, said, turn if is_prompt else None),
             *body,
         )
+    elif not said.calls:
+        yield element("span", {"id": ident})  # nothing to show, but links to it must lead there
     for number, call in enumerate(said.calls):
         # The message itself must have a place to link to, also where it is nothing but calls.
         own = ident if not body and not number else f"{ident}-{number + 1}"
