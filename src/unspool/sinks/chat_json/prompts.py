@@ -98,14 +98,11 @@ def _variable(attachment: Attachment, number: int) -> dict[str, Any]:
     if attachment.media_type:
         made["mimeType"] = attachment.media_type
     made |= {k: v for k, v in extra.items() if isinstance(k, str)}
-    if "value" not in extra:
-        value = _value(attachment)
-        if value is not None:
-            made["value"] = value
     text_at = {"paste": "code", "terminalCommand": "output"}.get(attachment.kind)
     if text_at and attachment.text:
         made[text_at] = attachment.text
-        made.pop("value", None) if "value" not in extra else None
+    elif "value" not in extra and (value := _value(attachment)) is not None:
+        made["value"] = value
     if not isinstance(made.get("id"), str):
         made["id"] = attachment.uri or attachment.path or f"attachment-{number}"
     return made

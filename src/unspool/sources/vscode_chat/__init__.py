@@ -111,6 +111,6 @@ def _read_json(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]
     elif _is_replay(head, data) and not _is_chat(data):
         from unspool.sources.vscode_chat.replay import read_replay
 
-        yield from read_replay(origin, tally, recover)
+        yield from read_replay(origin, tally)
     else:
-        yield from read_document(origin, tally, recover)
+        yield from read_document(origin, tally)

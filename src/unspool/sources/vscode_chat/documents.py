@@ -26,8 +26,9 @@ _SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
 _decoder = json.JSONDecoder(strict=False)
 
 
-def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    """A flat JSON document: an export, or a stored chat."""
+def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    """A flat JSON document: an export, or a stored chat. What is cut off is always saved: all of a
+    chat is in the one value."""
     data, damage = read_whole(origin.path)
     if damage and not data:
         yield lost(origin, tally, 0, "unreadable", damage)
@@ -79,11 +80,11 @@ def _lighten_chat(chat: Chat) -> None:
 
 
 def value_facts(
-    value: dict[str, Any], origin: Origin, tally: Tally, code: str = "", session: str = ""
+    value: dict[str, Any], origin: Origin, tally: Tally, code: str = ""
 ) -> Iterator[AnyFact]:
     """The facts of a chat that is already decoded, whatever is wrong in it."""
     bad: list[str] = []
-    reading = Reading(convert(value, Chat, bad) or Chat(), origin, tally, session)
+    reading = Reading(convert(lighten(value), Chat, bad) or Chat(), origin, tally)
     if code:
         reading.problems.append((code, ""))
     reading.problems += [("wrong-type", path) for path in bad]

@@ -79,7 +79,7 @@ class Spoken:
         )
 
 
-def read_replay(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     data, _ = read_whole(origin.path)
     try:
         value: Any = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))

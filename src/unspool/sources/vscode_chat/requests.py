@@ -30,6 +30,10 @@ def request_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     yield from _context_facts(turn, scribe)
     yield _user_fact(turn, scribe)
     yield from _answer_facts(turn, scribe)
+    if turn.duration_ms is not None:
+        yield scribe.write(
+            Noted, on="message", subject=turn.last_id, name="duration_ms", value=turn.duration_ms
+        )
     yield from orphan_facts(turn, scribe)
     yield from _usage_facts(turn, scribe, turn.last_id)
     yield from _mark_facts(turn, scribe)
@@ -90,7 +94,6 @@ def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
         return
     thoughts = _thoughts(turn)
     last = len(turn.rounds) - 1
-    ident = ""
     for number, (held, calls) in enumerate(zip(turn.rounds, turn.calls, strict=True)):
         ident = turn.round_id(number)
         extra: dict[str, Any] = {}
@@ -108,10 +111,6 @@ def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
             **ending,
         )  # fmt: skip
         yield from call_facts(turn, scribe, calls, ident)
-    if turn.duration_ms is not None:
-        yield scribe.write(
-            Noted, on="message", subject=ident, name="duration_ms", value=turn.duration_ms
-        )
 
 
 def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
@@ -132,11 +131,6 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
         request=turn.id, extra=extra or None, **ending,
     )  # fmt: skip
     yield from call_facts(turn, scribe, calls, turn.response_id)
-    if turn.duration_ms is not None:
-        yield scribe.write(
-            Noted, on="message", subject=turn.response_id, name="duration_ms",
-            value=turn.duration_ms,
-        )  # fmt: skip
 
 
 def _ending(turn: Turn, answered: bool) -> dict[str, str]:
