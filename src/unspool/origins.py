@@ -5,7 +5,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -178,14 +178,19 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
                 yield start, line
 
 
-def walk(argument: str) -> Iterator[tuple[str, str]]:
-    """(path, name) of every file under an argument, in sorted order of names."""
+def walk(
+    argument: str, unreadable: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[str, str]]:
+    """(path, name) of every file under an argument, in sorted order of names.
+
+    `unreadable` is told of folders that cannot be looked into.
+    """
     top = Path(argument)
     if not top.is_dir():
         yield argument, top.name or argument
         return
     found: list[tuple[str, str]] = []
-    for folder, folders, files in os.walk(argument):
+    for folder, folders, files in os.walk(argument, onerror=unreadable):
         folders.sort()
         for file in files:
             path = os.path.join(folder, file)  # noqa: PTH118 - os.walk speaks strings

@@ -222,6 +222,9 @@ def _check_regex(regex: str) -> None:
 
 
 def _run(run: Run, output: str | None, many: bool, problems_file: str | None) -> Summary:
+    for path in (output, problems_file):
+        if path is not None and run.reads(path):
+            raise UsageError(f"{path} is read from: writing there would replace it")
     try:
         written = run.write(run.reduce())
         if many:

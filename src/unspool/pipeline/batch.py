@@ -4,13 +4,14 @@ The output does not depend on the number of workers: conversations go out in the
 message-bearing record by (path, offset), whoever reduced them.
 """
 
+import os
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -123,9 +124,17 @@ class Run:
 
     def _shown(self, problem: Problem) -> Problem:
         """With the origin as a person gave it: standard input lies in a temporary file."""
-        if self.names.get(problem.origin) == STDIN:
-            return msgspec.structs.replace(problem, origin=STDIN)
-        return problem
+        if Path(problem.origin).parent != self.folder:
+            return problem
+        return msgspec.structs.replace(problem, origin=self.names.get(problem.origin, STDIN))
+
+    def reads(self, path: str) -> bool:
+        """Whether the path is one of the files that are read."""
+        try:
+            status = Path(path).stat()
+            return any(os.path.samestat(status, Path(o.path).stat()) for o in self.found.origins)
+        except OSError:
+            return False
 
     def finish(self) -> Summary:
         self.summary.seconds = time.monotonic() - self.started
@@ -229,22 +238,35 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
 
 
 def _discover(job: Job, folder: Path) -> Found:
-    """The origins of the job; standard input is first put into a file, so that it has a size."""
-    if STDIN not in job.paths:
-        return discover(job.paths, job.source)
-    spooled = folder / "stdin"
-    try:
-        with open(spooled, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-    except OSError as error:
-        raise OutputError(f"cannot keep standard input: {error.strerror or error}") from None
-    paths = [str(spooled) if path == STDIN else path for path in job.paths]
-    found = discover(paths, job.source)
+    """The origins of the job; standard input and pipes are first put into files, to have a size."""
+    spooled = {
+        _spool(path, folder / f"stream-{number}"): path
+        for number, path in enumerate(job.paths)
+        if _is_stream(path)
+    }
+    places = {path: place for place, path in spooled.items()}
+    found = discover([places.get(path, path) for path in job.paths], job.source)
     found.origins = [
-        msgspec.structs.replace(origin, name=STDIN) if origin.path == str(spooled) else origin
+        msgspec.structs.replace(origin, name=spooled.get(origin.path, origin.name))
         for origin in found.origins
     ]
     return found
+
+
+def _is_stream(path: str) -> bool:
+    """Standard input, or a pipe: `<(zcat log.gz)`."""
+    return path == STDIN or Path(path).is_fifo()
+
+
+def _spool(path: str, place: Path) -> str:
+    try:
+        with ExitStack() as stack:
+            source = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))
+            shutil.copyfileobj(source, stack.enter_context(open(place, "wb")), 1 << 20)
+    except OSError as error:
+        name = "standard input" if path == STDIN else path
+        raise OutputError(f"cannot keep {name}: {error.strerror or error}") from None
+    return str(place)
 
 
 def _nothing(job: Job, found: Found) -> str:

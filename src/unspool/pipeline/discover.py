@@ -26,6 +26,10 @@ class Found(msgspec.Struct):
     """Files met in folders that are of no known format."""
     files: int = 0
 
+    def unreadable(self, error: OSError, path: str = "") -> None:
+        text = error.strerror or str(error)
+        self.problems.append(_problem(path or str(error.filename), "unreadable", text))
+
 
 def discover(paths: Iterable[str], source: str | None = None) -> Found:
     """Every readable file under the paths, in sorted order, each once."""
@@ -33,7 +37,7 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
     seen: set[tuple[int, int]] = set()
     for argument in paths:
         named = not Path(argument).is_dir()
-        for path, name in walk(argument):
+        for path, name in walk(argument, found.unreadable):
             try:
                 status = Path(path).stat()
                 if (status.st_dev, status.st_ino) in seen or not status.st_size:
@@ -43,7 +47,7 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
                 seen.add((status.st_dev, status.st_ino))
                 _take(found, Origin(path, name, size=status.st_size, named=named), source)
             except OSError as error:
-                found.problems.append(_problem(path, "unreadable", error.strerror or str(error)))
+                found.unreadable(error, path)
     found.origins.sort(key=lambda origin: origin.path)
     return found
 

@@ -5,7 +5,10 @@ thread.py     the chain, the abandoned branches
 drafts.py     facts by the message and the call that they are about
 rewound.py    echoes of what was abandoned
 messages.py   messages, calls, results, marks
+listing.py    a message list, the calls that saw it, their answers
 lists.py      message lists that calls logged, decoded once each
+references.py lists that name their messages, whose bodies came apart
+sides.py      which calls are a sub-agent's
 candidates.py lists with their answers joined, that compete
 snapshots.py  the winner of each segment
 models.py     which call made which message

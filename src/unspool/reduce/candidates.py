@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import msgspec
 
-from unspool.reduce.lists import Answer, Call, Listing
+from unspool.reduce.listing import Answer, Call, Listing, is_empty
 from unspool.reduce.prompts import decode_system
 from unspool.trajectory import Message
 from unspool.typed import context_kind, summary_of
@@ -16,10 +16,10 @@ CONTINUE = "Please continue."
 class Candidate:
     """A list with its answer joined: what competes to be the conversation."""
 
-    def __init__(self, listing: Listing, others: list[Listing]) -> None:
+    def __init__(self, listing: Listing, beginnings: "Beginnings") -> None:
         self.listing = listing
         self.messages = [msgspec.structs.replace(m) for m in listing.messages]
-        self.calls = [*listing.calls, *_shared_calls(listing, others)]
+        self.calls = [*listing.calls, *beginnings.shared(listing)]
         self.retries: list[Message] = []
         self.lead = 0
         """How many messages stand before those of the list."""
@@ -30,10 +30,10 @@ class Candidate:
         self.first = min(self.calls, key=lambda call: call.when)
         whole = sorted(listing.final, key=lambda call: (bool(call.view.message), call.when))
         self.winner = whole[-1] if whole else self.last
-
-    @property
-    def segment(self) -> str | None:
+        self.segment = self._find_segment()
         """The summary that the list begins from."""
+
+    def _find_segment(self) -> str | None:
         for message in reversed(self.messages):
             if message.role == "user" and (found := summary_of(message.content)) is not None:
                 return found
@@ -48,9 +48,8 @@ class Candidate:
         size = len(self.listing.messages)
         for call in sorted(self.calls, key=lambda made: made.when):
             answer = call.answer
-            if call.count != size or answer is None:
+            if call.count != size or answer is None or is_empty(answer.message):
                 continue
-            answer.used = True
             message = msgspec.structs.replace(answer.message)
             if (
                 size
@@ -82,15 +81,23 @@ class Candidate:
                 message.kind = "injected" if injected else context_kind(message.content)
 
 
-def _shared_calls(listing: Listing, others: list[Listing]) -> list[Call]:
-    """Calls that saw a beginning of this list although they stand with another."""
-    found: list[Call] = []
-    for other in others:
-        if other is not listing:
-            for call in other.calls:
-                if other.identity[: call.count] == listing.identity[: call.count]:
-                    found.append(call)
-    return found
+class Beginnings:
+    """The calls of a conversation by what they saw."""
+
+    def __init__(self, lists: list[Listing]) -> None:
+        self._calls: dict[int, list[tuple[Listing, Call]]] = defaultdict(list)
+        for listing in lists:
+            for call in listing.calls:
+                self._calls[listing.chain[call.count]].append((listing, call))
+
+    def shared(self, listing: Listing) -> list[Call]:
+        """Calls that saw a beginning of this list although they stand with another."""
+        return [
+            call
+            for link in listing.chain
+            for owner, call in self._calls.get(link, ())
+            if owner is not listing
+        ]
 
 
 def same_answer(a: Message, b: Message) -> bool:
@@ -100,39 +107,56 @@ def same_answer(a: Message, b: Message) -> bool:
 
 def join_answers(lists: list[Listing], answers: list[Answer]) -> None:
     """Give every call its answer: by call id, else by request, the next in time."""
+    calls = sorted((c for made in lists for c in made.calls), key=lambda call: call.when)
+    asked = {call.view.call for call in calls if call.view.call}
     by_call: dict[str, Answer] = {}
     by_request: dict[str, list[Answer]] = defaultdict(list)
     for answer in by_time(answers):
-        if answer.view.call:
-            by_call.setdefault(answer.view.call, answer)
-        elif answer.view.request:
-            by_request[answer.view.request].append(answer)
-    calls = sorted((c for made in lists for c in made.calls), key=lambda call: call.when)
-    taken: set[int] = set()
+        view = answer.view
+        if view.call in asked:
+            known = by_call.get(view.call)
+            if known is None or is_empty(known.message):
+                by_call[view.call] = answer
+        elif view.request:
+            by_request[view.request].append(answer)
+    waiting: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
-        view = call.view
-        if view.call and view.call in by_call:
-            call.answer = by_call[view.call]
-            call.answer.used = True
-            continue
-        for answer in by_request.get(view.request, ()):
-            late = answer.view.time is None or view.time is None or answer.view.time >= view.time
-            if late and id(answer) not in taken:
-                taken.add(id(answer))
-                call.answer = answer
-                answer.used = True
+        if call.view.call in by_call:
+            call.take(by_call[call.view.call])
+        elif call.view.request in by_request:
+            waiting[call.view.request].append(call)
+    for request, unanswered in waiting.items():
+        _pair(unanswered, by_request[request])
+
+
+def _pair(calls: list[Call], answers: list[Answer]) -> None:
+    """Every answer to the last call before it that waits: one before that got none."""
+    waiting: list[Call] = []
+    late: list[Answer] = []
+    events: list[Call | Answer] = [*calls, *answers]
+    for event in sorted(events, key=lambda made: made.when):
+        if isinstance(event, Call):
+            waiting.append(event)
+        elif waiting and _may_answer(event, waiting[-1]):
+            waiting.pop().take(event)
+        else:
+            late.append(event)
+    for answer in late:  # times are equal, or unknown: the order of files says nothing
+        for number, call in enumerate(waiting):
+            if _may_answer(answer, call):
+                waiting.pop(number).take(answer)
                 break
 
 
+def _may_answer(answer: Answer, call: Call) -> bool:
+    if answer.view.call and call.view.call:
+        return False
+    asked, answered = call.view.time, answer.view.time
+    return asked is None or answered is None or answered >= asked
+
+
 def by_time(answers: list[Answer]) -> list[Answer]:
-    return sorted(
-        answers,
-        key=lambda a: (
-            a.view.time if a.view.time is not None else -1,
-            a.view.origin,
-            a.view.offset,
-        ),
-    )
+    return sorted(answers, key=lambda answer: answer.when)
 
 
 def pick_winners(candidates: list[Candidate]) -> list[Candidate]:

@@ -2,7 +2,7 @@
 
 from unspool.facts import AnyFact, Noted, View
 from unspool.reduce.candidates import Candidate, same_answer
-from unspool.reduce.lists import Call
+from unspool.reduce.listing import Call
 from unspool.reduce.totals import number_turns
 from unspool.times import format_time
 from unspool.trajectory import Message, Usage
@@ -21,7 +21,8 @@ def annotate(
         annotate_candidate(candidate, session)
     for winner in winners:
         for other in sorted(candidates, key=lambda made: made.winner.place):
-            if other is not winner and other.segment == winner.segment:
+            aligned = not (other.listing.gaps or winner.listing.gaps)
+            if other is not winner and aligned and other.segment == winner.segment:
                 merge_missing(winner.messages, other.messages, merge_tool_metadata)
                 _stamp_by_index(winner, other)
         fill_from_session(winner.messages, session)
@@ -59,10 +60,11 @@ def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
     for call in sorted(candidate.calls, key=lambda made: made.when):
         count = call.count + candidate.lead
         _stamp_call(messages, call, count, session)
-        if call.view.request and 0 < count <= len(messages):
+        request = call.view.request or call.view.message
+        if request and 0 < count <= len(messages):
             turn = messages[count - 1].turn
             if turn is not None:
-                requests[turn] = call.view.request
+                requests[turn] = request
     for message in messages:
         if message.turn is not None:
             message.request_id = message.request_id or requests.get(message.turn)

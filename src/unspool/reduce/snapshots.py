@@ -5,19 +5,30 @@ the first seen. A list that begins from a conversation summary opens a new segme
 every segment is kept. What only the losers know is merged into the winner.
 """
 
-from collections import defaultdict
 from typing import Any
 
+import msgspec
+
 from unspool.facts import AnyFact, Key, ListSeen, Noted, PieceSeen, SnapshotSeen, View
-from unspool.reduce.candidates import Candidate, by_time, join_answers, pick_winners, same_answer
-from unspool.reduce.lists import Answer, Call, Listing, identity, read_lists
+from unspool.reduce.candidates import (
+    Beginnings,
+    Candidate,
+    by_time,
+    join_answers,
+    pick_winners,
+    same_answer,
+)
+from unspool.reduce.listing import Answer, Listing, identity, is_empty
+from unspool.reduce.lists import read_lists
 from unspool.reduce.models import annotate, stamp, take_usage
 from unspool.reduce.order import Ordered
 from unspool.reduce.prompts import decode_tools
 from unspool.reduce.reduction import Reduction
+from unspool.reduce.sides import by_side
 from unspool.reduce.totals import complete
 from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Mark, Message, Trajectory
+from unspool.typed import summary_of
 
 INNER = frozenset(("session_model", "side", "telemetry_type", "utility"))
 """Notes that the choice of lists and models is made by; they land nowhere themselves."""
@@ -35,7 +46,7 @@ def reduce_lists(
     records = sum(len(listing.calls) for listing in lists) + len(answers)
     made: list[Trajectory] = []
     used = 0
-    for side, group in sorted(_by_side(lists, answers, rest).items()):
+    for side, group in sorted(by_side(lists, answers, rest).items()):
         strand = Strand(*group)
         if side:
             trajectory = strand.reduce((key[0], f"{key[1]}/{side}"), [], merge_tool_metadata)
@@ -47,44 +58,6 @@ def reduce_lists(
     return Reduction(made, ordered.superseded + max(records - used, 0), problems)
 
 
-def _by_side(
-    lists: list[Listing], answers: list[Answer], rest: list[AnyFact]
-) -> dict[str, tuple[list[Listing], list[Answer]]]:
-    """Lists and answers apart by the sub-agent run that they belong to; utility calls left out."""
-    sides = {
-        fact.subject: str(fact.value)
-        for fact in rest
-        if isinstance(fact, Noted) and fact.on == "request" and fact.name == "side"
-    }
-    utility = {
-        (fact.on, fact.subject)
-        for fact in rest
-        if isinstance(fact, Noted) and fact.name == "utility"
-    }
-
-    def side_of(view: View) -> str | None:
-        if ("call", view.call) in utility or ("request", view.request) in utility:
-            return None
-        return view.side or sides.get(view.request, "")
-
-    found: dict[str, tuple[list[Listing], list[Answer]]] = {"": ([], [])}
-    for listing in lists:
-        calls: dict[str, list[Call]] = defaultdict(list)
-        for call in listing.calls:
-            side = side_of(call.view)
-            if side is not None:
-                calls[side].append(call)
-        for side, own in calls.items():
-            size = max(call.count for call in own)
-            part = Listing(listing.messages[:size], own, listing.missing)
-            found.setdefault(side, ([], []))[0].append(part)
-    for answer in answers:
-        side = side_of(answer.view)
-        if side is not None:
-            found.setdefault(side, ([], []))[1].append(answer)
-    return {side: group for side, group in found.items() if group[0] or group[1]}
-
-
 class Strand:
     """The lists and answers of one conversation or of one sub-agent's run."""
 
@@ -92,7 +65,8 @@ class Strand:
         self.lists = lists
         self.answers = answers
         join_answers(lists, answers)
-        self.candidates = [Candidate(listing, lists) for listing in lists]
+        beginnings = Beginnings(lists)
+        self.candidates = [Candidate(listing, beginnings) for listing in lists]
         self.winners = pick_winners(self.candidates)
         self.used = sum(1 for answer in answers if answer.used) + sum(
             len(winner.messages) > 0 for winner in self.winners
@@ -115,6 +89,7 @@ class Strand:
             if made.retries
         ] or None
         views = [call.view for made in self.candidates for call in made.listing.calls]
+        rest = [*rest, *_by_message(views, rest)]
         _describe(trajectory, self.winners, views + [a.view for a in self.answers], rest)
         annotate(self.winners, self.candidates, rest, merge_tool_metadata)
         complete(trajectory, [n for n in rest if isinstance(n, Noted) and n.name not in INNER])
@@ -126,9 +101,10 @@ class Strand:
         last = max((made.last.when for made in self.winners), default=(-1, "", 0))
         late: list[Answer] = []
         for answer in by_time(self.answers):
-            when = (answer.view.time or -1, answer.view.origin, answer.view.offset)
-            if not answer.used and when > last and answer.message.content.rstrip() not in known:
-                message = answer.message
+            message = answer.message
+            if answer.used or is_empty(message) or message.content.rstrip() in known:
+                continue
+            if answer.when > last:
                 message.call_id = answer.view.call or None
                 message.request_id = answer.view.request or None
                 message.timestamp = format_time(answer.view.time)
@@ -136,6 +112,16 @@ class Strand:
                 take_usage(message, answer.view)
                 late.append(answer)
         return late
+
+
+def _by_message(views: list[View], rest: list[AnyFact]) -> list[Noted]:
+    """Notes on a request by the id of the message that it was made for, where that is another."""
+    requests = {v.message: v.request for v in views if v.message and v.message != v.request}
+    return [
+        msgspec.structs.replace(fact, subject=requests[fact.subject], rank=fact.rank + 1)
+        for fact in rest
+        if isinstance(fact, Noted) and fact.on == "request" and requests.get(fact.subject)
+    ]
 
 
 def _string_together(winners: list[Candidate]) -> tuple[list[Message], list[Mark]]:
@@ -146,13 +132,27 @@ def _string_together(winners: list[Candidate]) -> tuple[list[Message], list[Mark
         if number:
             time = format_time(winner.first.view.time)
             marks.append(Mark("compaction", len(messages), time))
-            for message in winner.messages:
-                # History that the new segment carries over: said once, counted once.
-                message.copied = identity(message) in known
+            _mark_copied(winner.messages, known)
             _meet(messages[-1], winner.messages)
         messages += winner.messages
         known.update(identity(message) for message in winner.messages)
     return messages, marks
+
+
+def _mark_copied(messages: list[Message], known: set[tuple[Any, ...]]) -> None:
+    """History that a new segment carries over is said once and counted once.
+
+    It ends where something new is said: the same words behind that were said again.
+    """
+    for message in messages:
+        if identity(message) in known:
+            message.copied = True
+        elif message.role != "system" and message.kind is None and not _summarises(message):
+            return
+
+
+def _summarises(message: Message) -> bool:
+    return message.role == "user" and summary_of(message.content) is not None
 
 
 def _meet(last: Message, following: list[Message]) -> None:

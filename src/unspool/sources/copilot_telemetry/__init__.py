@@ -74,7 +74,15 @@ def claims(head: Head) -> bool:
 
 
 def _is_event(value: dict[str, object]) -> bool:
-    return "properties" in value or _is_envelope(value)
+    return "properties" in value or _is_envelope(value) or _is_flat(value)
+
+
+def _is_flat(value: dict[str, object]) -> bool:
+    """Properties and all in one object, under a name that the sender uses."""
+    name = str(value.get("name") or value.get("eventName")).rpartition("/")[2]
+    return (name in READERS or name in NOISE) and (
+        "conversationId" in value or "sessionId" in value
+    )
 
 
 def _is_envelope(value: dict[str, object]) -> bool:

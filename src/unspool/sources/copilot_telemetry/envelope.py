@@ -158,4 +158,13 @@ def _mended(text: str) -> str:
     return clean_text(value) if isinstance(value, str) else text[1:-1]
 
 
-decode_envelope = msgspec.json.Decoder(Envelope).decode
+_decode = msgspec.json.Decoder(Envelope).decode
+_decode_flat = msgspec.json.Decoder(Properties).decode
+
+
+def decode_envelope(line: bytes) -> Envelope:
+    """The envelope of a record; where it has no property bag, the record itself is one."""
+    envelope = _decode(line)
+    if envelope.data is None and envelope.baseData is None and not envelope.properties:
+        envelope.properties = _decode_flat(line)
+    return envelope

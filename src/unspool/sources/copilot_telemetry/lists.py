@@ -17,14 +17,18 @@ _UTILITY = re.compile(
 )
 """`messageSource` of calls that serve the program, not the conversation."""
 
-_CACHE_MARK = re.compile(
-    rb',?\s*\\"copilot_cache_control\\"\s*:\s*\{[^{}]*\}'
-    rb'|,?\s*\{\s*\\"type\\"\s*:\s*\\"copilot_cache_control\\"[^{}]*\}'
-)
-_PLAIN_CACHE_MARK = re.compile(
-    rb',?\s*"copilot_cache_control"\s*:\s*\{[^{}]*\}'
-    rb'|,?\s*\{\s*"type"\s*:\s*"copilot_cache_control"[^{}]*\}'
-)
+
+def _cache_mark(quote: bytes) -> re.Pattern[bytes]:
+    """A mark as a field or as a part, with the comma that goes with it: before or, in front, behind."""
+    name = quote + rb"copilot_cache_control" + quote
+    field = name + rb"\s*:\s*\{[^{}]*\}"
+    part = rb"\{\s*" + quote + rb"type" + quote + rb"\s*:\s*" + name + rb"[^{}]*\}"
+    mark = rb"(?:" + field + rb"|" + part + rb")"
+    return re.compile(rb",\s*" + mark + rb"|" + mark + rb"(?:\s*,\s*)?")
+
+
+_CACHE_MARK = _cache_mark(rb"\\\"")
+_PLAIN_CACHE_MARK = _cache_mark(rb"\"")
 
 
 def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:

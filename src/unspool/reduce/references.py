@@ -1,0 +1,169 @@
+"""References: message lists that name their messages, whose bodies were sent once, in pieces."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from unspool.facts import ListSeen, PieceSeen, View
+from unspool.records import recover_json
+from unspool.reduce.listing import Call, Listing, decode_array, elements
+from unspool.trajectory import Message
+
+Pieces = dict[int, PieceSeen]
+
+
+class Reference(NamedTuple):
+    """The ids of one call's list; `cut` where not all pieces of them were seen."""
+
+    ids: list[str]
+    cut: bool
+    view: View
+
+
+class Bodies:
+    """The messages by their ids, each decoded once however many lists name it."""
+
+    def __init__(self, pieces: dict[str, Pieces]) -> None:
+        self._pieces = pieces
+        self._made: dict[str, list[Message] | None] = {}
+
+    def find(self, ident: str) -> list[Message] | None:
+        """None where the body, or a piece of it, was never seen."""
+        if ident not in self._made:
+            self._made[ident] = self._read(ident)
+        return self._made[ident]
+
+    def _read(self, ident: str) -> list[Message] | None:
+        found = self._pieces.get(ident)
+        body = _joined(found, "body") if found else None
+        if body is None:
+            return None
+        try:
+            made = elements([_unescape(body)])
+        except (ValueError, RecursionError):
+            return None
+        for message in made:
+            message.id = ident
+        return made
+
+
+def read_references(facts: Iterable[ListSeen | PieceSeen]) -> tuple[list[Listing], list[Listing]]:
+    """Lists by reference: (inputs, answers), with the bodies looked up wherever they were seen."""
+    bodies: dict[str, dict[str, Pieces]] = {"message": {}, "options": {}}
+    lists: dict[tuple[str, bool], dict[int, ListSeen]] = defaultdict(dict)
+    for fact in sorted(facts, key=lambda f: f.place):
+        if isinstance(fact, PieceSeen):
+            bodies[fact.what].setdefault(fact.id, {}).setdefault(fact.piece, fact)
+        else:
+            lists[(fact.call or fact.request, fact.answer)].setdefault(fact.piece, fact)
+    options = {ident: _options(pieces) for ident, pieces in bodies["options"].items()}
+    known = Bodies(bodies["message"])
+    found: dict[bool, list[Reference]] = {False: [], True: []}
+    for (_, answer), pieces in lists.items():
+        reference = _reference(pieces, options)
+        if reference is not None:
+            found[answer].append(reference)
+    return _listings(found[False], known), [_listing(r, known) for r in found[True]]
+
+
+def _listings(references: list[Reference], bodies: Bodies) -> list[Listing]:
+    """One list for all calls that saw a beginning of it: n calls name O(n²) messages."""
+    made: list[Listing] = []
+    begun: dict[int, tuple[Listing, list[int]]] = {}
+    """The hash of a beginning → the list, and how many messages its first n ids are."""
+    for reference in sorted(references, key=lambda r: (-len(r.ids), r.view.origin, r.view.offset)):
+        chain = [0]
+        for ident in reference.ids:
+            chain.append(hash((chain[-1], ident)))
+        known = None if reference.cut else begun.get(chain[-1])
+        if known is not None:
+            listing, counts = known
+            listing.calls.append(Call(reference.view, counts[len(reference.ids)]))
+            continue
+        listing = _listing(reference, bodies)
+        made.append(listing)
+        counts = [0]
+        for ident in reference.ids:
+            counts.append(counts[-1] + len(bodies.find(ident) or ()))
+        for link in chain:
+            begun.setdefault(link, (listing, counts))
+    return made
+
+
+def _listing(reference: Reference, bodies: Bodies) -> Listing:
+    found = [bodies.find(ident) for ident in reference.ids]
+    messages = [message for made in found if made is not None for message in made]
+    gaps = any(made is None for made in found)
+    call = Call(reference.view, len(messages))
+    listing = Listing(messages, [call], missing=gaps or reference.cut, gaps=gaps)
+    listing.trouble = "message-body-missing" if listing.missing else ""
+    return listing
+
+
+def _reference(pieces: dict[int, ListSeen], options: dict[str, dict[str, Any]]) -> Reference | None:
+    first = pieces[min(pieces)]
+    if first.view is None:
+        return None
+    text = _joined(pieces, "ids")
+    try:
+        ids = _unescape(text) if text else _leading_ids(pieces)
+    except (ValueError, RecursionError):
+        ids = None
+    view = _with_options(first.view, options.get(first.options, {}))
+    cut = text is None or not isinstance(ids, list)
+    return Reference([str(i) for i in ids] if isinstance(ids, list) else [], cut, view)
+
+
+def _leading_ids(pieces: dict[int, ListSeen]) -> Any:
+    """The whole ids in the pieces before the first that is missing."""
+    text = ""
+    for number in range(len(pieces)):
+        if number not in pieces:
+            break
+        text += json.loads(b'"' + pieces[number].ids + b'"', strict=False)
+    cut = text.rfind(",")
+    return recover_json(text[:cut]) if cut > 0 else []
+
+
+def _joined(pieces: dict[int, Any], field: str) -> bytes | None:
+    """All pieces one after the other; None where one is missing."""
+    whole = next(iter(pieces.values())).pieces
+    if any(number not in pieces for number in range(whole)):
+        return None
+    return b"".join(getattr(pieces[number], field) for number in range(whole))
+
+
+def _unescape(body: bytes) -> Any:
+    """The value of a JSON text that stood inside a JSON string."""
+    return decode_array(b"[" + body + b"]", escaped=True)[0]
+
+
+def _options(pieces: Pieces) -> dict[str, Any]:
+    body = _joined(pieces, "body")
+    try:
+        value = _unescape(body) if body else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _with_options(view: View, options: dict[str, Any]) -> View:
+    def option(name: str) -> Any:
+        value = options.get(f"request.option.{name}", options.get(f"request_option_{name}"))
+        try:
+            return json.loads(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError):
+            return None
+
+    model = option("model")
+    system = option("system")
+    tools = option("tools")
+    return msgspec.structs.replace(
+        view,
+        requested=model if isinstance(model, str) else view.requested,
+        system=msgspec.json.encode(system) if system else view.system,
+        tools=msgspec.json.encode(tools) if tools else view.tools,
+    )

@@ -1,0 +1,248 @@
+"""What telemetry must not lose or mix up: answers, sub-agents, modes, figures of empty answers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unspool
+from tests.telemetry import Event, answer, call, event, said, write
+from unspool import Message, Trajectory
+
+SYSTEM = said("system", "be good")
+USER = said("user", "hi")
+
+
+def calls(ident: str) -> dict[str, Any]:
+    function = {"name": "look", "arguments": "{}"}
+    made = [{"id": ident, "type": "function", "function": function}]
+    return said("assistant", "", tool_calls=made)
+
+
+def returned(ident: str) -> dict[str, Any]:
+    return said("tool", "seen", tool_call_id=ident)
+
+
+def rebuilt(folder: Path, *files: list[Event]) -> list[Trajectory]:
+    for number, events in enumerate(files):
+        write(folder / f"{number}.jsonl", events)
+    return list(unspool.extract(folder))
+
+
+def words(messages: list[Message]) -> list[tuple[str, str]]:
+    return [(message.role, message.content) for message in messages]
+
+
+def test_figures_of_a_round_that_only_called_tools(tmp_path: Path) -> None:
+    ids = [{"modelCallId": name, "headerRequestId": "r"} for name in ("m1", "m2")]
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            call([SYSTEM, USER], 1, **ids[0]),
+            answer("", 2, promptTokens=10, completionTokens=5, **ids[0]),
+            call([SYSTEM, USER, calls("a"), returned("a")], 3, **ids[1]),
+            answer("done", 4, promptTokens=20, completionTokens=6, **ids[1]),
+        ],
+    )
+    assert [(m.model, m.model_source) for m in made.messages if m.role == "assistant"] == [
+        ("gpt-answered", "engine")
+    ] * 2
+    assert made.usage is not None
+    assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (30, 11)
+
+
+def test_an_unanswered_call_does_not_shift_the_answers(tmp_path: Path) -> None:
+    middle = [SYSTEM, USER, calls("a"), returned("a")]
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            call([SYSTEM, USER], 1, headerRequestId="r"),
+            call(middle, 3, headerRequestId="r"),
+            answer("middle", 4, headerRequestId="r"),
+            call(
+                [*middle, said("assistant", "middle"), said("user", "go")], 5, headerRequestId="r"
+            ),
+            answer("last", 6, headerRequestId="r"),
+        ],
+    )
+    assert made.messages[-1].content == "last"
+    assert made.messages[2].model_source == "engine-request"
+
+
+def test_an_answer_with_an_id_finds_a_call_without(tmp_path: Path) -> None:
+    (made,) = rebuilt(
+        tmp_path,
+        [call([SYSTEM, USER], 1, headerRequestId="r")],
+        [answer("yes", 2, headerRequestId="r", modelCallId="m")],
+    )
+    assert words(made.messages)[-1] == ("assistant", "yes")
+    assert made.partial is None
+
+
+def test_cache_marks_in_front(tmp_path: Path) -> None:
+    mark = {"type": "ephemeral"}
+    marked = [
+        {"copilot_cache_control": mark, **SYSTEM},
+        said(
+            "user",
+            [{"type": "copilot_cache_control", "cache": "x"}, {"type": "text", "text": "hi"}],
+        ),
+        said("assistant", "I set copilot_cache_control", copilot_cache_control=mark),
+        said("user", '{"copilot_cache_control": {"type": "ephemeral"}, "a": 1}'),
+    ]
+    (made,) = rebuilt(
+        tmp_path, [call(marked, 1, modelCallId="m"), answer("yes", 2, modelCallId="m")]
+    )
+    assert words(made.messages) == [
+        ("system", "be good"),
+        ("user", "hi"),
+        ("assistant", "I set copilot_cache_control"),
+        ("user", '{"copilot_cache_control": {"type": "ephemeral"}, "a": 1}'),
+        ("assistant", "yes"),
+    ]
+
+
+@pytest.mark.parametrize("header", ["r", None])
+def test_sub_agents_that_share_an_id(tmp_path: Path, header: str | None) -> None:
+    """With their parent's own request, or with none: neither they nor the parent get lost."""
+    sub = {"subType": "subagent", "parentRequestId": "r", "headerRequestId": header}
+    asked = [[said("system", "sub"), said("user", f"task {name}")] for name in "AB"]
+    made = rebuilt(
+        tmp_path,
+        [
+            call([SYSTEM, USER], 1, modelCallId="m1", headerRequestId="r"),
+            call(asked[0], 2, modelCallId="s1", **sub),
+            answer("A done", 3, modelCallId="s1", headerRequestId=header),
+            call(asked[1], 2, modelCallId="s2", **sub),
+            answer("B done", 3, modelCallId="s2", headerRequestId=header),
+            call(
+                [SYSTEM, USER, calls("a"), returned("a")], 4, modelCallId="m2", headerRequestId="r"
+            ),
+            answer("all done", 5, modelCallId="m2", headerRequestId="r"),
+        ],
+    )
+    assert [(t.conversation_id, t.messages[-1].content) for t in made] == [
+        ("c", "all done"),
+        ("c/r", "A done"),
+        ("c/r/2", "B done"),
+    ]
+    assert all(t.parent is not None and t.parent.conversation_id == "c" for t in made[1:])
+
+
+@pytest.mark.parametrize("header", [None, "another"])
+def test_mode_by_the_message_of_the_call(tmp_path: Path, header: str | None) -> None:
+    text = event(
+        "conversation.messageText", 1, conversationId="c", source="user", messageId="u", mode="plan"
+    )
+    ids = {"modelCallId": "m", "messageId": "u", "headerRequestId": header}
+    (made,) = rebuilt(tmp_path, [call([SYSTEM, USER], 1, **ids), answer("yes", 2, **ids), text])
+    assert [m.mode for m in made.messages if m.role == "user"] == ["plan"]
+
+
+def test_the_same_words_after_a_summary_are_a_turn(tmp_path: Path) -> None:
+    summary = said("user", "<conversation-summary>\nWe talked.\n</conversation-summary>")
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            call(
+                [SYSTEM, USER, said("assistant", "1"), said("user", "go on")], 1, modelCallId="m1"
+            ),
+            answer("2", 2, modelCallId="m1"),
+            call(
+                [SYSTEM, summary, said("assistant", "3"), said("user", "go on")],
+                3,
+                modelCallId="m2",
+            ),
+            answer("4", 4, modelCallId="m2"),
+        ],
+    )
+    assert [m.turn for m in made.messages if m.content == "go on"] == [1, 2]
+    assert [m.copied for m in made.messages if m.role == "system"] == [False, True]
+
+
+def test_a_missing_body_does_not_shift_what_is_merged(tmp_path: Path) -> None:
+    """Tool calls go by the number of their message, which says nothing in a list with a gap."""
+    whole = [SYSTEM, USER, said("assistant", "one"), said("user", "more"), said("assistant", "two")]
+    ids = ["s", "u", "a", "r", "lost", "b"]
+    bodies = {"s": SYSTEM, "u": USER, "a": calls("x"), "r": returned("x"), "b": calls("y")}
+    pieces = [
+        event(
+            "model.message.added", 1, conversationId="c", messageUuid=ident, chunkIndex=0,
+            totalChunks=1, messageJson=json.dumps(body),
+        )
+        for ident, body in bodies.items()
+    ]  # fmt: skip
+    listed = event(
+        "model.modelCall.input", 1, conversationId="c", modelCallId="m0",
+        messageUuids=json.dumps(ids), chunkIndex=0, totalChunks=1,
+    )  # fmt: skip
+    last = call([*whole, said("user", "bye")], 9, modelCallId="m1")
+    (made,) = rebuilt(tmp_path, [*pieces, listed], [last, answer("bye", 10, modelCallId="m1")])
+    assert not any(message.tool_calls for message in made.messages)
+
+
+def test_a_list_of_which_no_body_was_seen_is_a_problem(tmp_path: Path) -> None:
+    listed = event(
+        "model.modelCall.input", 1, conversationId="c", modelCallId="m0",
+        messageUuids='["a","b"]', chunkIndex=0, totalChunks=2,
+    )  # fmt: skip
+    write(tmp_path / "a.jsonl", [listed, call([SYSTEM, USER], 2, modelCallId="m1")])
+    done = run(["extract", str(tmp_path), "--json"])
+    assert json.loads(done.stderr)["problems"] == {"message-body-missing": 1}
+
+
+def test_properties_in_the_record_itself(tmp_path: Path) -> None:
+    flat = {"name": "copilot-chat/engine.messages", "conversationId": "c", "modelCallId": "m"}
+    asked = {**flat, "messagesJson": json.dumps([SYSTEM, USER]), "request_option_model": '"g"'}
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            asked,
+            {**flat, "messagesJson": json.dumps([said("assistant", "yes")]), "baseModel": "g2"},
+        ],
+    )
+    assert words(made.messages)[-1] == ("assistant", "yes")
+    assert made.messages[-1].model == "g2"
+
+
+def run(arguments: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "unspool", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **more)
+
+
+def test_output_over_the_input_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [call([SYSTEM, USER], 1)])
+    before = path.read_bytes()
+    for option in ("-o", "--problems"):
+        done = run(["extract", str(path), option, str(tmp_path / "." / "a.jsonl")])
+        assert done.returncode == 2, done.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_pipe_on_the_command_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [call([SYSTEM, USER], 1)])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", str(path), str(pipe)]):
+        done = run(["extract", str(pipe), "-q"])
+    assert json.loads(done.stdout)["file_path"] == str(pipe)
+
+
+def test_a_pipe_and_a_loop_in_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [call([SYSTEM, USER], 1)])
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    done = run(["extract", str(tmp_path), "--json"])
+    assert json.loads(done.stderr)["written"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [call([SYSTEM, USER], 1)])
+    write(tmp_path / "closed" / "b.jsonl", [call([SYSTEM, USER], 1)]).parent.chmod(0)
+    done = run(["extract", str(tmp_path), "--json"])
+    assert json.loads(done.stderr)["problems"] == {"unreadable": 1}
