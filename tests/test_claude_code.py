@@ -211,6 +211,34 @@ def test_a_backslash_that_escapes_nothing_costs_no_line(tmp_path: Path) -> None:
     assert tally.problems == 1
 
 
+def test_half_a_character_costs_no_line(tmp_path: Path) -> None:
+    """Programs cut texts between the halves of an emoji, also where only a second look decodes."""
+    call = {"type": "tool_use", "id": "c", "name": "Read", "input": {"file_path": "/a~"}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "r~"}
+    rows = [
+        line("user", "p", None, message={"content": "go~"}),
+        line("assistant", "a", "p", message={"id": "m", "content": [call]}),
+        line("user", "r", "a", message={"content": [result]}, toolUseResult={"stdout": "out~"}),
+        line("system", "s", "r", content="said~"),
+        {"type": "custom-title", "customTitle": "T~", "sessionId": "s"},
+        {"type": "queue-operation", "operation": "enqueue", "content": "q~", "sessionId": "s"},
+        line("progress", "x", "s", data={"type": "agent_progress", "agentId": "k~"}),
+    ]
+    path = tmp_path / "session.jsonl"
+    path.write_text("".join(json.dumps(row).replace("~", "\\ud83d") + "\n" for row in rows))
+    tally = Tally()
+    (made,) = reduce_all(facts_of(origins_of(path), tally))
+    assert [m.content for m in made.messages] == [
+        "go\ufffd",
+        "",
+        "r\ufffd",
+        "said\ufffd",
+        "q\ufffd",
+    ]
+    assert made.title == "T\ufffd"
+    assert tally.records == len(rows)
+
+
 def test_deep_sessions_do_not_overflow(tmp_path: Path) -> None:
     """20,000 lines in one chain, and a tool result nested as deep as JSON readers allow."""
     rows = [line("user", "0", None, message={"content": "start"})]

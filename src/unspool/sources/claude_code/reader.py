@@ -41,6 +41,7 @@ _NOTED = (
     ("teamName", "team", 0),
 )
 _said_of: Callable[[Line], tuple[Any, ...]] = attrgetter(*(field for field, _, _ in _NOTED))
+_BAD = (msgspec.DecodeError, RecursionError, UnicodeError)
 _CHAIN = frozenset(("user", "assistant", "system", "attachment", "progress"))
 
 
@@ -64,11 +65,11 @@ class Reader:
             return
         for offset, line in iter_lines(self.origin):
             try:
-                made = decode_line(line)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-                yield from self._read_odd(offset, line)
-                continue
-            yield from self._read_line(offset, line, made, None)
+                # What was left undecoded may prove bad only when it is looked at.
+                found: Iterable[AnyFact] = self._read_line(offset, line, decode_line(line), None)
+            except _BAD:
+                found = self._read_odd(offset, line)
+            yield from found
 
     def _read_whole(self) -> Iterator[AnyFact]:
         for at, before, value in scan(read_text(self.origin)):
@@ -112,40 +113,45 @@ class Reader:
     def _read_value(
         self, offset: int, value: dict[str, Any], time: int | None
     ) -> Iterator[AnyFact]:
-        encoded = msgspec.json.encode(value)
         try:
-            line = decode_line(encoded)
-        except msgspec.DecodeError:
-            line = lenient_line(value)
-        yield from self._read_line(offset, encoded, line, time)
+            encoded = msgspec.json.encode(value)
+            try:
+                line = decode_line(encoded)
+            except msgspec.DecodeError:
+                line = lenient_line(value)
+            found = self._read_line(offset, encoded, line, time)
+        except _BAD as error:
+            found = [self._problem(offset, "wrong-types", f"{type(error).__name__}: {error}")]
+        yield from found
 
-    def _read_line(
-        self, offset: int, data: bytes, line: Line, time: int | None
-    ) -> Iterable[AnyFact]:
-        self.tally.records += 1
+    def _read_line(self, offset: int, data: bytes, line: Line, time: int | None) -> list[AnyFact]:
+        """All facts of the line at once: where one cannot be read, none has been counted."""
         kind = line.type
         if kind is not None and line.sessionId is not None and kind in _CHAIN:
-            return self._read_chained(offset, data, line, kind)
-        if line.session_id is not None or line.hook_event_name is not None or kind is None:
-            return self._read_other(offset, data, line, time)
-        if kind in context.BARE:
-            return self._read_bare(offset, data, line, kind)
-        if kind in _CHAIN and line.uuid:
+            found = self._read_chained(offset, data, line, kind)
+        elif line.session_id is not None or line.hook_event_name is not None or kind is None:
+            found = self._read_other(offset, data, line, time)
+        elif kind in context.BARE:
+            found = self._read_bare(offset, data, line, kind)
+        elif kind in _CHAIN and line.uuid:
             line.sessionId = self.file.or_head()
-            return self._read_chained(offset, data, line, kind)
-        if kind in context.NOISE:
+            found = self._read_chained(offset, data, line, kind)
+        elif kind in context.NOISE:
             self.tally.noise += 1
-            return ()
-        return self._read_other(offset, data, line, time)
+            found = []
+        else:
+            found = self._read_other(offset, data, line, time)
+        self.tally.records += 1
+        return found
 
-    def _read_bare(self, offset: int, data: bytes, line: Line, kind: str) -> Iterator[AnyFact]:
+    def _read_bare(self, offset: int, data: bytes, line: Line, kind: str) -> list[AnyFact]:
         key, _ = self._key(line)
         place = Place(key, self.origin.path, offset, line)
         read = context.BARE[kind]
         found = list(read(msgspec.json.decode(data), place))
         if not found:
             self.tally.noise += 1
-        yield from found
+        return found
 
     def _key(self, line: Line) -> tuple[Key, bool]:
         """The conversation of a line, and whether it is a side thread without a name."""
@@ -260,9 +266,7 @@ class Reader:
             return
         yield from self._notes(inner, at)
 
-    def _read_other(
-        self, offset: int, data: bytes, line: Line, time: int | None
-    ) -> Iterator[AnyFact]:
+    def _read_other(self, offset: int, data: bytes, line: Line, time: int | None) -> list[AnyFact]:
         """Hook payloads and headless streams."""
         value = msgspec.json.decode(data)
         payload = hooks.unwrap(value)
@@ -274,10 +278,10 @@ class Reader:
             found = list(stream.read_value(value, line, self.origin.path, offset))
         else:
             self.tally.unrecognise(str(line.type or "no type"), self.origin.path, offset)
-            return
+            return []
         if not found:
             self.tally.noise += 1
-        yield from found
+        return found
 
 
 def _is_floor(line: Line) -> bool:
