@@ -286,3 +286,11 @@ def test_many_files_need_a_folder(tmp_path: Path) -> None:
     assert run(source, "--to", "atif").returncode == 2
     assert run(source, "-q", "--to", "atif", "-o", tmp_path / "t").returncode == 0
     assert [p.name for p in (tmp_path / "t").iterdir()] == ["conv-1.trajectory.json"]
+
+
+def test_a_source_that_is_asked_for_is_believed(tmp_path: Path) -> None:
+    """Nothing in the file says what it is: an event without a name that we know, and one with."""
+    file = tmp_path / "odd.jsonl"
+    file.write_bytes(b'{"name": "x/unheard.of"}\n' * 3000 + conversation("late", "hi"))
+    assert run(file).returncode == 1
+    assert idents(run(file, "-q", "--source", "copilot-telemetry")) == ["late"]

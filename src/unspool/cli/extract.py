@@ -159,7 +159,7 @@ def command(
     sample: int | None,
     seed: int,
     sample_mode: str,
-    atif_version: str,
+    atif_version: str | None,
     subagents: str,
     context_tag_map: str | None,
     context_tag_summary_dir: str | None,

@@ -13,6 +13,8 @@ RANGE_BYTES = 64 * 1024 * 1024
 """Files longer than this are cut into ranges, where their source allows it."""
 
 
+LINES = (".jsonl", ".ndjson", ".json")
+
 COMPANIONS = ("-wal", "-shm", "-journal")
 """Files that belong to a database beside them and are read with it."""
 
@@ -55,6 +57,8 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
 def _take(found: Found, origin: Origin, source: str | None) -> None:
     head = read_head(origin.path)
     name = sinks.recognise(head, source) or sources.recognise(head, source)
+    if name is None and (origin.named or head.name.endswith(LINES)):
+        name = source  # asked for: read as this, whatever it looks like
     if name is None:
         if origin.named:
             found.problems.append(_problem(origin.path, "unknown-format", ""))
