@@ -1,6 +1,7 @@
 """Claude Code: what a user of its files would notice, beyond the golden cases."""
 
 import json
+import random
 import re
 import shutil
 from pathlib import Path
@@ -16,7 +17,7 @@ from unspool.origins import Origin, Tally, read_head
 from unspool.sources import claude_code
 from unspool.sources.claude_code.hooks import EVENTS, event_of
 from unspool.sources.claude_code.words import read_words
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Trajectory, decode_trajectory, encode_trajectory
 
 OWN = cases("claude_code")
 TIMES = re.compile(rb'"(?:timestamp|logged_at)"')
@@ -328,3 +329,33 @@ def test_facts_are_lean() -> None:
     for fact in claude_code.read(origin, Tally()):
         if isinstance(fact, ToolReturned | MessageSeen):
             assert b"originalFile\x22" not in msgspec.json.encode(fact)
+
+
+JUNK: list[Any] = [
+    None, True, 0, 1.5, "", "x", "\ud83d", [], {}, [1], {"a": 1}, [{"type": "text"}], [[]],
+    {"type": "text", "text": None}, "2026-99-99", {"content": 5}, 10**30,
+]  # fmt: skip
+
+
+def mutated(value: Any, rng: random.Random) -> Any:
+    if rng.random() < 0.06:
+        return rng.choice(JUNK)
+    if isinstance(value, dict):
+        return {k: mutated(v, rng) for k, v in value.items() if rng.random() > 0.02}
+    return [mutated(v, rng) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("case", OWN, ids=case_id)
+def test_no_value_of_any_type_ends_in_a_traceback(case: Path, tmp_path: Path) -> None:
+    """Values of every type in every field: read, counted, and what comes out can be read back."""
+    rng = random.Random(case.name)
+    for path in sorted((case / "input").rglob("*.jsonl")) if case.name != "damage" else ():
+        rows = [json.loads(text) for text in path.read_text().splitlines()]
+        target = tmp_path / path.name
+        for _ in range(6):
+            texts = [json.dumps(mutated(row, rng)) for row in rows]
+            texts = [t[: rng.randrange(len(t))] if rng.random() < 0.03 else t for t in texts]
+            target.write_text("\n".join(texts) + "\n")
+            origin = Origin(str(target), path.name, source="claude-code", size=1)
+            for made in reduce_all(facts_of([origin])):
+                decode_trajectory(encode_trajectory(made))

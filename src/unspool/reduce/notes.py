@@ -25,6 +25,7 @@ _SCALARS = {
     "title",
     "tool_definitions",
 }
+_NOT_TEXT = {"model_usage", "tool_definitions"}
 _MESSAGE_FIELDS = {field for field in Message.__struct_fields__ if field != "extra"}
 GUESS = 8
 """From this rank on a note is a guess from the content: of equal ones the first stays."""
@@ -180,9 +181,9 @@ def _set(trajectory: Trajectory, name: str, value: Any) -> None:
     group, dot, rest = name.partition(".")
     if name == "parent":
         trajectory.parent = msgspec.convert(value, Link)
-    elif name in _SCALARS:
+    elif name in _SCALARS and (name in _NOT_TEXT or isinstance(value, str)):
         setattr(trajectory, name, value)
-    elif group == "workspace" and dot:
+    elif group == "workspace" and dot and isinstance(value, str):
         if trajectory.workspace is None:
             trajectory.workspace = Workspace()
         setattr(trajectory.workspace, rest, value)

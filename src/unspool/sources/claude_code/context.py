@@ -263,7 +263,7 @@ def read_summary(value: Value, place: Place) -> Iterator[AnyFact]:
 def _noted(field: str, name: str, rank: int = 0) -> Callable[[Value, Place], Iterator[AnyFact]]:
     def read(value: Value, place: Place) -> Iterator[AnyFact]:
         found = value.get(field)
-        if found not in (None, ""):
+        if isinstance(found, str) and found:
             yield place.note(name, found, rank)
 
     return read

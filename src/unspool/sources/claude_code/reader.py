@@ -41,7 +41,8 @@ _NOTED = (
     ("teamName", "team", 0),
 )
 _said_of: Callable[[Line], tuple[Any, ...]] = attrgetter(*(field for field, _, _ in _NOTED))
-_BAD = (msgspec.DecodeError, RecursionError, UnicodeError)
+_BAD = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, AttributeError, LookupError)
+"""What a value of a type that no version writes may end in: a problem of that line, never more."""
 _CHAIN = frozenset(("user", "assistant", "system", "attachment", "progress"))
 
 

@@ -28,7 +28,7 @@ _OTHER_TYPES = (
 
 def is_stream(value: Value) -> bool:
     kind = value.get("type")
-    if not isinstance(value.get("session_id"), str):
+    if not isinstance(value.get("session_id"), str) or not isinstance(kind, str):
         return False
     return kind in _TYPES or kind in _OTHER_TYPES
 
