@@ -30,7 +30,7 @@ from unspool.pipeline.collect import (
     iter_chunks,
     write_chunk,
 )
-from unspool.pipeline.filters import Filters
+from unspool.pipeline.filters import TELEMETRY, Filters
 from unspool.pipeline.job import Job
 from unspool.reduce import reduce_facts
 from unspool.tagscan import TagScan
@@ -338,7 +338,8 @@ class Worker:
                     self._write(members, done, file)
                     if made.scan is not None:
                         for member in members:
-                            made.scan.add(member)
+                            if member.source == TELEMETRY:
+                                made.scan.add(member)
         return made
 
     def _write(self, members: list[Trajectory], done: Written, file: BinaryIO) -> None:
