@@ -79,7 +79,9 @@ def test_xdg_moves_the_editors(tmp_path: Path) -> None:
     found = usual_places(tmp_path, {"XDG_CONFIG_HOME": str(config)}, "linux")
     editors = [p for p in found if p.source in ("cursor", "vscode-chat") and "/User" in p.path]
     assert editors
-    assert all(Path(place.path).is_relative_to(config) for place in editors)
+    servers = (".vscode-server", ".vscodium-server", "code-server")
+    desktop = [p for p in editors if not any(server in p.path for server in servers)]
+    assert all(Path(place.path).is_relative_to(config) for place in desktop)
 
 
 def real_cases() -> list[tuple[str, Path]]:

@@ -190,10 +190,13 @@ class TestClaims:
     def test_places(self) -> None:
         home = Path("/home/dana")
         found = usual_places(home, {}, "linux")
-        assert home / ".config" / "Code" / "User" in found
-        assert Path("/x/Code/User") in usual_places(home, {"XDG_CONFIG_HOME": "/x"}, "linux")
-        assert Path("/r/Code - Insiders/User") in usual_places(home, {"APPDATA": "/r"}, "win32")
-        assert home / "Library" / "Application Support" / "VSCodium" / "User" in usual_places(
+        assert home / ".config" / "Code" / "User" / "workspaceStorage" in found
+        moved = usual_places(home, {"XDG_CONFIG_HOME": "/x"}, "linux")
+        assert Path("/x/Code/User/globalStorage") in moved
+        windows = usual_places(home, {"APPDATA": "/r"}, "win32")
+        assert Path("/r/Code - Insiders/User/workspaceStorage") in windows
+        library = home / "Library" / "Application Support"
+        assert library / "VSCodium" / "User" / "workspaceStorage" in usual_places(
             home, {}, "darwin"
         )
 

@@ -23,6 +23,8 @@ def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     text = sent if isinstance(sent, str) and sent else content
     source = event.text("source")
     injected = source not in _TYPED_SOURCES or data.get("isAutopilotContinuation") is True
+    # Nothing in the timeline, but something sent: a nudge of the program's.
+    injected = injected or (not content.strip() and bool(text.strip()))
     if not injected and content.strip():
         # A later prompt says less well what the session is about.
         yield event.fact(

@@ -10,12 +10,22 @@ from unspool.sources.vscode_chat.uris import path_of
 CHAT_FOLDERS = frozenset(
     ("chatSessions", "emptyWindowChatSessions", "transferredChatSessions", "backgroundSessions")
 )
-PRODUCTS = ("Code", "Code - Insiders", "Code - OSS", "VSCodium", "VSCodium - Insiders")
+PRODUCTS = (
+    *("Code", "Code - Insiders", "Code - OSS", "VSCodium", "VSCodium - Insiders"),
+    *("Windsurf", "Windsurf - Next", "Trae", "Kiro", "Positron"),  # forks with the same layout
+)
+SERVERS = (".vscode-server", ".vscode-server-insiders", ".vscodium-server")
+STORES = ("workspaceStorage", "globalStorage")
+"""The rest of a `User` folder (settings, edit history) holds no chats and may be large."""
 _DESCRIPTION = "workspace.json"
 
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
-    """The `User` folders of all products, and of a portable one."""
+    """The stores of all products, of a portable one, and of servers that a window connects to."""
+    return [user / store for user in user_folders(home, env, platform) for store in STORES]
+
+
+def user_folders(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     if platform == "darwin":
         base = home / "Library" / "Application Support"
     elif platform == "win32":
@@ -23,6 +33,8 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     else:
         base = Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config"
     found = [base / product / "User" for product in PRODUCTS]
+    found += [home / server / "data" / "User" for server in SERVERS if platform != "win32"]
+    found.append(home / ".local" / "share" / "code-server" / "User")
     if env.get("VSCODE_PORTABLE"):
         found.append(Path(env["VSCODE_PORTABLE"]) / "user-data" / "User")
     return found
