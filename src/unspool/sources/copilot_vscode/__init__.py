@@ -18,8 +18,7 @@ from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.store import is_store, read_store
 from unspool.sources.copilot_vscode import cache, debuglog, memories, traces
 from unspool.sources.vscode_chat.chats import WORST
-from unspool.sources.vscode_chat.folders import user_folders
-from unspool.sources.vscode_chat.folders import workspace_of
+from unspool.sources.vscode_chat.folders import user_folders, workspace_of
 
 NAME = "copilot-vscode"
 PRODUCT = "vscode-chat"
