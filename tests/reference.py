@@ -18,7 +18,13 @@ Ctrl-C.
 
 def page() -> str:
     parts = [HEAD]
-    context = click.Context(group, info_name="unspool", max_content_width=96, terminal_width=96)
+    context = click.Context(
+        group,
+        info_name="unspool",
+        max_content_width=96,
+        terminal_width=96,
+        help_option_names=["-h", "--help"],  # as the command line has it; commands remember it
+    )
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None

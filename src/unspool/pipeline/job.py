@@ -18,7 +18,7 @@ class Job(msgspec.Struct, kw_only=True):
     sink: str = "jsonl"
     sink_options: dict[str, Any] = {}
     workers: int = 1
-    memory_bytes: int = 128 * MEGABYTE
+    memory_bytes: int = 64 * MEGABYTE
     """Facts beyond this go to disk (all workers together)."""
     recover: bool = False
     merge_tool_metadata: bool = True

@@ -50,7 +50,9 @@ def claims(head: Head) -> bool:
 
 def _is_ours(value: dict[str, Any]) -> bool:
     kind = value.get("type")
-    if kind in _CHAIN and "sessionId" in value and ("uuid" in value or "parentUuid" in value):
+    # Logs that other programs made over have no uuids; then a message must be there.
+    told = "uuid" in value or "parentUuid" in value or isinstance(value.get("message"), dict)
+    if kind in _CHAIN and "sessionId" in value and told:
         return True
     if kind == "summary" and "leafUuid" in value:
         return True
