@@ -5,6 +5,7 @@ undecoded text, and a snapshot that adds nothing is never parsed. Joining is clo
 they read, and what they hand over is joined again.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 
 import msgspec
@@ -48,35 +49,57 @@ class Joined:
         )
 
 
+class Row:
+    """Lists in the order of their texts: what begins with a text stands right behind it, and since
+    none begins another, what it begins with can only stand right before it."""
+
+    __slots__ = ("lists", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.lists: list[Joined] = []
+
+    def find(self, fact: SnapshotSeen) -> Joined | None:
+        """The list that covers the fact's."""
+        for text in (fact.text, fact.text + b","):
+            at = bisect_left(self.texts, text)
+            if at < len(self.texts) and self.lists[at].covers(fact):
+                return self.lists[at]
+        return None
+
+    def put(self, new: Joined) -> int:
+        """Take in a list that none covers, in the place of those that it covers; their bytes."""
+        at = bisect_left(self.texts, new.text)
+        gone = 0
+        while at and new.covers(self.lists[at - 1].first):
+            at -= 1
+            gone += len(self.texts.pop(at))
+            new.views += self.lists.pop(at).views
+        self.texts.insert(at, new.text)
+        self.lists.insert(at, new)
+        return gone
+
+
 class Joiner:
     """The lists of one conversation, none the beginning of another."""
 
-    __slots__ = ("_shared", "lists")
+    __slots__ = ("_shared", "_rows")
 
     def __init__(self) -> None:
-        self.lists: list[Joined] = []
+        self._rows: dict[tuple[bool, bool], Row] = {}
         self._shared: dict[bytes, bytes] = {}
 
     def add(self, fact: SnapshotSeen) -> int:
         """Take the fact in; by how many bytes the kept text grew."""
+        row = self._rows.setdefault((fact.escaped, fact.broken), Row())
         views = [self._lean(view) for view in fact.views]
-        for known in reversed(self.lists):
-            if known.covers(fact):
-                known.views += views
-                return 0
+        known = row.find(fact)
+        if known is not None:
+            known.views += views
+            return 0
         new = Joined(fact)
         new.views = views
-        kept: list[Joined] = []
-        grown = len(fact.text)
-        for known in self.lists:
-            if new.covers(known.first):
-                new.views += known.views
-                grown -= len(known.text)
-            else:
-                kept.append(known)
-        kept.append(new)
-        self.lists = kept
-        return grown
+        return len(fact.text) - row.put(new)
 
     def _lean(self, view: View) -> View:
         """The same system prompt and tools come with every call: hold them once."""
@@ -87,7 +110,7 @@ class Joiner:
         return msgspec.structs.replace(view, system=system, tools=tools)
 
     def facts(self) -> list[SnapshotSeen]:
-        return [joined.fact() for joined in self.lists]
+        return [joined.fact() for row in self._rows.values() for joined in row.lists]
 
 
 def join(facts: Iterable[SnapshotSeen]) -> list[SnapshotSeen]:

@@ -98,7 +98,7 @@ def read_lists(key: Key, facts: Iterable[SnapshotSeen | ListSeen | PieceSeen]) -
     for fact in join(snapshots):
         listing = read_snapshot(fact)
         if listing is None:
-            problems.append(_problem(key, fact.views[0], "messages-unreadable"))
+            problems.append(_problem(key, _in_place(fact.views)[0], "messages-unreadable"))
         else:
             inputs.append(listing)
     for listing in sorted(inputs, key=lambda made: made.calls[0].place):
