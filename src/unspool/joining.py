@@ -83,7 +83,7 @@ class Row:
 class Joiner:
     """The lists of one conversation, none the beginning of another."""
 
-    __slots__ = ("_shared", "_rows")
+    __slots__ = ("_rows", "_shared")
 
     def __init__(self) -> None:
         self._rows: dict[tuple[bool, bool], Row] = {}

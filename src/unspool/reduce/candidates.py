@@ -107,7 +107,7 @@ def same_answer(a: Message, b: Message) -> bool:
 
 def join_answers(lists: list[Listing], answers: list[Answer]) -> None:
     """Give every call its answer: by call id, else by request, the next in time."""
-    calls = sorted((c for made in lists for c in made.calls), key=lambda call: call.when)
+    calls, copies = _with_copies(lists)
     asked = {call.view.call for call in calls if call.view.call}
     by_call: dict[str, Answer] = {}
     by_request: dict[str, list[Answer]] = defaultdict(list)
@@ -127,6 +127,22 @@ def join_answers(lists: list[Listing], answers: list[Answer]) -> None:
             waiting[call.view.request].append(call)
     for request, unanswered in waiting.items():
         _pair(unanswered, by_request[request])
+    for copy, call in copies:
+        copy.answer = call.answer
+
+
+def _with_copies(lists: list[Listing]) -> tuple[list[Call], list[tuple[Call, Call]]]:
+    """The calls in order of time, and those that are another one's copy (two files, two channels)."""
+    first: dict[object, Call] = {}
+    copies: list[tuple[Call, Call]] = []
+    found = [(listing.chain[call.count], call) for listing in lists for call in listing.calls]
+    for seen, call in sorted(found, key=lambda item: item[1].when):
+        view = call.view
+        moment = view.time if view.time is not None else call.place
+        known = first.setdefault((view.call, view.request, moment, seen), call)
+        if known is not call:
+            copies.append((call, known))
+    return list(first.values()), copies
 
 
 def _pair(calls: list[Call], answers: list[Answer]) -> None:

@@ -57,9 +57,12 @@ def session_models(rest: list[AnyFact]) -> dict[str, str]:
 def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
     messages = candidate.messages
     requests: dict[int, str] = {}
-    for call in sorted(candidate.calls, key=lambda made: made.when):
+    # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
+    own = sorted(candidate.calls, key=lambda made: (not _stands(candidate, made), made.when))
+    for call in own:
+        _stamp_call(messages, call, call.count + candidate.lead, session)
+    for call in sorted(own, key=lambda made: made.when):
         count = call.count + candidate.lead
-        _stamp_call(messages, call, count, session)
         request = call.view.request or call.view.message
         if request and 0 < count <= len(messages):
             turn = messages[count - 1].turn
@@ -68,6 +71,14 @@ def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
     for message in messages:
         if message.turn is not None:
             message.request_id = message.request_id or requests.get(message.turn)
+
+
+def _stands(candidate: Candidate, call: Call) -> bool:
+    """Whether the call's answer is what stands behind the messages that it saw."""
+    count = call.count + candidate.lead
+    if call.answer is None or count >= len(candidate.messages):
+        return False
+    return same_answer(candidate.messages[count], call.answer.message)
 
 
 def fill_from_session(messages: list[Message], session: dict[str, str]) -> None:
@@ -99,9 +110,11 @@ def _stamp_call(messages: list[Message], call: Call, count: int, session: dict[s
             engine, at = stamp(last, "", view.requested), last
     if count < len(messages) and messages[count].role == "assistant":
         made = messages[count]
-        stamped = _stamp_answer(made, call)
-        if stamped:
-            engine, at = stamped, made
+        known = made.model_source == "engine" and call.answer is not None
+        if not known or same_answer(made, call.answer.message):
+            stamped = _stamp_answer(made, call)
+            if stamped:
+                engine, at = stamped, made
     expected = session.get(view.request)
     if at is not None and engine and expected and expected != engine:
         at.model_conflict = True
