@@ -110,8 +110,8 @@ def _stamp_call(messages: list[Message], call: Call, count: int, session: dict[s
             engine, at = stamp(last, "", view.requested), last
     if count < len(messages) and messages[count].role == "assistant":
         made = messages[count]
-        known = made.model_source == "engine" and call.answer is not None
-        if not known or same_answer(made, call.answer.message):
+        other = call.answer is not None and not same_answer(made, call.answer.message)
+        if not (other and made.model_source == "engine"):
             stamped = _stamp_answer(made, call)
             if stamped:
                 engine, at = stamped, made
