@@ -186,7 +186,7 @@ class Assembly:
     def _settle_places(self, total: int) -> None:
         """What matched nothing goes beside the things of its own origin that did match."""
         self.anchors.settle()
-        for draft in self.drafts.values():
+        for draft in self.drafts.values():  # in the order of their channels, the best first
             if all(part.rank for part in draft.parts):
                 draft.place = self.anchors.place(draft.origin, draft.place, total)
         for call in self.calls.values():

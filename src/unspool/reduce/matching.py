@@ -10,7 +10,7 @@ import hashlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -25,14 +25,20 @@ LEAST_CHARS = 20
 """A shorter text is held by too many others to prove anything."""
 
 
+class Placed(Protocol):
+    """A message or call in the making: where it stands may still change."""
+
+    place: float
+
+
 class Anchors:
     """Where the records of an origin stand among those of the others, by what they share."""
 
     def __init__(self) -> None:
-        self._pairs: dict[str, list[tuple[float, float]]] = {}
+        self._pairs: dict[str, list[tuple[float, Placed | float]]] = {}
         self._untimed: set[str] = set()
 
-    def tie(self, origin: str, place: float, target: float, timed: bool) -> None:
+    def tie(self, origin: str, place: float, target: Placed | float, timed: bool) -> None:
         self._pairs.setdefault(origin, []).append((place, target))
         if not timed:
             self._untimed.add(origin)
@@ -40,19 +46,23 @@ class Anchors:
     def settle(self) -> None:
         """No more ties will come. Origins whose ties all have times were woven in by time."""
         self._pairs = {
-            origin: sorted(pairs)
+            origin: sorted(pairs, key=lambda pair: pair[0])
             for origin, pairs in self._pairs.items()
             if origin in self._untimed
         }
 
     def place(self, origin: str, place: float, total: int) -> float:
-        """The place of an unmatched record: right behind the last one before it that matched."""
+        """The place of an unmatched record: right behind the last one before it that matched.
+
+        What it is tied to must have its own place by then: better channels are settled first.
+        """
         pairs = self._pairs.get(origin)
         if not pairs:
             return place
-        at = bisect_right(pairs, (place, float("inf")))
-        base = pairs[at - 1][1] if at else pairs[0][1] - 1
-        return base + (place + 1) / (total + 2)
+        at = bisect_right(pairs, place, key=lambda pair: pair[0])
+        target = pairs[at - 1][1] if at else pairs[0][1]
+        base = target if isinstance(target, int | float) else target.place
+        return (base if at else base - 1) + (place + 1) / (total + 2)
 
 
 def words(parts: list[MessageSeen]) -> str:
@@ -177,7 +187,7 @@ def _join(
         target.parts.append(fact)
         if target.origin != origin:
             timed = fact.time is not None and target.time is not None
-            assembly.anchors.tie(origin, place, target.place, timed)
+            assembly.anchors.tie(origin, place, target, timed)
     if target.time is None:
         target.time = next((fact.time for _, fact in group if fact.time is not None), None)
 
@@ -281,7 +291,7 @@ class Calls:
         first = (target.seen or target.results)[0]
         if first.origin != fact.origin:
             timed = fact.time is not None and first.time is not None
-            self._assembly.anchors.tie(fact.origin, place, target.place, timed)
+            self._assembly.anchors.tie(fact.origin, place, target, timed)
 
     def _match_results(self, channel: Channel) -> None:
         used: dict[Signature, int] = defaultdict(int)
