@@ -34,8 +34,17 @@ class ReadOrigin:
         """Up to where records are surely whole: the rest is kept when it is."""
 
     @property
+    def gave_anything(self) -> bool:
+        return bool(self.collection.conversations or self.trajectories)
+
+    @property
     def problems(self) -> list[Problem]:
         return self.collection.problems
+
+    def fail(self, code: str, error: Exception) -> None:
+        text = getattr(error, "strerror", None) or str(error)
+        path = self.origin.path
+        self.problems.append(Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text))
 
 
 def read_origin(origin: Origin) -> ReadOrigin:
@@ -52,11 +61,8 @@ def read_origin(origin: Origin) -> ReadOrigin:
             for fact in sources.load(origin.source).read(origin, made.tally):
                 made.collection.add(origin.source, fact)
                 _own(made, fact)
-    except OSError as error:
-        text = error.strerror or str(error)
-        made.collection.problems.append(
-            Problem(key=NOBODY, origin=origin.path, offset=0, code="unreadable", sample=text)
-        )
+    except (sqlite3.Error, OSError) as error:
+        made.fail("unreadable", error)
     return made
 
 
@@ -90,6 +96,14 @@ def event_type(line: bytes, default: str) -> str:
 
 def iter_records(read: ReadOrigin) -> Iterator[RawRecord]:
     """The origin's records as they are: lines, or the whole of a document or a database."""
+    try:
+        yield from _iter_records(read)
+    except (sqlite3.Error, OSError) as error:
+        # The origin's trouble, not the store's: what was read of it stays.
+        read.fail("raw-copy-failed", error)
+
+
+def _iter_records(read: ReadOrigin) -> Iterator[RawRecord]:
     origin = read.origin
     if not in_lines(origin.path, origin.source):
         yield from _whole(read)

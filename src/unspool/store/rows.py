@@ -28,6 +28,10 @@ def platform_of(source: str) -> str:
     return source.replace("-", "_")
 
 
+_WORDS = "typed, answered, called, returned"
+_PIECES = "typed, answered, called"
+
+
 def row_id(source: str, ident: str) -> str:
     return f"{platform_of(source)}:{ident}"
 
@@ -54,13 +58,12 @@ def put_trajectory(
 def drop_rows(connection: sqlite3.Connection, ident: str) -> None:
     """All rows of a conversation but its own: foreign keys of others may point there."""
     known = "SELECT id FROM messages WHERE conversation_id = ?"
-    for table, columns in (
-        ("words", "typed, answered, called, returned"),
-        ("pieces", "typed, answered, called"),
-    ):
+    for table, columns in (("words", _WORDS), ("pieces", _PIECES)):
+        # Taking out what was never put in spoils the index's own count of its rows.
         connection.execute(
             f"INSERT INTO {table} ({table}, rowid, {columns})"
-            f" SELECT 'delete', id, {columns} FROM texts WHERE id IN ({known})",
+            f" SELECT 'delete', id, {columns} FROM texts WHERE id IN ({known})"
+            f" AND coalesce({columns}) IS NOT NULL",
             (ident,),
         )
     connection.execute(f"DELETE FROM texts WHERE id IN ({known})", (ident,))
@@ -227,11 +230,9 @@ def _put_messages(connection: sqlite3.Connection, ident: str, trajectory: Trajec
     marks = ", ".join("?" * 18)
     connection.executemany(f"INSERT INTO messages VALUES ({marks})", rows)
     connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?, ?)", texts)
+    connection.executemany(f"INSERT INTO words (rowid, {_WORDS}) VALUES (?, ?, ?, ?, ?)", texts)
     connection.executemany(
-        "INSERT INTO words (rowid, typed, answered, called, returned) VALUES (?, ?, ?, ?, ?)", texts
-    )
-    connection.executemany(
-        "INSERT INTO pieces (rowid, typed, answered, called) VALUES (?, ?, ?, ?)",
+        f"INSERT INTO pieces (rowid, {_PIECES}) VALUES (?, ?, ?, ?)",
         [text[:4] for text in texts if any(text[1:4])],
     )
 

@@ -143,6 +143,9 @@ class Sync:
             end = whole_records_end(origin.path, changed.size_bytes)
         read = read_origin(origin)
         read.end = end
+        if changed.known is not None and not read.gave_anything and read.problems:
+            self._keep_known(changed.known.id, read)
+            return
         self.report.read += 1
         self.report.bytes += changed.size_bytes - origin.start
         ident = self._put_origin(changed, origin.source, end, read.tally.records)
@@ -153,6 +156,11 @@ class Sync:
         else:
             touched.update(forget_origin(self.connection, ident))
         self._keep(ident, read, fresh, touched)
+
+    def _keep_known(self, ident: int, read: ReadOrigin) -> None:
+        """Locked, damaged, or half written: it is read again when it can be."""
+        self._execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
+        self._put_problems(ident, read.problems)
 
     def _keep(
         self, ident: int, read: ReadOrigin, fresh: dict[Key, Gathered], touched: set[Key]
@@ -166,6 +174,8 @@ class Sync:
             else:
                 fresh[key] = gathered
         for trajectory in read.trajectories:
+            if self._owner((trajectory.source, trajectory.conversation_id)) is not None:
+                continue  # a copy that was taken away: the conversation itself knows better
             self._put_base(trajectory, MADE_WHOLE)
             # There are no facts to make it from again, so it is written at once.
             put_trajectory(self.connection, trajectory, [ident])
@@ -188,6 +198,19 @@ class Sync:
                 " VALUES (?, ?, ?, ?, ?)",
                 (ident, problem.offset, problem.code, problem.key[1], problem.sample),
             )
+
+    def _renew_problems(self, problems: list[Problem]) -> None:
+        """What shows only when a conversation is put together, each once."""
+        for problem in problems:
+            row = self._execute(
+                "SELECT id FROM origins WHERE path = ?", (problem.origin,)
+            ).fetchone()
+            if row is not None:
+                self._execute(
+                    "DELETE FROM problems WHERE origin_id = ? AND offset = ? AND code = ?",
+                    (row[0], problem.offset, problem.code),
+                )
+                self._put_problems(int(row[0]), [problem])
 
     def _put_origin(self, changed: Changed, source: str, end: int, records: int) -> int:
         tail = tail_hash(changed.path, end) if source else ""
@@ -212,9 +235,10 @@ class Sync:
             gathered = get_facts(self.connection, key)
         made: list[Trajectory] = []
         if gathered is not None:
-            current = sources.load(gathered.source).CURRENT
+            current = sources.current_of(key, gathered.source)
             reduction = reduce_facts(key, gathered.all_facts(), current)
-            made = [trajectory for trajectory in reduction.trajectories if trajectory.messages]
+            made = [t for t in reduction.trajectories if t.messages or t.checkpoints]
+            self._renew_problems(reduction.problems)
         owner = "\n".join(key)
         kept = {(t.source, t.conversation_id) for t in made}
         for source, ident in self._execute(
@@ -316,7 +340,7 @@ class Sync:
             return
         gathered = get_facts(self.connection, owner)
         if gathered is not None:
-            current = sources.load(gathered.source).CURRENT
+            current = sources.current_of(owner, gathered.source)
             yield from reduce_facts(owner, gathered.all_facts(), current).trajectories
 
     def _origin_ids(self, trajectory: Trajectory) -> list[int]:
