@@ -51,6 +51,16 @@ def is_turn(row: Row) -> bool:
     )
 
 
+LOCAL = ("<command-name>", "<command-message>", "<local-command-", "<bash-", "Caveat: ")
+
+
+def is_local(row: Row) -> bool:
+    if row["type"] != "user":
+        return row["type"] != "assistant"
+    texts = [b.get("text", "") for b in blocks(row)]
+    return bool(row.get("isMeta")) or any(t.lstrip().startswith(LOCAL) for t in texts)
+
+
 class Session:
     """One file's main thread: chain, recovered lines, abandoned lines."""
 
@@ -58,7 +68,9 @@ class Session:
         self.rows = rows_of(path)
         self.nodes = {r["uuid"]: r for r in self.rows if r.get("type") in CHAINED and r.get("uuid")}
         self.main = {u: r for u, r in self.nodes.items() if not r.get("isSidechain")}
+        self.asides = self._asides()
         self.chain = self._walk()
+        self._insert_asides()
         self.kept = set(self.chain) | self._recovered()
         self.abandoned = [
             u
@@ -75,12 +87,39 @@ class Session:
             seen.add(parent)
             uuid = parent
 
+    def _asides(self) -> set[str]:
+        """Local commands that hang, with something else, on one warning: no fork."""
+        found: set[str] = set()
+        for uuid, row in self.main.items():
+            below = [u for u in self.main if self.main[u].get("parentUuid") == uuid]
+            if len(below) < 2 or not row.get("isMeta") or row["type"] != "user":
+                continue
+            for child in below:
+                tree = [child]
+                for at in tree:
+                    tree += [u for u in self.main if self.main[u].get("parentUuid") == at]
+                if all(is_local(self.main[u]) for u in tree):
+                    found |= set(tree)
+            if found.issuperset(below):
+                found.add(uuid)
+        return found
+
+    def _insert_asides(self) -> None:
+        """Each stands behind what was written before it."""
+        before: str | None = None
+        for uuid in self.main:
+            if uuid in self.asides:
+                at = 0 if before is None else self.chain.index(before) + 1
+                self.chain.insert(at, uuid)
+            if uuid in self.chain:
+                before = uuid
+
     def _walk(self) -> list[str]:
         leaves: dict[str, str | None] = {}
         for uuid, row in self.main.items():
             root = self._root(uuid)
             leaves.setdefault(root, None)
-            if is_turn(row):
+            if is_turn(row) and uuid not in self.asides:
                 leaves[root] = uuid
         chain: list[str] = []
         for leaf in leaves.values():

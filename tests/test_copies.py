@@ -33,6 +33,14 @@ def test_what_a_fork_took_over_is_a_copy() -> None:
     assert (fork.parent.conversation_id, fork.parent.kind) == ("c1", "fork")
 
 
+def test_a_line_that_the_program_puts_everywhere_makes_no_fork() -> None:
+    first = conversation("c1", ("u1", "warning"), ("u2", "two"))
+    other = conversation("c2", ("u1", "warning"), ("u3", "three"))
+    first.messages[0].kind = other.messages[0].kind = "injected"
+    assert linked(first, other) == [[False, False], [False, False]]
+    assert other.parent is None
+
+
 def test_what_has_no_time_goes_with_what_has() -> None:
     first = conversation("c1", ("u1", "one"), ("u2", "result"))
     fork = conversation("c2", ("u1", "one"), ("u2", "result"), ("u3", "three"))

@@ -38,19 +38,21 @@ def digest(text: str) -> bytes:
 
 
 def digest_of(message: Message) -> bytes | None:
-    """Of its id, time and words; the first bit says whether there is a time. None without an id.
+    """Of its id, time and words; the first bit says whether it tells a copy. None without an id.
 
     The id alone does not tell: programs that count their messages give many the same, and where a
-    format has none it is made from the words. Nobody says the same twice at the same moment.
+    format has none it is made from the words. Nobody says the same twice at the same moment; only
+    programs do, that put one and the same line into each of their conversations.
     """
     if not message.id:
         return None
     time = message.timestamp or ""
     made = digest(f"{message.id} {message.role} {time} {message.content}")
-    return bytes([made[0] | 0x80 if time else made[0] & 0x7F]) + made[1:]
+    tells = time and message.kind != "injected"
+    return bytes([made[0] | 0x80 if tells else made[0] & 0x7F]) + made[1:]
 
 
-def _is_timed(piece: bytes) -> bool:
+def _tells(piece: bytes) -> bool:
     return piece[0] >= 0x80
 
 
@@ -75,7 +77,7 @@ def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
                 if first != key:
                     copied.add(piece)
                     owner = first  # the last one: that is where it forked off
-            if owner is not None and any(map(_is_timed, copied)):
+            if owner is not None and any(map(_tells, copied)):
                 found[key] = (owner, copied)
     return found
 
@@ -92,7 +94,7 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
         return key
 
     for key, card in cards.items():
-        for first in islice(filter(_is_timed, _pieces(card.ids)), FIRST):
+        for first in islice(filter(_tells, _pieces(card.ids)), FIRST):
             # Those that begin alike are one group: any of them stands for all.
             other = firsts.setdefault((key[0], first), key)
             leader[find(key)] = find(other)

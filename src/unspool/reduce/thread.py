@@ -6,6 +6,7 @@ A message is on the chain if any of its parts is; a result is where its call is.
 abandoned branch and keeps its fork point. Records that name nothing keep their place in the order.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from unspool.facts import MessageSeen, ToolCalled, ToolReturned
@@ -22,6 +23,8 @@ class Thread:
 
 def find_thread(records: list[Record], current: Literal["last", "longest"]) -> Thread:
     nodes = {record.entry: record for record in records if record.after is not None}
+    for entry in _asides(nodes):
+        del nodes[entry]
     if not nodes:
         return Thread(records, [])
     parents = _parents(records, nodes)
@@ -30,6 +33,46 @@ def find_thread(records: list[Record], current: Literal["last", "longest"]) -> T
     branches = _branches(records, nodes, parents, kept)
     abandoned = {record.entry for _, branch in branches for record in branch}
     return Thread(_lay_out(records, kept, abandoned), branches)
+
+
+_LOCAL = frozenset(("command", "shell", "output", "injected", "notification"))
+
+
+def _asides(nodes: dict[str, Record]) -> set[str]:
+    """What hangs on the same injected record as something else and asks the model nothing: the
+    commands that a person ran beside the conversation, and what they printed. They are no fork
+    (programs hang them all on one warning, written once) and keep their place in the order."""
+    children: dict[str, list[str]] = {}
+    for entry, record in nodes.items():
+        if record.after:
+            children.setdefault(record.after, []).append(entry)
+    found: set[str] = set()
+    for parent, below in children.items():
+        if len(below) > 1 and parent in nodes and _kinds(nodes[parent]) == {"injected"}:
+            for child in below:
+                tree = _tree(child, children)
+                if all(_kinds(nodes[entry]) <= _LOCAL for entry in tree):
+                    found |= tree
+    return found
+
+
+def _tree(top: str, children: dict[str, list[str]]) -> set[str]:
+    found = {top}
+    waiting = [top]
+    while waiting:
+        below: Iterable[str] = children.get(waiting.pop(), ())
+        waiting += [entry for entry in below if entry not in found]
+        found.update(below)
+    return found
+
+
+def _kinds(record: Record) -> set[str]:
+    """The kinds of what the record says to or for the person; an answer or a call is "model"."""
+    return {
+        fact.kind if isinstance(fact, MessageSeen) and fact.role != "assistant" else "model"
+        for fact in record.facts
+        if isinstance(fact, MessageSeen | ToolCalled | ToolReturned)
+    }
 
 
 def _parents(records: list[Record], nodes: dict[str, Record]) -> dict[str, str | None]:
