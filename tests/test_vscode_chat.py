@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import unspool
 from tests.harness import CASES, corpus, facts_of, origins_of, reduce_all
 from unspool import sources
 from unspool.facts import Problem
@@ -496,6 +497,11 @@ class TestRealChats:
             assert words(other) == words(flat)
             assert [_calls(m) for m in other.messages] == [_calls(m) for m in flat.messages]
             assert other.files == flat.files
+        assert export.conversation_id != flat.conversation_id
+        together = list(unspool.extract(sorted(str(p) for p in folder.glob("real8.*"))))
+        assert [words(t) for t in together] == [words(flat)]
+        assert together[0].conversation_id == flat.conversation_id
+        assert not any(message.copied for message in together[0].messages)
 
     def test_replay_of_a_request_log(self) -> None:
         path = corpus("vscode", "chatreplay", "spec.chatreplay.json")

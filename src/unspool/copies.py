@@ -64,6 +64,11 @@ def _pieces(ids: bytes) -> Iterator[bytes]:
     return (ids[at : at + WIDTH] for at in range(0, len(ids), WIDTH))
 
 
+def holds(whole: bytes, part: bytes) -> bool:
+    """Whether every message of one conversation is also the other's; nothing is part of nothing."""
+    return bool(part) and set(_pieces(part)) <= set(_pieces(whole))
+
+
 def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
     """Conversation → (the owner of what it copied, the digests of the copied messages)."""
     found: dict[Key, tuple[Key, set[bytes]]] = {}

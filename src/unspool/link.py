@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.copies import WIDTH, digest, digest_of, digests, find_copies, opening_of
+from unspool.copies import WIDTH, digest, digest_of, digests, find_copies, holds, opening_of
 from unspool.reduce.totals import drop_calls, leave_out
 from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
 
@@ -38,6 +38,10 @@ class Card(msgspec.Struct):
     """Digest of its first words, where it does not know the call that started it."""
     prompts: dict[str, bytes] = {}
     """Tool call that may have started a child nobody names → digest of the prompt it gave."""
+    same_as: str = ""
+    """The conversation that says this id is one of its own; only where the id is a made-up one."""
+    origins: list[str] = []
+    """Where it was read, if it may be another one seen again."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -64,6 +68,10 @@ class Patch(msgspec.Struct):
     """Calls that are another conversation's."""
     copied: bytes = b""
     """Digests of the ids of messages that belong to another conversation."""
+    absorbed: bool = False
+    """Nothing but another conversation seen again: it does not go out."""
+    origins: list[str] = []
+    """Where those were read that it stands for."""
 
 
 Patches = dict[tuple[str, str], Patch]
@@ -71,6 +79,7 @@ Patches = dict[tuple[str, str], Patch]
 
 def make_card(trajectory: Trajectory) -> Card:
     calls = [call for message in trajectory.messages for call in message.tool_calls or ()]
+    same_as = _other_id(trajectory)
     return Card(
         source=trajectory.source,
         id=trajectory.conversation_id,
@@ -87,7 +96,19 @@ def make_card(trajectory: Trajectory) -> Card:
         forked=_is_fork(trajectory),
         opening=opening_of(trajectory) if _needs_call(trajectory.parent) else b"",
         prompts=dict(filter(None, map(_prompt, calls))),
+        same_as=same_as,
+        origins=_origins(trajectory) if same_as else [],
     )
+
+
+def _other_id(trajectory: Trajectory) -> str:
+    """Of a conversation whose own record names no session: the one that it may be a copy of."""
+    found = trajectory.metadata.get("same_as")
+    return found if isinstance(found, str) and trajectory.session_id is None else ""
+
+
+def _origins(trajectory: Trajectory) -> list[str]:
+    return [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
 
 
 def _is_fork(trajectory: Trajectory) -> bool:
@@ -129,6 +150,9 @@ def link(cards: Iterable[Card]) -> Patches:
     def patch(key: tuple[str, str]) -> Patch:
         return patches.setdefault(key, Patch())
 
+    for key, whole in _absorbed(by_key).items():
+        patch(key).absorbed = True
+        patch(whole).origins += by_key.pop(key).origins
     ties: dict[tuple[tuple[str, str], tuple[str, str]], Link] = {}
     spawners: dict[tuple[str, str], tuple[str, str]] = {}
     for key, card in sorted(by_key.items()):
@@ -178,9 +202,24 @@ def link(cards: Iterable[Card]) -> Patches:
     return patches
 
 
+def _absorbed(by_key: dict[tuple[str, str], Card]) -> dict[tuple[str, str], tuple[str, str]]:
+    """Copies without an id of their own that hold nothing new → the conversation that they are."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for key, card in sorted(by_key.items()):
+        whole = by_key.get((card.source, card.same_as)) if card.same_as else None
+        if whole is None or whole.same_as or not holds(whole.ids, card.ids):
+            continue
+        above = (card.source, card.parent.conversation_id) if card.parent is not None else None
+        if above not in by_key or above in found:  # a sub-agent goes the way of its parent
+            found[key] = whole.key
+    return found
+
+
 def _inherit(by_key: dict[tuple[str, str], Card], patches: Patches) -> None:
     """A sub-agent works in the session and the workspace of its parent, unless it says another."""
     for key, made in patches.items():
+        if made.absorbed:
+            continue
         card = by_key[key]
         above = made.parent
         seen = {key}
@@ -275,6 +314,10 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     trajectory.children = patch.children or trajectory.children
     trajectory.session_id = trajectory.session_id or patch.session_id
     trajectory.workspace = trajectory.workspace or patch.workspace
+    if patch.origins:
+        known_places = {trajectory.file_path, *(trajectory.origins or ())}
+        more = sorted(path for path in set(patch.origins) if path not in known_places)
+        trajectory.origins = [*(trajectory.origins or []), *more] or None
     if patch.dropped:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied:

@@ -240,3 +240,14 @@ def test_store_commands(home: Path, tmp_path: Path) -> None:
             "DELETE FROM trajectories WHERE rowid = (SELECT min(rowid) FROM trajectories)"
         )
     assert run("store", "verify", "--store", store).returncode == 1
+
+
+def test_an_export_of_a_stored_chat_leaves_when_the_chat_comes(tmp_path: Path) -> None:
+    case = CASES / "vscode_chat" / "exported_under_another_id" / "input"
+    store = tmp_path / "s.db"
+    sync(store, case / "exports")
+    (alone,) = [t for t in stored(store) if not t.get("parent")]
+    sync(store, case)
+    assert stored(store) == _sorted(unspool.extract(case))
+    assert alone["conversation_id"] not in {t["conversation_id"] for t in stored(store)}
+    sound(store)

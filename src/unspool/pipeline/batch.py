@@ -86,7 +86,8 @@ class Run:
     def write(self, reduced: list[Reduced]) -> list[Written]:
         """Step 3: everything that goes out, in order; filters and samples counted."""
         families = sinks.load(self.job.sink).FAMILIES
-        tasks = _tasks(reduced, link(item.card for item in reduced), families)
+        reduced, patches = self._linked(reduced)
+        tasks = _tasks(reduced, patches, families)
         written: list[Written] = []
         for part in self.crew.write(tasks):
             written += part.written
@@ -107,10 +108,20 @@ class Run:
 
     def trajectories(self, reduced: list[Reduced]) -> Iterator[Trajectory]:
         """The conversations as objects instead, in order, one at a time."""
-        patches = link(item.card for item in reduced)
+        reduced, patches = self._linked(reduced)
         reader = Worker(0, self.folder, self.job, self.names)
         for item in reduced:
             yield reader.finished(item.slot, patches.get(item.card.key))
+
+    def _linked(self, reduced: list[Reduced]) -> tuple[list[Reduced], Patches]:
+        """What linking found out, and the conversations without those that are another's copies."""
+        patches = link(item.card for item in reduced)
+        absorbed = {key for key, patch in patches.items() if patch.absorbed}
+        kept = [item for item in reduced if item.card.key not in absorbed]
+        self.summary.conversations -= len(reduced) - len(kept)
+        for item in reduced:
+            self.summary.sources[item.card.source] -= item.card.key in absorbed
+        return kept, patches
 
     def problems(self) -> Iterator[Problem]:
         """All problems of the run, in order of place."""

@@ -31,7 +31,11 @@ def finish(
         superseded += reduction.superseded
         made += [t for t in reduction.trajectories if t.messages or t.checkpoints]
     patches = link(make_card(trajectory) for trajectory in made)
+    kept: list[Trajectory] = []
     for trajectory in made:
-        apply_patch(trajectory, patches.get((trajectory.source, trajectory.conversation_id)))
-        enrich(trajectory)
-    return made, superseded
+        patch = patches.get((trajectory.source, trajectory.conversation_id))
+        if patch is None or not patch.absorbed:
+            apply_patch(trajectory, patch)
+            enrich(trajectory)
+            kept.append(trajectory)
+    return kept, superseded

@@ -318,9 +318,12 @@ class Sync:
             own = (trajectory.source, trajectory.conversation_id)
             if own != key:
                 continue
-            apply_patch(trajectory, patch)
-            enrich(trajectory)
-            put_trajectory(self.connection, trajectory, self._origin_ids(trajectory))
+            if patch is not None and patch.absorbed:
+                remove(self.connection, row_id(*key))
+            else:
+                apply_patch(trajectory, patch)
+                enrich(trajectory)
+                put_trajectory(self.connection, trajectory, self._origin_ids(trajectory))
             self._execute(
                 "UPDATE cards SET patch = ? WHERE platform = ? AND external_id = ?",
                 (_pack(patch) if patch is not None else None, *key),

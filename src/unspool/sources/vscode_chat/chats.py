@@ -1,7 +1,7 @@
 """A whole chat as facts: its head, its requests in a chain, and the runs of its sub-agents."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ NAME = "vscode-chat"
 _BEST = 1 << 62
 _PROBLEMS = 1 << 40
 """Problems stand behind all requests."""
+_OTHER_IDS = 1 << 41
 WORST = _BEST + 1
 """The rank of what stands beside a chat: the index, the folder."""
 
@@ -52,14 +53,18 @@ class Reading:
 
     def facts(self) -> Iterator[AnyFact]:
         turns = self._turns()
+        children: dict[str, None] = {}
         yield from self._head()
         for number, (turn, after) in enumerate(turns):
             self.tally.records += 1
             offset = 1 + 2 * number
             scribe = Scribe(self.key, self.origin.path, offset, turn.id, after)
             yield from request_facts(turn, scribe)
-            yield from child_facts(turn, self.key, self.origin.path, offset)
+            for fact in child_facts(turn, self.key, self.origin.path, offset):
+                children.setdefault(fact.key[1])
+                yield fact
             yield from self._vote(turn, offset + 1)
+        yield from self._other_ids(children)
         yield from self._problems()
 
     def _turns(self) -> list[tuple[Turn, str]]:
@@ -150,6 +155,18 @@ class Reading:
                 yield scribe.write(Noted, name="agent_version", value=value, rank=rank)
                 break
         self.tally.records += scribe.written > 0
+
+    def _other_ids(self, children: Iterable[str]) -> Iterator[AnyFact]:
+        """An export names no session: Copilot Chat's own id, by which it goes then, is until 2026
+        another than VS Code's, and an imported chat keeps that of where it came from."""
+        ident, other = self.key[1], derived_id(self.requests)
+        if not self.chat.sessionId or not self.requests or other == ident:
+            return
+        for number, own in enumerate([ident, *children]):
+            self.tally.records += 1
+            key = (NAME, other + own.removeprefix(ident))
+            scribe = Scribe(key, self.origin.path, _OTHER_IDS + number)
+            yield scribe.write(Noted, name="same_as", value=own, rank=WORST)
 
     def _problems(self) -> Iterator[AnyFact]:
         for number, (code, text) in enumerate(self.problems):
