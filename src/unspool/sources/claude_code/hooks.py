@@ -13,7 +13,15 @@ from unspool import hooklogs
 from unspool.facts import AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
 from unspool.sources.claude_code.lines import Line, lenient_content
 from unspool.sources.claude_code.results import flat_text
-from unspool.sources.claude_code.transcript import GUESS, NAME, Place, child_id, files_of
+from unspool.sources.claude_code.transcript import (
+    COMMAND_GUESS,
+    GUESS,
+    NAME,
+    Place,
+    child_id,
+    files_of,
+    title_of,
+)
 from unspool.sources.claude_code.words import read_words
 
 Payload = dict[str, Any]
@@ -158,6 +166,9 @@ def read_prompt(payload: Payload, place: Place) -> Iterator[AnyFact]:
         attachments=words.attachments,
         extra=extra,
     )
+    if words.typed and words.kind in ("", "command"):
+        rank = GUESS + 1 if words.kind == "" else COMMAND_GUESS
+        yield place.note("title", title_of(words.typed), rank)
 
 
 def _called(payload: Payload, place: Place, extra: Payload | None = None) -> ToolCalled:

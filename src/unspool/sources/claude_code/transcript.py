@@ -32,6 +32,8 @@ NAME = "claude-code"
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 GUESS = 8
 """The rank of notes that are drawn from the content: of those the first stays."""
+COMMAND_GUESS = GUESS + 2
+"""A slash command says what a session was about where nothing else was typed."""
 
 
 class Place:
@@ -331,8 +333,9 @@ def _read_prompt(
         attachments=(*attachments, *words.attachments),
         extra=extra or None,
     )
-    if typed and kind == "" and place.rank <= 1 and not place.side:
-        return [seen, place.note("title", title_of(typed), GUESS)]
+    if typed and kind in ("", "command") and place.rank <= 1 and not place.side:
+        rank = GUESS if kind == "" else COMMAND_GUESS
+        return [seen, place.note("title", title_of(typed), rank)]
     return [seen]
 
 

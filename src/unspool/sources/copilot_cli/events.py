@@ -19,6 +19,7 @@ READERS: dict[str, Reader] = {
     "session.model_change": session.read_model_change,
     "session.auto_mode_resolved": session.read_model_change,
     "session.mode_changed": session.read_mode_change,
+    "session.title_changed": session.read_title,
     "session.context_changed": session.read_context_change,
     "session.compaction_start": session.read_compaction_start,
     "session.compaction_complete": session.read_compaction,

@@ -19,7 +19,7 @@ from unspool.facts import (
 )
 from unspool.sources.copilot_cli.envelope import Event, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.texts import arguments_text, plain
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, arguments_text, plain, title_of
 from unspool.sources.copilot_cli.touches import touched
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -28,9 +28,11 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "
 def read_message(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     data = event.data
     role = _ROLES.get(plain(data.get("role")) or event.type.partition("_")[0], "user")
-    yield event.fact(
-        MessageSeen, role=role, text=plain(data.get("content")), model=event.text("model")
-    )
+    text = plain(data.get("content"))
+    if role == "user" and text.strip():
+        rank = FIRST_PROMPT_RANK + event.offset
+        yield event.fact(Noted, name="title", value=title_of(text), rank=rank)
+    yield event.fact(MessageSeen, role=role, text=text, model=event.text("model"))
 
 
 def read_call(event: Event, lookup: Lookup) -> Iterator[AnyFact]:

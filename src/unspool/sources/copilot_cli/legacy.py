@@ -25,8 +25,7 @@ from unspool.origins import Origin, Tally, open_origin
 from unspool.records import salvage, sample
 from unspool.sources.copilot_cli.envelope import Event, event_of
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.speech import FIRST_PROMPT_RANK
-from unspool.sources.copilot_cli.texts import arguments_text, plain, title_of
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, arguments_text, plain, title_of
 from unspool.sources.copilot_cli.touches import touched
 from unspool.times import format_time, parse_time
 

@@ -22,7 +22,6 @@ NOISE = frozenset(
         "hook.progress",
         "hook.end",
         "session.idle",
-        "session.title_changed",
         "session.indexed_search",
         "session.todos_changed",
         "session.memory_changed",

@@ -151,6 +151,12 @@ def read_mode_change(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     )
 
 
+def read_title(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    """Only in streams; on disk the title stands in workspace.yaml."""
+    if event.text("title").strip():
+        yield event.fact(Noted, name="title", value=event.text("title").strip(), rank=3)
+
+
 def read_context_change(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     yield from _context(event, event.data, 5)
     data = event.chosen(*_CONTEXT, "baseCommit", "hostType")

@@ -7,10 +7,9 @@ from unspool.facts import AnyFact, Marked, MessageSeen, Noted, ToolCalled, Usage
 from unspool.sources.copilot_cli.attachments import attachments
 from unspool.sources.copilot_cli.envelope import Event, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
-from unspool.sources.copilot_cli.texts import arguments_text, plain, title_of
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, arguments_text, plain, title_of
 from unspool.sources.copilot_cli.touches import touched
 
-FIRST_PROMPT_RANK = 10
 DELTA_RANK = 2
 _TYPED_SOURCES = ("", "user", "human")
 _ENCRYPTED = ("reasoningOpaque", "encryptedContent")
@@ -26,7 +25,6 @@ def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     # Nothing in the timeline, but something sent: a nudge of the program's.
     injected = injected or (not content.strip() and bool(text.strip()))
     if not injected and content.strip():
-        # A later prompt says less well what the session is about.
         yield event.fact(
             Noted,
             name="title",

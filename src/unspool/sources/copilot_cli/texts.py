@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 
 TITLE_CHARS = 100
+FIRST_PROMPT_RANK = 10
+"""Of titles drawn from a prompt; a later prompt says less well what a session is about."""
 
 
 def title_of(text: str) -> str:
