@@ -232,6 +232,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=
     tools: bytes = b""
     prompt: int | None = None
     completion: int | None = None
+    cached: int | None = None
 
 
 class SnapshotSeen(Fact, frozen=True, kw_only=True, gc=False):

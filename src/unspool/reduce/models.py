@@ -141,7 +141,11 @@ def stamp(message: Message, answered: str, requested: str) -> str | None:
 
 def take_usage(message: Message, view: View) -> None:
     if message.usage is None and (view.prompt is not None or view.completion is not None):
-        message.usage = Usage(prompt_tokens=view.prompt, completion_tokens=view.completion)
+        message.usage = Usage(
+            prompt_tokens=view.prompt,
+            completion_tokens=view.completion,
+            cached_tokens=view.cached,
+        )
 
 
 def merge_missing(winner: list[Message], loser: list[Message], tool_metadata: bool) -> None:
@@ -154,6 +158,11 @@ def merge_missing(winner: list[Message], loser: list[Message], tool_metadata: bo
         own.mode = own.mode or other.mode
         own.request_id = own.request_id or other.request_id
         own.model_conflict = own.model_conflict or other.model_conflict
+        if same_answer(own, other):
+            # Another model means another system prompt, and so another list, of the same history.
+            own.usage = own.usage or other.usage
+            own.timestamp = own.timestamp or other.timestamp
+            own.call_id = own.call_id or other.call_id
         if not tool_metadata:
             continue
         if own.role == "assistant" and not own.tool_calls and other.tool_calls:

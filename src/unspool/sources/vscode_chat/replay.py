@@ -61,6 +61,8 @@ class Spoken:
     def view(self, origin: str, size: int, answered: bool) -> View:
         usage = self.metadata.get("usage")
         usage = usage if isinstance(usage, dict) else {}
+        details = usage.get("prompt_tokens_details")
+        details = details if isinstance(details, dict) else {}
         stamp = self.metadata.get("endTime" if answered else "startTime")
         model = _text(self.metadata.get("model"))
         return View(
@@ -76,6 +78,7 @@ class Spoken:
             tools=b"" if answered else msgspec.json.encode(self.metadata.get("tools") or []),
             prompt=_integer(usage.get("prompt_tokens")),
             completion=_integer(usage.get("completion_tokens")),
+            cached=_integer(details.get("cached_tokens")),
         )
 
 
