@@ -17,6 +17,7 @@ from unspool.shapes import arguments_text
 from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import lost, parse_odd, read_whole
 from unspool.times import parse_time
+from unspool.typed import context_kind
 
 _ROLES = {0: "system", 1: "user", 2: "assistant", 3: "tool"}
 _TALK = frozenset((1, 2, 3, 4, 5, 7))
@@ -43,8 +44,13 @@ class Spoken:
 
     @property
     def conversation(self) -> str:
-        """What tells conversations apart: the first words of the person in the list."""
-        users = [m for m in self.messages if m["role"] == "user"][:2]
+        """What tells conversations apart: the list up to the first words of the person."""
+        users: list[dict[str, Any]] = []
+        for message in self.messages:
+            if message["role"] == "user":
+                users.append(message)
+                if not (isinstance(message["content"], str) and context_kind(message["content"])):
+                    break
         return hashlib.sha256(msgspec.json.encode(users)).hexdigest()[:16]
 
     @property
