@@ -60,13 +60,13 @@ def digests(messages: Iterable[Message]) -> bytes:
     return b"".join(filter(None, map(digest_of, messages)))
 
 
-def _pieces(ids: bytes) -> Iterator[bytes]:
+def pieces(ids: bytes) -> Iterator[bytes]:
     return (ids[at : at + WIDTH] for at in range(0, len(ids), WIDTH))
 
 
 def holds(whole: bytes, part: bytes) -> bool:
     """Whether every message of one conversation is also the other's; nothing is part of nothing."""
-    return bool(part) and set(_pieces(part)) <= set(_pieces(whole))
+    return bool(part) and set(pieces(part)) <= set(pieces(whole))
 
 
 def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
@@ -77,7 +77,7 @@ def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
         for key in sorted(group, key=lambda k: cards[k].seniority):
             copied: set[bytes] = set()
             owner: Key | None = None
-            for piece in _pieces(cards[key].ids):
+            for piece in pieces(cards[key].ids):
                 first = owners.setdefault(piece, key)
                 if first != key:
                     copied.add(piece)
@@ -99,12 +99,12 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
         return key
 
     for key, card in cards.items():
-        for first in islice(filter(_tells, _pieces(card.ids)), FIRST):
+        for first in islice(filter(_tells, pieces(card.ids)), FIRST):
             # Those that begin alike are one group: any of them stands for all.
             other = firsts.setdefault((key[0], first), key)
             leader[find(key)] = find(other)
     for key, card in cards.items():
-        for piece in _pieces(card.ids):
+        for piece in pieces(card.ids):
             holder = firsts.get((key[0], piece))
             if holder is not None:
                 leader[find(key)] = find(holder)

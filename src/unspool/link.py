@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.copies import WIDTH, digest, digest_of, digests, find_copies, holds, opening_of
+from unspool.copies import WIDTH, digest, digest_of, digests, find_copies, holds, opening_of, pieces
+from unspool.reduce.naming import Naming
 from unspool.reduce.totals import drop_calls, leave_out
 from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
 
@@ -42,6 +43,9 @@ class Card(msgspec.Struct):
     """The conversation that says this id is one of its own; only where the id is a made-up one."""
     origins: list[str] = []
     """Where it was read, if it may be another one seen again."""
+    naming: Naming = msgspec.field(default_factory=Naming)
+    hollow: bool = False
+    """Holds nothing that was said, only what it has for others."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -72,12 +76,14 @@ class Patch(msgspec.Struct):
     """Nothing but another conversation seen again: it does not go out."""
     origins: list[str] = []
     """Where those were read that it stands for."""
+    title: str | None = None
+    """A better one, that stands in the files of another conversation."""
 
 
 Patches = dict[tuple[str, str], Patch]
 
 
-def make_card(trajectory: Trajectory) -> Card:
+def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     calls = [call for message in trajectory.messages for call in message.tool_calls or ()]
     same_as = _other_id(trajectory)
     return Card(
@@ -98,6 +104,8 @@ def make_card(trajectory: Trajectory) -> Card:
         prompts=dict(filter(None, map(_prompt, calls))),
         same_as=same_as,
         origins=_origins(trajectory) if same_as else [],
+        naming=naming or Naming(),
+        hollow=not trajectory.messages and not trajectory.checkpoints,
     )
 
 
@@ -150,6 +158,11 @@ def link(cards: Iterable[Card]) -> Patches:
     def patch(key: tuple[str, str]) -> Patch:
         return patches.setdefault(key, Patch())
 
+    for key, title in _titles(by_key).items():
+        patch(key).title = title
+    for key, card in by_key.items():
+        if card.hollow:
+            patch(key).absorbed = True
     for key, whole in _absorbed(by_key).items():
         patch(key).absorbed = True
         patch(whole).origins += by_key.pop(key).origins
@@ -212,6 +225,24 @@ def _absorbed(by_key: dict[tuple[str, str], Card]) -> dict[tuple[str, str], tupl
         above = (card.source, card.parent.conversation_id) if card.parent is not None else None
         if above not in by_key or above in found:  # a sub-agent goes the way of its parent
             found[key] = whole.key
+    return found
+
+
+def _titles(by_key: dict[tuple[str, str], Card]) -> dict[tuple[str, str], str]:
+    """Conversation → the title that another one's file has for it, if it has no better one."""
+    offered: dict[tuple[str, bytes], tuple[int, str]] = {}
+    for key, card in sorted(by_key.items()):
+        for entry, offer in card.naming.offered.items():
+            known = offered.get((key[0], entry))
+            if known is None or offer[0] <= known[0]:
+                offered[(key[0], entry)] = offer
+    found: dict[tuple[str, str], str] = {}
+    for key, card in by_key.items() if offered else ():
+        best = card.naming.rank
+        for entry in pieces(card.naming.entries):
+            rank, title = offered.get((key[0], entry), (best, ""))
+            if title and (rank < best or (rank == best and key in found)):
+                best, found[key] = rank, title
     return found
 
 
@@ -314,6 +345,7 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     trajectory.children = patch.children or trajectory.children
     trajectory.session_id = trajectory.session_id or patch.session_id
     trajectory.workspace = trajectory.workspace or patch.workspace
+    trajectory.title = patch.title or trajectory.title
     if patch.origins:
         known_places = {trajectory.file_path, *(trajectory.origins or ())}
         more = sorted(path for path in set(patch.origins) if path not in known_places)

@@ -120,7 +120,11 @@ class Run:
         kept = [item for item in reduced if item.card.key not in absorbed]
         self.summary.conversations -= len(reduced) - len(kept)
         for item in reduced:
-            self.summary.sources[item.card.source] -= item.card.key in absorbed
+            if item.card.key in absorbed:
+                self.summary.sources[item.card.source] -= 1
+                self.summary.merged -= item.merged
+                self.summary.partial -= item.partial
+        self.summary.sources = {name: n for name, n in self.summary.sources.items() if n}
         return kept, patches
 
     def problems(self) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from unspool import sources
 from unspool.enrich import enrich
-from unspool.link import apply_patch, link, make_card
+from unspool.link import Card, apply_patch, link, make_card
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import Collection
 from unspool.reduce import reduce_facts
@@ -24,13 +24,16 @@ def finish(
 ) -> tuple[list[Trajectory], int]:
     """All trajectories in order, linked and enriched; and how many records were superseded."""
     made: list[Trajectory] = []
+    cards: list[Card] = []
     superseded = 0
     for key, gathered in collection.in_order():
         current = sources.current_of(key, gathered.source)
         reduction = reduce_facts(key, gathered.all_facts(), current, merge_tool_metadata)
         superseded += reduction.superseded
-        made += [t for t in reduction.trajectories if t.messages or t.checkpoints]
-    patches = link(make_card(trajectory) for trajectory in made)
+        for trajectory, naming in reduction.conversations():
+            made.append(trajectory)
+            cards.append(make_card(trajectory, naming))
+    patches = link(cards)
     kept: list[Trajectory] = []
     for trajectory in made:
         patch = patches.get((trajectory.source, trajectory.conversation_id))

@@ -33,6 +33,7 @@ from unspool.pipeline.collect import (
 from unspool.pipeline.filters import TELEMETRY, Filters
 from unspool.pipeline.job import Job
 from unspool.reduce import reduce_facts
+from unspool.reduce.naming import Naming
 from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
@@ -290,9 +291,9 @@ class Worker:
                 )
                 superseded += reduction.superseded
                 self.collection.problems += reduction.problems
-                for number, trajectory in enumerate(reduction.trajectories):
-                    if trajectory.messages or trajectory.checkpoints:
-                        made.append(self._reduced(trajectory, (gathered.first, key, number)))
+                for number, (trajectory, naming) in enumerate(reduction.conversations()):
+                    at = (gathered.first, key, number)
+                    made.append(self._reduced(trajectory, naming, at))
         self.spool.close()
         for place, slot in self.ready:
             trajectory = unpack_trajectory(self.slots.read(slot))
@@ -315,8 +316,10 @@ class Worker:
                     add_chunk(conversations, data)
             yield conversations
 
-    def _reduced(self, trajectory: Trajectory, place: tuple[Place, Key, int]) -> Reduced:
-        card = make_card(trajectory)
+    def _reduced(
+        self, trajectory: Trajectory, naming: Naming, place: tuple[Place, Key, int]
+    ) -> Reduced:
+        card = make_card(trajectory, naming)
         merged = bool(trajectory.origins)
         partial = bool(trajectory.partial)
         slot = self.spool.put(pack_trajectory(trajectory))

@@ -13,6 +13,7 @@ candidates.py lists with their answers joined, that compete
 snapshots.py  the winner of each segment
 models.py     which call made which message
 notes.py      what knows best wins
+naming.py     titles of other conversations
 matching.py   the same thing seen by several channels
 runs.py       run segments: their usage, the calls that they cut off
 totals.py     turns, segments, usage, models
@@ -37,6 +38,7 @@ from unspool.facts import (
 from unspool.reduce import snapshots
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.messages import build_marks, build_messages
+from unspool.reduce.naming import find_naming
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
 from unspool.reduce.reduction import Reduction
@@ -74,7 +76,8 @@ def reduce_facts(
         for name in ("agent", "agent_version", "session_id", "workspace"):
             setattr(side, name, getattr(whole, name))
         made.append(side)
-    return Reduction([t for t in made if t.messages or t is made[0]], ordered.superseded)
+    kept = [t for t in made if t.messages or t is made[0]]
+    return Reduction(kept, ordered.superseded, naming=find_naming(main))
 
 
 def _session_notes(records: list[Record]) -> list[Noted]:

@@ -25,6 +25,7 @@ from unspool.link import Card, Patch, apply_patch, link, make_card
 from unspool.pipeline.collect import Gathered
 from unspool.pipeline.worker import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
+from unspool.reduce.naming import Naming
 from unspool.store.keeping import forget_origin, get_facts, put_facts, put_raw
 from unspool.store.opening import transaction
 from unspool.store.reading import ReadOrigin, iter_records, read_origin
@@ -176,7 +177,7 @@ class Sync:
         for trajectory in read.trajectories:
             if self._owner((trajectory.source, trajectory.conversation_id)) is not None:
                 continue  # a copy that was taken away: the conversation itself knows better
-            self._put_base(trajectory, MADE_WHOLE)
+            self._put_base(trajectory, Naming(), MADE_WHOLE)
             # There are no facts to make it from again, so it is written at once.
             put_trajectory(self.connection, trajectory, [ident])
         if self.raw:
@@ -233,14 +234,14 @@ class Sync:
         """The conversation and its side threads into the spool, their cards into the store."""
         if gathered is None or not gathered.source:
             gathered = get_facts(self.connection, key)
-        made: list[Trajectory] = []
+        made: list[tuple[Trajectory, Naming]] = []
         if gathered is not None:
             current = sources.current_of(key, gathered.source)
             reduction = reduce_facts(key, gathered.all_facts(), current)
-            made = [t for t in reduction.trajectories if t.messages or t.checkpoints]
+            made = reduction.conversations()
             self._renew_problems(reduction.problems)
         owner = "\n".join(key)
-        kept = {(t.source, t.conversation_id) for t in made}
+        kept = {(t.source, t.conversation_id) for t, _ in made}
         for source, ident in self._execute(
             "SELECT platform, external_id FROM cards WHERE facts_of = ?", (owner,)
         ).fetchall():
@@ -250,18 +251,18 @@ class Sync:
                 )
                 remove(self.connection, row_id(source, ident))
                 self.report.removed += 1
-        for trajectory in made:
-            self._put_base(trajectory, owner)
+        for trajectory, naming in made:
+            self._put_base(trajectory, naming, owner)
         if not made:
             self._execute("DELETE FROM dirty WHERE platform = ? AND external_id = ?", key)
 
-    def _put_base(self, trajectory: Trajectory, owner: str) -> None:
+    def _put_base(self, trajectory: Trajectory, naming: Naming, owner: str) -> None:
         key = (trajectory.source, trajectory.conversation_id)
         self.bases[key] = self.spool.put(pack_trajectory(trajectory))
         self._execute(
             "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET facts_of = excluded.facts_of, card = excluded.card",
-            (*key, owner, _pack(make_card(trajectory))),
+            (*key, owner, _pack(make_card(trajectory, naming))),
         )
 
     def _reduce_leftovers(self) -> None:
