@@ -18,7 +18,7 @@ from unspool.sinks.chat_json import write
 from unspool.sinks.chat_json.prompts import utf16_length
 from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory, Usage
 
-NOT_IMPORTABLE = {"wrong_types", "replay"}
+NOT_IMPORTABLE = {"wrong_types", "replay", "replay_other_model"}
 """Cases with parts that a chat cannot hold: broken ones, and a system prompt."""
 
 
@@ -220,3 +220,24 @@ def test_the_checker_takes_what_the_importer_takes() -> None:
     assert refusals({"responderUsername": "", "requests": []}) == []
     plain = {"message": "hello", "response": [{"kind": "novelty"}, {}], "variableData": {}}
     assert refusals({"responderUsername": "", "requests": [plain]}) == []
+
+
+def test_sub_agents_that_no_call_shows_are_chats_of_their_own() -> None:
+    def talk(ident: str, call: ToolCall | None = None) -> Trajectory:
+        said = [Message("user", f"to {ident}"), Message("assistant", f"by {ident}")]
+        said[1].tool_calls = [call] if call else None
+        return Trajectory(ident, said, source="claude-code")
+
+    def start(child: str) -> ToolCall:
+        call = ToolCall(f"call-{child}", status="completed", child_id=child)
+        call.function = ToolFunction("Task", "{}")
+        return call
+
+    family = Family(
+        talk("root", start("child")),
+        (talk("child", start("grandchild")), talk("grandchild"), talk("stray")),
+    )
+    made = {piece.name: json.loads(piece.data) for piece in write(family, {})}
+    assert list(made) == ["root.chat.json", "grandchild.chat.json", "stray.chat.json"]
+    assert all(refusals(chat) == [] for chat in made.values())
+    assert made["stray.chat.json"]["requests"][0]["message"]["text"] == "to stray"

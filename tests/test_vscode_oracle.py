@@ -16,6 +16,7 @@ DAMAGED = {
     "log_headless",
     "log_torn",
     "replay",
+    "replay_other_model",
     "repeated_calls",
 }
 COPIES = {"two_folders", "forked_copies", "exported_twice"}

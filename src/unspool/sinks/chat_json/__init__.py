@@ -10,7 +10,7 @@ import msgspec
 
 from unspool.records import clean
 from unspool.sinks import Family, Options, Piece, safe_name
-from unspool.sinks.chat_json.requests import chat_of
+from unspool.sinks.chat_json.requests import chat_of, chats_of
 
 __all__ = ["FAMILIES", "MANY_FILES", "NAME", "chat_of", "file_name", "write"]
 
@@ -20,15 +20,16 @@ FAMILIES = True
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
-    """One file; sub-agents are shown inside it, where they were called."""
-    chat = chat_of(family)
-    if not chat["requests"]:
-        return
-    try:
-        data = msgspec.json.encode(chat)
-    except UnicodeEncodeError:
-        data = msgspec.json.encode(clean(chat))
-    yield Piece(file_name(family.root.conversation_id), data + b"\n")
+    """One file; sub-agents are shown inside it, where they were called. Those that no call of it
+    started, and sub-agents of sub-agents, get files of their own."""
+    for ident, chat in chats_of(family):
+        if not chat["requests"]:
+            continue
+        try:
+            data = msgspec.json.encode(chat)
+        except UnicodeEncodeError:
+            data = msgspec.json.encode(clean(chat))
+        yield Piece(file_name(ident), data + b"\n")
 
 
 def file_name(ident: str) -> str:

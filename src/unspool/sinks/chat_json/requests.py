@@ -1,6 +1,7 @@
 """Requests: every turn of a conversation as a request of a chat, with its answer and its rounds."""
 
 import hashlib
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
@@ -33,10 +34,23 @@ _STATES = {name: value for value, name in fields.STATES.items()}
 _VOTES = {name: value for value, name in fields.VOTES.items()}
 
 
+def chats_of(family: Family) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(id, chat) of the root, and of every sub-agent that has no place inside another chat: a chat
+    shows those that a call of its own started, and not what they started in turn."""
+    waiting = [family.root, *family.descendants]
+    while waiting:
+        writer = _Writer(waiting[0], {child.conversation_id: child for child in waiting[1:]})
+        yield waiting[0].conversation_id, _chat(writer)
+        waiting = [t for t in waiting[1:] if t.conversation_id not in writer.shown]
+
+
 def chat_of(family: Family) -> dict[str, Any]:
     """The whole chat, as plain values."""
-    root = family.root
-    writer = _Writer(root, {child.conversation_id: child for child in family.descendants})
+    return next(chats_of(family))[1]
+
+
+def _chat(writer: "_Writer") -> dict[str, Any]:
+    root = writer.trajectory
     location = root.metadata.get("initial_location")
     known = location in ("panel", "terminal", "notebook", "editor")
     return {
@@ -50,6 +64,8 @@ class _Writer:
     def __init__(self, trajectory: Trajectory, children: dict[str, Trajectory]) -> None:
         self.trajectory = trajectory
         self.children = children
+        self.shown: set[str] = set()
+        """The sub-agents that stand in the chat so far."""
         self.native = trajectory.source == _OURS
         self._taken: set[str] = set()
 
@@ -152,7 +168,10 @@ class _Writer:
         if result is None and call.status is None and not call.extra:
             return []  # nobody knows that it was ever run: only the round tells it
         parts = [call_part(call, result, child)]
-        return parts + (self._inside(child, call.id) if child is not None else [])
+        if child is not None:
+            self.shown.add(child.conversation_id)
+            parts += self._inside(child, call.id)
+        return parts
 
     def _inside(self, child: Trajectory, run: str) -> list[dict[str, Any]]:
         results = {m.tool_call_id: m for m in child.messages if m.role == "tool"}
