@@ -8,7 +8,7 @@ from unspool.reading.calls import headline
 from unspool.reading.characters import one_line, printable
 from unspool.reading.edits import Line, diff, edits_of
 from unspool.reading.figures import count, duration, size
-from unspool.trajectory import Link, Message, Trajectory
+from unspool.trajectory import Link, Mark, Message, Trajectory
 
 
 def test_calls_have_their_results_and_sub_agents() -> None:
@@ -170,6 +170,19 @@ def test_figures() -> None:
     assert [duration(n) for n in (31, 4210, 18_400, 61_000, 3_700_000, 999.9)] == [
         "31 ms", "4.2 s", "18 s", "1 min 1 s", "1 h 1 min", "1.0 s",
     ]  # fmt: skip
+
+
+def test_a_turn_took_what_the_program_measured_else_what_its_times_say() -> None:
+    times = ("10:00:00", "10:00:09", "10:05:00", "10:05:04")
+    spoken = Trajectory(
+        "c",
+        [
+            Message(role, "words", timestamp=f"2026-03-01T{time}.000Z")
+            for role, time in zip(("user", "assistant") * 2, times, strict=True)
+        ],
+        marks=[Mark("turn_end", 2, data={"duration_ms": 8400})],
+    )
+    assert [turn.duration_ms for turn in read_family(spoken).turns] == [8400, 4000]
 
 
 def test_what_nobody_typed_is_no_turn() -> None:

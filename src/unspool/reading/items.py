@@ -95,6 +95,10 @@ class Turn(msgspec.Struct):
 
     @property
     def duration_ms(self) -> float | None:
+        """As the program measured it, else from the first time in it to the last."""
+        measured = [time for item in self.items if (time := _measured(item)) is not None]
+        if measured:
+            return sum(measured)
         stamps = [stamp for item in self.items for stamp in _stamps(item)]
         # Nothing between is nothing known: records written together have one time.
         return (between_ms(stamps[0], stamps[-1]) or None) if len(stamps) > 1 else None
@@ -108,6 +112,13 @@ class Turn(msgspec.Struct):
         ]
         numbers = [number for number in known if number is not None]
         return sum(numbers) if numbers else None
+
+
+def _measured(item: Item) -> float | None:
+    if not isinstance(item, Rule) or item.kind != "turn_end":
+        return None
+    found = (item.data or {}).get("duration_ms")
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
 class Reading(msgspec.Struct):
