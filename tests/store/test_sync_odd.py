@@ -15,6 +15,8 @@ from tests.harness import CASES
 from tests.store.test_sync import _sorted, stored, sync
 from tests.telemetry import answer, call, event, said, write
 from tests.test_extract import ENV
+from unspool.store.opening import writing
+from unspool.store.sync import Sync
 
 SYSTEM = said("system", "be good")
 
@@ -141,3 +143,19 @@ def test_a_conversation_of_tool_results_grows(tmp_path: Path) -> None:
             for index in ("words", "pieces"):
                 connection.execute(f"INSERT INTO {index} ({index}) VALUES ('integrity-check')")
     assert last_words(store) == ["found 3 4"]
+
+
+def test_writing_a_conversation_reads_no_table_through(tmp_path: Path) -> None:
+    """100,000 conversations must not cost the square of that."""
+    with writing(tmp_path / "s.db") as connection:
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        write(tmp_path / "in" / "a.jsonl", talk("one"))
+        Sync(connection).run([str(tmp_path / "in")])
+        connection.set_trace_callback(None)
+        scanned: set[str] = set()
+        for statement in statements:
+            if " WHERE " in statement and statement.startswith(("SELECT", "DELETE", "UPDATE")):
+                plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
+                scanned |= {statement for *_, step in plan if step.startswith("SCAN")}
+    assert not scanned

@@ -299,10 +299,24 @@ def create_search(connection: sqlite3.Connection) -> None:
     _run(connection, SEARCH)
 
 
+INDEXES = """
+CREATE INDEX cards_by_facts ON cards(facts_of);
+CREATE INDEX links_by_child ON links(child_id);
+CREATE INDEX alignments_by_claude ON conversation_alignments(claude_conversation_id);
+CREATE INDEX alignments_by_cursor ON conversation_alignments(cursor_conversation_id);
+"""
+
+
+def create_indexes(connection: sqlite3.Connection) -> None:
+    """What every written conversation asks for: without them a sync of many is quadratic."""
+    _run(connection, INDEXES)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
     create_search,
+    create_indexes,
 ]
 
 
