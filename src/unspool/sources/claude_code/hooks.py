@@ -169,6 +169,7 @@ def read_prompt(payload: Payload, place: Place) -> Iterator[AnyFact]:
     if words.typed and words.kind in ("", "command"):
         rank = GUESS + 1 if words.kind == "" else COMMAND_GUESS
         yield place.note("title", title_of(words.typed), rank)
+    yield from _title(payload, place)
 
 
 def _called(payload: Payload, place: Place, extra: Payload | None = None) -> ToolCalled:
@@ -334,8 +335,13 @@ def read_compacted(payload: Payload, place: Place) -> Iterator[AnyFact]:
 
 def read_start(payload: Payload, place: Place) -> Iterator[AnyFact]:
     yield place.mark("start", _rest(payload), rank=RANK)
-    if payload.get("session_title"):
-        yield place.note("title", payload["session_title"], RANK)
+    yield from _title(payload, place)
+
+
+def _title(payload: Payload, place: Place) -> Iterator[AnyFact]:
+    title = payload.get("session_title")
+    if isinstance(title, str) and title.strip():
+        yield place.note("title", title.strip(), RANK)
 
 
 def read_end(payload: Payload, place: Place) -> Iterator[AnyFact]:
