@@ -29,15 +29,31 @@ def clean_text(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def clean(value: Any) -> Any:
-    """The value with every string cleaned."""
+DEEPEST = 250
+"""Deeper nesting is nobody's data, and no two Pythons agree how deep they can go."""
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """The value with every string cleaned; what is nested too deep is cut there."""
     if isinstance(value, str):
         return clean_text(value)
+    if isinstance(value, dict | list) and depth > DEEPEST:
+        return "(nested too deep)"
     if isinstance(value, dict):
-        return {clean_text(str(key)): clean(item) for key, item in value.items()}
+        return {clean_text(str(key)): clean(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [clean(item) for item in value]
+        return [clean(item, depth + 1) for item in value]
     return value
+
+
+def is_too_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        inner = [v for v in level if isinstance(v, dict | list)]
+        level = [item for v in inner for item in (v.values() if isinstance(v, dict) else v)]
+        if not level:
+            return False
+    return any(isinstance(v, dict | list) for v in level)
 
 
 class Salvage(msgspec.Struct):
@@ -60,9 +76,9 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
         text = line.decode("utf-8", "replace")
         code = "invalid-utf8"
     values, rest, depth = _objects(text.strip("\0 \t\r\n\ufeff"))
+    if depth or any(is_too_deep(value) for value in values):
+        return Salvage([mend(v) for v in values if not is_too_deep(v)], "too-deep")
     values = [mend(value) for value in values]
-    if depth:
-        return Salvage(values, "too-deep")
     if rest and (whole := _with_escapes(rest)) is not None:
         return Salvage([*values, *map(mend, whole)], "invalid-escape")
     if rest and recover:
