@@ -95,7 +95,7 @@ class Extract(click.Command):
 @click.option(
     "--memory-limit",
     type=Size(),
-    default="128M",
+    default="64M",
     show_default=True,
     help="Facts beyond this go to disk.",
 )
