@@ -11,7 +11,7 @@ from unspool.enrich import enrich
 from unspool.facts import Problem
 from unspool.origins import Origin, Tally, read_head
 from unspool.sinks import Family, jsonl
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Trajectory, encode_trajectory
 
 LINE: dict[str, Any] = {"conversation_id": "c", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -35,17 +35,17 @@ def test_what_is_written_is_claimed_and_read_back_equal(case: Path, tmp_path: Pa
     assert not data or _claims(Origin(str(path), path.name))
     tally = Tally()
     again = list(jsonl.read(Origin(str(path), path.name), tally))
-    assert [jsonl.encode_trajectory(t) + b"\n" for t in again if isinstance(t, Trajectory)] == data
+    assert [jsonl.encode_line(t) for t in again if isinstance(t, Trajectory)] == data
     assert (tally.records, tally.problems) == (len(data), 0)
 
 
 @pytest.mark.parametrize("case", cases(), ids=case_id)
 def test_what_was_read_back_is_not_changed_by_enriching_it_again(case: Path) -> None:
     for trajectory in reduce_all(facts_of(origins_of(case / "input"))):
-        data = jsonl.encode_trajectory(trajectory)
+        data = encode_trajectory(trajectory)
         again = jsonl.parse(data)
         enrich(again)
-        assert jsonl.encode_trajectory(again) == data
+        assert encode_trajectory(again) == data
 
 
 def test_a_first_line_longer_than_the_head_is_claimed(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_absent_may_be_null_as_other_programs_write_it(tmp_path: Path) -> None:
     line = {**LINE, "messages": [message], "telemetry_type": None, "file_path": None}
     (found,) = jsonl.read(_file(tmp_path, json.dumps(line)), Tally())
     assert isinstance(found, Trajectory)
-    assert json.loads(jsonl.encode_trajectory(found)) == {**LINE}
+    assert json.loads(encode_trajectory(found)) == {**LINE}
 
 
 def test_bad_lines_are_problems_with_their_place_and_the_rest_is_read(tmp_path: Path) -> None:

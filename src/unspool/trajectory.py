@@ -233,6 +233,11 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
     return _encoder.encode(trajectory)
 
 
+def encode_line(trajectory: Trajectory) -> bytes:
+    """The line with its end; in one go, because it may be very long."""
+    return _encoder.encode_lines([trajectory])
+
+
 def decode_trajectory(line: bytes) -> Trajectory:
     return _decoder.decode(line)
 

@@ -308,13 +308,17 @@ class Worker:
         self.collection.conversations = {}
         for bucket in range(BUCKETS):
             conversations = memory.pop(bucket, {})
-            for key, data in iter_chunks(self.spill.path(bucket)):
-                if self.owners.get(key, self.number) == self.number:
-                    add_chunk(conversations, data)
-            for giver in range(self.job.workers):
-                for _, data in iter_chunks(self._hand_path(giver, self.number, bucket)):
-                    add_chunk(conversations, data)
+            self._load(conversations, bucket)
             yield conversations
+
+    def _load(self, conversations: dict[Key, Gathered], bucket: int) -> None:
+        """What went to disk, and what others handed over."""
+        for key, data in iter_chunks(self.spill.path(bucket)):
+            if self.owners.get(key, self.number) == self.number:
+                add_chunk(conversations, data)
+        for giver in range(self.job.workers):
+            for _, data in iter_chunks(self._hand_path(giver, self.number, bucket)):
+                add_chunk(conversations, data)
 
     def _reduced(
         self, trajectory: Trajectory, naming: Naming, place: tuple[Place, Key, int]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
 from unspool.records import clean, recover_json
-from unspool.reduce.listing import Answer, Call, Listing, decode_array, elements
+from unspool.reduce.listing import Answer, Call, Listing, decode_quoted, elements
 from unspool.reduce.references import read_references
 from unspool.trajectory import Message
 
@@ -20,15 +20,25 @@ def read_snapshot(fact: SnapshotSeen) -> Listing | None:
     messages: list[Message] = []
     at = 0
     for size in sorted({*(view.size for view in fact.views), len(fact.text)}):
-        piece = fact.text[at:size]
-        if piece.strip() not in (b"", b"["):
+        if size - at > LEAST or fact.text[at:size].strip() not in (b"", b"["):
             try:
-                messages += elements(decode_array(b"[" + piece[1:] + b"]", fact.escaped))
+                messages += elements(decode_between(fact, at, size))
             except (ValueError, RecursionError):
                 return _read_broken(fact)
         counts[size] = len(messages)
         at = size
     return Listing(messages, [Call(view, counts[view.size]) for view in _in_place(fact.views)])
+
+
+LEAST = 16
+"""A piece longer than this holds a message and not only spaces and a bracket."""
+
+
+def decode_between(fact: SnapshotSeen, at: int, end: int) -> list[Any]:
+    """The elements between two ends. The text may be very long: no more copies than needed."""
+    quote = b'"' if fact.escaped else b""
+    piece = memoryview(fact.text)[at + 1 : end]
+    return decode_quoted(b"".join((quote, b"[", piece, b"]", quote)), fact.escaped)
 
 
 def _in_place(views: Iterable[View]) -> list[View]:

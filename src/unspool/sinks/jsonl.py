@@ -10,7 +10,7 @@ from unspool.facts import NOBODY, Problem
 from unspool.origins import Head, Origin, Tally, iter_lines
 from unspool.records import salvage, sample
 from unspool.sinks import Family, Options, Piece
-from unspool.trajectory import Attachment, Trajectory, decode_trajectory, encode_trajectory
+from unspool.trajectory import Attachment, Trajectory, decode_trajectory, encode_line
 
 NAME = "jsonl"
 MANY_FILES = False
@@ -22,7 +22,7 @@ _OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages
 def write(family: Family, options: Options) -> Iterator[Piece]:
     trajectory = family.root
     _drop_bytes(trajectory)
-    yield Piece("", encode_trajectory(trajectory) + b"\n")
+    yield Piece("", encode_line(trajectory))
 
 
 def _drop_bytes(trajectory: Trajectory) -> None:

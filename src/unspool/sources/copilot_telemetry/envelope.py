@@ -100,14 +100,14 @@ class Event:
         first = self.raw(name)
         if first is None:
             return None
-        head = bytes(first)
-        if head[:1] != b'"':
-            return head, False, False
+        head = memoryview(first)  # a list may be as long as the line: it is copied once
+        if bytes(head[:1]) != b'"':
+            return bytes(head), False, False
         second = f"{name}_02"
         if second not in properties:
             second = f"{name.replace('.', '_')}_02"
             if second not in properties:
-                return head[1:-1], True, self._has_later(name)
+                return bytes(head[1:-1]), True, self._has_later(name)
         stem = second[:-2]
         parts = [head[1:-1]]
         gap = False
@@ -116,7 +116,7 @@ class Event:
             if found is None:
                 gap = any(_is_part(key, stem, number) for key in properties)
                 break
-            parts.append(bytes(found)[1:-1])
+            parts.append(memoryview(found)[1:-1])
         return b"".join(parts), True, gap
 
     def whole(self, name: str) -> str:

@@ -56,6 +56,8 @@ def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:
         tally.problems += 1
         yield problem(key, event.origin, event.offset, "messages-not-an-array", text)
         return
+    tail = text[-200:]
+    del found, text  # as long as the line, maybe
     view = make_view(event, len(body), bool(event.text("subType")))
     yield SnapshotSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
@@ -64,7 +66,7 @@ def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:
     yield from read_context(event, key)
     if broken:
         code = "messages-part-missing" if gap else "messages-cut-off"
-        yield problem(key, event.origin, event.offset, code, text[-200:])
+        yield problem(key, event.origin, event.offset, code, tail)
     if view.side:
         yield Noted(
             key=key, origin=event.origin, offset=event.offset, number=1, time=event.time,
