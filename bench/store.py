@@ -1,9 +1,10 @@
 """What a first and a second sync cost, how large the store is, and how fast it is searched.
 
-The home is made up: Claude Code and Copilot CLI sessions (half of the bytes each; VS Code's and
-Cursor's chats are small beside them). Search is measured in one process, without its start.
+The home is made up: Claude Code and Copilot CLI sessions, VS Code's stored chats, and a database of
+Cursor's. Search is measured in one process, without its start.
 """
 
+import json
 import random
 import sqlite3
 import subprocess
@@ -12,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import claude_code, copilot_cli
+from bench import claude_code, copilot_cli, vscode_chat
 from bench.measure import Measured, Row, floor
 from bench.telemetry import WORDS
 from unspool.store.opening import opened, transaction
@@ -25,14 +26,42 @@ SEARCHED = 1_000_000
 def run(size: int = 700_000_000, messages: int = SEARCHED) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
         home = Path(temporary, "home")
-        claude_code.generate(home / ".claude" / "projects", size // 2)
-        copilot_cli.generate(home / ".copilot" / "session-state", size // 2)
+        claude_code.generate(home / ".claude" / "projects", size * 2 // 5)
+        copilot_cli.generate(home / ".copilot" / "session-state", size * 2 // 5)
+        vscode_chat.generate(home / ".config" / "Code", size // 1_400_000)
+        cursor(home / ".config" / "Cursor" / "User" / "globalStorage", size // 10)
         rows = _sync(home, Path(temporary, "store.db"))
         return rows + _search(Path(temporary, "large.db"), messages)
 
 
+def cursor(folder: Path, size: int) -> None:
+    """Composers of 40 bubbles each in a global database."""
+    folder.mkdir(parents=True)
+    rng = random.Random(1)
+    connection = sqlite3.connect(folder / "state.vscdb")
+    connection.execute(
+        "CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"
+    )
+    connection.execute("CREATE TABLE ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
+    put = "INSERT INTO cursorDiskKV VALUES (?, ?)"
+    done = number = 0
+    while done < size:
+        number += 1
+        heads = [{"bubbleId": f"b{n}", "type": 1 + n % 2} for n in range(40)]
+        composer = {"composerId": f"c{number}", "fullConversationHeadersOnly": heads, "_v": 10}
+        composer |= {"createdAt": 1_770_000_000_000 + number * 1000, "name": f"Chat {number}"}
+        connection.execute(put, (f"composerData:c{number}", json.dumps(composer)))
+        for head in heads:
+            text = " ".join(rng.choices(WORDS, k=rng.randint(20, 900)))
+            bubble = json.dumps({**head, "text": text, "_v": 3})
+            connection.execute(put, (f"bubbleId:c{number}:{head['bubbleId']}", bubble))
+            done += len(bubble)
+    connection.commit()
+    connection.close()
+
+
 def _sync(home: Path, store: Path) -> list[Row]:
-    base = floor(home)
+    base = floor(home, skip=".vscdb")
     total = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
     command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store), "-q"]
     first = Measured(command)

@@ -281,6 +281,15 @@ def test_no_reasoning(tmp_path: Path) -> None:
     assert b"let me look" not in run(source, "-q", "--no-reasoning").stdout
 
 
+def test_no_reasoning_in_what_is_exported() -> None:
+    source = str(TELEMETRY / "anthropic_shape" / "input" / "log.jsonl")
+    command = [sys.executable, "-m", "unspool", "export", source, "--to", "jsonl"]
+    whole = subprocess.run(command, capture_output=True, env=ENV, check=True).stdout
+    bare = subprocess.run([*command, "--no-reasoning"], capture_output=True, env=ENV, check=True)
+    assert b"let me look" in whole
+    assert b"let me look" not in bare.stdout
+
+
 def test_many_files_need_a_folder(tmp_path: Path) -> None:
     source = TELEMETRY / "two_rounds"
     assert run(source, "--to", "atif").returncode == 2

@@ -9,6 +9,7 @@ import click
 from unspool import sinks
 from unspool.cli.display import Display
 from unspool.cli.shelves import choose, tell_problems
+from unspool.enrich import drop_reasoning
 from unspool.errors import UnspoolError, UsageError
 from unspool.pipeline.output import whole_file
 from unspool.sinks import Family, Piece, Sink, unique_names
@@ -31,8 +32,13 @@ Examples:
 )  # fmt: skip
 @click.option("--from", "paths", multiple=True, metavar="PATH", help="Look for the ids in there.")
 @click.option("-o", "--output", metavar="PATH", help="File or folder; - for standard output.")
+@click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
 def command(
-    conversations: tuple[str, ...], to: str, paths: tuple[str, ...], output: str | None
+    conversations: tuple[str, ...],
+    to: str,
+    paths: tuple[str, ...],
+    output: str | None,
+    no_reasoning: bool,
 ) -> None:
     """Write conversations, with their sub-agents, as HTML, Markdown, ATIF, …
 
@@ -41,6 +47,10 @@ def command(
     sink = sinks.load(to)
     with Display(quiet=False) as display:
         families = list(_families(conversations, paths, display))
+    if no_reasoning:
+        for family in families:
+            for member in (family.root, *family.descendants):
+                drop_reasoning(member)
     pieces = [piece for family in families for piece in _pieces(sink, family)]
     if not pieces:
         raise UnspoolError(f"{to} has nothing to show of this")
