@@ -128,7 +128,7 @@ class Sync:
             for key in sorted(touched):
                 self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
             for key in sorted(touched):
-                self._reduce(key, fresh.get(key))
+                self._reduce(key, fresh.pop(key, None))
 
     def _read(self, changed: Changed, fresh: dict[Key, Gathered], touched: set[Key]) -> None:
         try:
@@ -166,10 +166,15 @@ class Sync:
     def _keep(
         self, ident: int, read: ReadOrigin, fresh: dict[Key, Gathered], touched: set[Key]
     ) -> None:
-        for key, gathered in read.collection.conversations.items():
+        conversations = read.collection.conversations
+        large = (
+            read.collection.weight > BATCH_BYTES
+        )  # a database of everything: not twice in memory
+        for key in list(conversations):
+            gathered = conversations.pop(key)
             put_facts(self.connection, ident, key, gathered.source, gathered.all_facts())
             touched.add(key)
-            if key in fresh or self._has_other_facts(key):
+            if large or key in fresh or self._has_other_facts(key):
                 fresh.pop(key, None)
                 fresh[key] = Gathered("")  # not all of it is at hand: read it back
             else:
