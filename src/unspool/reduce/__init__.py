@@ -5,6 +5,7 @@ thread.py     the chain, the abandoned branches
 drafts.py     facts by the message and the call that they are about
 rewound.py    echoes of what was abandoned
 messages.py   messages, calls, results, marks
+quoted.py     JSON inside of a JSON string
 listing.py    a message list, the calls that saw it, their answers
 lists.py      message lists that calls logged, decoded once each
 references.py lists that name their messages, whose bodies came apart

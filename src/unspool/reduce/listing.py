@@ -112,22 +112,8 @@ def elements(values: Iterable[Any]) -> list[Message]:
     return [message for message in list_to_messages(values) if not is_empty(message)]
 
 
-def decode_array(text: bytes, escaped: bool) -> list[Any]:
+def decode_array(text: bytes | bytearray) -> list[Any]:
     """The elements of `[…]`; raises ValueError where it is no clean array."""
-    return decode_quoted(b'"' + text + b'"' if escaped else text, escaped)
-
-
-def decode_quoted(text: bytes, escaped: bool) -> list[Any]:
-    """The same of a text that stands in its quotes already, where it is inside of a string."""
-    if escaped:
-        try:
-            inner = msgspec.json.decode(text, type=str)
-        except msgspec.DecodeError:  # lone surrogates: real where a pair was cut in two
-            inner = json.loads(text, strict=False)
-            inner = inner.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        text = b""
-        text = inner.encode()
-        inner = ""
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
 from unspool.records import clean, recover_json
-from unspool.reduce.listing import Answer, Call, Listing, decode_quoted, elements
+from unspool.reduce.listing import Answer, Call, Listing, decode_array, elements
+from unspool.reduce.quoted import unescape
 from unspool.reduce.references import read_references
 from unspool.trajectory import Message
 
@@ -36,9 +37,10 @@ LEAST = 16
 
 def decode_between(fact: SnapshotSeen, at: int, end: int) -> list[Any]:
     """The elements between two ends. The text may be very long: no more copies than needed."""
-    quote = b'"' if fact.escaped else b""
     piece = memoryview(fact.text)[at + 1 : end]
-    return decode_quoted(b"".join((quote, b"[", piece, b"]", quote)), fact.escaped)
+    if fact.escaped:
+        return decode_array(unescape(piece, b"[", b"]"))
+    return decode_array(b"".join((b"[", piece, b"]")))
 
 
 def _in_place(views: Iterable[View]) -> list[View]:

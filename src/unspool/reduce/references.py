@@ -10,6 +10,7 @@ import msgspec
 from unspool.facts import ListSeen, PieceSeen, View
 from unspool.records import recover_json
 from unspool.reduce.listing import Call, Listing, decode_array, elements
+from unspool.reduce.quoted import unescape
 from unspool.trajectory import Message
 
 Pieces = dict[int, PieceSeen]
@@ -138,7 +139,7 @@ def _joined(pieces: dict[int, Any], field: str) -> bytes | None:
 
 def _unescape(body: bytes) -> Any:
     """The value of a JSON text that stood inside a JSON string."""
-    return decode_array(b"[" + body + b"]", escaped=True)[0]
+    return decode_array(unescape(body, b"[", b"]"))[0]
 
 
 def _options(pieces: Pieces) -> dict[str, Any]:
