@@ -43,11 +43,7 @@ def origins_of(folder: Path | str) -> list[Origin]:
 def facts_of(origins: Iterable[Origin], tally: Tally | None = None) -> list[tuple[str, AnyFact]]:
     """(source, fact) of all origins."""
     tally = tally if tally is not None else Tally()
-    return [
-        (origin.source, fact)
-        for origin in origins
-        for fact in sources.load(origin.source).read(origin, tally)
-    ]
+    return [(origin.source, fact) for origin in origins for fact in sources.read(origin, tally)]
 
 
 def reduce_all(facts: Iterable[tuple[str, AnyFact]]) -> list[Trajectory]:

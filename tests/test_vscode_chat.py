@@ -9,6 +9,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.harness import CASES, corpus, facts_of, origins_of, reduce_all
 from unspool import sources
 from unspool.facts import Problem
 from unspool.origins import Head, Tally, read_head
-from unspool.sources.vscode_chat import claims
+from unspool.sources.vscode_chat import archives, claims
 from unspool.sources.vscode_chat import places as usual_places
 from unspool.sources.vscode_chat.mutations import Replay, decode_mutation
 from unspool.sources.vscode_chat.store import session_id
@@ -268,6 +269,55 @@ class TestStore:
         (tmp_path / "state.vscdb").write_bytes(b"SQLite format 3\0" + b"\1" * 200)
         assert codes(tmp_path) == ["unreadable-database"]
 
+    @pytest.mark.parametrize("value", ["5", '"x"', "null", "true", "[[]]"])
+    def test_sessions_that_are_none(self, tmp_path: Path, value: str) -> None:
+        make_store(tmp_path / "state.vscdb", {"interactive.sessions": value}, False).close()
+        assert codes(tmp_path) in (["not-a-chat"], ["invalid-json"])
+
+    def test_chats_in_a_store_of_cursors(self, tmp_path: Path) -> None:
+        """Cursor is a fork: VS Code's chats stand beside its own, and both are read."""
+        old = {"sessionId": "ancient", "responderUsername": "x", "requests": [request(2)]}
+        composer = {"composerId": "c", "conversation": [
+            {"type": 1, "bubbleId": "b1", "text": "to Cursor"},
+            {"type": 2, "bubbleId": "b2", "text": "by Cursor"}]}  # fmt: skip
+        rows = {
+            "composer.composerData": {"allComposers": [composer]},
+            "interactive.sessions": [old],
+            "chat.ChatSessionStore.index": INDEX,
+        }
+        folder = tmp_path / "Cursor" / "User" / "workspaceStorage" / "abc"
+        make_store(folder / "state.vscdb", rows, False).close()
+        put(folder, "chatSessions/s.json", chat(request(1)))
+        made = {(t.source, t.conversation_id): t for t in unspool.extract([tmp_path])}
+        assert set(made) == {("cursor", "c"), ("vscode-chat", "ancient"), ("vscode-chat", "s")}
+        assert words(made["vscode-chat", "ancient"])[0] == ("user", "question 2")
+        assert made["vscode-chat", "s"].title == "From the index"
+        assert words(made["cursor", "c"])[0] == ("user", "to Cursor")
+
+    def test_a_broken_store_of_cursors_is_told_once(self, tmp_path: Path) -> None:
+        put(tmp_path, "Cursor/x", "")
+        (tmp_path / "Cursor" / "state.vscdb").write_bytes(b"SQLite format 3\0" + b"\1" * 200)
+        assert codes(tmp_path) == ["unreadable-database"]
+
+    @pytest.mark.parametrize("state", ["missing", "broken", "good"])
+    @pytest.mark.parametrize("product", ["Code", "Cursor"])
+    def test_backup(self, tmp_path: Path, state: str, product: str) -> None:
+        """VS Code goes back to it where the store is missing or broken; else it is merely older."""
+        folder = tmp_path / product / "w"
+        old = {"sessionId": "ancient", "responderUsername": "x", "requests": [request(2)]}
+        make_store(folder / "state.vscdb.backup", {"interactive.sessions": [old]}, False).close()
+        put(folder, "workspace.json", {"folder": "file:///home/dana/proj"})
+        if state == "good":
+            make_store(folder / "state.vscdb", {"other": 1}, False).close()
+        elif state == "broken":
+            (folder / "state.vscdb").write_bytes(b"SQLite format 3\0" + b"\1" * 200)
+        made = read(folder)
+        assert [t.conversation_id for t in made] == ([] if state == "good" else ["ancient"])
+        assert codes(folder) == (["unreadable-database"] if state == "broken" else [])
+        named = one(folder / "state.vscdb.backup")
+        assert named.workspace is not None
+        assert named.workspace.path == "/home/dana/proj"
+
     def test_resource_names(self) -> None:
         coded = base64.urlsafe_b64encode(b"session-7").decode().rstrip("=")
         assert session_id(f"vscode-chat-session://local/{coded}") == "session-7"
@@ -275,6 +325,44 @@ class TestStore:
         assert (
             session_id("vscode-chat-session://local/\u2028") == "vscode-chat-session://local/\u2028"
         )
+
+
+class TestArchives:
+    """Chats exported as a zip, with the repository as it was."""
+
+    def archive(self, folder: Path, **files: Any) -> Path:
+        path = folder / "export.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, value in files.items():
+                archive.writestr(name.replace("_", "."), json.dumps(value))
+        return path
+
+    def test_chat_and_repository(self, tmp_path: Path) -> None:
+        begin = {"remoteUrl": "https://example.org/a.git", "localBranch": "main"}
+        end = {"localBranch": "topic", "diffs": [{"relativePath": "a.py"}]}
+        export = {"responderUsername": "x", "requests": [request(1)]}
+        made = one(
+            self.archive(tmp_path, chat_json=export, chat_repo_begin_json=begin,
+                         chat_repo_end_json=end)
+        )  # fmt: skip
+        assert words(made) == [("user", "question 1"), ("assistant", "answer 1")]
+        assert made.workspace is not None
+        assert made.workspace.branch == "main"
+        assert made.metadata["repo_end"]["diffs"] == [{"relativePath": "a.py"}]
+
+    def test_of_something_else(self, tmp_path: Path) -> None:
+        path = self.archive(tmp_path, other_json={"requests": []})
+        assert sources.recognise(read_head(str(path))) is None
+
+    def test_cut_off(self, tmp_path: Path) -> None:
+        path = self.archive(tmp_path, chat_json={"responderUsername": "x", "requests": []})
+        path.write_bytes(path.read_bytes()[:60])
+        assert codes(tmp_path) == ["unreadable"]
+
+    def test_longer_than_it_may_be(self, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr(archives, "LARGEST_BYTES", 100)
+        export = {"responderUsername": "x", "requests": [request(1)]}
+        assert codes(self.archive(tmp_path, chat_json=export)) == ["too-large"]
 
 
 class TestCopies:

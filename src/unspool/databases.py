@@ -15,6 +15,9 @@ from pathlib import Path
 MAGIC = b"SQLite format 3\0"
 COPY_LIMIT_BYTES = 4 * 1024**3
 _WAL_VERSION = 2
+CHECK_LIMIT_BYTES = 64 * 1024**2
+"""Only the head of a longer database is looked at to see whether it is sound."""
+BACKUP = ".backup"
 BUSY_MS = 2000
 DAMAGE = (sqlite3.Error, OSError, UnicodeDecodeError)
 """What reading a store may raise: the last where a damaged schema is part of SQLite's message."""
@@ -57,6 +60,25 @@ def open_database(path: str | Path, copy_limit: int = COPY_LIMIT_BYTES) -> Itera
         shutil.copyfile(path, copy)
         shutil.copyfile(log, copy.with_name(log.name))
         yield from _opened(copy.as_uri())
+
+
+def is_spare(path: str) -> bool:
+    """Whether this is the backup that VS Code keeps beside a store which is still good.
+
+    The editor itself goes back to `state.vscdb.backup` only where the store is missing or broken.
+    """
+    return path.endswith(BACKUP) and _is_sound(path.removesuffix(BACKUP))
+
+
+def _is_sound(path: str) -> bool:
+    try:
+        with open_database(path) as database:
+            if Path(path).stat().st_size <= CHECK_LIMIT_BYTES:
+                (told,) = database.connection.execute("PRAGMA quick_check(1)").fetchone()
+                return bool(told == "ok")
+            return bool(database.tables())
+    except DAMAGE:
+        return False
 
 
 def _opened(uri: str, stale: bool = False) -> Iterator[Database]:

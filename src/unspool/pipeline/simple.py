@@ -14,8 +14,7 @@ from unspool.trajectory import Trajectory
 def read_origins(origins: Iterable[Origin], tally: Tally) -> Collection:
     collection = Collection()
     for origin in origins:
-        source = sources.load(origin.source)
-        collection.take(origin.source, source.read(origin, tally))
+        collection.take(origin.source, sources.read(origin, tally))
     return collection
 
 

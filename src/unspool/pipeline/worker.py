@@ -183,12 +183,11 @@ class Worker:
         return Report(keys, self.tally)
 
     def _read_span(self, span: Origin, limit: int) -> None:
-        source = sources.load(span.source)
         collection = self.collection
         count = 0
         done = span.start
         try:
-            for fact in source.read(span, self.tally, self.job.recover):
+            for fact in sources.read(span, self.tally, self.job.recover):
                 collection.add(span.source, fact)
                 count += 1
                 if count % SPILL_CHECK == 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from unspool.facts import AnyFact, Key
-from unspool.origins import Head, Origin, Tally
+from unspool.origins import Head, Origin, Tally, read_head
 
 SOURCES: dict[str, str] = {
     "vscode-chat": "unspool.sources.vscode_chat",
@@ -22,6 +22,10 @@ SOURCES: dict[str, str] = {
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""
+
+GUESTS: dict[str, tuple[str, ...]] = {"cursor": ("vscode-chat",)}
+"""Source → those that may keep records of their own in its files: Cursor is a fork of VS Code, whose
+chats stand in the same database."""
 
 
 class Source(Protocol):
@@ -47,8 +51,27 @@ class Source(Protocol):
         """
 
 
+class Guest(Source, Protocol):
+    """A source that also looks into the files of another."""
+
+    def visits(self, head: Head) -> bool:
+        """Whether the file, which is another source's, may hold records of this one."""
+
+    def visit(self, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+        """The facts of its own records. What is wrong with the file is told by the host."""
+
+
 def load(name: str) -> Source:
     return cast(Source, import_module(SOURCES[name]))
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    """The facts of an origin: of its source, then of the source's guests."""
+    yield from load(origin.source).read(origin, tally, recover)
+    for name in GUESTS.get(origin.source, ()):
+        guest = cast(Guest, load(name))
+        if guest.visits(read_head(origin.path)):
+            yield from guest.visit(origin, tally)
 
 
 def current_of(key: Key, source: str) -> Literal["last", "longest"]:
@@ -64,4 +87,6 @@ def recognise(head: Head, only: str | None = None) -> str | None:
     for name in SOURCES if only is None else (only,):
         if name in SOURCES and load(name).claims(head):
             return name
+    if any(only in guests for guests in GUESTS.values()):
+        return only if cast(Guest, load(cast(str, only))).visits(head) else None
     return None

@@ -58,7 +58,7 @@ def read_origin(origin: Origin) -> ReadOrigin:
                 else:
                     made.trajectories.append(item)
         else:
-            for fact in sources.load(origin.source).read(origin, made.tally):
+            for fact in sources.read(origin, made.tally):
                 made.collection.add(origin.source, fact)
                 _own(made, fact)
     except (sqlite3.Error, OSError) as error:

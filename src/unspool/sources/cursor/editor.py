@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.databases import DAMAGE, MAGIC, Database, open_database
+from unspool.databases import DAMAGE, MAGIC, Database, is_spare, open_database
 from unspool.facts import NOBODY, AnyFact, ToolReturned
 from unspool.origins import Head, Origin, Tally
 from unspool.records import clean
@@ -41,6 +41,10 @@ def log_start(path: str) -> bytes:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     """A database that cannot be read, or not to its end, is a problem; what was read stays."""
     reader = Reader(origin.path, tally, "global")
+    if not origin.named and is_spare(origin.path):
+        tally.records += 1
+        tally.noise += 1
+        return
     try:
         with open_database(origin.path) as database:
             if database.stale:

@@ -1,7 +1,8 @@
 """VS Code chat: exports, stored chats, and what lies beside them.
 
 chat.json exports; chatSessions/*.json (versions 1 to 3) and *.jsonl (a log of changes); chats of
-empty windows and handed-over ones; old chats and the index in state.vscdb; .chatreplay.json.
+empty windows and handed-over ones; chats exported as a zip; old chats and the index in state.vscdb;
+.chatreplay.json.
 """
 
 import re
@@ -9,21 +10,22 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Literal
 
-from unspool.databases import MAGIC
+from unspool.databases import BACKUP, MAGIC, is_spare
 from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally, read_head
+from unspool.sources.vscode_chat.archives import is_archive, read_archive
 from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import read_document, read_log
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
 
-__all__ = ["CURRENT", "NAME", "RANGES", "claims", "places", "read"]
+__all__ = ["CURRENT", "NAME", "RANGES", "claims", "places", "read", "visit", "visits"]
 
 RANGES = False
 CURRENT: Literal["last", "longest"] = "last"
 
 _MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
 _MUTATION_FIELDS = frozenset(("kind", "k", "v", "i"))
-_STORE = "state.vscdb"
+_STORES = ("state.vscdb", f"state.vscdb{BACKUP}")
 _DESCRIPTION = "workspace.json"
 _REPLAY = b'"totalLogEntries"'
 _CURSOR_KEYS = (b"cursorDiskKV", b"composer.composerData", b"aiService.")
@@ -32,9 +34,11 @@ _CURSOR_KEYS = (b"cursorDiskKV", b"composer.composerData", b"aiService.")
 def claims(head: Head) -> bool:
     name = head.name
     if head.data.startswith(MAGIC):
-        return name == _STORE and not _is_cursors(head)
+        return name in _STORES and not _is_cursors(head)
     if name == _DESCRIPTION:
         return "workspaceStorage" in head.parts[-2:] and not _is_cursors(head)
+    if is_archive(head):
+        return True
     data = _start(head)
     if _is_stored(head):
         return b"{" in data
@@ -91,7 +95,10 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     name = PurePath(origin.path).name
     for suffix in (".gz", ".zst"):
         name = name.removesuffix(suffix)
-    if name == _STORE:
+    if name in _STORES and not origin.named and is_spare(origin.path):
+        tally.records += 1
+        tally.noise += 1
+    elif name in _STORES:
         from unspool.sources.vscode_chat.store import read_store
 
         yield from read_store(origin, tally)
@@ -103,10 +110,25 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         yield from _read_json(origin, tally, recover)
 
 
+def visits(head: Head) -> bool:
+    """Cursor's stores hold the chats of VS Code's own chat view too."""
+    return head.name in _STORES and head.data.startswith(MAGIC)
+
+
+def visit(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    from unspool.sources.vscode_chat.store import read_rows, rows_facts
+
+    if origin.named or not is_spare(origin.path):
+        rows, _ = read_rows(origin.path)
+        yield from rows_facts(rows, origin, tally)
+
+
 def _read_json(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     head = read_head(origin.path)
     data = _start(head)
-    if _is_log(head, data):
+    if is_archive(head):
+        yield from read_archive(origin, tally)
+    elif _is_log(head, data):
         yield from read_log(origin, tally, recover)
     elif _is_replay(head, data) and not _is_chat(data):
         from unspool.sources.vscode_chat.replay import read_replay

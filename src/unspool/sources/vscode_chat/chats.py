@@ -192,6 +192,7 @@ def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:
         if isinstance(repo.get(theirs), str):
             yield f"workspace.{ours}", repo[theirs]
     yield "repo", repo
+    yield "repo_end", chat.repoDataEnd
     yield "initial_location", _LOCATIONS.get(chat.initialLocation or "", chat.initialLocation)
     yield "requester", chat.requesterUsername
     yield "responder_icon", chat.responderAvatarIconUri

@@ -44,7 +44,8 @@ def folder_of(path: Path) -> str:
     """The folder that was open where the chat was stored; empty where none is told."""
     if path.parent.name in CHAT_FOLDERS:
         return workspace_of(path.parent.parent / _DESCRIPTION)
-    return workspace_of(path.parent / _DESCRIPTION) if path.name == "state.vscdb" else ""
+    stores = ("state.vscdb", "state.vscdb.backup")
+    return workspace_of(path.parent / _DESCRIPTION) if path.name in stores else ""
 
 
 def workspace_of(description: Path) -> str:

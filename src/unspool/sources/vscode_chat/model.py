@@ -189,6 +189,8 @@ class Chat(msgspec.Struct, gc=False):
     hasPendingEdits: Any = None
     inputState: Any = None
     repoData: dict[str, Any] | None = None
+    repoDataEnd: dict[str, Any] | None = None
+    """Not VS Code's name: what a zip holds beside the chat."""
     pendingRequests: list[Any] | None = None
     workingDirectory: Any = None
     providerId: Text = None

@@ -2,14 +2,13 @@
 
 import base64
 import binascii
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from unspool.databases import open_database
+from unspool.databases import DAMAGE, open_database
 from unspool.facts import AnyFact, Noted
 from unspool.origins import Origin, Tally
 from unspool.sources.vscode_chat.chats import NAME, WORST
@@ -27,21 +26,27 @@ _OFFSET = 1 << 32
 
 
 def read_store(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    rows, problem = read_rows(origin.path)
+    if problem is not None:
+        yield lost(origin, tally, 0, *problem)
+    yield from rows_facts(rows, origin, tally)
+
+
+def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]:
+    """(key and value of the chats and the index, what was wrong with the store)."""
     try:
-        with open_database(origin.path) as database:
-            if database.stale:
-                yield lost(origin, tally, 0, "stale-database", "the write-ahead log was not read")
-            rows = (
-                database.connection.execute(
-                    "SELECT key, value FROM ItemTable WHERE key IN (?, ?) ORDER BY key",
-                    (_INDEX, _CHATS),
-                ).fetchall()
-                if "ItemTable" in database.tables()
-                else []
-            )
-    except (sqlite3.Error, OSError) as error:
-        yield lost(origin, tally, 0, "unreadable-database", str(error))
-        return
+        with open_database(path) as database:
+            stale = ("stale-database", "the write-ahead log was not read")
+            if "ItemTable" not in database.tables():
+                return [], stale if database.stale else None
+            statement = "SELECT key, value FROM ItemTable WHERE key IN (?, ?) ORDER BY key"
+            rows = database.connection.execute(statement, (_INDEX, _CHATS)).fetchall()
+            return rows, stale if database.stale else None
+    except DAMAGE as error:
+        return [], ("unreadable-database", str(error))
+
+
+def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     for key, value in rows:
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
         parsed, code = _parse(data)
@@ -61,11 +66,18 @@ def _parse(data: bytes) -> tuple[Any, str]:
 
 
 def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    for chat in value.values() if isinstance(value, dict) else value:
+    for number, chat in enumerate(_chats(value)):
         if isinstance(chat, dict):
             yield from value_facts(chat, origin, tally)
         else:
-            yield lost(origin, tally, 2, "not-a-chat", str(chat))
+            yield lost(origin, tally, 2 + number, "not-a-chat", str(chat))
+
+
+def _chats(value: Any) -> list[Any]:
+    """An array of chats; by their ids in the oldest stores."""
+    if isinstance(value, dict) and not isinstance(value.get("requests"), list):
+        return list(value.values())
+    return value if isinstance(value, list) else [value]
 
 
 def _index_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
