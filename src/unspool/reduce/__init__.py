@@ -73,7 +73,7 @@ def reduce_facts(
     made = [whole]
     for root, records in sides:
         side = _reduce_records((key[0], f"{key[1]}/{root}"), records, current, [])
-        side.parent = Link(conversation_id=key[1])
+        side.parent = Link(conversation_id=key[1], tool_call_id=_only_call(root, ordered.records))
         for name in ("agent", "agent_version", "session_id", "workspace"):
             setattr(side, name, getattr(whole, name))
         made.append(side)
@@ -119,6 +119,14 @@ def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[R
             side_root[entry] = root
         sides.setdefault(root, []).append(record)
     return main, list(sides.items())
+
+
+def _only_call(root: str, records: list[Record]) -> str | None:
+    """The call that a side thread hangs on, where its root follows a record with just one."""
+    by_entry = {record.entry: record for record in records}
+    above = by_entry.get(by_entry[root].after or "")
+    calls = [f.id for f in above.facts if isinstance(f, ToolCalled)] if above is not None else []
+    return calls[0] or None if len(calls) == 1 else None
 
 
 def _reduce_records(

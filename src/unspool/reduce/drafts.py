@@ -87,6 +87,8 @@ class Assembly:
         total = 0
         for place, record in enumerate(records):
             total = place + 1
+            for origin in record.others:  # it stands at the same place in all of them
+                self.anchors.tie(origin, place, place, record.time is not None)
             for fact in record.facts:
                 self._take(place, record, fact)
         self._tie_calls()

@@ -14,7 +14,9 @@ from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 class Record:
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
-    __slots__ = ("after", "entry", "facts", "offset", "origin", "richness", "side", "time")
+    __slots__ = (
+        "after", "entry", "facts", "offset", "origin", "others", "richness", "side", "time",
+    )  # fmt: skip
 
     def __init__(self, entry: str, origin: str, offset: int) -> None:
         self.entry = entry
@@ -26,6 +28,8 @@ class Record:
         self.richness = 0
         self.side = False
         """Whether it stands on a side thread."""
+        self.others: tuple[str, ...] = ()
+        """The other origins that hold it too."""
 
     def add(self, fact: AnyFact) -> None:
         self.facts.append(fact)
@@ -69,8 +73,9 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
                 best[record.entry] = record
                 continue
             superseded += 1
-            if record.worth > known.worth:
-                best[record.entry] = record
+            kept, gone = (record, known) if record.worth > known.worth else (known, record)
+            kept.others = (*known.others, *record.others, gone.origin)
+            best[record.entry] = kept
     order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
     return Ordered([best[entry] for entry in order], superseded)
 

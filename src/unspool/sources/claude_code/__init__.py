@@ -7,6 +7,7 @@ transcript.py  user and assistant lines
 context.py     all other lines
 hooks.py       hook payloads
 stream.py      headless streams
+spawns.py      which sub-agent a stream means
 companions.py  the files beside a transcript
 files.py       whose a file is, and how its objects lie in it
 reader.py      every object to the module that knows it
@@ -34,6 +35,8 @@ def claims(head: Head) -> bool:
     """Any of the first objects is a line of a transcript, a hook payload or a headless stream."""
     if companions.is_meta(head.name, head.parts):
         return True
+    if companions.is_run(head.name, head.parts):
+        return companions.tells_run(head.data)
     if head.name in ("journal.jsonl", "history.jsonl") or not any(m in head.data for m in _MARKERS):
         return False
     if any(_is_ours(value) for value in head_objects(head)):
@@ -73,8 +76,8 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     """Objects one after the other, each by itself."""
     head = Head(origin.path, b"", True)
-    if companions.is_meta(head.name, head.parts):
-        return companions.read_meta(origin, tally)
+    if companions.is_meta(head.name, head.parts) or companions.is_run(head.name, head.parts):
+        return companions.read_companion(origin, tally)
     return Reader(origin, tally, recover).read()
 
 

@@ -1,24 +1,35 @@
 """Companions: small files beside a transcript that say whose it is."""
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Problem
-from unspool.origins import Origin, Tally, open_origin
+from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import sample
 from unspool.sources.claude_code.files import File
 from unspool.sources.claude_code.lines import Line
 from unspool.sources.claude_code.transcript import NAME, Place, child_id
+
+Value = dict[str, Any]
 
 
 def is_meta(name: str, parts: tuple[str, ...]) -> bool:
     return name.startswith("agent-") and name.endswith(".meta.json") and "subagents" in parts
 
 
-def read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """`agent-<id>.meta.json`: the call that started the sub-agent, and its type."""
+def is_run(name: str, parts: tuple[str, ...]) -> bool:
+    """`<session>/workflows/<run>.json`."""
+    return name.endswith(".json") and parts[-1:] == ("workflows",) and "subagents" not in parts
+
+
+def tells_run(data: bytes) -> bool:
+    return b'"runId"' in data and b'"workflow' in data
+
+
+def read_companion(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if origin.start:
         return
     tally.records += 1
@@ -34,6 +45,33 @@ def read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             key=NOBODY, origin=origin.path, offset=0, code="invalid-json", sample=sample(data)
         )
         return
+    name = Head(origin.path, b"", True).name
+    yield from (_read_meta if name.endswith(".meta.json") else _read_run)(value, origin)
+
+
+def _read_run(value: Value, origin: Origin) -> Iterator[AnyFact]:
+    """A workflow: what each of its sub-agents was for."""
+    session = PurePath(origin.path).parts[-3]
+    listed = value.get("workflowProgress")
+    agents = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    for number, item in enumerate(agents):
+        agent = item.get("agentId")
+        if not isinstance(agent, str) or not agent:
+            continue
+        place = Place((NAME, child_id(session, agent)), origin.path, number, Line())
+        known = (
+            ("title", item.get("label"), 4),
+            ("run_id", value.get("runId"), 1),
+            ("workflow", value.get("workflowName"), 0),
+            ("phase", item.get("phaseTitle"), 0),
+        )
+        for name, said, rank in known:
+            if isinstance(said, str) and said:
+                yield place.note(name, said, rank)
+
+
+def _read_meta(value: Value, origin: Origin) -> Iterator[AnyFact]:
+    """`agent-<id>.meta.json`: the call that started the sub-agent, and its type."""
     found = File(origin.path)
     place = Place((NAME, child_id(found.session, found.agent)), origin.path, 0, Line())
     parent = value.get("parentAgentId")

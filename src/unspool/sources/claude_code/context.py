@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from unspool.facts import AnyFact, Attachment, MessageSeen
 from unspool.sources.claude_code.lines import Block, lenient_content
 from unspool.sources.claude_code.results import flat_text
-from unspool.sources.claude_code.transcript import Place, title_of
+from unspool.sources.claude_code.transcript import Place, note_task, title_of
 from unspool.sources.claude_code.words import read_words
 
 Value = dict[str, Any]
@@ -77,6 +77,8 @@ def read_system(value: Value, place: Place) -> Iterator[AnyFact]:
             "cwd",
             "version",
             "gitBranch",
+            "session_id",
+            "parent_tool_use_id",
         )
         rest = {
             k: v for k, v in value.items() if k not in (*known, "isSidechain", "userType", "slug")
@@ -134,7 +136,9 @@ def read_attachment(value: Value, place: Place) -> Iterator[AnyFact]:
     found = found if isinstance(found, dict) else {}
     kind = str(found.get("type") or "")
     if kind == "queued_command":
-        yield _queued(found, place)
+        queued = _queued(found, place)
+        yield queued
+        yield from note_task(queued.text, queued.kind, place)
     elif kind == "hook_additional_context":
         yield _injected(_lines(found.get("content")), place, {"hook": found.get("hookEvent")})
     elif kind.startswith("hook_"):
@@ -248,6 +252,7 @@ def read_queue(value: Value, place: Place) -> Iterator[AnyFact]:
         attachments=words.attachments,
         extra={"queued": True},
     )
+    yield from note_task(text, words.kind, place)
 
 
 def read_summary(value: Value, place: Place) -> Iterator[AnyFact]:

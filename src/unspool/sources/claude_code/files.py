@@ -18,7 +18,7 @@ _decoder = json.JSONDecoder(strict=False)
 class File:
     """What the path says: the session, whether that is certain, and the sub-agent."""
 
-    __slots__ = ("agent", "certain", "path", "session")
+    __slots__ = ("agent", "certain", "path", "run", "session")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -27,10 +27,14 @@ class File:
         found = _AGENT_FILE.match(name)
         self.agent = found[1] if found else ""
         self.session = ""
+        self.run = ""
+        """The workflow that the sub-agent was a part of."""
         parts = pure.parts
         if found and "subagents" in parts[:-1]:
             at = len(parts) - 1 - parts[::-1].index("subagents")
             self.session = parts[at - 1] if at else ""
+            below = parts[at + 1 : -1]
+            self.run = below[1] if len(below) == 2 and below[0] == "workflows" else ""
         elif not found:
             stem = name.rpartition(".")[0]
             self.session = stem if _UUID.match(stem) else ""

@@ -207,6 +207,13 @@ def read_result(payload: Payload, place: Place) -> Iterator[AnyFact]:
         duration_ms=_number(payload.get("duration_ms")),
         rank=RANK,
     )
+    if called.id and isinstance(response, dict):
+        agent, run = response.get("agentId"), response.get("runId")
+        if isinstance(agent, str) and agent:
+            child = child_id(place.key[1].partition("/")[0], agent)
+            yield place.note_call(called.id, "child_id", child, RANK)
+        if isinstance(run, str) and run:
+            yield place.note_call(called.id, "run_id", run, RANK)
 
 
 def read_failure(payload: Payload, place: Place) -> Iterator[AnyFact]:

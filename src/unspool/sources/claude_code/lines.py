@@ -92,6 +92,7 @@ class Line(msgspec.Struct, gc=False):
     hook_event_name: str | None = None
     session_id: str | None = None
     parent_tool_use_id: str | None = None
+    is_api_error_message: bool | None = None
     tool_use_result: Raw = NOTHING
 
 

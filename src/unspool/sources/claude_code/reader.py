@@ -21,6 +21,7 @@ from unspool.sources.claude_code.lines import (
     lenient_line,
     parse_raw,
 )
+from unspool.sources.claude_code.spawns import Spawns
 from unspool.sources.claude_code.transcript import (
     GUESS,
     NAME,
@@ -54,6 +55,7 @@ class Reader:
         self.tally = tally
         self.recover = recover
         self.file = File(origin.path)
+        self.spawns = Spawns(origin.path)
         self._noted: dict[tuple[Key, str], Any] = {}
         self._said: dict[Key, tuple[Any, ...]] = {}
         self._floor: set[Key] = set()
@@ -207,6 +209,8 @@ class Reader:
                 found.append(
                     place.note("parent", {"conversation_id": session, "kind": "subagent"}, 2)
                 )
+            if agent and self.file.run:
+                found.append(place.note("run_id", self.file.run))
         if said != known:
             self._said[key] = said
             found += self._news(said, known or (None,) * len(said), place)
@@ -276,7 +280,7 @@ class Reader:
                 hooks.read_payload(payload, value, self.origin.path, offset, time, self._noted)
             )
         elif stream.is_stream(value):
-            found = list(stream.read_value(value, line, self.origin.path, offset))
+            found = list(stream.read_value(value, line, self.origin.path, offset, self.spawns))
         else:
             self.tally.unrecognise(str(line.type or "no type"), self.origin.path, offset)
             return []

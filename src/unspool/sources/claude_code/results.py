@@ -17,7 +17,7 @@ FILE_TOOLS = {
     "NotebookEdit": "edit",
     "Write": "create",
 }
-AGENT_TOOLS = frozenset(("Task", "Agent"))
+_AGENT_FIELDS = frozenset(("totalDurationMs", "totalToolUseCount", "isAsync", "outputFile"))
 OUTPUT_LIMIT = 1024 * 1024
 """Longest persisted output that is read back, in bytes."""
 
@@ -37,7 +37,9 @@ _DENIED = (
     "Claude requested permissions to ",
     "Permission denied",
 )
-_AGENT = re.compile(r"\bagentId: ([\w.-]+) \((?:internal ID|for resuming|use SendMessage)")
+_AGENT = re.compile(
+    r"^agentId: ([\w.-]+) \((?:internal ID|for resuming|use SendMessage)", re.MULTILINE
+)
 _SAVED = re.compile(r"Full output saved to: (.+?)\s*(?:\n|$)")
 
 
@@ -50,6 +52,8 @@ class Outcome(msgspec.Struct):
     """Denied by the person, not by a rule."""
     agent: str = ""
     """The id of the sub-agent that the call started."""
+    run: str = ""
+    """The id of the workflow, a run of several sub-agents, that the call started."""
     touch: dict[str, Any] | None = None
     """What was done to a file."""
     persisted: str = ""
@@ -72,13 +76,23 @@ def read_outcome(raw: bytes, text: str, failed: bool) -> Outcome:
             made.status = "denied"
         elif said.startswith("[Request interrupted by user"):
             made.status = "interrupted"
-    if not made.agent and "agentId: " in text[-2000:]:
-        found = _AGENT.search(text[-2000:])
-        made.agent = found[1] if found else ""
+    if not made.agent and (not raw or _is_agents(made.details)):
+        made.agent = agent_in(text)
     if not made.persisted and text.startswith("<persisted-output>"):
         saved = _SAVED.search(text[:4000])
         made.persisted = saved[1] if saved else ""
     return made
+
+
+def _is_agents(details: Any) -> bool:
+    """Whether a sub-agent returned this. Other tools may print the words of one, say of a log."""
+    return isinstance(details, dict) and not _AGENT_FIELDS.isdisjoint(details)
+
+
+def agent_in(text: str) -> str:
+    """The sub-agent that a result names at its end."""
+    found = _AGENT.search(text[-2000:]) if "agentId: " in text[-2000:] else None
+    return found[1] if found else ""
 
 
 def _repeats(value: Any, text: str) -> bool:
@@ -113,6 +127,8 @@ def _read_fields(made: Outcome, fields: dict[str, msgspec.Raw], text: str) -> No
         made.status = "interrupted"
     agent = details.get("agentId")
     made.agent = agent if isinstance(agent, str) else ""
+    run = details.get("runId")
+    made.run = run if isinstance(run, str) else ""
     persisted = details.get("persistedOutputPath")
     made.persisted = persisted if isinstance(persisted, str) else ""
     made.details = details

@@ -6,6 +6,7 @@ from typing import Any
 from unspool.facts import ECHO, AnyFact, MessageSeen, UsageReported
 from unspool.sources.claude_code.context import read_system
 from unspool.sources.claude_code.lines import Line
+from unspool.sources.claude_code.spawns import Spawns, started
 from unspool.sources.claude_code.transcript import (
     GUESS,
     NAME,
@@ -46,14 +47,17 @@ def is_ours(value: Value) -> bool:
     return "parent_tool_use_id" in value or named
 
 
-def read_value(value: Value, line: Line, origin: str, offset: int) -> Iterator[AnyFact]:
+def read_value(
+    value: Value, line: Line, origin: str, offset: int, spawns: Spawns
+) -> Iterator[AnyFact]:
     session = str(value["session_id"])
     caller = line.parent_tool_use_id or ""
-    key = (NAME, child_id(session, caller) if caller else session)
+    key = (NAME, child_id(session, spawns.agent(caller)) if caller else session)
     # Rank 1: where the session's own file is there too, it knows better.
     place = Place(key, origin, offset, line, rank=1)
     kind = value.get("type")
     if kind == "assistant":
+        line.isApiErrorMessage = line.isApiErrorMessage or line.is_api_error_message
         yield from read_assistant(line, place)
     elif kind == "user":
         yield from read_user(line, place)
@@ -62,7 +66,7 @@ def read_value(value: Value, line: Line, origin: str, offset: int) -> Iterator[A
     elif kind == "system" and value.get("subtype") == "init":
         yield from _read_start(value, place)
     elif kind == "system":
-        yield from read_system(value, place)
+        yield from _read_spawn(value, place) if started(value) else read_system(value, place)
     else:
         return
     if place.number and caller:
@@ -71,6 +75,24 @@ def read_value(value: Value, line: Line, origin: str, offset: int) -> Iterator[A
     if place.number:
         yield place.note("agent", NAME, 1)
         yield place.note("session_id", session, 1)
+
+
+def _read_spawn(value: Value, place: Place) -> Iterator[AnyFact]:
+    """A sub-agent starts: who it is, and by which call."""
+    for call, agent in started(value):
+        session = str(value["session_id"])
+        yield place.note_call(call, "child_id", child_id(session, agent), 1)
+        at = Place((NAME, child_id(session, agent)), place.origin, place.offset, Line(), rank=1)
+        kind = value.get("subagent_type")
+        tie = {"kind": "subagent", "tool_call_id": call}
+        if isinstance(kind, str) and kind:
+            tie["name"] = kind
+            yield at.note("agent_type", kind, 1)
+        child = {"conversation_id": child_id(session, agent), **tie}
+        yield place.mark("subagent_start", child, call, rank=1)
+        yield at.note("parent", {"conversation_id": session, **tie}, 1)
+        if isinstance(value.get("description"), str):
+            yield at.note("title", value["description"], 4)
 
 
 def _read_start(value: Value, place: Place) -> Iterator[AnyFact]:

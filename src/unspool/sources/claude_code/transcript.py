@@ -25,7 +25,7 @@ from unspool.sources.claude_code.results import (
     read_outcome,
     read_persisted,
 )
-from unspool.sources.claude_code.words import read_words
+from unspool.sources.claude_code.words import read_task, read_words
 from unspool.times import parse_time
 
 NAME = "claude-code"
@@ -336,7 +336,13 @@ def _read_prompt(
     if typed and kind in ("", "command") and place.rank <= 1 and not place.side:
         rank = GUESS if kind == "" else COMMAND_GUESS
         return [seen, place.note("title", title_of(typed), rank)]
-    return [seen]
+    return [seen, *note_task(text, kind, place)]
+
+
+def note_task(text: str, kind: str, place: Place) -> list[AnyFact]:
+    """A notification may name a task and the call that started it: the task may be a sub-agent."""
+    named = read_task(text) if kind == "notification" else None
+    return [place.note_call(named[1], "task_id", named[0], 2)] if named else []
 
 
 def title_of(text: str) -> str:
@@ -378,6 +384,8 @@ def _read_result(line: Line, block: Block, place: Place) -> list[AnyFact]:
     if outcome.agent:
         session = place.key[1].partition("/")[0]
         found.append(place.note_call(call, "child_id", child_id(session, outcome.agent)))
+    if outcome.run:
+        found.append(place.note_call(call, "run_id", outcome.run))
     if outcome.by_user:
         found.append(place.note_call(call, "denied_by", "user"))
     return found

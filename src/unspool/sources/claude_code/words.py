@@ -18,6 +18,9 @@ _OPENED = re.compile(r"opened the file (.+?) in the IDE")
 _SELECTED = re.compile(
     r"selected the lines? (\d+)(?: to (\d+))? from (.+?)(?::\n|:$|$)", re.MULTILINE
 )
+_TASK = re.compile(
+    r"<task-id>\s*([^<\s]+)\s*</task-id>\s*<tool-use-id>\s*([^<\s]+)\s*</tool-use-id>"
+)
 _STARTS = (
     ("<local-command-stdout>", "output"),
     ("<local-command-stderr>", "output"),
@@ -60,6 +63,12 @@ def read_words(text: str) -> Words:
     if start[:1] == "<" and _AROUND.match(start):
         return _split(start)
     return Words("", text)
+
+
+def read_task(text: str) -> tuple[str, str] | None:
+    """The task that a notification is about, and the call that started it."""
+    found = _TASK.search(text, 0, 2000) if text.startswith("<task-notification>") else None
+    return (found[1], found[2]) if found else None
 
 
 def _command(text: str) -> Words:

@@ -1,0 +1,158 @@
+"""Cards: small extracts of trajectories, all that linking needs to know about a conversation."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.copies import digest, digests, opening_of
+from unspool.reduce.naming import Naming
+from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
+
+Key = tuple[str, str]
+
+
+class Card(msgspec.Struct):
+    """What linking needs to know about one conversation."""
+
+    source: str
+    id: str
+    parent: Link | None = None
+    children: list[Link] = []
+    spawned: dict[str, str] = {}
+    """Tool call → the child that it says it started."""
+    calls: list[str] = []
+    names: bytes = b""
+    """Of a sub-agent: digests of the ids of its answers."""
+    run: str = ""
+    """The run of several sub-agents that it says it is one of."""
+    runs: dict[str, str] = {}
+    """Run → the call that says it started it."""
+    tasks: dict[str, str] = {}
+    """Task that ran beside the conversation → the call that started it; it may be a sub-agent."""
+    strays: list[str] = []
+    """Of these, the calls that only another channel ascribes to this conversation."""
+    session_id: str | None = None
+    workspace: Workspace | None = None
+    started_at: str = ""
+    ended_at: str = ""
+    ids: bytes = b""
+    """Digests of its message ids, to find history that another conversation copied."""
+    forked: bool = False
+    """Says itself that it goes on from a copy."""
+    opening: bytes = b""
+    """Digest of its first words, where it does not know the call that started it."""
+    prompts: dict[str, bytes] = {}
+    """Tool call that may have started a child nobody names → digest of the prompt it gave."""
+    same_as: str = ""
+    """The conversation that says this id is one of its own; only where the id is a made-up one."""
+    origins: list[str] = []
+    """Where it was read, if it may be another one seen again."""
+    naming: Naming = msgspec.field(default_factory=Naming)
+    hollow: bool = False
+    """Holds nothing that was said, only what it has for others."""
+
+    @property
+    def key(self) -> Key:
+        return (self.source, self.id)
+
+    @property
+    def seniority(self) -> tuple[bool, bool, str, str]:
+        """Who owns what two conversations hold: what is no fork and no child, then what ended
+        first (a fork goes on from where the other stopped)."""
+        return (self.forked, _is_child(self.parent), self.ended_at, self.id)
+
+
+def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
+    calls = [call for message in trajectory.messages for call in message.tool_calls or ()]
+    same_as = _other_id(trajectory)
+    return Card(
+        source=trajectory.source,
+        id=trajectory.conversation_id,
+        parent=trajectory.parent,
+        children=trajectory.children or [],
+        spawned={call.id: call.child_id for call in calls if call.child_id},
+        calls=[call.id for call in calls],
+        names=_names(trajectory) if _is_child(trajectory.parent) else b"",
+        run=str(trajectory.metadata.get("run_id") or "") if _is_child(trajectory.parent) else "",
+        runs=_said_by("run_id", calls),
+        tasks=_said_by("task_id", calls),
+        strays=_strays(trajectory),
+        session_id=trajectory.session_id,
+        workspace=trajectory.workspace,
+        started_at=trajectory.started_at or "",
+        ended_at=trajectory.ended_at or "",
+        ids=digests(trajectory.messages),
+        forked=_is_fork(trajectory),
+        opening=opening_of(trajectory) if _needs_call(trajectory.parent) else b"",
+        prompts=dict(filter(None, map(_prompt, calls))),
+        same_as=same_as,
+        origins=_origins(trajectory) if same_as or _is_nameless(trajectory) else [],
+        naming=naming or Naming(),
+        hollow=not trajectory.messages and not trajectory.checkpoints,
+    )
+
+
+def _other_id(trajectory: Trajectory) -> str:
+    """Of a conversation whose own record names no session: the one that it may be a copy of."""
+    found = trajectory.metadata.get("same_as")
+    return found if isinstance(found, str) and trajectory.session_id is None else ""
+
+
+def _origins(trajectory: Trajectory) -> list[str]:
+    return [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
+
+
+def _is_fork(trajectory: Trajectory) -> bool:
+    if trajectory.parent is not None and trajectory.parent.kind == "fork":
+        return True
+    return trajectory.metadata.get("forked") is True
+
+
+def _strays(trajectory: Trajectory) -> list[str]:
+    return [
+        call.id
+        for message in trajectory.messages
+        if (message.extra or {}).get("echo_only") or trajectory.partial
+        for call in message.tool_calls or ()
+    ]
+
+
+def _is_nameless(trajectory: Trajectory) -> bool:
+    """Whether it is a sub-agent that is known by nothing but the call that started it."""
+    call = trajectory.parent.tool_call_id if trajectory.parent is not None else None
+    return bool(call) and trajectory.conversation_id.endswith(f"/{call}")
+
+
+def _is_child(parent: Link | None) -> bool:
+    return parent is not None and parent.kind == "subagent"
+
+
+def _needs_call(parent: Link | None) -> bool:
+    return _is_child(parent) and parent is not None and parent.tool_call_id is None
+
+
+def _names(trajectory: Trajectory) -> bytes:
+    found = (m.id for m in trajectory.messages if m.role == "assistant" and m.id)
+    return b"".join(map(digest, found))
+
+
+def _said_by(name: str, calls: list[ToolCall]) -> dict[str, str]:
+    """What the calls say under a name → the first call that says so."""
+    found: dict[str, str] = {}
+    for call in calls:
+        said = call.extra.get(name) if call.extra else None
+        if isinstance(said, str) and said:
+            found.setdefault(said, call.id)
+    return found
+
+
+def _prompt(call: ToolCall) -> tuple[str, bytes] | None:
+    """The prompt in the arguments of a call that names no child."""
+    if call.child_id or '"prompt"' not in call.arguments:
+        return None
+    try:
+        value: Any = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    prompt = value.get("prompt") if isinstance(value, dict) else None
+    return (call.id, digest(prompt.strip())) if isinstance(prompt, str) else None
