@@ -35,7 +35,7 @@ def test_what_is_written_is_claimed_and_read_back_equal(case: Path, tmp_path: Pa
     assert not data or _claims(Origin(str(path), path.name))
     tally = Tally()
     again = list(jsonl.read(Origin(str(path), path.name), tally))
-    assert [jsonl.encode_line(t) for t in again if isinstance(t, Trajectory)] == data
+    assert [b"".join(jsonl.encode_line(t)) for t in again if isinstance(t, Trajectory)] == data
     assert (tally.records, tally.problems) == (len(data), 0)
 
 

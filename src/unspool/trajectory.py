@@ -4,6 +4,7 @@ Fields that are unknown are absent. `docs/trajectory.md` explains every field; a
 in step.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -226,6 +227,9 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Trajectory] = msgspec.json.Decoder(Trajectory)
 _packer = msgspec.msgpack.Encoder()
 _unpacker: msgspec.msgpack.Decoder[Trajectory] = msgspec.msgpack.Decoder(Trajectory)
+_messages_unpacker: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[Message])
+_MESSAGES = b'"messages":['
+_BATCH_CHARS = 1_000_000
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
@@ -233,9 +237,18 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
     return _encoder.encode(trajectory)
 
 
-def encode_line(trajectory: Trajectory) -> bytes:
-    """The line with its end; in one go, because it may be very long."""
-    return _encoder.encode_lines([trajectory])
+def encode_line(trajectory: Trajectory) -> Iterator[bytes]:
+    """The line with its end, in pieces, because it may be very long."""
+    batches = list(_batches(trajectory.messages))
+    if len(batches) < 2:
+        yield _encoder.encode_lines([trajectory])
+        return
+    frame = _encoder.encode_lines([msgspec.structs.replace(trajectory, messages=[])])
+    at = frame.index(_MESSAGES) + len(_MESSAGES)  # only the id stands before it, and it is escaped
+    yield frame[:at]
+    for number, batch in enumerate(batches):
+        yield (b"," if number else b"") + _encoder.encode(batch)[1:-1]
+    yield frame[at:]
 
 
 def decode_trajectory(line: bytes) -> Trajectory:
@@ -249,6 +262,35 @@ def pack_trajectory(trajectory: Trajectory) -> bytes:
 
 def unpack_trajectory(data: bytes) -> Trajectory:
     return _unpacker.decode(data)
+
+
+def pack_parts(trajectory: Trajectory) -> Iterator[bytes]:
+    """The same in parts: all but the messages, then these, some at a time."""
+    yield _packer.encode(msgspec.structs.replace(trajectory, messages=[]))
+    for batch in _batches(trajectory.messages):
+        yield _packer.encode(batch)
+
+
+def unpack_parts(parts: Iterable[bytes]) -> Trajectory:
+    found = iter(parts)
+    trajectory = _unpacker.decode(next(found))
+    for part in found:
+        trajectory.messages += _messages_unpacker.decode(part)
+    return trajectory
+
+
+def _batches(messages: list[Message]) -> Iterator[list[Message]]:
+    """Some messages at a time: about a million characters."""
+    first = weight = 0
+    for at, message in enumerate(messages):
+        weight += len(message.content) + len(message.thinking or "")
+        for call in message.tool_calls or ():
+            weight += len(call.function.arguments)
+        if weight > _BATCH_CHARS:
+            yield messages[first : at + 1]
+            first, weight = at + 1, 0
+    if first < len(messages):
+        yield messages[first:]
 
 
 def text_of(message: Message) -> str:

@@ -25,7 +25,8 @@ from unspool.pipeline.crew import Alone, Crew, Team
 from unspool.pipeline.discover import Found, cut, discover
 from unspool.pipeline.filters import sampled
 from unspool.pipeline.job import Job, Summary
-from unspool.pipeline.worker import Reduced, Slot, Task, Worker, Written
+from unspool.pipeline.spool import Slot
+from unspool.pipeline.worker import Reduced, Task, Worker, Written
 from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
 

@@ -6,7 +6,9 @@ disk in buckets, by conversation, and is read back bucket by bucket.
 
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from sys import getsizeof
 from typing import BinaryIO
 
 import msgspec
@@ -28,6 +30,7 @@ from unspool.joining import Joiner
 Place = tuple[str, int]
 NOWHERE: Place = ("\U0010ffff", 0)
 BUCKETS = 64
+CHUNK_BYTES = 1 << 20
 _FACT_BYTES = 500
 """What a fact weighs in memory beside its texts (measured: 350 to 700)."""
 
@@ -64,12 +67,15 @@ class Gathered:
 
 
 def _weight(fact: AnyFact) -> int:
+    """Bytes of its texts: one character beyond Latin-1 doubles a whole text, an emoji quadruples it."""
     if isinstance(fact, MessageSeen):
-        return len(fact.text) + len(fact.thinking)
+        return getsizeof(fact.text) + getsizeof(fact.thinking)
     if isinstance(fact, ToolReturned):
-        return len(fact.text or "") + (500 if fact.details is not None else 0)
+        return getsizeof(fact.text or "") + (500 if fact.details is not None else 0)
     if isinstance(fact, ToolCalled):
-        return len(fact.arguments)
+        return getsizeof(fact.arguments)
+    if isinstance(fact, SnapshotSeen):
+        return len(fact.text)
     return len(fact.body) if isinstance(fact, PieceSeen) else 0
 
 
@@ -103,49 +109,96 @@ class Collection:
 class Chunk(msgspec.Struct, array_like=True):
     """Some facts of one conversation on their way through a file."""
 
-    key: Key
     source: str
     first: Place
     facts: list[AnyFact]
 
 
 class _Header(msgspec.Struct, array_like=True):
-    """The beginning of a chunk, enough to know whose it is."""
+    """What stands before a chunk: whose it is, and how long."""
 
     key: Key
+    size: int
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Chunk)
 _header = msgspec.msgpack.Decoder(_Header)
+_SIZE_BYTES = 4
 
 
-def write_chunk(file: BinaryIO, key: Key, gathered: Gathered) -> None:
-    data = _encoder.encode(Chunk(key, gathered.source, gathered.first, gathered.all_facts()))
-    file.write(len(data).to_bytes(8, "little"))
+def write_chunks(file: BinaryIO, key: Key, gathered: Gathered) -> None:
+    """A little at a time: the facts are not held once more, as bytes."""
+    for facts in _slices(gathered.all_facts()):
+        data = _encoder.encode(Chunk(gathered.source, gathered.first, facts))
+        _write(file, _encoder.encode(_Header(key, len(data))), data)
+
+
+def _write(file: BinaryIO, header: bytes, data: bytes) -> None:
+    file.write(len(header).to_bytes(_SIZE_BYTES, "little"))
+    file.write(header)
     file.write(data)
 
 
-def iter_chunks(path: Path) -> Iterator[tuple[Key, bytes]]:
-    """(whose, undecoded chunk) of a file; nothing where there is no file."""
-    try:
-        file = open(path, "rb")  # noqa: SIM115 - closed by the with below
-    except FileNotFoundError:
-        return
-    with file:
-        while size := file.read(8):
-            data = file.read(int.from_bytes(size, "little"))
-            yield _header.decode(data).key, data
+def _slices(facts: list[AnyFact]) -> Iterator[list[AnyFact]]:
+    first = weight = 0
+    for at, fact in enumerate(facts):
+        weight += _FACT_BYTES + _weight(fact)
+        if weight > CHUNK_BYTES:
+            yield facts[first : at + 1]
+            first, weight = at + 1, 0
+    if first < len(facts):
+        yield facts[first:]
 
 
-def add_chunk(conversations: dict[Key, Gathered], data: bytes) -> None:
-    chunk = _decoder.decode(data)
-    gathered = conversations.get(chunk.key)
-    if gathered is None:
-        gathered = conversations[chunk.key] = Gathered(chunk.source)
-    for fact in chunk.facts:
-        gathered.add(fact)
-    gathered.first = min(gathered.first, chunk.first)
+class Chunks:
+    """A file of chunks, read by their places; one that is not there holds none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> "Chunks":
+        with suppress(FileNotFoundError):
+            self._file = open(self._path, "rb")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def places(self) -> Iterator[tuple[Key, tuple[int, int]]]:
+        """Whose each chunk is, and (offset, size) of it; the chunks themselves stay unread."""
+        if self._file is None:
+            return
+        at = 0
+        while True:
+            self._file.seek(at)
+            size = int.from_bytes(self._file.read(_SIZE_BYTES), "little")
+            if not size:
+                return
+            header = _header.decode(self._file.read(size))
+            at += _SIZE_BYTES + size
+            yield header.key, (at, header.size)
+            at += header.size
+
+    def add_to(self, gathered: Gathered | None, place: tuple[int, int]) -> Gathered:
+        """The facts of a chunk, with those that are there already."""
+        chunk = _decoder.decode(self._data(place))
+        if gathered is None:
+            gathered = Gathered(chunk.source)
+        for fact in chunk.facts:
+            gathered.add(fact)
+        gathered.first = min(gathered.first, chunk.first)
+        return gathered
+
+    def copy(self, key: Key, place: tuple[int, int], target: BinaryIO) -> None:
+        _write(target, _encoder.encode(_Header(key, place[1])), self._data(place))
+
+    def _data(self, place: tuple[int, int]) -> bytes:
+        assert self._file is not None
+        self._file.seek(place[0])
+        return self._file.read(place[1])
 
 
 class Spill:
@@ -167,5 +220,5 @@ class Spill:
         for bucket, keys in by_bucket.items():
             with open(self.path(bucket), "ab") as file:
                 for key in keys:
-                    write_chunk(file, key, conversations[key])
+                    write_chunks(file, key, conversations[key])
         self.keys.update(conversations)

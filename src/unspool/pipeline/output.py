@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from unspool.errors import OutputError
-from unspool.pipeline.worker import Slot, Slots, Written
+from unspool.pipeline.spool import Slot, Slots
+from unspool.pipeline.worker import Written
 from unspool.sinks import unique_names
 
 COPY_BYTES = 1 << 20

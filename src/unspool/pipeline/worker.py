@@ -9,8 +9,9 @@ The same code runs in the calling process when there is one worker.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -21,77 +22,24 @@ from unspool.link import Card, Patch, apply_patch, make_card
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import (
     BUCKETS,
+    Chunks,
     Collection,
     Gathered,
     Place,
     Spill,
-    add_chunk,
     bucket_of,
-    iter_chunks,
-    write_chunk,
+    write_chunks,
 )
 from unspool.pipeline.filters import TELEMETRY, Filters
 from unspool.pipeline.job import Job
+from unspool.pipeline.spool import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
 from unspool.tagscan import TagScan
-from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
+from unspool.trajectory import Trajectory
 
 SPILL_CHECK = 256
 SAMPLES_PER_CODE = 5
-
-
-class Slot(NamedTuple):
-    """Where a packed trajectory or a written piece lies."""
-
-    file: str
-    offset: int
-    size: int
-
-
-class Spool:
-    """A file of packed trajectories."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: BinaryIO | None = None
-
-    def put(self, data: bytes) -> Slot:
-        if self._file is None:
-            self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
-        offset = self._file.tell()
-        self._file.write(data)
-        return Slot(str(self.path), offset, len(data))
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-class Slots:
-    """Reads slots; files stay open while many are read."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, BinaryIO] = {}
-
-    def read(self, slot: Slot) -> bytes:
-        file = self._files.get(slot.file)
-        if file is None:
-            file = self._files[slot.file] = open(slot.file, "rb")  # noqa: SIM115 - kept open
-        file.seek(slot.offset)
-        return file.read(slot.size)
-
-    def copy(self, slot: Slot, target: BinaryIO, step: int) -> None:
-        """The slot's bytes into another file, a step at a time."""
-        for offset in range(slot.offset, slot.offset + slot.size, step):
-            size = min(step, slot.offset + slot.size - offset)
-            target.write(self.read(Slot(slot.file, offset, size)))
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
 
 
 class Reduced(msgspec.Struct):
@@ -212,7 +160,7 @@ class Worker:
                 if isinstance(item, Problem):
                     self.collection.problems.append(item)
                 else:
-                    slot = self.spool.put(pack_trajectory(item))
+                    slot = self.spool.put(item)
                     self.ready.append(((span.path, span.start + number), slot))
         except OSError as error:
             self._unreadable(span, error)
@@ -255,14 +203,12 @@ class Worker:
             return files[(owner, bucket)]
 
         for key in [key for key in mine if owners.get(key, self.number) != self.number]:
-            write_chunk(file_for(owners[key], bucket_of(key)), key, mine.pop(key))
-        if self.spill.keys:
-            for bucket in range(BUCKETS):
-                for key, data in iter_chunks(self.spill.path(bucket)):
+            write_chunks(file_for(owners[key], bucket_of(key)), key, mine.pop(key))
+        for bucket in range(BUCKETS) if self.spill.keys else ():
+            with Chunks(self.spill.path(bucket)) as chunks:
+                for key, place in chunks.places():
                     if owners.get(key, self.number) != self.number:
-                        file = file_for(owners[key], bucket)
-                        file.write(len(data).to_bytes(8, "little"))
-                        file.write(data)
+                        chunks.copy(key, place, file_for(owners[key], bucket))
         for file in files.values():
             file.close()
         self.owners = owners
@@ -281,43 +227,52 @@ class Worker:
     def _reduce(self) -> tuple[list[Reduced], int]:
         made: list[Reduced] = []
         superseded = 0
-        for conversations in self._own_buckets():
-            while conversations:
-                key, gathered = conversations.popitem()
-                current = sources.current_of(key, gathered.source)
-                reduction = reduce_facts(
-                    key, gathered.all_facts(), current, self.job.merge_tool_metadata
-                )
-                superseded += reduction.superseded
-                self.collection.problems += reduction.problems
-                for number, (trajectory, naming) in enumerate(reduction.conversations()):
-                    at = (gathered.first, key, number)
-                    made.append(self._reduced(trajectory, naming, at))
+        for key, gathered in self._own():
+            superseded += self._reduce_one(key, gathered, made)
+            del gathered  # gone before the next one is read
         self.spool.close()
         for place, slot in self.ready:
-            trajectory = unpack_trajectory(self.slots.read(slot))
+            trajectory = self.slots.load(slot)
             key = (trajectory.source, trajectory.conversation_id)
             made.append(Reduced((place, key, 0), slot, make_card(trajectory)))
         return made, superseded
 
-    def _own_buckets(self) -> Iterator[dict[Key, Gathered]]:
+    def _reduce_one(self, key: Key, gathered: Gathered, made: list[Reduced]) -> int:
+        current = sources.current_of(key, gathered.source)
+        reduction = reduce_facts(key, gathered.all_facts(), current, self.job.merge_tool_metadata)
+        self.collection.problems += reduction.problems
+        for number, (trajectory, naming) in enumerate(reduction.conversations()):
+            made.append(self._reduced(trajectory, naming, (gathered.first, key, number)))
+        return reduction.superseded
+
+    def _own(self) -> Iterator[tuple[Key, Gathered]]:
+        """The facts of one conversation at a time: from memory, from disk, from other workers."""
         memory: dict[int, dict[Key, Gathered]] = {}
-        for key, gathered in self.collection.conversations.items():
-            memory.setdefault(bucket_of(key), {})[key] = gathered
+        for key, known in self.collection.conversations.items():
+            memory.setdefault(bucket_of(key), {})[key] = known
         self.collection.conversations = {}
         for bucket in range(BUCKETS):
             conversations = memory.pop(bucket, {})
-            self._load(conversations, bucket)
-            yield conversations
+            paths = [self._hand_path(n, self.number, bucket) for n in range(self.job.workers)]
+            with ExitStack() as stack:
+                files = [stack.enter_context(Chunks(p)) for p in (self.spill.path(bucket), *paths)]
+                yield from self._in_bucket(conversations, files)
 
-    def _load(self, conversations: dict[Key, Gathered], bucket: int) -> None:
-        """What went to disk, and what others handed over."""
-        for key, data in iter_chunks(self.spill.path(bucket)):
-            if self.owners.get(key, self.number) == self.number:
-                add_chunk(conversations, data)
-        for giver in range(self.job.workers):
-            for _, data in iter_chunks(self._hand_path(giver, self.number, bucket)):
-                add_chunk(conversations, data)
+    def _in_bucket(
+        self, conversations: dict[Key, Gathered], files: list[Chunks]
+    ) -> Iterator[tuple[Key, Gathered]]:
+        places: dict[Key, list[tuple[Chunks, tuple[int, int]]]] = {key: [] for key in conversations}
+        for chunks in files:
+            for key, place in chunks.places():
+                if self.owners.get(key, self.number) == self.number:
+                    places.setdefault(key, []).append((chunks, place))
+        for key, found in places.items():
+            gathered = conversations.pop(key, None)
+            for chunks, place in found:
+                gathered = chunks.add_to(gathered, place)
+            if gathered is not None:
+                yield key, gathered
+            del gathered  # as above
 
     def _reduced(
         self, trajectory: Trajectory, naming: Naming, place: tuple[Place, Key, int]
@@ -325,7 +280,7 @@ class Worker:
         card = make_card(trajectory, naming)
         merged = bool(trajectory.origins)
         partial = bool(trajectory.partial)
-        slot = self.spool.put(pack_trajectory(trajectory))
+        slot = self.spool.put(trajectory)
         return Reduced(place, slot, card, merged, partial)
 
     # 3. write
@@ -337,16 +292,20 @@ class Worker:
         made = Pieces([], TagScan() if self.job.scan_tags else None)
         with open(path, "wb") as file:
             for task in tasks:
-                members = [self.finished(slot, patch) for slot, patch in task.members]
-                done = Written(task.number, members[0].conversation_id, filters.drops(members[0]))
-                made.written.append(done)
-                if done.dropped is None:
-                    self._write(members, done, file)
-                    if made.scan is not None:
-                        for member in members:
-                            if member.source == TELEMETRY:
-                                made.scan.add(member)
+                made.written.append(self._write_task(task, filters, file, made.scan))
         return made
+
+    def _write_task(
+        self, task: Task, filters: Filters, file: BinaryIO, scan: TagScan | None
+    ) -> Written:
+        members = [self.finished(slot, patch) for slot, patch in task.members]
+        done = Written(task.number, members[0].conversation_id, filters.drops(members[0]))
+        if done.dropped is None:
+            self._write(members, done, file)
+            for member in members if scan is not None else ():
+                if scan is not None and member.source == TELEMETRY:
+                    scan.add(member)
+        return done
 
     def _write(self, members: list[Trajectory], done: Written, file: BinaryIO) -> None:
         done.messages = sum(len(member.messages) for member in members)
@@ -357,7 +316,7 @@ class Worker:
 
     def finished(self, slot: Slot, patch: Patch | None) -> Trajectory:
         """A trajectory from the spool: linked, enriched, with the names that a person knows."""
-        trajectory = unpack_trajectory(self.slots.read(slot))
+        trajectory = self.slots.load(slot)
         apply_patch(trajectory, patch)
         enrich(trajectory)
         if not self.job.reasoning:

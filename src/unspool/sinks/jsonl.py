@@ -22,7 +22,8 @@ _OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages
 def write(family: Family, options: Options) -> Iterator[Piece]:
     trajectory = family.root
     _drop_bytes(trajectory)
-    yield Piece("", encode_line(trajectory))
+    for data in encode_line(trajectory):
+        yield Piece("", data)
 
 
 def _drop_bytes(trajectory: Trajectory) -> None:

@@ -23,7 +23,7 @@ from unspool.enrich import enrich
 from unspool.facts import Key, Problem
 from unspool.link import Card, Patch, apply_patch, link, make_card
 from unspool.pipeline.collect import Gathered
-from unspool.pipeline.worker import Slot, Slots, Spool
+from unspool.pipeline.spool import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
 from unspool.store.keeping import forget_origin, get_facts, put_facts, put_raw
@@ -40,7 +40,7 @@ from unspool.store.survey import (
     tail_hash,
     whole_records_end,
 )
-from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
+from unspool.trajectory import Trajectory
 
 BATCH_BYTES = 32 * 1024 * 1024
 WRITE_BATCH = 100
@@ -263,7 +263,7 @@ class Sync:
 
     def _put_base(self, trajectory: Trajectory, naming: Naming, owner: str) -> None:
         key = (trajectory.source, trajectory.conversation_id)
-        self.bases[key] = self.spool.put(pack_trajectory(trajectory))
+        self.bases[key] = self.spool.put(trajectory)
         self._execute(
             "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET facts_of = excluded.facts_of, card = excluded.card",
@@ -339,7 +339,7 @@ class Sync:
     def _base(self, key: Key, slots: Slots) -> Iterator[Trajectory]:
         slot = self.bases.get(key)
         if slot is not None:
-            yield unpack_trajectory(slots.read(slot))
+            yield slots.load(slot)
             return
         owner = self._owner(key)
         if owner is None:
