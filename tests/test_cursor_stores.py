@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,8 @@ import pytest
 from tests.cursor_stores import KV, bubble, fill, rows_of, tool, write_editor
 from tests.harness import facts_of, origins_of, plain, reduce_all
 from unspool import sources
-from unspool.databases import open_database
 from unspool.facts import Problem, decode_fact, encode_fact
 from unspool.origins import Tally, read_head
-from unspool.sources.cursor.kv import Keys
 from unspool.trajectory import Trajectory
 
 CID = "11111111-aaaa-4bbb-8ccc-000000000001"
@@ -108,33 +105,6 @@ def test_an_edit_has_the_lines_of_a_diff_and_the_verdict(home: Path) -> None:
     (touch,) = only(home).files or ()
     assert (touch.path, touch.lines_added, touch.lines_removed) == ("parse.py", 2, 1)
     assert (touch.outcome, touch.tool_call_id) == ("accepted", "call-2")
-
-
-def test_every_statement_is_a_search_in_the_index(home: Path) -> None:
-    path = home / "Cursor/User/globalStorage/state.vscdb"
-    with open_database(path) as database:
-        keys = Keys(database.connection, "cursorDiskKV")
-        for what in ("key, value", "key", "1"):
-            plan = database.connection.execute(
-                f"EXPLAIN QUERY PLAN {keys.query(what)} ORDER BY key", ("a", "b")
-            ).fetchall()
-            assert all("SEARCH" in row[3] and "INDEX" in row[3] for row in plan), plan
-            assert "TEMP" not in str(plan)
-
-
-def test_memory_does_not_grow_with_the_database(tmp_path: Path) -> None:
-    body = "x" * 40_000
-    said = [bubble(f"{n:04d}", 1 + (n % 5 > 0), f"{n} {body}") for n in range(500)]
-    path = write_editor(tmp_path / "state.vscdb", rows_of(COMPOSER, *said))
-    assert path.stat().st_size > 20_000_000
-    (origin,) = origins_of(tmp_path)
-    source = sources.load("cursor")
-    tracemalloc.start()
-    count = sum(1 for _ in source.read(origin, Tally()))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert count > 500
-    assert peak < 1_500_000
 
 
 def test_a_transcript_and_hooks_of_the_same_conversation_add_only_what_they_know(

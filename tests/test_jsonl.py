@@ -11,7 +11,13 @@ from unspool.enrich import enrich
 from unspool.facts import Problem
 from unspool.origins import Origin, Tally, read_head
 from unspool.sinks import Family, jsonl
-from unspool.trajectory import Trajectory, encode_trajectory
+from unspool.trajectory import (
+    Message,
+    Trajectory,
+    encode_trajectory,
+    pack_parts,
+    unpack_parts,
+)
 
 LINE: dict[str, Any] = {"conversation_id": "c", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -91,3 +97,12 @@ def test_bad_lines_are_problems_with_their_place_and_the_rest_is_read(tmp_path: 
     assert problems[0].offset == len(good) + 1
     assert "robot" in problems[1].sample
     assert (tally.records, tally.problems) == (5, 3)
+
+
+def test_a_long_line_in_pieces_is_the_line() -> None:
+    messages = [Message(role="user", content=f'{n} "messages":[' + "x" * 400_000) for n in range(9)]
+    trajectory = Trajectory(conversation_id='a"messages":["', messages=messages, source="s")
+    pieces = list(jsonl.encode_line(trajectory))
+    assert len(pieces) > 3
+    assert b"".join(pieces) == encode_trajectory(trajectory) + b"\n"
+    assert unpack_parts(pack_parts(trajectory)) == trajectory
