@@ -38,7 +38,7 @@ from unspool.reduce.naming import Naming
 from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
 
-SPILL_CHECK = 256
+PROGRESS_FACTS = 256
 SAMPLES_PER_CODE = 5
 
 
@@ -138,16 +138,14 @@ class Worker:
             for fact in sources.read(span, self.tally, self.job.recover):
                 collection.add(span.source, fact)
                 count += 1
-                if count % SPILL_CHECK == 0:
-                    if collection.weight > limit:
-                        self._spill()
-                    if self.progress is not None and fact.origin == span.path:
+                if collection.weight > limit:
+                    self._spill()
+                if count % PROGRESS_FACTS == 0 and self.progress is not None:
+                    if fact.origin == span.path:
                         self.progress(max(0, fact.offset - done))
                         done = max(done, fact.offset)
         except OSError as error:  # vanished, or no longer permitted
             self._unreadable(span, error)
-        if collection.weight > limit:
-            self._spill()
         end = span.end if span.end is not None else span.size
         if self.progress is not None:
             self.progress(max(0, end - done))
