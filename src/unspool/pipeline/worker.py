@@ -136,16 +136,18 @@ class Worker:
         done = span.start
         try:
             for fact in sources.read(span, self.tally, self.job.recover):
+                if collection.weight > limit:
+                    self._spill()  # not before the source is done with the record before
                 collection.add(span.source, fact)
                 count += 1
-                if collection.weight > limit:
-                    self._spill()
-                if count % PROGRESS_FACTS == 0 and self.progress is not None:
-                    if fact.origin == span.path:
-                        self.progress(max(0, fact.offset - done))
-                        done = max(done, fact.offset)
+                if count % PROGRESS_FACTS or self.progress is None or fact.origin != span.path:
+                    continue
+                self.progress(max(0, fact.offset - done))
+                done = max(done, fact.offset)
         except OSError as error:  # vanished, or no longer permitted
             self._unreadable(span, error)
+        if collection.weight > limit:
+            self._spill()
         end = span.end if span.end is not None else span.size
         if self.progress is not None:
             self.progress(max(0, end - done))
