@@ -22,7 +22,7 @@ class Card(msgspec.Struct):
     """Tool call → the child that it says it started."""
     calls: list[str] = []
     names: bytes = b""
-    """Of a sub-agent: digests of the ids of its answers."""
+    """Digests of the ids of its answers."""
     run: str = ""
     """The run of several sub-agents that it says it is one of."""
     runs: dict[str, str] = {}
@@ -72,7 +72,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         children=trajectory.children or [],
         spawned={call.id: call.child_id for call in calls if call.child_id},
         calls=[call.id for call in calls],
-        names=_names(trajectory) if _is_child(trajectory.parent) else b"",
+        names=_names(trajectory),
         run=str(trajectory.metadata.get("run_id") or "") if _is_child(trajectory.parent) else "",
         runs=_said_by("run_id", calls),
         tasks=_said_by("task_id", calls),

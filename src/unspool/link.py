@@ -9,12 +9,14 @@ from collections.abc import Iterable
 import msgspec
 
 from unspool.cards import Card, Key, make_card
-from unspool.copies import WIDTH, digest_of, find_copies, holds, pieces
+from unspool.copies import digest, digest_of, find_copies, holds, pieces
 from unspool.reduce.totals import drop_calls, leave_out
 from unspool.ties import find_ties, find_twins
-from unspool.trajectory import Link, Trajectory, Workspace
+from unspool.trajectory import Link, Message, Trajectory, Workspace
 
 __all__ = ["Card", "Patch", "Patches", "apply_patch", "link", "make_card"]
+
+LEAST_ID_CHARS = 16
 
 
 class Patch(msgspec.Struct):
@@ -30,6 +32,8 @@ class Patch(msgspec.Struct):
     """Calls that are another conversation's."""
     copied: bytes = b""
     """Digests of the ids of messages that belong to another conversation."""
+    replayed: bytes = b""
+    """Digests of the ids of answers that its session gave, and that it only repeats."""
     absorbed: bool = False
     """Nothing but another conversation seen again: it does not go out."""
     origins: list[str] = []
@@ -79,6 +83,8 @@ def link(cards: Iterable[Card]) -> Patches:
         if patch(key).parent is None and by_key[key].parent is None:
             patch(key).parent = Link(owner[1], kind="fork")
             patch(owner).children.append(Link(key[1], kind="fork"))
+    for key, replayed in _replays(by_key).items():
+        patch(key).replayed = replayed
     _inherit(by_key, patches)
     for key, dropped in _misplaced(by_key).items():
         patch(key).dropped = dropped
@@ -118,6 +124,25 @@ def _titles(by_key: dict[Key, Card]) -> dict[Key, str]:
             rank, title = offered.get((key[0], entry), (best, ""))
             if title and (rank < best or (rank == best and key in found)):
                 best, found[key] = rank, title
+    return found
+
+
+def _replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
+    """Sub-agents that were given the conversation so far → the answers of it that they hold.
+
+    They may be told again with other times and by other requests, but an id is one answer's.
+    """
+    answers: dict[Key, set[bytes]] = {}
+    found: dict[Key, bytes] = {}
+    for key, card in by_key.items():
+        above = (card.source, card.session_id or "")
+        if card.parent is None or card.parent.kind != "subagent" or above == key:
+            continue
+        if above not in answers:
+            answers[above] = set(pieces(by_key[above].names)) if above in by_key else set()
+        shared = answers[above].intersection(pieces(card.names))
+        if shared:
+            found[key] = b"".join(sorted(shared))
     return found
 
 
@@ -164,6 +189,13 @@ def _misplaced(by_key: dict[Key, Card]) -> dict[Key, list[str]]:
     return {key: calls for key, calls in found.items() if calls}
 
 
+def _is_replay(message: Message, names: set[bytes]) -> bool:
+    """Programs that count their answers give many the same id: only a long one tells."""
+    if message.role != "assistant" or len(message.id or "") < LEAST_ID_CHARS:
+        return False
+    return digest(message.id or "") in names
+
+
 def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     if patch is None:
         return
@@ -178,9 +210,9 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         trajectory.origins = [*(trajectory.origins or []), *more] or None
     if patch.dropped:
         drop_calls(trajectory, set(patch.dropped))
-    if patch.copied:
-        known = {patch.copied[at : at + WIDTH] for at in range(0, len(patch.copied), WIDTH)}
-        leave_out(trajectory, lambda message: digest_of(message) in known)
+    if patch.copied or patch.replayed:
+        known, names = set(pieces(patch.copied)), set(pieces(patch.replayed))
+        leave_out(trajectory, lambda m: digest_of(m) in known or _is_replay(m, names))
     for message in trajectory.messages:
         for call in message.tool_calls or ():
             call.child_id = patch.spawned.get(call.id, call.child_id)

@@ -43,7 +43,7 @@ from unspool.reduce.naming import find_naming
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
 from unspool.reduce.reduction import Reduction
-from unspool.reduce.rewound import settle_echoes
+from unspool.reduce.rewound import settle_echoes, still_told, thing_times
 from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
 from unspool.reduce.totals import complete, is_turn, mark_injected
@@ -135,7 +135,8 @@ def _reduce_records(
     thread = settle_echoes(find_thread(records, current))
     assembly = Assembly()
     assembly.take(thread.records)
-    assembly.notes = [n for n in assembly.notes if n.on not in ("conversation", "entry")] + notes
+    own = [n for n in assembly.notes if n.on not in ("conversation", "entry")]
+    assembly.notes = own + still_told(notes, thread)
     messages, places = build_messages(assembly.in_order())
     mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
@@ -143,6 +144,7 @@ def _reduce_records(
     trajectory.marks = build_marks(assembly.marks, places, messages) or None
     trajectory.branches = _branches(thread, places) or None
     _set_origins(trajectory, records)
+    assembly.times += thing_times(thread)
     times = assembly.times or assembly.echo_times
     if messages and _only_echoes(records):
         trajectory.partial = ["only-echoes"]

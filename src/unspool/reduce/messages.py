@@ -20,7 +20,9 @@ from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
 def _joined_thinking(parts: list[MessageSeen]) -> str | None:
     texts: list[str] = []
     for part in parts:
-        if part.thinking and part.thinking not in texts:
+        if texts and part.thinking.startswith(texts[-1]):
+            texts[-1] = part.thinking  # the same again, further on
+        elif part.thinking and part.thinking not in texts:
             texts.append(part.thinking)
     return "\n\n".join(texts) or None
 

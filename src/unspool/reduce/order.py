@@ -198,17 +198,29 @@ def _merge_linked(group: list[list[str]], records: dict[str, Record]) -> list[st
     result = list(dict.fromkeys(waiting.pop(0)))
     while waiting:
         known = set(result)
-        touching = next((s for s in waiting if not known.isdisjoint(s)), waiting[0])
+        touching = next((s for s in waiting if not known.isdisjoint(s)), None)
+        if touching is None:
+            tails = (s for s in waiting if _goes_on(s, known, records))
+            heads = (s for s in waiting if _goes_on(result, set(s), records))
+            touching = next(tails, None) or next(heads, waiting[0])
         waiting.remove(touching)
         result = _splice(result, touching, records)
     return result
+
+
+def _goes_on(entries: list[str], known: set[str], records: dict[str, Record]) -> bool:
+    """Whether one of the entries follows a known one."""
+    return any(records[entry].after in known for entry in entries)
 
 
 def _splice(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
     """`other` woven into `base` at the entries that they share."""
     known = set(base)
     if known.isdisjoint(other):
+        onward, back = _goes_on(other, known, records), _goes_on(base, set(other), records)
         blocks = sorted((base, other), key=lambda block: _sort_key(block, records))
+        if onward != back:  # head and tail of one chain, whatever their times say
+            blocks = [base, other] if onward else [other, base]
         return list(dict.fromkeys(blocks[0] + blocks[1]))
     behind: dict[str, list[str]] = {}
     front: list[str] = []

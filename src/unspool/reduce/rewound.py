@@ -6,11 +6,44 @@ nothing it follows, and whose words or calls only a branch knows, goes there.
 
 from collections.abc import Iterable, Iterator
 
-from unspool.facts import MessageSeen, ToolCalled, ToolReturned
+from unspool.facts import ECHO, MessageSeen, Noted, ToolCalled, ToolReturned
+from unspool.reduce.notes import GUESS
 from unspool.reduce.order import Record
 from unspool.reduce.thread import Thread
 
+_THINGS = (MessageSeen, ToolCalled, ToolReturned)
 Evidence = tuple[str, str]
+
+
+def still_told(notes: list[Noted], thread: Thread) -> list[Noted]:
+    """Without titles that are the words of prompts that were taken back, whoever offers them."""
+    gone = _guesses(record for _, records in thread.branches for record in records)
+    gone -= _guesses(thread.records) if gone else set()
+    return [n for n in notes if n.name != "title" or n.rank <= 0 or n.value not in gone]
+
+
+def _guesses(records: Iterable[Record]) -> set[str]:
+    """Titles that were drawn from what the records say."""
+    return {
+        fact.value
+        for record in records
+        for fact in record.facts
+        if isinstance(fact, Noted)
+        and fact.name == "title"
+        and fact.rank >= GUESS
+        and isinstance(fact.value, str)
+    }
+
+
+def thing_times(thread: Thread) -> list[int]:
+    """When what was taken back happened: the conversation was there already."""
+    return [
+        fact.time
+        for _, records in thread.branches
+        for record in records
+        for fact in record.facts
+        if fact.time is not None and isinstance(fact, _THINGS) and fact.rank < ECHO
+    ]
 
 
 def settle_echoes(thread: Thread) -> Thread:
@@ -33,7 +66,7 @@ def settle_echoes(thread: Thread) -> Thread:
 
 
 def _is_echo(record: Record) -> bool:
-    told = [f for f in record.facts if isinstance(f, MessageSeen | ToolCalled | ToolReturned)]
+    told = [f for f in record.facts if isinstance(f, _THINGS)]
     return record.after is None and bool(told) and all(fact.rank > 0 for fact in told)
 
 
