@@ -338,15 +338,16 @@ def test_results_find_their_calls_in_the_whole_session(tmp_path: Path) -> None:
     assert words(made)[-1] == "lost"
 
 
-def test_a_call_without_a_result_was_not_completed(tmp_path: Path) -> None:
+def test_a_call_without_a_result_was_stopped_or_nobody_knows(tmp_path: Path) -> None:
     made = session(
         tmp_path,
         said("1", None, "go"),
         answer("2", "1", "m1", call("c1")),
         said("3", "2", "[Request interrupted by user for tool use]"),
         said("4", "3", "no"),
+        answer("5", "4", "m2", call("c2")),
     )
-    assert [c.status for m in made.messages for c in m.tool_calls or ()] == [None]
+    assert [c.status for m in made.messages for c in m.tool_calls or ()] == ["interrupted", None]
 
 
 # Files of one session

@@ -163,13 +163,14 @@ def add_to_message(message: Message, usages: list[Usage]) -> None:
 
 
 def close_calls(trajectory: Trajectory) -> None:
-    """A call without a result that the end of its run stands behind was interrupted."""
+    """A call without a result that the end of its run, or a stop, stands behind was interrupted."""
     closed = [
         mark.index
         for mark in trajectory.marks or ()
         if mark.kind in CLOSERS and not (mark.data or {}).get("continues")
     ]
-    last = max(closed, default=0)
+    stopped = [i for i, m in enumerate(trajectory.messages) if m.kind == "interruption"]
+    last = max([*closed, *stopped], default=0)
     answered = {m.tool_call_id for m in trajectory.messages if m.role == "tool"}
     for message in trajectory.messages[:last]:
         for call in message.tool_calls or ():
