@@ -82,6 +82,12 @@ def _held(trajectory: Trajectory) -> dict[str, Any]:
     held = {name: made.get(name) for name in names}
     if trajectory.parent is not None:
         return held
+    known = ("responder_icon", "requester", "requester_icon", "participants")
+    held |= {name: trajectory.metadata.get(name) for name in known}
+    # Every export has these two.
+    held["initial_location"] = trajectory.metadata.get("initial_location", "panel")
+    held["agent"] = trajectory.agent or "GitHub Copilot"
+    held["agent_version"] = trajectory.agent_version
     for message in held["messages"]:
         for call in message.get("tool_calls", ()):
             # A call without a part is given one, so that VS Code shows it.

@@ -3,6 +3,9 @@
 What stands here travels as it is; what needs more than a new name is told by the two sides.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 USER = {
     "agent": "agent",
     "slash_command": "slashCommand",
@@ -27,6 +30,7 @@ ANSWER = {
     "code_citations": "codeCitations",
     "vote_down_reason": "voteDownReason",
     "markdown_info": "responseMarkdownInfo",
+    "response_timestamp": "responseTimestamp",
     "elapsed_ms": "elapsedMs",
     "waited_ms": "timeSpentWaiting",
 }
@@ -50,6 +54,8 @@ METADATA = {
     "max_tool_calls_exceeded": "maxToolCallsExceeded",
     "summaries": "summaries",
     "summary": "summary",
+    "global_context_key": "globalContextCacheKey",
+    "switch_to_auto": "shouldAutoSwitchToAuto",
 }
 """In the `extra` of the last assistant message → in the result's metadata."""
 
@@ -62,7 +68,13 @@ USAGE = {
 }
 """In the `extra` of the usage → in the request."""
 
-ROUND = {"phase": "phase", "phase_model": "phaseModelId", "hook_context": "hookContext"}
+ROUND = {
+    "phase": "phase",
+    "phase_model": "phaseModelId",
+    "hook_context": "hookContext",
+    "compaction": "compaction",
+    "retries": "toolInputRetry",
+}
 """In the `extra` of an assistant message → in its round."""
 
 CALL = {
@@ -80,13 +92,64 @@ CALL = {
 }
 """In the `extra` of a tool call → in its response part."""
 
+DISPLAY = frozenset(
+    (
+        "progressMessage",
+        "codeblockUri",
+        "undoStop",
+        "prepareToolInvocation",
+        "changesSummary",
+        "disabledClaudeHooks",
+        "mcpServersStarting",
+        "mcpServersStartingSlow",
+        "mcpAuthenticationRequired",
+        "voiceProgress",
+    )
+)
+"""Response parts that only move the display: kept among `extra.parts`, never read out."""
+
 PARTICIPANT = ("metadata", "slashCommands", "disambiguation")
 """Fields of a participant that are kept once per chat (`metadata.participants`), by its id."""
 
 STATES = {0: "pending", 1: "complete", 2: "cancelled", 3: "failed", 4: "needs-input"}
 VOTES = {0: "down", 1: "up"}
 OUTCOMES = {1: "accepted", 2: "rejected", 3: "modified"}
+NATIVE = "native"
+"""In `extra` (and in a chat's `metadata`): fields that are none of these, under the names of what they
+stood in (`request`, `result`, `metadata`, `round`; bare for a call and a chat), as they are."""
 CALL_SUFFIX = "__vscode-"
+
+
+_QUOTES = ("code", "markdownBeforeBlock")
+
+
+def quoted(blocks: list[Any], text: str) -> list[Any]:
+    """Code blocks with what the text holds too as [start, end] in it."""
+    return [_replaced(block, lambda value: _span(value, text)) for block in blocks]
+
+
+def unquoted(blocks: Any, text: str) -> list[Any]:
+    """Code blocks as VS Code keeps them."""
+    held = blocks if isinstance(blocks, list) else []
+    return [_replaced(block, lambda value: _cut(value, text)) for block in held]
+
+
+def _replaced(block: Any, change: Callable[[Any], Any]) -> Any:
+    if not isinstance(block, dict):
+        return block
+    return {k: change(v) if k in _QUOTES else v for k, v in block.items()}
+
+
+def _span(value: Any, text: str) -> Any:
+    at = text.find(value) if isinstance(value, str) and value else -1
+    return [at, at + len(value)] if at >= 0 else value
+
+
+def _cut(value: Any, text: str) -> Any:
+    if not isinstance(value, list) or len(value) != 2:
+        return value
+    start, end = value
+    return text[start:end] if isinstance(start, int) and isinstance(end, int) else value
 
 
 def bare_call_id(ident: str) -> str:

@@ -1,9 +1,11 @@
 """Layout: a family of conversations put in the order in which a person reads it."""
 
+import json
 from collections.abc import Iterable
 from typing import TypeVar
 
 from unspool.reading.calls import headline
+from unspool.reading.characters import one_line
 from unspool.reading.edits import edits_of
 from unspool.reading.items import Aside, Call, Category, Reading, Rule, Said, Turn
 from unspool.reduce.totals import is_turn
@@ -23,6 +25,7 @@ _RULES = {
     "abort": "Stopped",
     "truncation": "History truncated",
     "interruption": "Interrupted",
+    "answer": "Asked",
 }
 """Marks that a reader must see, in words. All others are the program's own business."""
 
@@ -148,6 +151,8 @@ def _by_index(things: Iterable[T]) -> dict[int, list[T]]:
 def _rule_text(mark: Mark) -> str:
     text = _RULES.get(mark.kind, mark.kind.replace("_", " ").replace("-", " ").capitalize())
     data = mark.data or {}
+    if mark.kind == "answer":
+        return _asked(text, data)
     before, after = _number(data, _BEFORE), _number(data, _AFTER)
     trigger = data.get("trigger")
     notes = [str(trigger)] if isinstance(trigger, str) and trigger else []
@@ -156,6 +161,14 @@ def _rule_text(mark: Mark) -> str:
             f"{before:,} → {after:,} tokens" if after is not None else f"{before:,} tokens"
         )
     return f"{text} ({', '.join(notes)})" if notes else text
+
+
+def _asked(text: str, data: dict[str, object]) -> str:
+    """What a person was asked, and what they answered."""
+    asked = data.get("title") or data.get("message") or data.get("asked_by")
+    told = [data[name] for name in ("answer", "result") if name in data]
+    words = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in told]
+    return one_line(f"{text}: {asked} → {', '.join(words)}", 200)
 
 
 _BEFORE = ("pre_tokens", "preTokens", "tokens_before", "preCompactionTokens")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unspool.chat_fields import CALL
+from unspool.chat_fields import CALL, NATIVE
 from unspool.facts import Attachment
 from unspool.shapes import text as as_text
 from unspool.trajectory import Message, ToolCall, Trajectory, text_of
@@ -22,9 +22,11 @@ def call_part(call: ToolCall, result: Message | None, child: Trajectory | None) 
         if result is not None and result.details is not None:
             made["resultDetails"] = _with_data(result.details, result.attachments or [])
         made.setdefault("invocationMessage", call.name)
+        held = extra.get(NATIVE)
+        made = {**held, **made} if isinstance(held, dict) else made
     else:
         made |= _described(call, result, child)
-    made["isComplete"] = True
+    made.setdefault("isComplete", True)
     return made
 
 

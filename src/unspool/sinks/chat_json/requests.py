@@ -9,6 +9,7 @@ from unspool import chat_fields as fields
 from unspool.shapes import text as as_text
 from unspool.sinks import Family
 from unspool.sinks.chat_json.calls import call_part, result_of
+from unspool.sinks.chat_json.parts import cleared_parts, text_parts, thinking_parts, woven
 from unspool.sinks.chat_json.prompts import message_of, variables_of
 from unspool.sinks.chat_json.turns import Turn, turns_of
 from unspool.times import parse_time
@@ -30,6 +31,12 @@ _AGENT = {
 """The participant that can go on with a chat that another program had."""
 
 _AGENT_NEEDS: dict[str, Any] = {"metadata": {}, "slashCommands": [], "disambiguation": []}
+_HEAD = {
+    "responder_icon": "responderAvatarIconUri",
+    "requester": "requesterUsername",
+    "requester_icon": "requesterAvatarIconUri",
+}
+"""In a chat's `metadata` → in an export of its time."""
 _STATES = {name: value for value, name in fields.STATES.items()}
 _VOTES = {name: value for value, name in fields.VOTES.items()}
 
@@ -53,11 +60,13 @@ def _chat(writer: "_Writer") -> dict[str, Any]:
     root = writer.trajectory
     location = root.metadata.get("initial_location")
     known = location in ("panel", "terminal", "notebook", "editor")
-    return {
+    chat = {
         "responderUsername": root.agent or "GitHub Copilot",
         "initialLocation": location if known else "panel",
-        "requests": [writer.request(turn) for turn in turns_of(root)],
     }
+    if writer.native:
+        chat |= _named(_HEAD, root.metadata)
+    return {**chat, "requests": [writer.request(turn) for turn in turns_of(root)]}
 
 
 class _Writer:
@@ -84,6 +93,7 @@ class _Writer:
             "followups": [],
         }
         made |= _named(fields.USER, extra)
+        _fill(made, _native(extra, "request"))
         self._participant(made, user)
         if extra.get("system_initiated") or (user is not None and user.kind == "notification"):
             made["isSystemInitiated"] = True
@@ -150,15 +160,13 @@ class _Writer:
     def _response(self, turn: Turn) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = []
         for answer in turn.answers:
-            if answer.thinking:
-                parts.append({"kind": "thinking", "value": answer.thinking})
-            if answer.content and not _is_error_text(answer):
-                parts.append(_text(answer.content, self._extra(answer).get("vulnerabilities")))
-            for call in answer.tool_calls or ():
-                parts += self._call(call, turn)
-            held = self._extra(answer).get("parts")
-            if isinstance(held, list):
-                parts += [p for p in held if isinstance(p, dict) and isinstance(p.get("kind"), str)]
+            extra = self._extra(answer)
+            parts += cleared_parts(extra.get("cleared"))
+            parts += thinking_parts(answer.thinking or "", extra.get("thoughts"))
+            said = "" if _is_error_text(answer) else answer.content
+            parts += text_parts(said, extra)
+            calls = [self._call(call, turn) for call in answer.tool_calls or ()]
+            parts += woven(calls, extra)
         return parts
 
     def _call(self, call: ToolCall, turn: Turn) -> list[dict[str, Any]]:
@@ -188,7 +196,10 @@ class _Writer:
         made = _named(fields.RESULT, extra)
         if last is not None and last.kind == "error" and "errorDetails" not in made:
             made["errorDetails"] = {"message": last.content or "error"}
+        _fill(made, _native(extra, "result"))
         metadata = _named(fields.METADATA, extra)
+        if last is not None and extra.get("code_blocks"):
+            metadata["codeBlocks"] = fields.unquoted(extra["code_blocks"], last.content)
         metadata["sessionId"] = self.trajectory.conversation_id
         if last is not None and last.model and not extra.get("model_id"):
             metadata.setdefault("resolvedModel", last.model)
@@ -205,6 +216,7 @@ class _Writer:
             for ident, result in turn.results.items()
             if result.content or result.details is None
         }
+        _fill(metadata, _native(extra, "metadata"))
         return {**made, "metadata": metadata}
 
     def _round(self, answer: Message, number: int, turn: Turn) -> dict[str, Any]:
@@ -223,6 +235,7 @@ class _Writer:
         time = _millis(answer.timestamp)
         if time is not None:
             made["timestamp"] = time
+        _fill(made, _native(self._extra(answer), "round"))
         return made
 
     def _digest(self, turn: Turn) -> str:
@@ -244,18 +257,25 @@ class _Writer:
             made["completedAt"] = int(time + duration) if time is not None else ended
         elif not self.native and ended is not None:
             made["completedAt"] = ended
+        if extra.get("completed_at") is not None:
+            made["completedAt"] = extra["completed_at"]
         return {k: v for k, v in made.items() if v is not None}
-
-
-def _text(text: str, vulnerabilities: Any) -> dict[str, Any]:
-    if isinstance(vulnerabilities, list) and vulnerabilities:
-        held = {"content": {"value": text}, "vulnerabilities": vulnerabilities}
-        return {"kind": "markdownVuln", **held}
-    return {"value": text}
 
 
 def _named(names: dict[str, str], extra: dict[str, Any]) -> dict[str, Any]:
     return {theirs: extra[ours] for ours, theirs in names.items() if ours in extra}
+
+
+def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:
+    """The fields of that part of a chat which only the program that wrote it knows."""
+    held = extra.get(fields.NATIVE)
+    found = held.get(name) if isinstance(held, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _fill(made: dict[str, Any], more: dict[str, Any]) -> None:
+    for name, value in more.items():
+        made.setdefault(name, value)
 
 
 def _own_attachments(user: Message | None) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from unspool.reading import Aside, Item, Reading, Rule, Said, Turn
 from unspool.reading.characters import one_line
 from unspool.reading.figures import clock, count, day_and_time, duration, plural
+from unspool.reading.parts import Part, parts_of
 from unspool.sinks.html.attachments import attachment_part
 from unspool.sinks.html.calls import call_part
 from unspool.sinks.html.markup import Markup, element, join
@@ -155,8 +156,18 @@ def _body(said: Said) -> Iterator[Markup]:
         sent = element("div", {"class": "typed"}, clipped(message.content))
         yield fold("As sent to the model", sent, kind="injected")
     shown = [attachment_part(attachment) for attachment in message.attachments or ()]
+    shown += [_part(part) for part in parts_of(message)]
     if shown:
         yield element("div", {"class": "attachments"}, shown)
+
+
+def _part(part: Part) -> Markup:
+    """A link that goes nowhere from a page, so its target is named; else the part as it is."""
+    if part.uri:
+        where = {"class": "attachment", "title": one_line(part.uri, 400)}
+        return element("span", where, one_line(part.text, 120))
+    body = element("pre", {"class": "output", "tabindex": "0"}, clipped(part.text))
+    return fold(one_line(part.kind, 60), body, kind="attachment")
 
 
 def _words(said: Said, words: str) -> Iterator[Markup]:

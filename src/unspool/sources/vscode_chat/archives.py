@@ -5,11 +5,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally
-from unspool.sources.vscode_chat.documents import lost, parse_odd, value_facts
+from unspool.sources.vscode_chat.documents import lost, parse, value_facts
 
 MAGIC = b"PK\x03\x04"
 LARGEST_BYTES = 1024**3
@@ -51,8 +49,4 @@ def _member(archive: zipfile.ZipFile, name: str) -> tuple[Any, str]:
         return None, ""
     if archive.getinfo(name).file_size > LARGEST_BYTES:
         return None, "too-large"
-    data = archive.read(name)
-    try:
-        return msgspec.json.decode(data), ""
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return parse_odd(data)
+    return parse(archive.read(name))

@@ -13,11 +13,13 @@ from unspool.sources.vscode_chat.turns import Turn
 def call_facts(turn: Turn, scribe: Scribe, calls: list[Joined], message: str) -> Iterator[AnyFact]:
     for index, call in enumerate(calls):
         shown = shown_result(call.part) if call.part is not None else Shown()
+        returned = _outcome(turn, call)
+        told = returned is None and shown.plain
         yield scribe.write(
             ToolCalled, id=call.id, message=message, name=call.name, index=index,
-            arguments=call.arguments or shown.arguments, extra=call_extra(call.part, call.id),
+            arguments=call.arguments or shown.arguments,
+            extra=call_extra(call.part, call.id, told),
         )  # fmt: skip
-        returned = _outcome(turn, call)
         if returned is None and call.part is None:
             continue  # nobody tells that it ended
         got = returned or Outcome(shown.text)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import PARTICIPANT, VOTES
+from unspool.chat_fields import NATIVE, PARTICIPANT, VOTES
 from unspool.facts import ROOT, AnyFact, Key, Noted, Problem
 from unspool.origins import Origin, Tally
 from unspool.records import sample
@@ -129,10 +129,14 @@ class Reading:
 
     def _vote(self, turn: Turn, offset: int) -> Iterator[AnyFact]:
         """A record of its own: a vote is in the export of a chat, but not in its stored log."""
-        vote = VOTES.get(turn.request.vote) if isinstance(turn.request.vote, int) else None
-        if vote is not None:
-            scribe = Scribe(self.key, self.origin.path, offset, f"{turn.id}/vote")
-            yield scribe.write(Noted, on="message", subject=turn.last_id, name="vote", value=vote)
+        held = turn.request.vote
+        vote = VOTES.get(held, held) if isinstance(held, int) else held
+        scribe = Scribe(self.key, self.origin.path, offset, f"{turn.id}/vote")
+        for name, value in (("vote", vote), ("vote_down_reason", turn.request.voteDownReason)):
+            if value is not None and value != "":
+                yield scribe.write(
+                    Noted, on="message", subject=turn.last_id, name=name, value=value
+                )
 
     def _head(self) -> Iterator[AnyFact]:
         """What the chat says about itself. Of two copies, the one with more requests knows better,
@@ -195,10 +199,13 @@ def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:
     yield "repo_end", chat.repoDataEnd
     yield "initial_location", _LOCATIONS.get(chat.initialLocation or "", chat.initialLocation)
     yield "requester", chat.requesterUsername
+    yield "requester_icon", chat.requesterAvatarIconUri
     yield "responder_icon", chat.responderAvatarIconUri
     yield "participants", _participants(chat.requests or [])
     yield "imported", chat.isImported or None
     yield "provider", chat.providerId
+    yield "pending_edits", chat.hasPendingEdits or None
+    yield NATIVE, chat.rest
     yield "draft", _draft(chat.inputState)
     yield "queued", [q for q in map(_queued, chat.pendingRequests or ()) if q]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec import ValidationError
 
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.origins import PACKED, Origin, Tally, iter_lines, open_origin
@@ -37,8 +38,8 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
     try:
         chat = decode_chat(data)
-    except DecodeErrors:
-        value, code = parse_odd(data)
+    except DecodeErrors as error:
+        value, code = parse(data) if isinstance(error, ValidationError) else parse_odd(data)
         if not isinstance(value, dict):
             yield lost(origin, tally, 0, code or "not-a-chat", data)
             return
@@ -49,6 +50,14 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if big:
         _lighten_chat(chat)
     yield from Reading(chat, origin, tally).facts()
+
+
+def parse(data: bytes) -> tuple[Any, str]:
+    """(value, problem) of JSON, clean or not."""
+    try:
+        return msgspec.json.decode(data), ""
+    except DecodeErrors:
+        return parse_odd(data)
 
 
 def read_whole(path: str) -> tuple[bytes, str]:

@@ -1,7 +1,8 @@
 """The shapes of a stored or exported chat, as far as they are read, and a lenient way into them.
 
-Whole documents are decoded straight into these; what is not named here is skipped undecoded. Where
-a field has a wrong type, the rest is taken field by field and the field is reported.
+Whole documents are decoded straight into these. Where a field has a wrong type, the rest is taken field
+by field and the field is reported. Fields that nobody knows are kept as they are (`rest`): a document
+that has any is decoded once more, the slow way.
 """
 
 import types
@@ -11,6 +12,15 @@ import msgspec
 
 Text = str | None
 Number = int | float | None
+REST = "unspool:rest"
+"""A name that no document uses."""
+
+
+class Whole(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A shape of which everything is kept."""
+
+    rest: dict[str, Any] | None = msgspec.field(default=None, name=REST)
+    """Fields that are not named here."""
 
 
 class Node(msgspec.Struct, gc=False):
@@ -50,7 +60,7 @@ class Call(msgspec.Struct, gc=False):
     id: Text = None
 
 
-class Round(msgspec.Struct, gc=False):
+class Round(Whole, gc=False):
     """One model call of a turn."""
 
     id: Text = None
@@ -62,9 +72,13 @@ class Round(msgspec.Struct, gc=False):
     phase: Any = None
     phaseModelId: Any = None
     hookContext: Any = None
+    compaction: Any = None
+    toolInputRetry: Any = None
+    statefulMarker: Any = None
+    """Opaque, and of no use to anybody but the server that made it."""
 
 
-class Metadata(msgspec.Struct, gc=False):
+class Metadata(Whole, gc=False):
     sessionId: Text = None
     modelMessageId: Text = None
     responseId: Text = None
@@ -81,9 +95,12 @@ class Metadata(msgspec.Struct, gc=False):
     summary: Any = None
     toolCallRounds: list[Round] | None = None
     toolCallResults: dict[str, ToolResult] | None = None
+    codeBlocks: list[Any] | None = None
+    globalContextCacheKey: Any = None
+    shouldAutoSwitchToAuto: Any = None
 
 
-class Result(msgspec.Struct, gc=False):
+class Result(Whole, gc=False):
     errorDetails: dict[str, Any] | None = None
     timings: dict[str, Any] | None = None
     metadata: Metadata | None = None
@@ -92,7 +109,7 @@ class Result(msgspec.Struct, gc=False):
     usage: dict[str, Any] | None = None
 
 
-class Agent(msgspec.Struct, gc=False, omit_defaults=True):
+class Agent(Whole, gc=False, omit_defaults=True):
     """The chat participant. The last fields are long and always the same: kept once per chat."""
 
     id: Text = None
@@ -124,7 +141,7 @@ class Variables(msgspec.Struct, gc=False):
     variables: list[dict[str, Any]] | None = None
 
 
-class Request(msgspec.Struct, gc=False):
+class Request(Whole, gc=False):
     """A user message and what was answered."""
 
     requestId: Text = None
@@ -172,7 +189,7 @@ class Request(msgspec.Struct, gc=False):
     modelTotals: list[dict[str, Any]] | None = None
 
 
-class Chat(msgspec.Struct, gc=False):
+class Chat(Whole, gc=False):
     """A whole chat: exported, stored flat, or the state that a mutation log ends in."""
 
     version: Any = None
@@ -182,11 +199,13 @@ class Chat(msgspec.Struct, gc=False):
     customTitle: Text = None
     computedTitle: Text = None
     requesterUsername: Text = None
+    requesterAvatarIconUri: Any = None
     responderUsername: Text = None
     responderAvatarIconUri: Any = None
     initialLocation: Text = None
     isImported: bool | None = None
     hasPendingEdits: Any = None
+    isNew: Any = None
     inputState: Any = None
     repoData: dict[str, Any] | None = None
     repoDataEnd: dict[str, Any] | None = None
@@ -237,10 +256,13 @@ def _is_union(wanted: Any) -> bool:
 
 def _convert_struct(value: dict[str, Any], wanted: Any, bad: list[str], path: str) -> Any:
     made = wanted()
+    names = {field.encode_name for field in msgspec.structs.fields(wanted)}
     for field in msgspec.structs.fields(wanted):
-        if field.name in value:
+        if field.encode_name in value:
             where = f"{path}.{field.name}" if path else field.name
             found = convert(value[field.name], field.type, bad, where)
             if found is not None:
                 setattr(made, field.name, found)
+    if isinstance(made, Whole) and not value.keys() <= names:
+        made.rest = {name: held for name, held in value.items() if name not in names}
     return made

@@ -2,25 +2,11 @@
 
 from typing import Any
 
-from unspool.chat_fields import bare_call_id
+import msgspec
+
+from unspool.chat_fields import DISPLAY, bare_call_id
 from unspool.sources.vscode_chat import edits
 from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
-
-DROPPED = frozenset(
-    (
-        "progressMessage",
-        "codeblockUri",
-        "undoStop",
-        "prepareToolInvocation",
-        "changesSummary",
-        "disabledClaudeHooks",
-        "mcpServersStarting",
-        "mcpServersStartingSlow",
-        "mcpAuthenticationRequired",
-        "voiceProgress",
-    )
-)
-"""Kinds that only move the display."""
 
 TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
 SPOKEN = frozenset(("warning", "info", "progressTask", "progressTaskSerialized"))
@@ -51,6 +37,37 @@ _PLACEHOLDER = "http://_vscodecontentref_/"
 TOOLS = frozenset(("toolInvocationSerialized", "toolInvocation"))
 
 
+class Tool(msgspec.Struct, gc=False):
+    """A tool part: the n-th of them."""
+
+    number: int
+
+
+class Thought(msgspec.Struct, gc=False):
+    """A piece of thinking, and what its part says beside it."""
+
+    text: str
+    about: dict[str, Any]
+
+
+class Words(msgspec.Struct, gc=False):
+    """Markdown, and what its part says beside the text."""
+
+    text: str
+    about: dict[str, Any]
+
+
+class Kept(msgspec.Struct, gc=False):
+    """A part that has no other place in a message."""
+
+    part: dict[str, Any]
+    link: bool = False
+    """An inline reference that the text holds as a link: kept where the text is another's."""
+
+
+Flow = Tool | Thought | Words | Kept
+
+
 class Parts:
     """The parts of one response, sorted by what they are, in their order."""
 
@@ -59,16 +76,15 @@ class Parts:
         """Texts, cut apart where a tool was called."""
         self.tail = 0
         """The number of the block behind the last tool call."""
-        self.thinking: list[tuple[int, str]] = []
-        """(how many tool parts stood before it, text)."""
+        self.flow: list[Flow] = []
+        """Everything in its order."""
         self.tools: list[dict[str, Any]] = []
         self.side: dict[str, list[dict[str, Any]]] = {}
         """Sub-agent run → the tool parts that were made in it."""
-        self.kept: list[dict[str, Any]] = []
-        self.links: list[dict[str, Any]] = []
-        """Inline references: in the text where there are no rounds, kept beside it where there are."""
         self.edits: list[dict[str, Any]] = []
         self.vulnerabilities: list[Any] = []
+        self.cleared: list[Any] = []
+        """Why the words since the last call were taken back, as often as they were."""
         self.unknown: list[str] = []
         self.wrong = 0
         """Elements that are no parts at all."""
@@ -81,7 +97,7 @@ class Parts:
 
     def _take(self, part: Any) -> None:
         if isinstance(part, str):
-            self._say(part)
+            self._write(part, {})
             return
         if not isinstance(part, dict):
             self.wrong += 1
@@ -90,20 +106,25 @@ class Parts:
         if not isinstance(kind, str):
             self._take_bare(part)
         elif kind in TEXT_KINDS:
-            self._say(_with_references(markdown(part.get("content")) or markdown(part), part))
+            text = _with_references(markdown(part.get("content")) or markdown(part), part)
+            self._write(text, _about_text(part))
             if isinstance(part.get("vulnerabilities"), list):
                 self.vulnerabilities += part["vulnerabilities"]
         elif kind == "thinking":
-            self._think(part.get("value"))
+            self._think(part)
         elif kind in TOOLS:
             self._call(part)
         elif kind == "inlineReference":
-            self.links.append(part)
-            self._say(link_text(part))
+            text = link_text(part)
+            self.flow.append(Kept(part, link=is_plain(part)))
+            self._say(text)
         elif kind == "clearToPreviousToolInvocation":
             del self.blocks[self.tail :]
             self._open = False
-        elif kind not in DROPPED:
+            self.cleared.append(part.get("reason"))
+        elif kind in DISPLAY:
+            self.flow.append(Kept(compact(part)))
+        else:
             self._keep(kind, part)
 
     def _call(self, part: dict[str, Any]) -> None:
@@ -111,6 +132,7 @@ class Parts:
         if isinstance(run, str) and run and not is_sub_agent(part):
             self.side.setdefault(bare_call_id(run), []).append(part)
             return
+        self.flow.append(Tool(len(self.tools)))
         self.tools.append(part)
         self._open = False
         self.tail = len(self.blocks)
@@ -118,14 +140,14 @@ class Parts:
     def _take_bare(self, part: dict[str, Any]) -> None:
         """Without a kind it is markdown if it has a value, else (in exports) a file tree."""
         if isinstance(part.get("value"), str):
-            self._say(part["value"])
+            self._write(part["value"], _about_text(part))
         elif "label" in part or "children" in part:
-            self.kept.append({"kind": "treeData", "treeData": part})
+            self.flow.append(Kept({"kind": "treeData", "treeData": part}))
         else:
             self._keep("no kind", part)
 
     def _keep(self, kind: str, part: dict[str, Any]) -> None:
-        self.kept.append(part)
+        self.flow.append(Kept(part))
         if kind in edits.KINDS:
             self.edits.append(part)
         elif kind in SPOKEN:
@@ -135,6 +157,10 @@ class Parts:
         elif kind not in KEPT:
             self.unknown.append(kind)
 
+    def _write(self, text: str, about: dict[str, Any]) -> None:
+        self.flow.append(Words(text, about))
+        self._say(text)
+
     def _say(self, text: str) -> None:
         if self._open:
             self.blocks[-1] += text
@@ -142,10 +168,15 @@ class Parts:
             self.blocks.append(text)
             self._open = True
 
-    def _think(self, value: Any) -> None:
+    def _think(self, part: dict[str, Any]) -> None:
+        value = part.get("value")
         text = "".join(v for v in value if isinstance(v, str)) if isinstance(value, list) else value
-        if isinstance(text, str) and text:
-            self.thinking.append((len(self.tools), text))
+        about = {k: v for k, v in part.items() if k not in ("kind", "value") and _says(v)}
+        self.flow.append(Thought(text if isinstance(text, str) else "", about))
+
+    @property
+    def kept(self) -> list[dict[str, Any]]:
+        return [held.part for held in self.flow if isinstance(held, Kept)]
 
     @property
     def text(self) -> str:
@@ -155,6 +186,42 @@ class Parts:
     def last_text(self) -> str:
         """What was said after the last tool call."""
         return "\n\n".join(block.strip("\n") for block in self.blocks[self.tail :])
+
+
+def _says(value: Any) -> bool:
+    return value not in (None, False, "", [], {})
+
+
+def _about_text(part: dict[str, Any]) -> dict[str, Any]:
+    """What a markdown part says beside its text; what is as it usually is, is left out, and so are
+    the targets of its links, which stand in the text."""
+    if len(part) == 1:
+        return {}
+    held = part.get("content")
+    made = {**held, **part} if isinstance(held, dict) else dict(part)
+    for name in ("kind", "content", "value", "uris", "vulnerabilities"):
+        made.pop(name, None)
+    return {name: value for name, value in made.items() if _says(value)}
+
+
+def compact(part: dict[str, Any]) -> dict[str, Any]:
+    """A part that only moves the display, with addresses and markdown as plain texts."""
+    made: dict[str, Any] = {}
+    for name, value in part.items():
+        if name == "uri" and (uri := uri_of(value)):
+            value = uri
+        elif name == "content" and isinstance(value, dict) and (text := markdown(value)):
+            value = text
+        if _says(value):
+            made[name] = value
+    return made
+
+
+def is_plain(part: dict[str, Any]) -> bool:
+    """Whether a link tells all that the reference does: it is to no place inside a file."""
+    target = part.get("inlineReference")
+    plain = isinstance(target, str) or (isinstance(target, dict) and "scheme" in target)
+    return plain and not part.keys() - {"kind", "inlineReference", "name"}
 
 
 def _with_references(text: str, part: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from unspool.facts import AnyFact, Key, Noted, SnapshotSeen, View
 from unspool.origins import Origin, Tally
 from unspool.shapes import arguments_text
 from unspool.sources.vscode_chat.chats import NAME
-from unspool.sources.vscode_chat.documents import lost, parse_odd, read_whole
+from unspool.sources.vscode_chat.documents import lost, parse, read_whole
 from unspool.times import parse_time
 from unspool.typed import context_kind
 
@@ -90,11 +90,7 @@ class Spoken:
 
 def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     data, _ = read_whole(origin.path)
-    try:
-        value: Any = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
-        code = ""
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        value, code = parse_odd(data)
+    value, code = parse(data.removeprefix(b"\xef\xbb\xbf"))
     if code or not isinstance(value, dict):
         yield lost(origin, tally, 0, code or "not-a-replay", data)
     if isinstance(value, dict):

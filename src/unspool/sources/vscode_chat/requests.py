@@ -9,7 +9,9 @@ from unspool import chat_fields as fields
 from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, UsageReported
 from unspool.sources.vscode_chat import prompts
 from unspool.sources.vscode_chat.calls import call_facts, orphan_facts
+from unspool.sources.vscode_chat.model import REST, Agent
 from unspool.sources.vscode_chat.parts import ASKED, answers
+from unspool.sources.vscode_chat.placing import own_thinking
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.turns import Turn
 from unspool.sources.vscode_chat.uris import uri_of
@@ -54,8 +56,10 @@ def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
     variables = request.variableData.variables if request.variableData is not None else None
     extra = _extra(fields.USER, request)
-    for name in fields.PARTICIPANT if "agent" in extra else ():
-        extra["agent"].pop(name, None)
+    if request.agent is not None:
+        extra["agent"] = _agent(request.agent)
+    if request.rest:
+        extra[fields.NATIVE] = {"request": request.rest}
     if found := prompts.mentions(request.message):
         extra["mentions"] = found
     if request.isSystemInitiated:
@@ -67,6 +71,13 @@ def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
         mode=turn.mode, request=turn.id, status=turn.removed,
         attachments=_without_repeats(attached, images), extra=extra or None,
     )  # fmt: skip
+
+
+def _agent(agent: Agent) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(agent)
+    for name in (*fields.PARTICIPANT, REST):
+        made.pop(name, None)
+    return {**made, **(agent.rest or {})}
 
 
 def _without_repeats(
@@ -92,21 +103,23 @@ def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     if not turn.rounds:
         yield from _single_answer(turn, scribe)
         return
-    thoughts = _thoughts(turn)
     last = len(turn.rounds) - 1
     for number, (held, calls) in enumerate(zip(turn.rounds, turn.calls, strict=True)):
         ident = turn.round_id(number)
-        extra: dict[str, Any] = {}
-        if held.phase is not None or held.hookContext is not None:
-            extra = _extra(fields.ROUND, held)
+        beside = turn.placed[number]
+        extra = beside.extra() | _extra(fields.ROUND, held)
+        if extra.get("retries") == 0:
+            del extra["retries"]
+        if held.rest:
+            extra[fields.NATIVE] = {"round": held.rest}
         if number == last:
-            extra = {**_last_extra(turn), **extra}
+            extra = _with_native(_last_extra(turn, held.response or ""), extra)
         time = parse_time(held.timestamp) or (turn.ended if number == last else None)
         ending = _ending(turn, bool(held.response)) if number == last else {"status": turn.removed}
         text = held.response or (_error_text(turn) if ending.get("kind") == "error" else "")
         yield scribe.write(
             MessageSeen, id=ident, role="assistant", text=text,
-            thinking=_thinking(held.thinking) or thoughts.get(number, ""), time=time,
+            thinking=own_thinking(held) or "\n\n".join(beside.thinking), time=time,
             model=turn.model, request=turn.id, extra=extra or None,
             **ending,
         )  # fmt: skip
@@ -118,8 +131,9 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     request = turn.request
     calls = [call for group in turn.calls for call in group]
     text = turn.parts.text
-    thinking = "\n\n".join(thought for _, thought in turn.parts.thinking)
-    extra = _last_extra(turn)
+    (beside,) = turn.placed
+    thinking = "\n\n".join(beside.thinking)
+    extra = _with_native(_last_extra(turn, text), beside.extra())
     if not (text or thinking or calls or extra.keys() - _SILENT):
         return
     ending = _ending(turn, bool(text or calls))
@@ -154,40 +168,36 @@ def _error_text(turn: Turn) -> str:
     return message if isinstance(message, str) else ""
 
 
-def _last_extra(turn: Turn) -> dict[str, Any]:
-    request = turn.request
+def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
+    """What is told once about the whole answer; `text` is its last message's."""
+    request, result, metadata = turn.request, turn.result, turn.metadata
     made = _extra(fields.ANSWER, request)
-    made |= _extra(fields.RESULT, turn.result)
-    made |= _extra(fields.METADATA, turn.metadata)
+    made.pop("vote_down_reason", None)  # goes with the vote
+    made |= _extra(fields.RESULT, result)
+    made |= _extra(fields.METADATA, metadata)
     if turn.error:
         made["error"] = turn.error
     if made.get("waited_ms", 0) > _EPOCHS or not made.get("waited_ms", 1):
         del made["waited_ms"]
     if turn.state not in (None, 1):
         made["state"] = fields.STATES.get(turn.state or 0, str(turn.state))
+    if turn.other_end is not None:
+        made["completed_at"] = turn.other_end
     if turn.parts.vulnerabilities:
         made["vulnerabilities"] = turn.parts.vulnerabilities
-    kept = [*turn.parts.kept, *turn.inner, *(turn.parts.links if turn.rounds else ())]
-    if kept:
-        made["parts"] = kept
+    if turn.parts.cleared:
+        made["cleared"] = turn.parts.cleared
+    if metadata.codeBlocks:
+        made["code_blocks"] = fields.quoted(metadata.codeBlocks, text)
+    native = {k: v for k, v in (("result", result.rest), ("metadata", metadata.rest)) if v}
+    if native:
+        made[fields.NATIVE] = native
     return made
 
 
-def _thinking(held: Any) -> str:
-    text = held.get("text") if isinstance(held, dict) else held
-    if isinstance(text, list):
-        text = "".join(piece for piece in text if isinstance(piece, str))
-    return text if isinstance(text, str) else ""
-
-
-def _thoughts(turn: Turn) -> dict[int, str]:
-    """Shown thoughts by round, by the tool part that they stand before."""
-    made: dict[int, list[str]] = {}
-    for before, text in turn.parts.thinking:
-        homes = (home for home in turn.homes[before:] if home >= 0)
-        home = next(homes, len(turn.rounds) - 1)
-        made.setdefault(home, []).append(text)
-    return {number: "\n\n".join(texts) for number, texts in made.items()}
+def _with_native(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    native = {**first.get(fields.NATIVE, {}), **second.get(fields.NATIVE, {})}
+    return {**first, **second, **({fields.NATIVE: native} if native else {})}
 
 
 def _usage_facts(turn: Turn, scribe: Scribe, last: str) -> Iterator[AnyFact]:
@@ -199,6 +209,8 @@ def _usage_facts(turn: Turn, scribe: Scribe, last: str) -> Iterator[AnyFact]:
         request.completionTokens, old.get("completionTokens"), turn.metadata.outputTokens
     )
     extra = _extra(fields.USAGE, request)
+    if old.get("promptTokenDetails"):
+        extra.setdefault("prompt_token_details", old["promptTokenDetails"])
     cached = None
     if totals := request.modelTotals:
         if prompt is not None:
@@ -229,10 +241,9 @@ def _first(*values: Any) -> int | None:
 def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     """Edited files, answers that a person gave, pull requests."""
     seen: set[str] = set()
-    known = {call.id for group in turn.calls for call in group}
     for part, made in turn.touched:
-        stop = part.get("undoStopId")
-        call = stop if isinstance(stop, str) and stop in known else turn.last_id
+        number, call = turn.owners[id(part)]
+        call = call or (turn.round_id(number) if turn.rounds else turn.response_id)
         for touch in made:
             seen.add(touch["path"])
             if touch["path"] in turn.outcomes:

@@ -89,6 +89,8 @@ class Shown(msgspec.Struct):
     failed: bool | None = None
     duration_ms: float | None = None
     images: list[Attachment] = []
+    plain: bool = False
+    """The text is the part's `result`."""
 
 
 def shown_result(part: dict[str, Any]) -> Shown:
@@ -100,6 +102,7 @@ def shown_result(part: dict[str, Any]) -> Shown:
     result = part.get("result")
     if result is not None and made.text is None:
         made.text = result if isinstance(result, str) else arguments_text(result)
+        made.plain = True
     return made
 
 

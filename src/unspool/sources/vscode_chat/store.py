@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from unspool.databases import DAMAGE, open_database
 from unspool.facts import AnyFact, Noted
 from unspool.origins import Origin, Tally
 from unspool.sources.vscode_chat.chats import NAME, WORST
-from unspool.sources.vscode_chat.documents import lost, parse_odd, value_facts
+from unspool.sources.vscode_chat.documents import lost, parse, value_facts
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.uris import path_of
@@ -49,20 +47,13 @@ def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]
 def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     for key, value in rows:
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-        parsed, code = _parse(data)
+        parsed, code = parse(data)
         if code or parsed is None:
             yield lost(origin, tally, 1, code or "invalid-json", data)
         elif key == _INDEX:
             yield from _index_facts(parsed, origin, tally)
         else:
             yield from _chat_facts(parsed, origin, tally)
-
-
-def _parse(data: bytes) -> tuple[Any, str]:
-    try:
-        return msgspec.json.decode(data), ""
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return parse_odd(data)
 
 
 def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import CALL, bare_call_id
+from unspool.chat_fields import CALL, NATIVE, bare_call_id
 from unspool.shapes import arguments_text
 from unspool.sources.vscode_chat.model import Call, Round
 from unspool.sources.vscode_chat.tool_names import NAMES
@@ -13,6 +13,7 @@ from unspool.sources.vscode_chat.uris import markdown
 
 _MESSAGES = frozenset(("invocationMessage", "pastTenseMessage", "originMessage"))
 _OURS = {theirs: ours for ours, theirs in CALL.items()}
+_ELSEWHERE = frozenset(("kind", "toolCallId", "resultDetails"))
 _DENIED, _SKIPPED = 0, 5
 
 
@@ -107,21 +108,28 @@ def from_part(part: dict[str, Any], place: str) -> Joined:
     return Joined(bare_call_id(native) or place, model_name(part), "", part, native)
 
 
-def call_extra(part: dict[str, Any] | None, ident: str) -> dict[str, Any] | None:
-    """What the part tells that has no field of its own."""
+def call_extra(
+    part: dict[str, Any] | None, ident: str, told: bool = False
+) -> dict[str, Any] | None:
+    """What the part tells that has no field of its own. `told`: its result is the call's text."""
     if part is None:
         return None
     made: dict[str, Any] = {}
+    native: dict[str, Any] = {}
     for theirs, value in part.items():
         ours = _OURS.get(theirs)
-        if ours is None:
-            continue
         if theirs in _MESSAGES:
             value = markdown(value)
-        if value is not None and value != "":
+        if value is None or value == "" or theirs in _ELSEWHERE:
+            continue
+        if ours is not None:
             made[ours] = value
+        elif not ((theirs == "result" and told) or (theirs == "isComplete" and value is True)):
+            native[theirs] = value
     if part_id(part) not in ("", ident):
         made["ui_call"] = part["toolCallId"]
+    if native:
+        made[NATIVE] = native
     return made or None
 
 

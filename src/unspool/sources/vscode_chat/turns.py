@@ -7,6 +7,7 @@ import msgspec
 from unspool.sources.vscode_chat import edits, tools
 from unspool.sources.vscode_chat.model import Metadata, Request, Result, Round
 from unspool.sources.vscode_chat.parts import Parts
+from unspool.sources.vscode_chat.placing import Placing
 from unspool.times import parse_time
 
 _AGENT_MODES = {
@@ -39,14 +40,18 @@ class Turn:
         """The calls of every round, or of the whole answer."""
         self.homes: list[int] = []
         """The round of every tool part."""
-        self.inner: list[dict[str, Any]] = []
-        """Tool parts that the model did not ask for."""
+        self.inner: set[int] = set()
+        """Numbers of tool parts that the model did not ask for."""
         if self.rounds:
             self.calls, self.homes = tools.join(self.rounds, own, ident)
             self._place_rest(own)
         else:
             made = [tools.from_part(part, f"{ident}/part.{n}") for n, part in enumerate(own)]
-            self.calls = [made]
+            self.calls, self.homes = [made], [0] * len(own)
+        placing = Placing(self.rounds, self.calls, self.homes, self.inner)
+        self.placed = placing.walk(self.parts.flow, own)
+        """What every message holds beside its words and calls."""
+        self.owners = placing.owners
         self.touched = [(part, edits.touches(part)) for part in self.parts.edits]
         """Every edit part with the files that it changed."""
         self.outcomes: dict[str, str] = {}
@@ -72,6 +77,13 @@ class Turn:
             return self.time + int(measured * 1000), measured
         return None, None
 
+    @property
+    def other_end(self) -> Any:
+        """A stamp of completion that is not believed, or not needed: as it is."""
+        state = self.request.modelState
+        stamp = state.completedAt if state is not None else None
+        return stamp if stamp is not None and parse_time(stamp) != self.ended else None
+
     def _place_rest(self, parts: list[dict[str, Any]]) -> None:
         """Parts without a call: those behind all others are calls of a round that was not kept."""
         last = max((n for n, home in enumerate(self.homes) if home >= 0), default=-1)
@@ -82,8 +94,9 @@ class Turn:
                 continue
             if number > last and open_end:
                 late.append(tools.from_part(part, f"{self.id}/part.{number}"))
+                self.homes[number] = len(self.rounds)
             else:
-                self.inner.append(part)
+                self.inner.add(number)
         if late:
             self.rounds.append(Round(id=self.response_id))
             self.calls.append(late)

@@ -1,0 +1,78 @@
+"""Response parts that are no calls: words, thinking, and what was kept beside them, in their order."""
+
+from typing import Any
+
+from unspool.chat_fields import DISPLAY
+from unspool.sinks.chat_json.prompts import uri_of
+
+Part = dict[str, Any]
+
+
+def thinking_parts(text: str, thoughts: Any) -> list[Part]:
+    """The thinking, with what its parts said of themselves: the text stands in the first."""
+    abouts = _objects(thoughts) or ([{}] if text else [])
+    values = [text, *("" for _ in abouts[1:])]
+    return [
+        {**about, "kind": "thinking", "value": value}
+        for about, value in zip(abouts, values, strict=False)
+    ]
+
+
+def text_parts(text: str, extra: Part) -> list[Part]:
+    """The words; what was said of parts of them goes with parts that are empty."""
+    abouts = _objects(extra.get("markdown")) or ([{}] if text else [])
+    values = [text, *("" for _ in abouts[1:])]
+    found = extra.get("vulnerabilities")
+    made: list[Part] = []
+    for about, value in zip(abouts, values, strict=False):
+        if isinstance(found, list) and found and not made:
+            held = {"content": {"value": value}, "vulnerabilities": found}
+            made.append({**about, "kind": "markdownVuln", **held})
+        elif "kind" in about or {"inlineReferences", "fromSubagent"} & about.keys():
+            made.append({**about, "kind": "markdownContent", "content": {"value": value}})
+        else:
+            made.append({**about, "value": value})
+    return made
+
+
+def cleared_parts(reasons: Any) -> list[Part]:
+    """Before the words that stayed: what was taken back is not there any more."""
+    held = reasons if isinstance(reasons, list) else []
+    return [
+        {"kind": "clearToPreviousToolInvocation", **({} if r is None else {"reason": r})}
+        for r in held
+    ]
+
+
+def woven(calls: list[list[Part]], extra: Part) -> list[Part]:
+    """The parts of the calls, and between them those that were kept, where they stood."""
+    kept = extra.get("parts")
+    kept = kept if isinstance(kept, list) else []
+    places = extra.get("parts_at")
+    if not isinstance(places, list) or len(places) != len(kept):
+        places = [len(calls)] * len(kept)
+    between: list[list[Part]] = [[] for _ in range(len(calls) + 1)]
+    for part, at in zip(kept, places, strict=True):
+        if isinstance(part, dict) and isinstance(part.get("kind"), str):
+            inside = isinstance(at, int) and 0 <= at <= len(calls)
+            between[at if inside else len(calls)].append(_expanded(part))
+    made = between[0]
+    for call, behind in zip(calls, between[1:], strict=True):
+        made = [*made, *call, *behind]
+    return made
+
+
+def _expanded(part: Part) -> Part:
+    """Addresses and markdown as VS Code writes them."""
+    if part["kind"] not in DISPLAY:
+        return part
+    made = dict(part)
+    if isinstance(made.get("uri"), str):
+        made["uri"] = uri_of(made["uri"])
+    if isinstance(made.get("content"), str):
+        made["content"] = {"value": made["content"]}
+    return made
+
+
+def _objects(value: Any) -> list[Part]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

@@ -1,0 +1,146 @@
+"""Placing: which message of an answer every part of its response belongs to, and where in it.
+
+The parts are one row for the whole answer, while the model answered in rounds. Tool parts are joined
+to the calls of rounds; the words between them are found in what the rounds say; the undo stop of an
+edit names the call that made it. What stands between two of these belongs to the round that was under
+way.
+"""
+
+from typing import Any
+
+import msgspec
+
+from unspool.chat_fields import bare_call_id
+from unspool.sources.vscode_chat.edits import KINDS as EDITS
+from unspool.sources.vscode_chat.model import Round
+from unspool.sources.vscode_chat.parts import Flow, Kept, Thought, Tool, Words
+from unspool.sources.vscode_chat.tools import Joined
+
+_AHEAD = 8
+"""So many rounds ahead of the current one words are looked for."""
+
+
+class Placed(msgspec.Struct):
+    """What one message holds beside its words and calls."""
+
+    calls: int = 0
+    parts: list[dict[str, Any]] = []
+    at: list[int] = []
+    """For every part, how many of the message's calls stood before it."""
+    thinking: list[str] = []
+    thoughts: list[dict[str, Any]] = []
+    """What the parts with the thinking say besides."""
+    markdown: list[dict[str, Any]] = []
+    """What the parts with the text say besides, each way once."""
+
+    def extra(self) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        if self.parts:
+            made["parts"] = self.parts
+            if any(at != self.calls for at in self.at):
+                made["parts_at"] = self.at
+        if self.thoughts:
+            made["thoughts"] = self.thoughts
+        if self.markdown:
+            made["markdown"] = self.markdown
+        return made
+
+
+class Placing:
+    """The walk through one response."""
+
+    def __init__(
+        self, rounds: list[Round], calls: list[list[Joined]], homes: list[int], inner: set[int]
+    ) -> None:
+        self._rounds = rounds
+        self._homes = homes
+        self._inner = inner
+        self._links = bool(rounds)
+        self._places = {id(c.part): n for made in calls for n, c in enumerate(made)}
+        self._calls = {c.id: (r, n) for r, made in enumerate(calls) for n, c in enumerate(made)}
+        self.placed = [Placed(len(made)) for made in calls]
+        self._now = 0
+        """The round that is under way."""
+        self._seen = 0
+        """How many of its calls have gone by."""
+        self._passed = 0
+        """How many tool parts have gone by."""
+        self._caller = ""
+        """The call that the edits here say they are of."""
+        self.owners: dict[int, tuple[int, str]] = {}
+        """By the identity of an edit's part: its round, and the call that made it."""
+
+    def walk(self, flow: list[Flow], tools: list[dict[str, Any]]) -> list[Placed]:
+        for held in flow:
+            if isinstance(held, Tool):
+                self._call(held.number, tools[held.number])
+            elif isinstance(held, Words):
+                self._read(held)
+            elif isinstance(held, Thought):
+                self._think(held)
+            elif isinstance(held, Kept) and (self._links or not held.link):
+                self._keep(held.part)
+        return self.placed
+
+    def _call(self, number: int, part: dict[str, Any]) -> None:
+        self._passed = number + 1
+        if self._homes[number] >= 0:
+            self._now, self._seen = self._homes[number], self._places[id(part)] + 1
+            self._caller = ""
+        elif number in self._inner:
+            self._keep(part)
+
+    def _keep(self, part: dict[str, Any]) -> None:
+        kind = part.get("kind")
+        stop = part.get("id") if kind == "undoStop" else part.get("undoStopId")
+        caller = bare_call_id(stop) if isinstance(stop, str) else ""
+        if caller in self._calls:
+            self._now, place = self._calls[caller]
+            self._seen, self._caller = place + 1, caller
+        if isinstance(kind, str) and kind in EDITS:
+            self.owners[id(part)] = (self._now, self._caller)
+        self.placed[self._now].parts.append(part)
+        self.placed[self._now].at.append(self._seen)
+
+    def _read(self, words: Words) -> None:
+        text = words.text.strip()
+        if text and len(self._rounds) > 1:
+            for number in self._ahead():
+                if text in (self._rounds[number].response or ""):
+                    self._go(number)
+                    break
+        known = self.placed[self._now].markdown
+        if words.about and words.about not in known:
+            known.append(words.about)
+
+    def _think(self, thought: Thought) -> None:
+        if len(self._rounds) > 1 and (thought.text or self._seen):
+            spoken = (n for n in self._ahead() if thought.text in own_thinking(self._rounds[n]))
+            # Rounds of older files do not tell it: it is what led to the next call.
+            self._go(next(spoken, self._bound()) if thought.text else self._bound())
+        if thought.text:
+            self.placed[self._now].thinking.append(thought.text)
+        if thought.about:
+            self.placed[self._now].thoughts.append(thought.about)
+
+    def _go(self, number: int) -> None:
+        if number != self._now:
+            self._now, self._seen, self._caller = number, 0, ""
+
+    def _bound(self) -> int:
+        """The round of the next tool part: nothing before it is of a later one."""
+        following = (home for home in self._homes[self._passed :] if home >= 0)
+        return max(self._now, next(following, len(self.placed) - 1))
+
+    def _ahead(self) -> range:
+        """The rounds that may speak next: once a round has called, another one does."""
+        first = self._now + bool(self._seen)
+        return range(first, min(self._bound(), first + _AHEAD) + 1)
+
+
+def own_thinking(held: Round) -> str:
+    """What the round itself keeps of its thinking."""
+    found = held.thinking.get("text") if isinstance(held.thinking, dict) else held.thinking
+    if isinstance(found, list):
+        found = "".join(piece for piece in found if isinstance(piece, str))
+    return found if isinstance(found, str) else ""
