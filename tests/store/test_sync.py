@@ -21,11 +21,12 @@ from tests.harness import CASES, plain
 from tests.test_extract import ENV, conversation
 from unspool.errors import StoreBusy, StoreError
 from unspool.store import care
+from unspool.store.intake import Report
 from unspool.store.opening import reading, writing
 from unspool.store.rebuild import rebuild
 from unspool.store.rows import get_trajectory
 from unspool.store.schema import MIGRATIONS, migrate
-from unspool.store.sync import Report, Sync
+from unspool.store.sync import Sync
 from unspool.trajectory import Trajectory
 
 

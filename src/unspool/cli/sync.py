@@ -9,9 +9,10 @@ import msgspec
 from unspool.cli.display import Display, number, size
 from unspool.errors import NothingToRead
 from unspool.scan import found_paths, usual_places
+from unspool.store.intake import Report
 from unspool.store.opening import default_path, writing
 from unspool.store.survey import survey
-from unspool.store.sync import Report, Sync
+from unspool.store.sync import Sync
 
 EXAMPLES = """
 \b

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,8 @@ from unspool.pipeline.collect import Gathered
 from unspool.times import format_time
 
 BLOCK_BYTES = 1024 * 1024
+MOST_WAITING_BYTES = 16 * BLOCK_BYTES
+"""Of many conversations in one log: then blocks are written that are not full."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode_facts = msgspec.msgpack.Decoder(list[AnyFact]).decode
 _decode_block = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
@@ -95,12 +98,17 @@ def put_raw(connection: sqlite3.Connection, origin_id: int, records: Iterable[Ra
     """Records in blocks per conversation, in order."""
     blocks: dict[Key, list[RawRecord]] = {}
     sizes: Counter[Key] = Counter()
+    waiting = 0
     for record in records:
         blocks.setdefault(record.key, []).append(record)
         sizes[record.key] += len(record.data)
-        if sizes[record.key] >= BLOCK_BYTES:
-            _put_block(connection, origin_id, record.key, blocks.pop(record.key))
-            del sizes[record.key]
+        waiting += len(record.data)
+        full = [record.key] if sizes[record.key] >= BLOCK_BYTES else []
+        if waiting >= MOST_WAITING_BYTES:
+            full = list(blocks)
+        for key in full:
+            _put_block(connection, origin_id, key, blocks.pop(key))
+            waiting -= sizes.pop(key)
     for key, block in blocks.items():
         _put_block(connection, origin_id, key, block)
 
@@ -131,8 +139,15 @@ def _put_block(
 
 def iter_raw(connection: sqlite3.Connection, origin_id: int) -> Iterator[tuple[int, bytes]]:
     """(offset, bytes) of all kept records of an origin, in the order in which they stood."""
-    rows = connection.execute("SELECT data FROM raw_traces WHERE origin_id = ?", (origin_id,))
-    records: list[tuple[int, bytes]] = []
-    for (data,) in rows:
-        records += _decode_block(expand(data))
-    yield from sorted(records, key=lambda record: record[0])
+    rows = connection.execute(
+        "SELECT first_offset, data FROM raw_traces WHERE origin_id = ? ORDER BY first_offset",
+        (origin_id,),
+    )
+    waiting: list[tuple[int, bytes]] = []
+    for first, data in rows:
+        while waiting and waiting[0][0] < first:
+            yield heappop(waiting)
+        for record in _decode_block(expand(data)):
+            heappush(waiting, record)
+    while waiting:
+        yield heappop(waiting)

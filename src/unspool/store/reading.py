@@ -1,9 +1,12 @@
-"""Reading an origin for the store: its facts, and its records as they are."""
+"""Reading an origin for the store: what it states, and its records as they are."""
 
+import io
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,64 +14,101 @@ from unspool import sinks, sources
 from unspool.databases import open_database
 from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.origins import Origin, Tally, open_origin
-from unspool.pipeline.collect import Collection
-from unspool.store.keeping import RawRecord
-from unspool.store.survey import in_lines, is_database
+from unspool.store.keeping import BLOCK_BYTES, RawRecord
+from unspool.store.survey import LOGS, is_database, is_whole
 from unspool.trajectory import Trajectory
 
 LARGEST_DATABASE = 512 * 1024 * 1024
 """The raw copy of a larger one is left out of the store, and that is a problem to count."""
+PART_BYTES = 32 * 1024 * 1024
+"""Logs of lines are read in parts of this size."""
 
 
-class ReadOrigin:
-    """What reading one origin gave."""
-
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
-        self.collection = Collection()
-        self.trajectories: list[Trajectory] = []
-        self.tally = Tally()
-        self.owners: dict[int, tuple[Key, str, int | None]] = {}
-        """Offset → whose record it is, what kind, when."""
-        self.end = origin.size
-        """Up to where records are surely whole: the rest is kept when it is."""
-
-    @property
-    def gave_anything(self) -> bool:
-        return bool(self.collection.conversations or self.trajectories)
-
-    @property
-    def problems(self) -> list[Problem]:
-        return self.collection.problems
-
-    def fail(self, code: str, error: Exception) -> None:
-        text = getattr(error, "strerror", None) or str(error)
-        path = self.origin.path
-        self.problems.append(Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text))
-
-
-def read_origin(origin: Origin) -> ReadOrigin:
-    """Read it; an origin that cannot be read is a problem, and the rest goes on."""
-    made = ReadOrigin(origin)
+def read_items(origin: Origin, tally: Tally) -> Iterator[AnyFact | Trajectory]:
+    """All that it states; an origin that cannot be read is a problem, and the rest goes on."""
     try:
         if origin.source in sinks.READERS:
-            for item in sinks.load_reader(origin.source).read(origin, made.tally):
-                if isinstance(item, Problem):
-                    made.collection.problems.append(item)
-                else:
-                    made.trajectories.append(item)
+            yield from sinks.load_reader(origin.source).read(origin, tally)
         else:
-            for fact in sources.read(origin, made.tally):
-                made.collection.add(origin.source, fact)
-                _own(made, fact)
+            yield from sources.read(origin, tally)
     except (sqlite3.Error, OSError) as error:
-        made.fail("unreadable", error)
-    return made
+        yield trouble(origin.path, "unreadable", error)
 
 
-def _own(made: ReadOrigin, fact: AnyFact) -> None:
-    if fact.key != NOBODY and fact.offset not in made.owners:
-        made.owners[fact.offset] = (fact.key, type(fact).__name__, fact.time)
+def trouble(path: str, code: str, error: Exception) -> Problem:
+    text = getattr(error, "strerror", None) or str(error)
+    return Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text)
+
+
+def parts_of(origin: Origin, in_lines: bool, problems: list[Problem]) -> Iterator[Origin]:
+    """A long log of lines in parts that begin and end where lines do; anything else as it is."""
+    start = origin.start
+    if not in_lines or origin.size - start <= PART_BYTES:
+        yield origin
+        return
+    try:
+        while start < origin.size:
+            end = _line_end(origin, start + PART_BYTES)
+            yield msgspec.structs.replace(origin, start=start, end=end)
+            start = end
+    except OSError as error:
+        problems.append(trouble(origin.path, "unreadable", error))
+
+
+def _line_end(origin: Origin, at: int) -> int:
+    """Where the line that holds the byte before `at` ends."""
+    if at >= origin.size:
+        return origin.size
+    with open(origin.path, "rb") as file:
+        file.seek(at - 1)
+        file.readline()
+        return min(file.tell(), origin.size)
+
+
+BROKEN = frozenset(("truncated-json", "invalid-json", "not-json"))
+
+
+def is_half_written(path: str, codes: Iterable[str]) -> bool:
+    """Whether it is one JSON document that breaks off: somebody is writing it anew.
+
+    A log of lines is none: what stands in it stays true, whatever its last line is.
+    """
+    if not BROKEN.intersection(codes):
+        return False
+    try:
+        with open_origin(path) as file:
+            first = file.readline()
+            more = bool(file.readline())
+    except OSError:
+        return True
+    if path.endswith(LOGS) and more:
+        return False
+    return first.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") and not is_whole(first)
+
+
+class Owner(NamedTuple):
+    """Whose record it is, what kind, when."""
+
+    key: Key
+    kind: str
+    time: int | None
+
+
+class Owners:
+    """Whose the records of an origin are, as its facts tell."""
+
+    def __init__(self, in_lines: bool) -> None:
+        self.in_lines = in_lines
+        self.keys: set[Key] = set()
+        self.of: dict[int, Owner] = {}
+        """By offset; only of lines, the rest is kept as a whole."""
+
+    def add(self, fact: AnyFact) -> None:
+        if fact.key == NOBODY:
+            return
+        self.keys.add(fact.key)
+        if self.in_lines and fact.offset not in self.of:
+            self.of[fact.offset] = Owner(fact.key, type(fact).__name__, fact.time)
 
 
 class _Kind(msgspec.Struct):
@@ -94,36 +134,34 @@ def event_type(line: bytes, default: str) -> str:
     return default
 
 
-def iter_records(read: ReadOrigin) -> Iterator[RawRecord]:
-    """The origin's records as they are: lines, or the whole of a document or a database."""
+def iter_records(
+    part: Origin, end: int, owners: Owners, problems: list[Problem]
+) -> Iterator[RawRecord]:
+    """The records as they are: lines up to `end`, or pieces of a document or a database."""
     try:
-        yield from _iter_records(read)
+        yield from _lines(part, end, owners) if owners.in_lines else _whole(part, owners, problems)
     except (sqlite3.Error, OSError) as error:
         # The origin's trouble, not the store's: what was read of it stays.
-        read.fail("raw-copy-failed", error)
+        problems.append(trouble(part.path, "raw-copy-failed", error))
 
 
-def _iter_records(read: ReadOrigin) -> Iterator[RawRecord]:
-    origin = read.origin
-    if not in_lines(origin.path, origin.source):
-        yield from _whole(read)
-        return
-    owner: Key = next((key for key, _, _ in read.owners.values()), NOBODY)
-    for offset, line in _exact_lines(origin, read.end):
-        known = read.owners.get(offset)
+def _lines(part: Origin, end: int, owners: Owners) -> Iterator[RawRecord]:
+    key: Key = next((owner.key for owner in owners.of.values()), NOBODY)
+    for offset, line in _exact_lines(part, end):
+        known = owners.of.get(offset)
         if known is not None:
-            owner = known[0]
+            key = known.key
         # A line that states nothing may state something to a better reader: it stays with those
         # around it.
-        kind = event_type(line, known[1] if known else "")
-        yield RawRecord(offset, owner, kind, known[2] if known else None, line)
+        kind = event_type(line, known.kind if known else "")
+        yield RawRecord(offset, key, kind, known.time if known else None, line)
 
 
-def _exact_lines(origin: Origin, end: int) -> Iterator[tuple[int, bytes]]:
+def _exact_lines(part: Origin, end: int) -> Iterator[tuple[int, bytes]]:
     """Lines with their ends, blank ones too: put together they are the file, byte for byte."""
-    with open_origin(origin.path) as file:
-        file.seek(origin.start)
-        offset = origin.start
+    with open_origin(part.path) as file:
+        file.seek(part.start)
+        offset = part.start
         for line in file:
             if offset >= end:
                 return
@@ -131,22 +169,28 @@ def _exact_lines(origin: Origin, end: int) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
 
 
-def _whole(read: ReadOrigin) -> Iterator[RawRecord]:
-    path = read.origin.path
-    keys = {key for key, _, _ in read.owners.values()}
-    owner = keys.pop() if len(keys) == 1 else NOBODY
-    if not is_database(path):
-        with open_origin(path) as file:
-            yield RawRecord(0, owner, "document", None, file.read())
-    elif read.origin.size <= LARGEST_DATABASE:
-        yield RawRecord(0, owner, "database", None, copy_database(path))
+def _whole(origin: Origin, owners: Owners, problems: list[Problem]) -> Iterator[RawRecord]:
+    owner = next(iter(owners.keys)) if len(owners.keys) == 1 else NOBODY
+    if not is_database(origin.path):
+        with open_origin(origin.path) as file:
+            yield from _pieces(file, owner, "document")
+    elif origin.size <= LARGEST_DATABASE:
+        with copied_database(origin.path) as file:
+            yield from _pieces(file, owner, "database")
     else:
-        read.collection.problems.append(
-            Problem(key=NOBODY, origin=path, offset=0, code="raw-copy-too-large")
-        )
+        large = f"more than {LARGEST_DATABASE} bytes"
+        problems.append(trouble(origin.path, "raw-copy-too-large", ValueError(large)))
 
 
-def copy_database(path: str) -> bytes:
+def _pieces(file: io.BufferedReader, owner: Key, kind: str) -> Iterator[RawRecord]:
+    offset = 0
+    while piece := file.read(BLOCK_BYTES):
+        yield RawRecord(offset, owner, kind, None, piece)
+        offset += len(piece)
+
+
+@contextmanager
+def copied_database(path: str) -> Iterator[io.BufferedReader]:
     """The database with its log, in one file."""
     with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
         target = Path(folder, "copy")
@@ -156,4 +200,5 @@ def copy_database(path: str) -> bytes:
                 database.connection.backup(copy)
             finally:
                 copy.close()
-        return target.read_bytes()
+        with open(target, "rb") as file:
+            yield file

@@ -6,24 +6,27 @@ read. What was kept without raw records is made anew from its facts.
 
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from unspool import sinks, sources
 from unspool.origins import PACKED, Origin, read_head
-from unspool.store.keeping import forget_facts, iter_raw, moved, put_facts
+from unspool.store.intake import Intake, Report, Taking
+from unspool.store.keeping import forget_facts, iter_raw
 from unspool.store.opening import transaction
-from unspool.store.reading import read_origin
 from unspool.store.rows import put_trajectory
 from unspool.store.survey import Survey
-from unspool.store.sync import Report, Sync
+from unspool.store.sync import Sync
+from unspool.trajectory import Trajectory
 
 
 def rebuild(connection: sqlite3.Connection) -> Report:
     sync = Sync(connection)
     rows = connection.execute(
         "SELECT id, path, source FROM origins o WHERE EXISTS"
-        " (SELECT 1 FROM raw_traces r WHERE r.origin_id = o.id) ORDER BY path"
-    ).fetchall()
+        " (SELECT 1 FROM raw_traces r WHERE r.origin_id = o.id) AND NOT EXISTS (SELECT 1"
+        " FROM problems p WHERE p.origin_id = o.id AND p.code = 'raw-copy-failed') ORDER BY path"
+    ).fetchall()  # a copy that is not whole knows less than the facts
     with transaction(connection):
         connection.execute(
             "INSERT OR IGNORE INTO dirty SELECT DISTINCT platform, external_id FROM facts"
@@ -32,28 +35,31 @@ def rebuild(connection: sqlite3.Connection) -> Report:
         # All files first: some formats look at the files beside the one that they read.
         files = [lay_out(connection, ident, path, Path(folder)) for ident, path, _ in rows]
         for (ident, path, source), file in zip(rows, files, strict=True):
-            _read_again(connection, ident, path, source, file)
+            _read_again(sync, ident, path, source, file)
     return sync.run([], Survey())
 
 
-def _read_again(
-    connection: sqlite3.Connection, ident: int, path: str, source: str, file: Path
-) -> None:
+def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> None:
     head = read_head(str(file))
     name = sinks.recognise(head) or sources.recognise(head) or source
     size = file.stat().st_size
-    read = read_origin(Origin(str(file), Path(path).name, name, size))
-    with transaction(connection):
-        forget_facts(connection, ident)
-        for key, gathered in read.collection.conversations.items():
-            facts = [moved(fact, path) for fact in gathered.all_facts()]
-            put_facts(connection, ident, key, gathered.source, facts)
-            connection.execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
-        for trajectory in read.trajectories:
-            trajectory.file_path = (
-                path if trajectory.file_path == str(file) else trajectory.file_path
-            )
-            put_trajectory(connection, trajectory, [ident])
+    taking = Taking(ident, Origin(str(file), Path(path).name, name, size), path)
+    intake = Intake(sync.connection, sync.report, _put_whole(sync.connection), raw=False)
+    with transaction(sync.connection):
+        forget_facts(sync.connection, ident)
+        sync.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
+        intake.read(taking, size)
+        dirty = "INSERT OR IGNORE INTO dirty VALUES (?, ?)"
+        sync.connection.executemany(dirty, sorted(taking.touched))
+
+
+def _put_whole(connection: sqlite3.Connection) -> Callable[[Trajectory, Taking], None]:
+    def put(trajectory: Trajectory, taking: Taking) -> None:
+        if trajectory.file_path == taking.origin.path:
+            trajectory.file_path = taking.path
+        put_trajectory(connection, trajectory, [taking.ident])
+
+    return put
 
 
 def lay_out(connection: sqlite3.Connection, ident: int, path: str, folder: Path) -> Path:

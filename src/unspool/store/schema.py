@@ -312,11 +312,23 @@ def create_indexes(connection: sqlite3.Connection) -> None:
     _run(connection, INDEXES)
 
 
+ATTEMPTS = """
+ALTER TABLE origins ADD COLUMN attempt TEXT NOT NULL DEFAULT ''; -- a half-written version, not taken
+UPDATE origins SET state = '?' WHERE state != '' OR path LIKE '%.db' OR path LIKE '%.vscdb%';
+"""
+
+
+def add_attempts(connection: sqlite3.Connection) -> None:
+    """Half-written documents; databases are told by their counters from now on, so look again."""
+    _run(connection, ATTEMPTS)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
     create_search,
     create_indexes,
+    add_attempts,
 ]
 
 

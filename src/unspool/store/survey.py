@@ -1,4 +1,7 @@
-"""Survey: which origins are new, grown or rewritten since the store read them. Reads no contents."""
+"""Survey: which origins are new, grown or rewritten since the store read them.
+
+Reads no contents: size and time tell, and for databases the counters in their headers.
+"""
 
 import hashlib
 import os
@@ -13,9 +16,11 @@ from unspool import sinks, sources
 from unspool.databases import MAGIC
 from unspool.origins import Origin, read_head, walk
 from unspool.pipeline.discover import COMPANIONS
+from unspool.store.counters import database_state
 
 TAIL_BYTES = 4096
 LOGS = (".jsonl", ".ndjson")
+GONE = (FileNotFoundError, NotADirectoryError)
 Change = Literal["new", "grown", "rewritten"]
 
 
@@ -30,6 +35,8 @@ class Known(msgspec.Struct, array_like=True):
     read_bytes: int
     tail_hash: str
     gone: int
+    attempt: str
+    """The version of a half-written document that was not taken."""
 
 
 class Changed(msgspec.Struct):
@@ -50,6 +57,8 @@ class Survey(msgspec.Struct):
     back: list[int] = []
     """Origins that had been gone and are there again, unchanged."""
     gone: list[int] = []
+    unreadable: list[OSError] = []
+    """Folders and files that may not be looked at: they are not gone."""
 
 
 def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
@@ -59,21 +68,40 @@ def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     met: set[str] = set()
     tops = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - compared as text below
     for top in tops:
-        for path, name in walk(top):
+        for path, name in _walk(top, made):
             if path in met or path.endswith(COMPANIONS):
                 continue
             met.add(path)
             _compare(made, path, name, known.get(path))
     for path, row in known.items():
-        if path not in met and not row.gone and any(_is_under(path, top) for top in tops):
+        missing = path not in met and not row.gone
+        if missing and any(_is_under(path, top) for top in tops) and is_gone(path):
             made.gone.append(row.id)
     return made
+
+
+def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:
+    try:
+        yield from walk(top, made.unreadable.append)
+    except OSError as error:
+        made.unreadable.append(error)
+
+
+def is_gone(path: str) -> bool:
+    """Surely no longer there: what may not be looked at is not gone."""
+    try:
+        os.stat(path)  # noqa: PTH116 - its errors tell more than Path.exists
+    except GONE:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _known(connection: sqlite3.Connection) -> dict[str, Known]:
     rows = connection.execute(
         "SELECT path, id, source, size_bytes, mtime_ns, state, read_bytes, tail_hash,"
-        " gone_since IS NOT NULL FROM origins"
+        " gone_since IS NOT NULL, attempt FROM origins"
     )
     return {str(path): msgspec.convert(rest, Known) for path, *rest in rows}
 
@@ -85,18 +113,21 @@ def _is_under(path: str, top: str) -> bool:
 def _compare(made: Survey, path: str, name: str, known: Known | None) -> None:
     try:
         status = os.stat(path)  # noqa: PTH116 - thousands of files
-    except OSError:
-        return  # vanished since the walk, or a dangling link
-    if not status.st_size:
-        return
-    state = _log_state(path)
-    if known is not None:
-        same = (known.size_bytes, known.mtime_ns, known.state)
-        if same == (status.st_size, status.st_mtime_ns, state):
+        if not status.st_size:
+            return  # nothing yet, or about to be written anew
+        if known is not None and _is_same(path, status, known):
             made.unchanged += 1
             if known.gone:
                 made.back.append(known.id)
             return
+        state = database_state(path, status)
+    except GONE:
+        if known is not None and not known.gone:
+            made.gone.append(known.id)
+        return  # vanished since the walk, or a dangling link
+    except OSError as error:
+        made.unreadable.append(error)
+        return
     change: Change = "new" if known is None else "rewritten"
     if known is not None and status.st_size > known.read_bytes and in_lines(path, known.source):
         change = "grown"
@@ -105,20 +136,24 @@ def _compare(made: Survey, path: str, name: str, known: Known | None) -> None:
     )
 
 
+def _is_same(path: str, status: os.stat_result, known: Known) -> bool:
+    """Databases by their counters, other files by size and time."""
+    if known.state:
+        return database_state(path, status) == known.state
+    now = (status.st_size, status.st_mtime_ns)
+    return now == (known.size_bytes, known.mtime_ns) or attempt(*now) == known.attempt
+
+
+def attempt(size_bytes: int, mtime_ns: int) -> str:
+    """How a version of a file is remembered that was looked at and not taken."""
+    return f"{size_bytes}:{mtime_ns}"
+
+
 def in_lines(path: str, source: str) -> bool:
     """Whether the file is a log of lines: then what is new stands at its end."""
     if source not in sources.SOURCES or not path.endswith(LOGS):
         return False
     return sources.load(source).RANGES
-
-
-def _log_state(path: str) -> str:
-    """A database grows in the log beside it before it changes itself."""
-    try:
-        status = os.stat(path + "-wal")  # noqa: PTH116 - thousands of files
-    except OSError:
-        return ""
-    return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 def is_database(path: str) -> bool:
@@ -144,13 +179,13 @@ def whole_records_end(path: str, size: int) -> int:
             if at >= 0:
                 end = start + at + 1
                 file.seek(end)
-                return size if _is_whole(file.read(size - end)) else end
+                return size if is_whole(file.read(size - end)) else end
             end = start
         file.seek(0)
-        return size if size < 1 << 24 and _is_whole(file.read(size)) else 0
+        return size if size < 1 << 24 and is_whole(file.read(size)) else 0
 
 
-def _is_whole(line: bytes) -> bool:
+def is_whole(line: bytes) -> bool:
     if not line.strip():
         return True
     try:

@@ -13,7 +13,6 @@ import gc
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -26,20 +25,11 @@ from unspool.pipeline.collect import Gathered
 from unspool.pipeline.spool import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
-from unspool.store.keeping import forget_origin, get_facts, put_facts, put_raw
+from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
+from unspool.store.keeping import get_facts
 from unspool.store.opening import transaction
-from unspool.store.reading import ReadOrigin, iter_records, read_origin
 from unspool.store.rows import get_trajectory, put_trajectory, remove, row_id
-from unspool.store.survey import (
-    Changed,
-    Survey,
-    in_lines,
-    iter_batches,
-    recognised,
-    survey,
-    tail_hash,
-    whole_records_end,
-)
+from unspool.store.survey import Changed, Survey, iter_batches, survey
 from unspool.trajectory import Trajectory
 
 BATCH_BYTES = 32 * 1024 * 1024
@@ -52,20 +42,6 @@ _card = msgspec.msgpack.Decoder(Card).decode
 _patch = msgspec.msgpack.Decoder(Patch).decode
 
 
-class Report(msgspec.Struct):
-    """What a sync did."""
-
-    origins: int = 0
-    read: int = 0
-    bytes: int = 0
-    unchanged: int = 0
-    unknown: int = 0
-    gone: int = 0
-    written: int = 0
-    removed: int = 0
-    problems: dict[str, int] = {}
-
-
 class Sync:
     def __init__(
         self,
@@ -74,9 +50,9 @@ class Sync:
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.connection = connection
-        self.raw = raw
         self.progress = progress
         self.report = Report()
+        self.intake = Intake(connection, self.report, self._keep_whole, raw)
         self.bases: dict[Key, Slot] = {}
         """Reduced but not yet linked conversations, by (source, id), in a temporary file."""
 
@@ -84,6 +60,8 @@ class Sync:
         found = found if found is not None else survey(self.connection, paths)
         self.report.origins = len(found.changed) + found.unchanged
         self.report.unchanged = found.unchanged
+        for _ in found.unreadable:
+            self.report.count("unreadable")
         self._mark_gone(found)
         collecting = gc.isenabled()
         gc.disable()  # facts hold no cycles; scanning them again and again costs a fifth of the time
@@ -108,7 +86,7 @@ class Sync:
         if found.gone or found.back:
             with transaction(self.connection):
                 for ident in found.gone:
-                    self._execute("UPDATE origins SET gone_since = ? WHERE id = ?", (now(), ident))
+                    mark_gone(self.connection, ident)
                 for ident in found.back:
                     self._execute("UPDATE origins SET gone_since = NULL WHERE id = ?", (ident,))
 
@@ -119,91 +97,23 @@ class Sync:
 
     def _read_batch(self, batch: list[Changed]) -> None:
         with transaction(self.connection):
-            fresh: dict[Key, Gathered] = {}
-            touched: set[Key] = set()
+            intake = self.intake
+            intake.begin()
             for changed in batch:
-                self._read(changed, fresh, touched)
+                intake.take(changed)
                 if self.progress is not None:
                     self.progress(changed.size_bytes)
-            for key in sorted(touched):
-                self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
-            for key in sorted(touched):
-                self._reduce(key, fresh.pop(key, None))
+            touched = sorted(intake.touched)
+            self.connection.executemany("INSERT OR IGNORE INTO dirty VALUES (?, ?)", touched)
+            for key in touched:
+                self._reduce(key, intake.fresh.pop(key, None))
 
-    def _read(self, changed: Changed, fresh: dict[Key, Gathered], touched: set[Key]) -> None:
-        try:
-            origin = recognised(changed)
-        except OSError:
-            return  # vanished, or may not be read: it stays as the store knows it
-        if origin is None:
-            self.report.unknown += 1
-            self._put_origin(changed, "", changed.size_bytes, 0)
-            return
-        end = changed.size_bytes
-        if in_lines(origin.path, origin.source):
-            end = whole_records_end(origin.path, changed.size_bytes)
-        read = read_origin(origin)
-        read.end = end
-        if changed.known is not None and not read.gave_anything and read.problems:
-            self._keep_known(changed.known.id, read)
-            return
-        self.report.read += 1
-        self.report.bytes += changed.size_bytes - origin.start
-        ident = self._put_origin(changed, origin.source, end, read.tally.records)
-        if origin.start:
-            self._execute(
-                "DELETE FROM problems WHERE origin_id = ? AND offset >= ?", (ident, origin.start)
-            )
-        else:
-            touched.update(forget_origin(self.connection, ident))
-        self._keep(ident, read, fresh, touched)
-
-    def _keep_known(self, ident: int, read: ReadOrigin) -> None:
-        """Locked, damaged, or half written: it is read again when it can be."""
-        self._execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
-        self._put_problems(ident, read.problems)
-
-    def _keep(
-        self, ident: int, read: ReadOrigin, fresh: dict[Key, Gathered], touched: set[Key]
-    ) -> None:
-        conversations = read.collection.conversations
-        large = (
-            read.collection.weight > BATCH_BYTES
-        )  # a database of everything: not twice in memory
-        for key in list(conversations):
-            gathered = conversations.pop(key)
-            put_facts(self.connection, ident, key, gathered.source, gathered.all_facts())
-            touched.add(key)
-            if large or key in fresh or self._has_other_facts(key):
-                fresh.pop(key, None)
-                fresh[key] = Gathered("")  # not all of it is at hand: read it back
-            else:
-                fresh[key] = gathered
-        for trajectory in read.trajectories:
-            if self._owner((trajectory.source, trajectory.conversation_id)) is not None:
-                continue  # a copy that was taken away: the conversation itself knows better
-            self._put_base(trajectory, Naming(), MADE_WHOLE)
-            # There are no facts to make it from again, so it is written at once.
-            put_trajectory(self.connection, trajectory, [ident])
-        if self.raw:
-            put_raw(self.connection, ident, iter_records(read))
-        self._put_problems(ident, read.problems)
-
-    def _has_other_facts(self, key: Key) -> bool:
-        row = self._execute(
-            "SELECT count(*) FROM facts WHERE platform = ? AND external_id = ?", key
-        ).fetchone()
-        return bool(row[0] > 1)
-
-    def _put_problems(self, ident: int | None, problems: list[Problem]) -> None:
-        for problem in problems:
-            codes = self.report.problems
-            codes[problem.code] = codes.get(problem.code, 0) + 1
-            self._execute(
-                "INSERT INTO problems (origin_id, offset, code, external_id, sample)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (ident, problem.offset, problem.code, problem.key[1], problem.sample),
-            )
+    def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
+        if self._owner((trajectory.source, trajectory.conversation_id)) is not None:
+            return  # a copy that was taken away: the conversation itself knows better
+        self._put_base(trajectory, Naming(), MADE_WHOLE)
+        # There are no facts to make it from again, so it is written at once.
+        put_trajectory(self.connection, trajectory, [taking.ident])
 
     def _renew_problems(self, problems: list[Problem]) -> None:
         """What shows only when a conversation is put together, each once."""
@@ -216,28 +126,12 @@ class Sync:
                     "DELETE FROM problems WHERE origin_id = ? AND offset = ? AND code = ?",
                     (row[0], problem.offset, problem.code),
                 )
-                self._put_problems(int(row[0]), [problem])
-
-    def _put_origin(self, changed: Changed, source: str, end: int, records: int) -> int:
-        tail = tail_hash(changed.path, end) if source else ""
-        row = self._execute(
-            "INSERT INTO origins (path, name, source, size_bytes, mtime_ns, state, read_bytes,"
-            " tail_hash, records, first_seen, last_read) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT(path) DO UPDATE SET source = excluded.source,"
-            " size_bytes = excluded.size_bytes, mtime_ns = excluded.mtime_ns,"
-            " state = excluded.state, read_bytes = excluded.read_bytes,"
-            " tail_hash = excluded.tail_hash, records = records + excluded.records,"
-            " last_read = excluded.last_read, gone_since = NULL RETURNING id",
-            (
-                changed.path, changed.name, source, changed.size_bytes, changed.mtime_ns,
-                changed.state, end, tail, records, now(), now(),
-            ),
-        ).fetchone()  # fmt: skip
-        return int(row[0])
+                self.report.count(problem.code)
+                put_problems(self.connection, int(row[0]), [problem])
 
     def _reduce(self, key: Key, gathered: Gathered | None) -> None:
         """The conversation and its side threads into the spool, their cards into the store."""
-        if gathered is None or not gathered.source:
+        if gathered is None:
             gathered = get_facts(self.connection, key)
         made: list[tuple[Trajectory, Naming]] = []
         if gathered is not None:
@@ -360,7 +254,3 @@ class Sync:
             if row is not None:
                 found.append(int(row[0]))
         return found
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
