@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import unspool
+from tests.harness import obey_modes
 from tests.telemetry import Event, answer, call, event, said, write
 from unspool import Message, Trajectory
 
@@ -240,9 +241,15 @@ def test_a_pipe_and_a_loop_in_a_folder(tmp_path: Path) -> None:
     assert json.loads(done.stderr)["written"] == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", [call([SYSTEM, USER], 1)])
     write(tmp_path / "closed" / "b.jsonl", [call([SYSTEM, USER], 1)]).parent.chmod(0)
-    done = run(["extract", str(tmp_path), "--json"])
+    done = run(["extract", str(tmp_path), "--json"], preexec_fn=obey_modes)
     assert json.loads(done.stderr)["problems"] == {"unreadable": 1}
+
+
+def test_a_place_that_may_not_be_looked_into(tmp_path: Path) -> None:
+    path = write(tmp_path / "closed" / "in" / "b.jsonl", [call([SYSTEM, USER], 1)])
+    path.parents[1].chmod(0)
+    done = run(["extract", str(path.parent)], preexec_fn=obey_modes)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -178,6 +178,11 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
                 yield start, line
 
 
+def is_folder(path: str) -> bool:
+    """Not where it may not be looked at: opening it says why (`Path.is_dir` would raise)."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def walk(
     argument: str, unreadable: Callable[[OSError], None] | None = None
 ) -> Iterator[tuple[str, str]]:
@@ -186,7 +191,7 @@ def walk(
     `unreadable` is told of folders that cannot be looked into.
     """
     top = Path(argument)
-    if not top.is_dir():
+    if not is_folder(argument):
         yield argument, top.name or argument
         return
     found: list[tuple[str, str]] = []

@@ -68,11 +68,11 @@ def usual_places(
     found: dict[tuple[str, str], Place] = {}
     for name in sources.SOURCES:
         for path in sources.load(name).places(home, env, platform or sys.platform):
-            found.setdefault((name, str(path)), Place(name, str(path), _is_there(path)))
+            found.setdefault((name, str(path)), Place(name, str(path), is_there(path)))
     return list(found.values())
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:

@@ -8,7 +8,7 @@ import msgspec
 
 from unspool.cli.display import Display, number, size
 from unspool.errors import NothingToRead
-from unspool.scan import found_paths, usual_places
+from unspool.scan import found_paths, is_there, usual_places
 from unspool.store.intake import Report
 from unspool.store.opening import default_path, writing
 from unspool.store.survey import survey
@@ -69,7 +69,7 @@ def sync(
     """Bring the store at `path` up to date, with progress on a terminal."""
     places = usual_places() if not paths else []
     tops = paths or found_paths(places)
-    if paths and not any(Path(top).exists() for top in tops):
+    if paths and not any(is_there(Path(top)) for top in tops):
         raise NothingToRead(f"nothing to read: {', '.join(tops)} is not there")
     with Display(quiet=quiet) as display, writing(path, wait_seconds) as connection:
         found = survey(connection, tops)

@@ -271,7 +271,10 @@ def _discover(job: Job, folder: Path) -> Found:
 
 def _is_stream(path: str) -> bool:
     """Standard input, or a pipe: `<(zcat log.gz)`."""
-    return path == STDIN or Path(path).is_fifo()
+    try:
+        return path == STDIN or Path(path).is_fifo()
+    except OSError:
+        return False  # it may not be looked at: opening it says why
 
 
 def _spool(path: str, place: Path) -> str:

@@ -7,7 +7,7 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Problem
-from unspool.origins import PACKED, Origin, read_head, walk
+from unspool.origins import PACKED, Origin, is_folder, read_head, walk
 
 RANGE_BYTES = 64 * 1024 * 1024
 """Files longer than this are cut into ranges, where their source allows it."""
@@ -38,7 +38,7 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
     found = Found()
     seen: set[tuple[int, int]] = set()
     for argument in paths:
-        named = not Path(argument).is_dir()
+        named = not is_folder(argument)
         for path, name in walk(argument, found.unreadable):
             try:
                 status = Path(path).stat()

@@ -3,7 +3,9 @@
 schema.py    the tables, as migrations
 opening.py   where it lies, who may read it, who writes it
 survey.py    what changed since the store read it
+counters.py  what tells that a database changed
 reading.py   an origin's facts and raw records
+intake.py    both on their way in, in bounded blocks
 keeping.py   facts and raw records in compressed blocks
 sync.py      the store brought up to date
 rows.py      a trajectory into the tables, and back

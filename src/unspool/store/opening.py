@@ -1,20 +1,22 @@
 """Opening a store: where it lies, who may read it, who is writing it."""
 
+import errno
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
 
 from unspool.errors import StoreBusy, StoreError
-from unspool.store.schema import migrate
+from unspool.store.schema import APPLICATION_ID, MIGRATIONS, migrate, version_of
 
 VARIABLE = "UNSPOOL_STORE"
 NAME = "conversations.db"
 OWNER_ONLY = 0o600
+BUSY_SECONDS = 30
 _WAIT_STEP = 0.1
 
 
@@ -27,37 +29,78 @@ def default_path() -> Path:
 def explain(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     """One clear line for what SQLite or the system says."""
     text = str(error)
-    if "disk is full" in text or "No space left" in text:
-        return StoreError(f"no space left on the disk of the store {path}")
-    if "readonly" in text or "read-only" in text or "Permission denied" in text:
+    if "disk is full" in text or "No space left" in text or "File too large" in text:
+        return StoreError(f"no space left for the store {path}, or in the temporary folder")
+    if "readonly" in text or "Read-only" in text or "read-only" in text:
         return StoreError(f"the store {path} cannot be written: it or its folder is read-only")
+    if "Permission denied" in text or "not permitted" in text:
+        return StoreError(f"the store {path} cannot be opened: no permission")
     if "locked" in text or "busy" in text:
         return StoreBusy(f"the store {path} is busy: another program holds it open for writing")
     if "not a database" in text or "malformed" in text:
         return StoreError(f"{path} is not a store, or it is damaged ({text})")
     if "unable to open" in text:
-        return StoreError(f"the store {path} cannot be opened")
+        return StoreError(f"the store {path} cannot be opened: a folder, or no permission")
     return StoreError(f"the store {path}: {text}")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A store that exists, for reading; it is migrated first if it is of an older version."""
-    if not path.exists():
-        raise StoreError(f"there is no store at {path} yet: `unspool sync` makes one")
-    with opened(path) as connection:
-        yield connection
+    with closing(connect_for_reading(path)) as connection:
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise explain(error, path) from None
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    try:
+        if not path.exists():
+            raise StoreError(f"there is no store at {path} yet: `unspool sync` makes one")
+        try:
+            return _connect(path)
+        except sqlite3.OperationalError as error:
+            if "readonly" not in str(error) and "unable to open" not in str(error):
+                raise
+            return _connect_read_only(path)
+    except (sqlite3.Error, OSError) as error:
+        raise explain(error, path) from None
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    """A store on a disk, or in a folder, that cannot be written can still be read."""
+    log = path.with_name(path.name + "-wal")
+    # Without the files of its log, which cannot be made here, nothing but `immutable` will do.
+    unlogged = not log.exists() or not log.stat().st_size
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if unlogged else ''}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+    try:
+        _refuse_others(connection, path)
+        if version_of(connection) < len(MIGRATIONS):
+            raise StoreError(f"the store {path} is of an older version, and it is read-only")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 @contextmanager
 def writing(path: Path, wait_seconds: float = 0) -> Iterator[sqlite3.Connection]:
     """The store, made if it is not there, for the one process that writes."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(path, wait_seconds), opened(path) as connection:
+    with ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_lock(path, wait_seconds))
+            connection = stack.enter_context(opened(path))
+        except OSError as error:
+            raise explain(error, path) from None
+        try:
             yield connection
-    except OSError as error:
-        raise explain(error, path) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise explain(error, path) from None
 
 
 @contextmanager
@@ -66,15 +109,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, OWNER_ONLY))
-        connection = sqlite3.connect(path, isolation_level=None, timeout=30)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute(
-            "PRAGMA cache_size = -65536"
-        )  # 64 MB: the search index is written all over
-        migrate(connection)
+        connection = _connect(path)
         yield connection
     except sqlite3.Error as error:
         raise explain(error, path) from None
@@ -82,6 +117,31 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+    try:
+        _refuse_others(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        # 64 MB: the search index is written all over.
+        connection.execute("PRAGMA cache_size = -65536")
+        migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_others(connection: sqlite3.Connection, path: Path) -> None:
+    """Nothing is changed in a database that is somebody else's."""
+    (ident,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and ident != APPLICATION_ID:
+        raise StoreError(f"{path} is not a store, but another program's database")
 
 
 @contextmanager

@@ -342,22 +342,32 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
             statement = ""
 
 
-def migrate(connection: sqlite3.Connection) -> int:
-    """Bring the store up to date, each step whole or not at all; how many steps that took."""
+def version_of(connection: sqlite3.Connection) -> int:
+    """How many migrations the store has been through; an error where it is newer than we are."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise StoreError(
             f"the store is of version {version}, newer than this unspool knows ({len(MIGRATIONS)}):"
             " upgrade unspool"
         )
-    for number, step in enumerate(MIGRATIONS[version:], version + 1):
+    return version
+
+
+def migrate(connection: sqlite3.Connection) -> int:
+    """Bring the store up to date, each step whole or not at all; how many steps that took."""
+    steps = 0
+    while version_of(connection) < len(MIGRATIONS):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            step(connection)
-            connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            # Asked again: two programs may have found the same old store.
+            version = version_of(connection)
+            if version < len(MIGRATIONS):
+                MIGRATIONS[version](connection)
+                connection.execute(f"PRAGMA user_version = {version + 1}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                steps += 1
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
             raise
-    return len(MIGRATIONS) - version
+    return steps

@@ -2,12 +2,10 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from unspool.errors import UnknownConversation
 from unspool.shelf import Entry, match, newest_first
 from unspool.sinks import Family
-from unspool.store.opening import explain, opened
 from unspool.store.rows import get_trajectory, row_id
 from unspool.trajectory import Trajectory
 
@@ -15,16 +13,6 @@ _COLUMNS = (
     "external_id, source, title, project, started_at, ended_at, messages, turns, tools,"
     " prompt_tokens, completion_tokens, model, agent_version, parent_id, children, partial"
 )
-
-
-def open_store(path: Path) -> sqlite3.Connection:
-    """A connection that lives as long as the process: a shelf is read from until the end."""
-    try:
-        with opened(path):
-            pass  # migrated where it is older
-        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    except sqlite3.Error as error:
-        raise explain(error, path) from None
 
 
 class StoreShelf:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.origins import read_head, walk
+from unspool.origins import is_folder, read_head, walk
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.rules.figures import check_figures
 from unspool.sinks.atif.rules.findings import Finding, Findings, items
@@ -88,7 +88,7 @@ def _check_all(value: Any, folder: Path) -> list[Finding]:
 def check_paths(paths: Iterable[str]) -> Iterator[Verdict]:
     """A verdict on every file, and on every ATIF file below every folder."""
     for argument in paths:
-        named = not Path(argument).is_dir()
+        named = not is_folder(argument)
         for path, _ in walk(argument):
             if named or _is_atif(path):
                 yield _verdict(path)

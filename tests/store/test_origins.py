@@ -1,0 +1,324 @@
+"""What a sync sees of its origins: counters of databases, half-written documents, what went away."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unspool
+from tests.harness import CASES, obey_modes
+from tests.store.test_sync import _sorted, sound, stored, sync
+from tests.store.test_sync_odd import talk
+from tests.telemetry import write
+from tests.test_extract import ENV, conversation
+from unspool.store.counters import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
+from unspool.store.opening import reading, writing
+from unspool.store.schema import MIGRATIONS, migrate
+from unspool.store.survey import survey
+from unspool.store.sync import Sync
+
+BUBBLE = "bubbleId:c1:b1"
+
+
+@pytest.fixture(params=["delete", "wal"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Cursor's global database with one conversation, in either journal mode."""
+    path = tmp_path / "home" / "Cursor" / "User" / "globalStorage" / "state.vscdb"
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {request.param}")
+        connection.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")
+        heads = [{"bubbleId": "b1", "type": 1}]
+        composer = {"composerId": "c1", "fullConversationHeadersOnly": heads, "_v": 10}
+        put(connection, "composerData:c1", composer)
+        put(connection, BUBBLE, {"bubbleId": "b1", "type": 1, "text": "first", "_v": 3})
+    return path
+
+
+def put(connection: sqlite3.Connection, key: str, value: Any) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO cursorDiskKV VALUES (?, ?)", (key, json.dumps(value))
+    )
+
+
+def say(connection: sqlite3.Connection, text: str) -> None:
+    put(connection, BUBBLE, {"bubbleId": "b1", "type": 1, "text": text, "_v": 3})
+
+
+def words(store: Path) -> list[str]:
+    return [m["content"] for trajectory in stored(store) for m in trajectory["messages"]]
+
+
+def test_a_database_that_changed_within_its_size_and_time(database: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    sync(store, tmp_path / "home")
+    before = database.stat()
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        say(connection, "other")  # as long as the first
+        if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+            os.utime(database, ns=(before.st_atime_ns, before.st_mtime_ns))
+            assert sync(store, tmp_path / "home").read == 1
+            say(connection, "third")  # the log only moves on
+            assert sync(store, tmp_path / "home").read == 1
+            assert words(store) == ["third"]
+            return
+    os.utime(database, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert database.stat().st_size == before.st_size
+    assert sync(store, tmp_path / "home").read == 1
+    assert words(store) == ["other"]
+
+
+@pytest.mark.parametrize("database", ["delete"], indirect=True)
+def test_a_touched_or_copied_database_is_not_read_again(database: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    sync(store, tmp_path / "home")
+    os.utime(database, (1, 1))
+    copy = database.with_name("copy")
+    shutil.copyfile(database, copy)
+    copy.replace(database)
+    report = sync(store, tmp_path / "home")
+    assert (report.read, report.unchanged) == (0, 1)
+
+
+@pytest.mark.parametrize("database", ["wal"], indirect=True)
+def test_a_log_that_is_begun_anew_is_seen(database: Path, tmp_path: Path) -> None:
+    """A checkpoint moves neither the counter nor the length of the log."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        for text in ("one", "two", "six"):
+            say(connection, text)
+            connection.execute("PRAGMA wal_checkpoint(RESTART)")
+            sync(store, home)
+            assert words(store) == [text]
+        assert sync(store, home).read == 0
+    # closed: no log any more, and the counter of the file has never moved
+    sync(store, home)
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        say(connection, "end")
+    sync(store, home)
+    assert words(store) == ["end"]
+
+
+def test_nothing_but_headers_is_read_when_nothing_changed(database: Path, tmp_path: Path) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    write(home / "a.jsonl", talk("one"))
+    with closing(sqlite3.connect(database, isolation_level=None)) as held:
+        say(held, "held open")
+        sync(store, home)
+        trace = tmp_path / "trace"
+        command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store)]
+        subprocess.run(
+            [sys.executable, "-c", WATCHED, str(trace), *command[3:]], env=ENV, check=True
+        )
+    most = {"": HEADER_BYTES, "-wal": LOG_HEADER_BYTES, "-shm": INDEX_HEADER_BYTES}
+    allowed = {f"{database}{suffix}": size for suffix, size in most.items()}
+    found = json.loads(trace.read_text())
+    for path, size in found.items():
+        assert size <= allowed[path]
+    assert str(database) in found
+
+
+WATCHED = """
+import io, json, sys
+home = sys.argv[3]
+read = {}
+opened = io.open
+class File(io.FileIO):
+    def read(self, size=-1):
+        data = super().read(size)
+        read[self.name] = read.get(self.name, 0) + len(data)
+        return data
+def watching(path, mode="r", buffering=-1, **more):
+    if str(path).startswith(home):
+        assert buffering == 0, path
+        return File(path)
+    return opened(path, mode, buffering, **more)
+import builtins
+builtins.open = watching
+from unspool.cli import group
+group.main(sys.argv[2:], standalone_mode=False)
+opened(sys.argv[1], "w").write(json.dumps(read))
+"""
+
+
+def test_a_store_of_the_time_before_counters_looks_again_once(
+    database: Path, tmp_path: Path
+) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    sync(store, home)
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE origins DROP COLUMN attempt")
+        connection.execute("UPDATE origins SET state = ''")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+    assert sync(store, home).read == 1
+    assert sync(store, home).read == 0
+    assert words(store) == ["first"]
+    sound(store)
+
+
+CHATS = CASES / "vscode_chat"
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.6, 0.95])
+def test_a_half_written_document_does_not_shorten(tmp_path: Path, cut: float) -> None:
+    """It is read when it is whole, a problem until then, and looked at once."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    path = document(home)
+    sync(store, home)
+    before, data = stored(store), path.read_bytes()
+    path.write_bytes(data[: int(len(data) * cut)])
+    report = sync(store, home)
+    assert sum(report.problems.values()) == 1
+    assert stored(store) == before
+    assert sync(store, home).problems == {}
+    path.write_bytes(data[: int(len(data) * cut) - 7])
+    assert sync(store, home).problems
+    assert stored(store) == before
+    longer = json.loads(data)
+    longer["requests"].append({**longer["requests"][-1], "requestId": "request_new"})
+    path.write_text(json.dumps(longer))
+    assert sync(store, home).problems == {}
+    assert stored(store) == _sorted(unspool.extract(home))
+    assert stored(store) != before
+    with reading(store) as connection:
+        assert connection.execute("SELECT count(*) FROM problems").fetchone() == (0,)
+    sound(store)
+
+
+def document(home: Path) -> Path:
+    """A chat of VS Code's as one JSON document, of two requests at least."""
+    for case in sorted(CHATS.glob("*/input")):
+        for path in sorted(case.rglob("chatSessions/*.json")):
+            if len(json.loads(path.read_bytes()).get("requests", ())) > 1:
+                shutil.copytree(case, home)
+                return home / path.relative_to(case)
+    raise AssertionError("no case has one")
+
+
+def test_a_first_reading_of_a_half_written_document_is_replaced(tmp_path: Path) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    path = document(home)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    sync(store, home)
+    path.write_bytes(data)
+    sync(store, home)
+    assert stored(store) == _sorted(unspool.extract(home))
+
+
+def test_a_log_with_a_cut_line_is_no_half_written_document(tmp_path: Path) -> None:
+    store, path = tmp_path / "s.db", tmp_path / "in" / "a.jsonl"
+    write(path, talk("one"))
+    sync(store, path.parent)
+    path.write_bytes(b'{"name": "cut off\n' + conversation("c", "two"))
+    assert sync(store, path.parent).problems
+    assert stored(store) == _sorted(unspool.extract(path.parent))
+
+
+def test_an_origin_that_vanishes_between_the_steps_is_gone(tmp_path: Path) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    write(home / "a.jsonl", talk("one", "a"))
+    write(home / "b.jsonl", talk("one", "b"))
+    sync(store, home)
+    before = stored(store)
+    for name in "ab":
+        write(home / f"{name}.jsonl", talk("two", name))
+    write(home / "never-read.jsonl", talk("two", "n"))
+    with writing(store) as connection:
+        found = survey(connection, [str(home)])
+        (home / "a.jsonl").unlink()
+        (home / "never-read.jsonl").unlink()
+        report = Sync(connection).run([], found)
+    assert (report.gone, report.problems) == (1, {})
+    kept = {t["conversation_id"]: t["messages"][-1]["content"] for t in stored(store)}
+    assert kept == {"a": "one!", "b": "two!"}
+    assert before != stored(store)
+    with reading(store) as connection:
+        rows = connection.execute("SELECT name FROM origins WHERE gone_since IS NOT NULL")
+        assert rows.fetchall() == [("a.jsonl",)]
+    sound(store)
+
+
+def forbidden(home: Path, store: Path) -> dict[str, Any]:
+    """What a sync of somebody says who may do what file modes say."""
+    command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store), "--json"]
+    done = subprocess.run(command, env=ENV, capture_output=True, preexec_fn=obey_modes)
+    assert b"Traceback" not in done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
+def test_a_folder_that_may_not_be_read_is_not_gone(tmp_path: Path, mode: int) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    write(home / "a.jsonl", talk("one", "a"))
+    write(home / "closed" / "b.jsonl", talk("one", "b"))
+    sync(store, home)
+    before = stored(store)
+    (home / "closed").chmod(mode)
+    report = forbidden(home, store)
+    (home / "closed").chmod(0o700)
+    assert (report["gone"], report["problems"]) == (0, {"unreadable": 1})
+    assert stored(store) == before
+    shutil.rmtree(home / "closed")
+    assert sync(store, home).gone == 1
+
+
+def test_a_file_that_may_not_be_read_stays_as_it_was(tmp_path: Path) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    write(home / "a.jsonl", talk("one", "a"))
+    sync(store, home)
+    write(home / "a.jsonl", talk("other", "a")).chmod(0)
+    write(home / "b.jsonl", talk("new", "b")).chmod(0)
+    report = forbidden(home, store)
+    assert (report["gone"], report["problems"]) == (0, {"unreadable": 2})
+    assert [t["messages"][-1]["content"] for t in stored(store)] == ["one!"]
+    for name in "ab":
+        (home / f"{name}.jsonl").chmod(0o600)
+    sync(store, home)
+    assert [t["messages"][-1]["content"] for t in stored(store)] == ["other!", "new!"]
+    with reading(store) as connection:
+        assert connection.execute("SELECT count(*) FROM problems").fetchone() == (0,)
+
+
+def test_a_place_that_may_not_be_looked_into(tmp_path: Path) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "outer" / "home"
+    write(home / "a.jsonl", talk("one", "a"))
+    sync(store, home)
+    home.parent.chmod(0)
+    command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store), "--json"]
+    done = subprocess.run(command, env=ENV, capture_output=True, preexec_fn=obey_modes)
+    home.parent.chmod(0o700)
+    assert b"Traceback" not in done.stderr
+    with reading(store) as connection:
+        rows = connection.execute("SELECT count(*) FROM origins WHERE gone_since IS NOT NULL")
+        assert rows.fetchone() == (0,)
+
+
+def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its facts are written in blocks: what comes out is the same."""
+    monkeypatch.setattr("unspool.store.reading.PART_BYTES", 700)
+    monkeypatch.setattr("unspool.store.intake.FACTS_BYTES", 900)
+    monkeypatch.setattr("unspool.store.keeping.MOST_WAITING_BYTES", 500)
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    for name in ("claude_code", "copilot_cli", "copilot_telemetry"):
+        for case in sorted((CASES / name).glob("*/input"))[:4]:
+            shutil.copytree(case, home / name / case.parent.name)
+    sync(store, home)
+    expected = _sorted(unspool.extract(home))
+    assert stored(store) == expected
+    sound(store)
+
+
+def test_versions_migrate_once_for_two_programs(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    first = sqlite3.connect(path, isolation_level=None)
+    second = sqlite3.connect(path, isolation_level=None)
+    assert migrate(first) == len(MIGRATIONS)
+    assert migrate(second) == 0
