@@ -239,15 +239,16 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
 
 def encode_line(trajectory: Trajectory) -> Iterator[bytes]:
     """The line with its end, in pieces, because it may be very long."""
-    batches = list(_batches(trajectory.messages))
-    if len(batches) < 2:
+    if len(list(_batches(trajectory.messages))) < 2:
         yield _encoder.encode_lines([trajectory])
         return
     frame = _encoder.encode_lines([msgspec.structs.replace(trajectory, messages=[])])
     at = frame.index(_MESSAGES) + len(_MESSAGES)  # only the id stands before it, and it is escaped
     yield frame[:at]
-    for number, batch in enumerate(batches):
-        yield (b"," if number else b"") + _encoder.encode(batch)[1:-1]
+    for number, message in enumerate(trajectory.messages):
+        if number:
+            yield b","
+        yield _encoder.encode(message)
     yield frame[at:]
 
 

@@ -311,7 +311,11 @@ class Worker:
         done.messages = sum(len(member.messages) for member in members)
         family = sinks.Family(members[0], tuple(members[1:]))
         for piece in sinks.load(self.job.sink).write(family, self.job.sink_options):
-            done.pieces.append((piece.name, Slot(file.name, file.tell(), len(piece.data))))
+            slot = Slot(file.name, file.tell(), len(piece.data))
+            if done.pieces and not piece.name:  # the one file goes on
+                slot = Slot(file.name, done.pieces[0][1].offset, done.pieces[0][1].size + slot.size)
+                done.pieces.clear()
+            done.pieces.append((piece.name, slot))
             file.write(piece.data)
 
     def finished(self, slot: Slot, patch: Patch | None) -> Trajectory:
