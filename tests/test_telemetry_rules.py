@@ -253,3 +253,96 @@ def test_a_place_that_may_not_be_looked_into(tmp_path: Path) -> None:
     path.parents[1].chmod(0)
     done = run(["extract", str(path.parent)], preexec_fn=obey_modes)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+SUMMARY = said("user", "<conversation-summary>\nwe looked\n</conversation-summary>")
+
+
+def test_what_a_segment_carries_over_was_made_by_the_call_before(tmp_path: Path) -> None:
+    """Summarised within a turn: the last round is kept, its result was never seen before."""
+    looks = {**calls("a"), "content": "I look."}
+    ids = [{"modelCallId": name, "headerRequestId": "r"} for name in ("m1", "m2")]
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            event("interactiveSessionResponse", 1, sessionId="c", requestId="r", model="session"),
+            call([SYSTEM, USER], 2, **ids[0]),
+            answer("I look.", 3, model="first", **ids[0]),
+            call([SYSTEM, SUMMARY, looks, returned("a")], 4, **ids[1]),
+            answer("done", 5, model="second", **ids[1]),
+        ],
+    )
+    told = [(m.role, m.copied, m.model, m.request_id) for m in made.messages[3:]]
+    assert told == [
+        ("system", True, None, None),
+        ("user", False, "session", "r"),
+        ("assistant", True, "first", "r"),
+        ("tool", False, "gpt-asked", "r"),
+        ("assistant", False, "second", "r"),
+    ]
+
+
+def test_a_result_that_two_segments_have_is_copied_once(tmp_path: Path) -> None:
+    round_a, round_b = [calls("a"), returned("a")], [calls("b"), returned("b")]
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            call([SYSTEM, USER, *round_a, *round_b], 1, modelCallId="m1"),
+            call([SYSTEM, SUMMARY, *round_b], 2, modelCallId="m2"),
+        ],
+    )
+    results = [(m.tool_call_id, m.copied) for m in made.messages if m.role == "tool"]
+    assert results == [("a", False), ("b", False), ("b", True)]
+
+
+@pytest.mark.parametrize("first", ["engine", "model"])
+def test_either_channel_may_be_read_first(tmp_path: Path, first: str) -> None:
+    """Only one of them names the model that answered, and only one the tokens here."""
+    ids = {"modelCallId": "m1", "headerRequestId": "r", "conversationId": "c"}
+    bodies = [SYSTEM, USER, said("assistant", "hello")]
+    pieces = [
+        event(
+            "model.message.added", 1, conversationId="c", messageUuid=str(number),
+            messageJson=json.dumps(body), chunkIndex=0, totalChunks=1,
+        )
+        for number, body in enumerate(bodies)
+    ]  # fmt: skip
+    one_piece = {"chunkIndex": 0, "totalChunks": 1, **ids}
+    model = [
+        *pieces,
+        event("model.modelCall.input", 3, messageUuids='["0","1"]', **one_piece),
+        event("model.modelCall.output", 5, messageUuids='["2"]', promptTokens=7, **one_piece),
+    ]
+    engine = [
+        call(bodies[:2], 2, modelCallId="m1", headerRequestId="r"),
+        answer("hello", 4, modelCallId="m1", headerRequestId="r"),
+    ]
+    files = [engine, model] if first == "engine" else [model, engine]
+    (made,) = rebuilt(tmp_path, *files)
+    last = made.messages[-1]
+    assert (last.model, last.model_source) == ("gpt-answered", "engine")
+    assert last.usage is not None
+    assert last.usage.prompt_tokens == 7
+
+
+def test_context_before_a_turn_is_not_of_the_turn_before(tmp_path: Path) -> None:
+    context = said("user", "<environment_info>\nLinux\n</environment_info>")
+    more = said("user", "more")
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            event("interactiveSessionResponse", 1, sessionId="c", requestId="r0", model="zero"),
+            event("interactiveSessionResponse", 2, sessionId="c", requestId="r1", model="one"),
+            call([SYSTEM, USER], 3, headerRequestId="r0", modelCallId="m0", model=None),
+            call([SYSTEM, USER, said("assistant", "hello"), context, more], 5,
+                 headerRequestId="r1", modelCallId="m1", model=None),
+        ],
+    )  # fmt: skip
+    told = [(m.role, m.model) for m in made.messages]
+    assert told == [
+        ("system", None),
+        ("user", "zero"),
+        ("assistant", "zero"),
+        ("user", None),
+        ("user", "one"),
+    ]

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
 from unspool.records import clean, recover_json
@@ -166,9 +168,20 @@ def _unique(answers: list[Answer]) -> list[Answer]:
             else (view.origin, view.offset)
         )
         known = best.get(key)
-        if known is None or (not known.message.tool_calls and answer.message.tool_calls):
-            best[key] = answer
+        best[key] = answer if known is None else _combine(known, answer)
     return list(best.values())
+
+
+def _combine(known: Answer, other: Answer) -> Answer:
+    """One channel names the model, the other may not; the calls likewise."""
+    if other.message.tool_calls and not known.message.tool_calls:
+        known, other = other, known
+    missing = {
+        name: getattr(other.view, name)
+        for name in ("answered", "prompt", "completion", "cached", "time")
+        if getattr(known.view, name) in (None, "")
+    }
+    return Answer(msgspec.structs.replace(known.view, **missing), known.message)
 
 
 def fold(lists: list[Listing]) -> list[Listing]:

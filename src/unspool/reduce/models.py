@@ -1,9 +1,11 @@
 """Models: which call made which message, and what the session says where no call was logged."""
 
+from typing import Any
+
 from unspool.facts import AnyFact, Noted, View
 from unspool.reduce.candidates import Candidate, same_answer
-from unspool.reduce.listing import Call
-from unspool.reduce.totals import number_turns
+from unspool.reduce.listing import Call, identity
+from unspool.reduce.totals import is_turn, number_turns
 from unspool.times import format_time
 from unspool.trajectory import Message, Usage
 
@@ -25,7 +27,28 @@ def annotate(
             if other is not winner and aligned and other.segment == winner.segment:
                 merge_missing(winner.messages, other.messages, merge_tool_metadata)
                 _stamp_by_index(winner, other)
-        fill_from_session(winner.messages, session)
+    messages = [message for winner in winners for message in winner.messages]
+    _number_across(messages)
+    fill_from_session(messages, session)
+    _fill_copies(messages)
+
+
+def _fill_copies(messages: list[Message]) -> None:
+    """What a later segment repeats was made, and asked, where it was said first."""
+    known: dict[tuple[Any, ...], Message] = {}
+    for message in messages:
+        first = known.setdefault(identity(message), message)
+        if first is not message and message.copied:
+            for name in ("model", "model_source", "model_conflict", "mode", "request_id"):
+                if getattr(message, name) is None:
+                    setattr(message, name, getattr(first, name))
+
+
+def _number_across(messages: list[Message]) -> None:
+    """A list that was summarised within a turn does not show the words that opened it."""
+    for message in messages:
+        message.turn = None
+    number_turns(messages)
 
 
 def _stamp_by_index(winner: Candidate, other: Candidate) -> None:
@@ -56,7 +79,7 @@ def session_models(rest: list[AnyFact]) -> dict[str, str]:
 
 def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
     messages = candidate.messages
-    requests: dict[int, str] = {}
+    requests: dict[int | None, str] = {}
     # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
     own = sorted(candidate.calls, key=lambda made: (not _stands(candidate, made), made.when))
     for call in own:
@@ -65,12 +88,21 @@ def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
         count = call.count + candidate.lead
         request = call.view.request or call.view.message
         if request and 0 < count <= len(messages):
-            turn = messages[count - 1].turn
-            if turn is not None:
-                requests[turn] = request
-    for message in messages:
-        if message.turn is not None:
-            message.request_id = message.request_id or requests.get(message.turn)
+            requests[messages[count - 1].turn] = request
+    for message in within_turns(messages):
+        message.request_id = message.request_id or requests.get(message.turn)
+
+
+def within_turns(messages: list[Message]) -> list[Message]:
+    """All but the system prompt, and context that stands before the words that it was sent with:
+    what is true of the turn before is not of that."""
+    made: list[Message] = []
+    opens = False
+    for message in reversed(messages):
+        opens = is_turn(message) or (opens and message.role == "user")
+        if message.role != "system" and (not opens or is_turn(message)):
+            made.append(message)
+    return made[::-1]
 
 
 def _stands(candidate: Candidate, call: Call) -> bool:
@@ -83,13 +115,12 @@ def _stands(candidate: Candidate, call: Call) -> bool:
 
 def fill_from_session(messages: list[Message], session: dict[str, str]) -> None:
     """Messages whose call nobody logged: the session's model of their own turn's request."""
-    requests: dict[int, str] = {}
-    for message in messages:
-        if message.turn is not None and message.request_id is not None:
+    requests: dict[int | None, str] = {}
+    own = [message for message in within_turns(messages) if not message.copied]
+    for message in own:
+        if message.request_id is not None:
             requests.setdefault(message.turn, message.request_id)
-    for message in messages:
-        if message.turn is None:
-            continue
+    for message in own:
         message.request_id = message.request_id or requests.get(message.turn)
         model = session.get(message.request_id or "")
         if model and not message.model:

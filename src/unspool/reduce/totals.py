@@ -44,8 +44,14 @@ def spread_copied(messages: list[Message]) -> None:
     if not any(message.copied for message in messages):
         return
     calls = {c.id for m in messages if m.copied for c in m.tool_calls or ()}
+    own = {c.id for m in messages if not m.copied for c in m.tool_calls or ()}
+    """Calls that stand here themselves: their first result is the thing itself, no copy of it."""
     for message in messages:
-        message.copied = message.copied or message.tool_call_id in calls
+        call = message.tool_call_id
+        if call in own and not message.copied:
+            own.discard(call)
+        else:
+            message.copied = message.copied or call in calls
         message.turn = None
     number_turns(messages)
 
