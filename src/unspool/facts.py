@@ -31,6 +31,10 @@ ROOT = ""
 ECHO = 3
 INDEX = 4
 
+ZONE = "time_zone"
+NO_ZONE = "unknown"
+"""A note of this name and value: the times of its origin were written without their zone."""
+
 Role = Literal["system", "user", "assistant", "tool"]
 On = Literal["conversation", "message", "call", "request", "turn", "entry", "following"]
 
@@ -117,6 +121,8 @@ class ToolCalled(Fact, frozen=True, kw_only=True, gc=False):
     side: bool = False
     by_user: bool = False
     """Run by the person, not asked for by the model."""
+    request: str = ""
+    """The id of the prompt or request that it was run for, where a record of the run tells."""
     like: str = ""
     """What the call is recognised by in a channel that gives it another id, or none: two calls of
     one likeness in two channels, each the k-th of it there, are one call."""

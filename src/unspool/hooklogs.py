@@ -6,7 +6,7 @@ object; one JSON array; objects over many lines; and the payload inside an envel
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from unspool.times import parse_time
 _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)"
 )
+_ZONED = re.compile(r"(?:[Zz]|UTC|GMT|[+-]\d\d:?\d\d|^\d+)$")
 TIMES = (
     "_logged_at", "logged_at", "_timestamp", "timestamp", "ts", "time", "received_at", "recorded_at",
 )  # fmt: skip
@@ -69,10 +70,29 @@ def _parse(data: bytes, offset: int, time: int | None, recover: bool) -> Iterato
         yield Logged(offset + len(flat), code=code, text=data)
 
 
-def prefix_time(prefix: bytes) -> int | None:
+class Moment(NamedTuple):
+    """A time, and whether its text tells the zone; without one it is read as UTC."""
+
+    time: int
+    zoned: bool
+
+
+def prefix_moment(prefix: bytes) -> Moment | None:
     """The time that a script wrote before a payload."""
     match = _DATE.search(prefix.decode("utf-8", "replace")) if prefix else None
-    return parse_time(match[1].replace(",", ".")) if match else None
+    return _moment(match[1].replace(",", ".")) if match else None
+
+
+def prefix_time(prefix: bytes) -> int | None:
+    found = prefix_moment(prefix)
+    return found.time if found is not None else None
+
+
+def _moment(value: Any) -> Moment | None:
+    time = parse_time(value)
+    if time is None:
+        return None
+    return Moment(time, not isinstance(value, str) or _ZONED.search(value.strip()) is not None)
 
 
 def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
@@ -96,11 +116,16 @@ def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
 
 
 def noted_time(value: Mapping[str, Any]) -> int | None:
+    found = noted_moment(value)
+    return found.time if found is not None else None
+
+
+def noted_moment(value: Mapping[str, Any]) -> Moment | None:
     """The time that a script put among a payload's fields."""
     for name in TIMES:
-        time = parse_time(value.get(name))
-        if time is not None:
-            return time
+        found = _moment(value.get(name))
+        if found is not None:
+            return found
     return None
 
 

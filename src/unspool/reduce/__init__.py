@@ -1,6 +1,9 @@
 """Reduce: the facts of one conversation become its trajectory. Knows no format.
 
+clocks.py     times of logs that do not tell their zone
+records.py    the facts of one record
 order.py      records of all origins in one order
+turns.py      logs without times
 thread.py     the chain, the abandoned branches
 drafts.py     facts by the message and the call that they are about
 rewound.py    echoes of what was abandoned
@@ -37,6 +40,7 @@ from unspool.facts import (
     ToolCalled,
 )
 from unspool.reduce import snapshots
+from unspool.reduce.clocks import is_zoneless, set_clocks
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.messages import build_marks, build_messages
 from unspool.reduce.naming import find_naming
@@ -60,12 +64,14 @@ def reduce_facts(
     """Fold the facts of one conversation. The order in which they come does not matter."""
     lists: list[SnapshotSeen | ListSeen | PieceSeen] = []
     rest: list[AnyFact] = []
+    local = False
     for fact in facts:
         if isinstance(fact, SnapshotSeen | ListSeen | PieceSeen):
             lists.append(fact)
         else:
             rest.append(fact)
-    ordered = put_in_order(rest)
+            local = local or is_zoneless(fact)
+    ordered = put_in_order(set_clocks(rest) if local else rest)
     main, sides = _split_sides(ordered)
     if lists:
         return snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
@@ -141,7 +147,7 @@ def _reduce_records(
     mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
-    trajectory.marks = build_marks(assembly.marks, places, messages) or None
+    trajectory.marks = build_marks(assembly.marks, places, messages, assembly.adrift) or None
     trajectory.branches = _branches(thread, places) or None
     _set_origins(trajectory, records)
     assembly.times += thing_times(thread)

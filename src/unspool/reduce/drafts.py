@@ -72,6 +72,8 @@ class Assembly:
         self.times: list[int] = []
         self.echo_times: list[int] = []
         self.anchors = Anchors()
+        self.adrift: set[str] = set()
+        """Origins without times whose marks nothing ties to the rest."""
         self.aliases: dict[str, str] = {}
         """Ids by which echoes, or parts that joined it, know a message → its own id."""
         self.joined: dict[str, str] = {}
@@ -80,6 +82,8 @@ class Assembly:
         self.call_aliases: dict[str, str] = {}
         self._echoes: dict[Channel, list[tuple[int, str, MessageSeen]]] = defaultdict(list)
         self._nameless: list[tuple[int, ToolCalled | ToolReturned]] = []
+        self._spawners: dict[Any, str] = {}
+        """Child → the call that says it started it."""
         self._told: list[tuple[int, str, ToolCalled | ToolReturned]] = []
         """Echoes of calls that are known by their id."""
 
@@ -140,6 +144,8 @@ class Assembly:
                     # Older logs tell the model only here: an answer without calls has it from
                     # the call before.
                     self.following.append((place, fact))
+                if fact.on == "call" and fact.name == "child_id":
+                    self._spawners.setdefault(fact.value, fact.subject)
                 self.notes.append(fact)
         elif isinstance(fact, Marked):
             self.marks.append((place, fact))
@@ -187,6 +193,11 @@ class Assembly:
 
     def _settle_places(self, total: int) -> None:
         """What matched nothing goes beside the things of its own origin that did match."""
+        self.adrift = {
+            fact.origin
+            for _, fact in self.marks
+            if fact.time is None and fact.rank and not self.anchors.knows(fact.origin)
+        }
         self.anchors.settle()
         for draft in self.drafts.values():  # in the order of their channels, the best first
             if all(part.rank for part in draft.parts):
@@ -195,7 +206,18 @@ class Assembly:
             known: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
             if all(fact.rank for fact in known):
                 call.place = self.anchors.place(known[0].origin, call.place, total)
-        self.marks = [(self.anchors.place(f.origin, p, total), f) for p, f in self.marks]
+        self.marks = [(self._mark_place(p, f, total), f) for p, f in self.marks]
+
+    def _mark_place(self, place: float, fact: Marked, total: int) -> float:
+        """Of a mark without a time: beside the call that it tells of, or what its origin shares."""
+        if fact.time is None:
+            child = (fact.data or {}).get("conversation_id")
+            call = self.calls.get(self._spawners.get(child, "")) if child else None
+            if call is not None:
+                return (call.ended if fact.kind.endswith("_end") else call.place) + 0.5
+            if fact.kind == "start" and fact.origin in self.adrift:
+                return -1
+        return self.anchors.place(fact.origin, place, total)
 
     def _place_calls(self) -> None:
         """Every call goes to its message; a call whose message nobody saw makes one."""

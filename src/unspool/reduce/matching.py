@@ -43,6 +43,9 @@ class Anchors:
         if not timed:
             self._untimed.add(origin)
 
+    def knows(self, origin: str) -> bool:
+        return origin in self._pairs
+
     def settle(self) -> None:
         """No more ties will come. Origins whose ties all have times were woven in by time."""
         self._pairs = {

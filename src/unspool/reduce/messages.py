@@ -5,7 +5,7 @@ The results of a message's calls stand right behind it.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import msgspec
@@ -175,18 +175,25 @@ def build_result(call: CallDraft, name: str | None) -> Message:
 
 
 def build_marks(
-    marks: list[tuple[float, Marked]], places: list[float], messages: list[Message]
+    marks: list[tuple[float, Marked]],
+    places: list[float],
+    messages: list[Message],
+    adrift: Container[str] = (),
 ) -> list[Mark]:
-    """Marks at their index; an echo goes into the k-th mark of its kind and subject.
+    """Marks at their index; an echo goes into the k-th mark of its kind and subject, and the end
+    of a turn into that of the same turn (unless nothing tells where its origin, adrift, belongs).
 
     A mark stands before the messages of its record, or right behind the message that it names.
     """
     behind = _ends(messages)
+    asked = [p for p, m in zip(places, messages, strict=True) if _is_asked(m)]
     made: list[tuple[float, Mark]] = []
-    known: dict[tuple[str, str], list[Mark]] = defaultdict(list)
-    used: dict[tuple[str, str, str], int] = defaultdict(int)
+    known: dict[tuple[str, str, int], list[Mark]] = defaultdict(list)
+    used: dict[tuple[str, str, int, str], int] = defaultdict(int)
     for place, fact in sorted(marks, key=lambda item: item[1].rank):
-        key = (fact.kind, _mark_subject(fact))
+        by_turn = fact.kind == "turn_end" and fact.origin not in adrift
+        turn = bisect_right(asked, place) if by_turn else -1
+        key = (fact.kind, _mark_subject(fact), turn)
         if fact.rank:
             slot = (*key, f"{fact.rank}:{fact.origin}")
             number = used[slot]
@@ -209,7 +216,21 @@ def build_marks(
         index = behind.get(mark.subject or "")
         find = bisect_right if mark.kind in _ENDS else bisect_left
         mark.index = index if index is not None else find(places, place)
-    return [mark for _, mark in made]
+    return _ends_last([mark for _, mark in made])
+
+
+def _ends_last(marks: list[Mark]) -> list[Mark]:
+    """No turn ends behind the end of its session, though another channel told of it."""
+    for at in range(len(marks) - 1, 0, -1):
+        first, second = marks[at - 1], marks[at]
+        if (first.kind, second.kind) == ("end", "turn_end") and first.index == second.index:
+            marks[at - 1], marks[at] = second, first
+    return marks
+
+
+def _is_asked(message: Message) -> bool:
+    """Whether a person said something that begins a turn."""
+    return message.role == "user" and message.kind in (None, "command", "shell")
 
 
 _ENDS = ("turn_end", "end")

@@ -8,50 +8,11 @@ the reducer means this order.
 from collections.abc import Iterable
 from typing import get_args
 
-from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
+from unspool.facts import AnyFact
+from unspool.reduce.records import Record
+from unspool.reduce.turns import weave_turns
 
-
-class Record:
-    """The facts of one record. A record seen in several places is one, its richest copy."""
-
-    __slots__ = (
-        "after", "entry", "facts", "offset", "origin", "others", "richness", "side", "time",
-    )  # fmt: skip
-
-    def __init__(self, entry: str, origin: str, offset: int) -> None:
-        self.entry = entry
-        self.origin = origin
-        self.offset = offset
-        self.facts: list[AnyFact] = []
-        self.after: str | None = None
-        self.time: int | None = None
-        self.richness = 0
-        self.side = False
-        """Whether it stands on a side thread."""
-        self.others: tuple[str, ...] = ()
-        """The other origins that hold it too."""
-
-    def add(self, fact: AnyFact) -> None:
-        self.facts.append(fact)
-        if fact.after is not None:
-            self.after = fact.after
-        if self.time is None:
-            self.time = fact.time
-        self.richness += 1
-        if isinstance(fact, MessageSeen):
-            self.richness += len(fact.text) + len(fact.thinking)
-        elif isinstance(fact, ToolReturned):
-            self.richness += len(fact.text or "")
-        elif isinstance(fact, ToolCalled):
-            self.richness += len(fact.arguments)
-        else:
-            return
-        self.side = self.side or fact.side
-
-    @property
-    def worth(self) -> tuple[bool, int]:
-        """Which copy to keep: one that knows its place in the tree, then the richest."""
-        return (self.after is not None, self.richness)
+__all__ = ["Ordered", "Record", "merge", "put_in_order"]
 
 
 class Ordered:
@@ -124,16 +85,20 @@ def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[s
         return list(dict.fromkeys(next(iter(sequences.values()))))
     blocks = [_merge_linked(group, records) for group in _linked(sequences, records)]
     blocks.sort(key=lambda block: _sort_key(block, records))
-    result = blocks[0]
-    for block in blocks[1:]:
+    timed = [block for block in blocks if _clock(block, records)]
+    untimed = [block for block in blocks if not _clock(block, records)]
+    result = timed[0] if timed else []
+    for block in timed[1:]:
         result = _weave(result, block, records)
-    return result
+    if not untimed or any(record.after is not None for record in records.values()):
+        return [*result, *(entry for block in untimed for entry in block)]
+    return weave_turns(result, untimed, records)
 
 
 def _weave(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
     """Two orders as one: each is kept, and between them the latest time seen so far decides."""
     first, second = _clock(base, records), _clock(other, records)
-    if not first or not second or second[0] >= first[-1]:
+    if second[0] >= first[-1]:
         return base + other
     result: list[str] = []
     at = 0

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from unspool import hooklogs
-from unspool.facts import AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
+from unspool.facts import NO_ZONE, ZONE, AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
 from unspool.sources.claude_code.lines import Line, lenient_content
 from unspool.sources.claude_code.results import flat_text
 from unspool.sources.claude_code.transcript import (
@@ -97,7 +97,7 @@ def read_payload(
     outer: Payload,
     origin: str,
     offset: int,
-    time: int | None,
+    logged: hooklogs.Moment | None,
     noted: dict[tuple[Key, str], Any],
 ) -> Iterator[AnyFact]:
     event = event_of(payload)
@@ -107,8 +107,12 @@ def read_payload(
     own = event not in ("SubagentStart", "SubagentStop")
     key = (NAME, child_id(session, agent) if agent and own else session)
     place = Place(key, origin, offset, Line())
-    place.time = time or hooklogs.noted_time(payload) or hooklogs.noted_time(outer)
+    moment = logged or hooklogs.noted_moment(payload) or hooklogs.noted_moment(outer)
+    place.time = moment.time if moment is not None else None
     place.rank = RANK
+    if moment is not None and not moment.zoned and (key, "hook:zone") not in noted:
+        noted[(key, "hook:zone")] = True
+        yield place.note(ZONE, NO_ZONE, RANK)
     yield from _notes(payload, place, session, agent if own else "", noted)
     reader = READERS.get(event)
     if reader is not None:
@@ -182,6 +186,7 @@ def _called(payload: Payload, place: Place, extra: Payload | None = None) -> Too
         name=name,
         arguments=arguments.decode(),
         rank=RANK,
+        request=str(payload.get("prompt_id") or ""),
         files=files_of(name, arguments),
         extra=extra,
     )

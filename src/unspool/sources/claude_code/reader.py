@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Key, Noted, Problem
-from unspool.hooklogs import prefix_time
+from unspool.hooklogs import Moment, prefix_moment
 from unspool.origins import Origin, Tally, iter_lines, read_head
 from unspool.records import salvage, sample
 from unspool.sources.claude_code import context, hooks, stream
@@ -77,8 +77,8 @@ class Reader:
     def _read_whole(self) -> Iterator[AnyFact]:
         for at, before, value in scan(read_text(self.origin)):
             if isinstance(value, dict):
-                time = prefix_time(before.encode())
-                yield from self._read_value(at, value, time)
+                moment = prefix_moment(before.encode())
+                yield from self._read_value(at, value, moment)
             else:
                 yield self._problem(at, "invalid-json", value)
 
@@ -91,7 +91,7 @@ class Reader:
         ]
         for number, value in enumerate(values):
             if isinstance(value, dict):
-                yield from self._read_value(offset + number, value, prefix_time(before))
+                yield from self._read_value(offset + number, value, prefix_moment(before))
             else:
                 self.tally.records += 1
                 self.tally.unrecognise(type(value).__name__, self.origin.path, offset)
@@ -114,7 +114,7 @@ class Reader:
         )
 
     def _read_value(
-        self, offset: int, value: dict[str, Any], time: int | None
+        self, offset: int, value: dict[str, Any], logged: Moment | None
     ) -> Iterator[AnyFact]:
         try:
             encoded = msgspec.json.encode(value)
@@ -122,18 +122,20 @@ class Reader:
                 line = decode_line(encoded)
             except msgspec.DecodeError:
                 line = lenient_line(value)
-            found = self._read_line(offset, encoded, line, time)
+            found = self._read_line(offset, encoded, line, logged)
         except _BAD as error:
             found = [self._problem(offset, "wrong-types", f"{type(error).__name__}: {error}")]
         yield from found
 
-    def _read_line(self, offset: int, data: bytes, line: Line, time: int | None) -> list[AnyFact]:
+    def _read_line(
+        self, offset: int, data: bytes, line: Line, logged: Moment | None
+    ) -> list[AnyFact]:
         """All facts of the line at once: where one cannot be read, none has been counted."""
         kind = line.type
         if kind is not None and line.sessionId is not None and kind in _CHAIN:
             found = self._read_chained(offset, data, line, kind)
         elif line.session_id is not None or line.hook_event_name is not None or kind is None:
-            found = self._read_other(offset, data, line, time)
+            found = self._read_other(offset, data, line, logged)
         elif kind in context.BARE:
             found = self._read_bare(offset, data, line, kind)
         elif kind in _CHAIN and line.uuid:
@@ -143,7 +145,7 @@ class Reader:
             self.tally.noise += 1
             found = []
         else:
-            found = self._read_other(offset, data, line, time)
+            found = self._read_other(offset, data, line, logged)
         self.tally.records += 1
         return found
 
@@ -271,13 +273,15 @@ class Reader:
             return
         yield from self._notes(inner, at)
 
-    def _read_other(self, offset: int, data: bytes, line: Line, time: int | None) -> list[AnyFact]:
+    def _read_other(
+        self, offset: int, data: bytes, line: Line, logged: Moment | None
+    ) -> list[AnyFact]:
         """Hook payloads and headless streams."""
         value = msgspec.json.decode(data)
         payload = hooks.unwrap(value)
         if payload is not None:
             found = list(
-                hooks.read_payload(payload, value, self.origin.path, offset, time, self._noted)
+                hooks.read_payload(payload, value, self.origin.path, offset, logged, self._noted)
             )
         elif stream.is_stream(value):
             found = list(stream.read_value(value, line, self.origin.path, offset, self.spawns))

@@ -1,0 +1,217 @@
+"""Hooks and transcript of one session are one conversation, however the hooks were logged."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.claude_hooks import (
+    LOGGERS,
+    STAMPS,
+    TURNS,
+    Logger,
+    Told,
+    a_file_per_event,
+    as_lines,
+    in_two_halves,
+    local,
+    payloads,
+    spellings,
+    transcript,
+)
+from tests.claude_lines import SESSION, at, read, words, write
+from unspool.sources.claude_code.hooks import EVENTS
+from unspool.trajectory import Message, ToolCall, Trajectory
+
+Said = tuple[str, str, tuple[str, ...]]
+
+
+def told(messages: list[Message]) -> list[Said]:
+    return [(m.role, m.content, tuple(c.id for c in m.tool_calls or ())) for m in messages]
+
+
+def expected() -> list[Said]:
+    """The conversation, straight from the description."""
+    made: list[Said] = []
+    for turn in TURNS:
+        made.append(("user", turn.prompt, ()))
+        for call in turn.calls:
+            made += [("assistant", "", (call.ident,)), ("tool", call.came, ())]
+        made.append(("assistant", turn.last, ()))
+    return made
+
+
+def calls(made: Trajectory) -> dict[str, ToolCall]:
+    found = [call for message in made.messages for call in message.tool_calls or ()]
+    assert len(found) == len({call.id for call in found}), "a call is there twice"
+    return {call.id: call for call in found}
+
+
+def check_joined(made: Trajectory) -> None:
+    assert told(made.messages) == expected()
+    assert not any((m.extra or {}).get("echo_only") for m in made.messages)
+    assert made.partial is None
+    marks = [mark.kind for mark in made.marks or ()]
+    assert sorted(marks) == ["end", "start", "turn_end", "turn_end", "turn_end"]
+    assert marks[0] == "start"
+    assert marks[-1] == "end"
+    assert [m.turn for m in made.messages if m.role == "user"] == [0, 1, 2]
+    found = calls(made)
+    assert [found[i].status for i in sorted(found)] == [
+        "completed", "completed", "failed", "denied", "completed",
+    ]  # fmt: skip
+    # only the hooks measured, only the person was asked twice, only the transcript has ids
+    assert [found[i].duration_ms for i in sorted(found)] == [3400, 3400, 3400, None, 3400]
+    asked = [i for i, c in found.items() if (c.extra or {}).get("permission_requested")]
+    assert sorted(asked) == ["t4", "t5"]
+    assert made.messages[0].id == "p0"
+    assert made.messages[0].request_id == "q0"
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("logger", LOGGERS, ids=lambda logger: logger.__name__)
+@pytest.mark.parametrize("ids", [(True, True), (False, True), (False, False)], ids=str)
+def test_hooks_and_transcript(
+    tmp_path: Path, logger: Logger, stamp: str, ids: tuple[bool, bool]
+) -> None:
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *transcript())
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    logger(logs, payloads(*ids), STAMPS[stamp])
+    both = read(session, logs)
+    assert list(both) == [SESSION]
+    check_joined(both[SESSION])
+    other = read(logs, session)
+    assert msgspec.to_builtins(other[SESSION]) == msgspec.to_builtins(both[SESSION])
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_logs_that_overlap(tmp_path: Path, stamp: str) -> None:
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *transcript())
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    in_two_halves(logs, payloads(), STAMPS[stamp])
+    made = read(session, logs)[SESSION]
+    assert told(made.messages) == expected()
+    calls(made)
+
+
+@pytest.mark.parametrize("logger", [log for log in LOGGERS if log is not a_file_per_event],
+                         ids=lambda logger: logger.__name__)  # fmt: skip
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("ids", [(True, True), (False, False)], ids=str)
+def test_hooks_alone(tmp_path: Path, logger: Logger, stamp: str, ids: tuple[bool, bool]) -> None:
+    logger(tmp_path, payloads(*ids), STAMPS[stamp])
+    (made,) = read(tmp_path).values()
+    assert [(role, text) for role, text, _ in told(made.messages) if role != "tool"] == [
+        (role, text) for role, text, _ in expected() if role != "tool"
+    ]
+    came = [text for role, text, _ in told(made.messages) if role == "tool"]
+    assert came == [c.came for t in TURNS for c in t.calls if c.end != "PermissionDenied"]
+    assert made.partial == ["only-echoes"]
+    assert len(calls(made)) == 5
+    assert (made.metadata.get("time_zone") == "unknown") == (stamp in ("east", "west"))
+
+
+@pytest.mark.parametrize("prompt_ids", [True, False])
+def test_a_file_per_event_without_times_is_put_in_order(tmp_path: Path, prompt_ids: bool) -> None:
+    """Prompts and ends of turns alternate; calls that name their prompt are in its turn."""
+    a_file_per_event(tmp_path, payloads(prompt_ids), None)
+    (made,) = read(tmp_path).values()
+    spoken = [(m.role, m.content) for m in made.messages if m.content and m.role != "tool"]
+    assert spoken == [(r, t) for r, t, _ in expected() if t and r != "tool"]
+    assert len(calls(made)) == 5
+    if prompt_ids:
+        turns = {c.id: m.turn for m in made.messages for c in m.tool_calls or ()}
+        assert turns == {c.ident: n for n, t in enumerate(TURNS) for c in t.calls}
+    kinds = [mark.kind for mark in made.marks or ()]
+    assert (kinds[0], kinds[-1]) == ("start", "end")
+
+
+@pytest.mark.parametrize("hours", [-7.0, -3.5, 0.0, 1.0, 5.75, 12.0])
+def test_the_zone_of_a_log_is_found_by_what_the_transcript_saw_too(
+    tmp_path: Path, hours: float
+) -> None:
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *transcript())
+    log = tmp_path / "hooks.jsonl"
+    as_lines(tmp_path, payloads(), local(hours))
+    made = read(session, log)[SESSION]
+    sign, minutes = "-" if hours < 0 else "+", int(abs(hours) * 60)
+    assert made.metadata["time_zone"] == f"{sign}{minutes // 60:02d}:{minutes % 60:02d}"
+    end = next(mark for mark in made.marks or () if mark.kind == "end")
+    assert end.timestamp == at(300)
+    assert calls(made)["t1"].started_at == at(5.5)
+
+
+def test_one_log_with_a_shared_event_sets_the_clock_of_all(tmp_path: Path) -> None:
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *transcript())
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    a_file_per_event(logs, payloads(), local(-7))
+    made = read(session, logs)[SESSION]
+    end = next(mark for mark in made.marks or () if mark.kind == "end")
+    assert end.timestamp == at(300)
+
+
+def test_a_log_that_shares_nothing_fits_where_the_session_was(tmp_path: Path) -> None:
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *transcript())
+    only = [t for t in payloads() if t.payload["hook_event_name"] == "SessionStart"]
+    only.append(Told(120, {**only[0].payload, "hook_event_name": "Notification", "message": "?"}))
+    as_lines(tmp_path, only, local(5))
+    made = read(session, tmp_path / "hooks.jsonl")[SESSION]
+    assert made.metadata["time_zone"] == "+05:00"
+    (mark,) = [m for m in made.marks or () if m.kind == "notification"]
+    assert mark.timestamp == at(120)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_event_in_every_spelling(tmp_path: Path, event: str) -> None:
+    """Whatever the case, the same comes of it, and something does (but for the screen's echo)."""
+    known: dict[str, Any] = {
+        "prompt": "hi", "tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "t",
+        "tool_response": "x", "error": "no", "reason": "r", "last_assistant_message": "bye",
+        "agent_id": "a1", "agent_type": "Explore", "trigger": "auto", "message": "m",
+        "tool_calls": [{"tool_name": "Bash", "tool_input": {}, "tool_use_id": "t"}],
+    }  # fmt: skip
+    base = {"session_id": SESSION, "transcript_path": "/t", "cwd": "/w", **known}
+    first: list[Any] | None = None
+    for number, name in enumerate(spellings(event)):
+        path = write(tmp_path / str(number) / "log.jsonl", {**base, "hook_event_name": name})
+        made = [msgspec.to_builtins(t) for t in read(path).values()]
+        text = json.loads(json.dumps(made).replace(str(path.parent), ""))
+        first = text if first is None else first
+        assert text == first, name
+    silent = {"MessageDisplay"}
+    alone = [m for t in first or () for m in (*t["messages"], *t.get("marks", ()))]
+    messages = {"UserPromptSubmit", "PreToolUse", "PermissionRequest", "PermissionDenied",
+                "PostToolUse", "PostToolUseFailure", "PostToolBatch", "Stop", "StopFailure",
+                "SubagentStop"}  # fmt: skip
+    if event in messages:
+        assert alone
+    elif event not in silent:
+        assert first == []  # a mark alone is no conversation
+
+
+def test_tool_result_is_tool_response(tmp_path: Path) -> None:
+    told_twice = [
+        Told(t.second, {("tool_result" if k == "tool_response" else k): v
+                        for k, v in t.payload.items()})
+        for t in payloads()
+    ]  # fmt: skip
+    as_lines(tmp_path, told_twice, None)
+    (made,) = read(tmp_path).values()
+    assert "a.txt b.txt" in words(made)
+
+
+def test_the_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *transcript())
+    as_lines(tmp_path, payloads(), None)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    a_file_per_event(logs, payloads(), None)
+    places = [session, tmp_path / "hooks.jsonl", logs]
+    for order in itertools.permutations(places):
+        check_joined(read(*order)[SESSION])
