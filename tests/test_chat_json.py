@@ -18,7 +18,7 @@ from unspool.sinks.chat_json import write
 from unspool.sinks.chat_json.prompts import utf16_length
 from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory, Usage
 
-NOT_IMPORTABLE = {"wrong_types", "replay", "replay_other_model"}
+NOT_IMPORTABLE = {"wrong_types", "replay", "replay_other_model", "replay_compaction"}
 """Cases with parts that a chat cannot hold: broken ones, and a system prompt."""
 
 

@@ -383,6 +383,18 @@ class TestCopies:
         made = one(tmp_path)
         assert (made.messages[1].extra or {})["vote"] == "down"
 
+    def test_a_vote_in_an_export_of_another_id(self, tmp_path: Path) -> None:
+        """Copilot Chat had an id of its own: the export is the stored chat, and has its votes."""
+        bare = request(1, result={"metadata": {"sessionId": "copilots-own"}})
+        put(tmp_path, "chatSessions/s.jsonl", json.dumps({"kind": 0, "v": chat(bare)}) + "\n")
+        voted = {**bare, "vote": 0, "voteDownReason": "incorrectCode"}
+        put(tmp_path, "export.json", {"responderUsername": "x", "requests": [voted]})
+        for made in ([one(tmp_path)], list(unspool.extract([tmp_path]))):
+            (found,) = made
+            assert found.conversation_id == "s"
+            extra = found.messages[1].extra or {}
+            assert (extra["vote"], extra["vote_down_reason"]) == ("down", "incorrectCode")
+
     def test_the_copy_that_went_on_wins(self, tmp_path: Path) -> None:
         """Requests that only the older copy holds were taken back in the newer one."""
         put(tmp_path, "a/chatSessions/s.json", chat(request(1), request(2), request(3)))

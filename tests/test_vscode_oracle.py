@@ -17,6 +17,7 @@ DAMAGED = {
     "log_torn",
     "replay",
     "replay_other_model",
+    "replay_compaction",
     "repeated_calls",
 }
 COPIES = {"two_folders", "forked_copies", "exported_twice"}

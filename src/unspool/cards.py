@@ -9,6 +9,8 @@ from unspool.reduce.naming import Naming
 from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
 
 Key = tuple[str, str]
+_OPINIONS = ("vote", "vote_down_reason")
+"""What may be said of a message after the program wrote it for the last time."""
 
 
 class Card(msgspec.Struct):
@@ -47,6 +49,8 @@ class Card(msgspec.Struct):
     """The conversation that says this id is one of its own; only where the id is a made-up one."""
     origins: list[str] = []
     """Where it was read, if it may be another one seen again."""
+    opinions: dict[str, dict[str, Any]] = {}
+    """Message → what a person thought of it, if this may be another conversation seen again."""
     naming: Naming = msgspec.field(default_factory=Naming)
     hollow: bool = False
     """Holds nothing that was said, only what it has for others."""
@@ -87,6 +91,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         prompts=dict(filter(None, map(_prompt, calls))),
         same_as=same_as,
         origins=_origins(trajectory) if same_as or _is_nameless(trajectory) else [],
+        opinions=_opinions(trajectory) if same_as else {},
         naming=naming or Naming(),
         hollow=not trajectory.messages and not trajectory.checkpoints,
     )
@@ -100,6 +105,15 @@ def _other_id(trajectory: Trajectory) -> str:
 
 def _origins(trajectory: Trajectory) -> list[str]:
     return [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
+
+
+def _opinions(trajectory: Trajectory) -> dict[str, dict[str, Any]]:
+    made: dict[str, dict[str, Any]] = {}
+    for message in trajectory.messages:
+        held = {name: v for name, v in (message.extra or {}).items() if name in _OPINIONS}
+        if held and message.id:
+            made[message.id] = held
+    return made
 
 
 def _is_fork(trajectory: Trajectory) -> bool:

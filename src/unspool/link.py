@@ -5,6 +5,7 @@ once; what it finds goes back as a patch per conversation.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,8 @@ class Patch(msgspec.Struct):
     """Nothing but another conversation seen again: it does not go out."""
     origins: list[str] = []
     """Where those were read that it stands for."""
+    opinions: dict[str, dict[str, Any]] = {}
+    """Message → what only they know that a person thought of it."""
     title: str | None = None
     """A better one, that stands in the files of another conversation."""
 
@@ -60,7 +63,9 @@ def link(cards: Iterable[Card]) -> Patches:
             patch(key).absorbed = True
     for key, whole in _absorbed(by_key).items():
         patch(key).absorbed = True
-        patch(whole).origins += by_key.pop(key).origins
+        copy = by_key.pop(key)
+        patch(whole).origins += copy.origins
+        patch(whole).opinions |= copy.opinions
     for key, twin in find_twins(by_key).items():
         patch(key).absorbed = True
         patch(twin).origins += by_key.pop(key).origins
@@ -208,6 +213,9 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         known_places = {trajectory.file_path, *(trajectory.origins or ())}
         more = sorted(path for path in set(patch.origins) if path not in known_places)
         trajectory.origins = [*(trajectory.origins or []), *more] or None
+    for message in trajectory.messages if patch.opinions else ():
+        if message.id in patch.opinions:
+            message.extra = {**patch.opinions[message.id], **(message.extra or {})}
     if patch.dropped:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied or patch.replayed:

@@ -31,7 +31,8 @@ GUESS = 8
 """From this rank on a note is a guess from the content: of equal ones the first stays."""
 
 _OF_THE_TURN = {"mode", "typed"}
-"""What a request or turn tells about the words that opened it, and about no other message."""
+"""What a request or turn tells about the words that opened it, and about no other message; and so
+does its time."""
 _CALL_FIELDS = {"status", "duration_ms", "started_at", "ended_at", "child_id"}
 
 
@@ -72,6 +73,9 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
             found += by_subject.get(("turn", str(message.turn)), ())
         for note in sorted(found, key=lambda n: n.rank):
             _note_message(message, note)
+        for note in by_subject.get(("call", message.tool_call_id or ""), ()):
+            if note.name == "ended_at" and message.timestamp is None:
+                message.timestamp = note.value  # a result is there when its call has ended
         for call in message.tool_calls or ():
             for note in by_subject.get(("call", call.id), ()):
                 if note.name == "model":
@@ -98,7 +102,8 @@ def follow(
 
 
 def _note_message(message: Message, note: Noted) -> None:
-    if note.name in _OF_THE_TURN and (message.role != "user" or message.kind is not None):
+    opening = note.name in _OF_THE_TURN or (note.name == "timestamp" and note.on != "message")
+    if opening and (message.role != "user" or message.kind is not None):
         return
     if note.name in _MESSAGE_FIELDS:
         if getattr(message, note.name) in (None, "", False) or note.rank < 0:

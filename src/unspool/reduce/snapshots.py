@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Key, ListSeen, Noted, PieceSeen, SnapshotSeen, View
+from unspool.facts import AnyFact, Key, ListSeen, Marked, Noted, PieceSeen, SnapshotSeen, View
 from unspool.reduce.candidates import (
     Beginnings,
     Candidate,
@@ -81,7 +81,8 @@ class Strand:
         if any(made.listing.missing for made in self.winners):
             partial.append("messages-missing")
         trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
-        trajectory.marks = marks or None
+        marks += _marks_on_calls(rest, messages)
+        trajectory.marks = sorted(marks, key=lambda mark: mark.index) or None
         trajectory.partial = partial or None
         trajectory.branches = [
             Branch(index=len(made.messages) - 1, messages=made.retries, reason="retry")
@@ -137,6 +138,16 @@ def _string_together(winners: list[Candidate]) -> tuple[list[Message], list[Mark
         messages += winner.messages
         known.update(identity(message) for message in winner.messages)
     return messages, marks
+
+
+def _marks_on_calls(rest: list[AnyFact], messages: list[Message]) -> list[Mark]:
+    """Marks by the call that they name: lists tell nothing of what was between their messages."""
+    behind = {c.id: n + 1 for n, message in enumerate(messages) for c in message.tool_calls or ()}
+    return [
+        Mark(fact.kind, behind[fact.subject], format_time(fact.time), fact.subject, fact.data)
+        for fact in rest
+        if isinstance(fact, Marked) and fact.subject in behind
+    ]
 
 
 def _mark_copied(messages: list[Message], known: set[tuple[Any, ...]]) -> None:

@@ -185,6 +185,8 @@ class Reading:
 def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:
     yield "title", chat.customTitle or chat.computedTitle
     yield "session_id", chat.sessionId
+    if chat.sessionId and (own := _agents_own(chat.requests or [])) != chat.sessionId:
+        yield "agent_session_id", own
     yield "agent", chat.responderUsername
     created = parse_time(chat.creationDate)
     # An imported chat is created after its own requests.
@@ -254,16 +256,23 @@ def derived_id(requests: list[Request]) -> str:
 
     The first and not all of them, so that a chat exported again after it went on is the same chat.
     """
-    for request in requests:
-        result = request.result
-        if result is not None and result.metadata is not None and result.metadata.sessionId:
-            return result.metadata.sessionId
+    if own := _agents_own(requests):
+        return own
     if not requests:
         return "empty"
     first = requests[0]
     if first.requestId:
         return f"export-{_digest(first.requestId)}"
     return f"export-{_digest(typed_text(first.message), first.timestamp)}"
+
+
+def _agents_own(requests: list[Request]) -> str:
+    """What the agent that answered called the session."""
+    for request in requests:
+        result = request.result
+        if result is not None and result.metadata is not None and result.metadata.sessionId:
+            return result.metadata.sessionId
+    return ""
 
 
 def _digest(*values: object) -> str:

@@ -1,91 +1,30 @@
 """Chat replays and request logs (`.chatreplay.json`): every model call with its whole message list.
 
 The lists overlap like those of telemetry and go the same way: as snapshots, in OpenAI's shape. The
-format names no session. Requests whose lists begin alike are one conversation.
+format names no session. Requests whose lists begin alike are one conversation, and one whose list
+begins from a summary is that of the request, of the calls or of the summary that it goes on from.
 """
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from unspool.chat_fields import bare_call_id
-from unspool.facts import AnyFact, Key, Noted, SnapshotSeen, View
+from unspool.facts import AnyFact, Key, Marked, Noted, SnapshotSeen
 from unspool.origins import Origin, Tally
 from unspool.shapes import arguments_text
 from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import lost, parse, read_whole
-from unspool.times import parse_time
-from unspool.typed import context_kind
+from unspool.sources.vscode_chat.edits import count_lines
+from unspool.sources.vscode_chat.scribe import Scribe
+from unspool.sources.vscode_chat.spoken import Spoken, text_of
+from unspool.sources.vscode_chat.uris import path_of
+from unspool.times import format_time, parse_time
 
-_ROLES = {0: "system", 1: "user", 2: "assistant", 3: "tool"}
 _TALK = frozenset((1, 2, 3, 4, 5, 7))
 """Locations of a conversation; the others are the program's own calls."""
 _UTILITY = ("title", "progressMessages", "copilotLanguageModelWrapper", "summarize", "intent")
-_IMAGE, _TEXT, _OPAQUE = 0, 1, 2
-
-
-class Spoken:
-    """A model call of a conversation, and the tools that ran after it."""
-
-    def __init__(self, log: dict[str, Any], number: int, prompt: str) -> None:
-        self.log = log
-        self.number = number
-        self.prompt = prompt
-        held = log.get("requestMessages")
-        messages = held.get("messages") if isinstance(held, dict) else held
-        self.messages = (
-            [m for v in messages if (m := to_openai(v))] if isinstance(messages, list) else []
-        )
-        metadata = log.get("metadata")
-        self.metadata: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
-        self.tools: list[dict[str, Any]] = []
-
-    @property
-    def conversation(self) -> str:
-        """What tells conversations apart: the list up to the first words of the person."""
-        users: list[dict[str, Any]] = []
-        for message in self.messages:
-            if message["role"] == "user":
-                users.append(message)
-                if not (isinstance(message["content"], str) and context_kind(message["content"])):
-                    break
-        return hashlib.sha256(msgspec.json.encode(users)).hexdigest()[:16]
-
-    @property
-    def answer(self) -> dict[str, Any] | None:
-        response = self.log.get("response")
-        held = response.get("message") if isinstance(response, dict) else None
-        texts = [t for t in held if isinstance(t, str)] if isinstance(held, list) else []
-        text = "\n".join(texts) if texts else held if isinstance(held, str) else ""
-        calls = [_call(tool) for tool in self.tools]
-        if not text and not calls:
-            return None
-        return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
-
-    def view(self, origin: str, size: int, answered: bool) -> View:
-        usage = self.metadata.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
-        details = usage.get("prompt_tokens_details")
-        details = details if isinstance(details, dict) else {}
-        stamp = self.metadata.get("endTime" if answered else "startTime")
-        model = _text(self.metadata.get("model"))
-        return View(
-            size=size,
-            origin=origin,
-            offset=self.number * 2 + answered,
-            time=parse_time(stamp),
-            call=_text(self.log.get("id")),
-            request=_text(self.metadata.get("ourRequestId") or self.metadata.get("requestId")),
-            requested="" if answered else model,
-            answered=model if answered else "",
-            kind="" if answered else "chatreplay",
-            tools=b"" if answered else msgspec.json.encode(self.metadata.get("tools") or []),
-            prompt=_integer(usage.get("prompt_tokens")),
-            completion=_integer(usage.get("completion_tokens")),
-            cached=_integer(details.get("cached_tokens")),
-        )
 
 
 def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -95,15 +34,59 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         yield lost(origin, tally, 0, code or "not-a-replay", data)
     if isinstance(value, dict):
         spoken = _spoken(value, origin, tally)
-        last = {call.conversation: call for call in spoken}
+        # Where history was compacted, nothing after it shows what stood before.
+        last = {(call.conversation, call.summary): call for call in spoken}
+        begun: set[str] = set()
         for call in spoken:
-            yield from _facts(call, last[call.conversation] is call, origin)
+            closes = last[call.conversation, call.summary] is call
+            yield from _facts(call, closes, origin)
+            if call.request and call.request not in begun:
+                begun.add(call.request)
+                yield _sent(call, origin)
+
+
+class Names:
+    """Which conversation a model call belongs to, as the calls go by."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, str] = {}
+        self._calls: dict[str, str] = {}
+        self._summaries: dict[str, str] = {}
+
+    def place(self, spoken: Spoken) -> None:
+        """One that begins from a summary goes on from another: in the middle of a request, with
+        calls that were made before, or with a summary that was written of it."""
+        summary = spoken.summary
+        if summary:
+            calls = (self._calls[call] for call in spoken.calls if call in self._calls)
+            written = (ident for text, ident in self._summaries.items() if text in summary)
+            spoken.conversation = (
+                self._requests.get(spoken.request)
+                or next(calls, None)
+                or next(written, None)
+                or spoken.conversation
+            )
+        if spoken.request:
+            self._requests[spoken.request] = spoken.conversation
+        for call in spoken.calls:
+            self._calls[call] = spoken.conversation
+
+    def called(self, call: str, spoken: Spoken) -> None:
+        self._calls[call] = spoken.conversation
+
+    def summarised(self, spoken: Spoken) -> None:
+        """A call that wrote a summary: it was given the history as the conversation has it."""
+        self.place(spoken)
+        text = ((spoken.answer or {}).get("content") or "").strip()
+        if text:
+            self._summaries[text] = spoken.conversation
 
 
 def _spoken(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Spoken]:
     """The model calls of conversations, in order; each with the tools that were run next."""
     prompts = value.get("prompts")
     made: list[Spoken] = []
+    names = Names()
     number = 0
     for prompt in prompts if isinstance(prompts, list) else [value]:
         logs = prompt.get("logs") if isinstance(prompt, dict) else None
@@ -112,12 +95,18 @@ def _spoken(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Spoken]
             number += 1
             kind = log.get("kind") if isinstance(log, dict) else None
             if kind == "request" and _is_talk(log):
-                made.append(Spoken(log, number, _text(prompt.get("prompt"))))
-                if not made[-1].messages:
-                    made.pop()
+                held = Spoken(log, number, text_of(prompt.get("prompt")))
+                names.place(held)
+                if held.messages:
+                    made.append(held)
+                else:
                     tally.noise += 1
             elif kind == "toolCall" and made:
                 made[-1].tools.append(log)
+                names.called(bare_call_id(text_of(log.get("id"))), made[-1])
+            elif kind == "request" and "summar" in text_of(log.get("name")).lower():
+                names.summarised(Spoken(log, number, ""))
+                tally.noise += 1
             elif kind in ("element", "request", "toolCall", "error"):
                 tally.noise += 1
             else:
@@ -126,7 +115,7 @@ def _spoken(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Spoken]
 
 
 def _is_talk(log: dict[str, Any]) -> bool:
-    name = _text(log.get("name"))
+    name = text_of(log.get("name"))
     if any(word in name for word in _UTILITY):
         return False
     metadata = log.get("metadata")
@@ -134,23 +123,54 @@ def _is_talk(log: dict[str, Any]) -> bool:
     return location in _TALK if isinstance(location, int) else "/" in name
 
 
-def _facts(call: Spoken, last: bool, origin: Origin) -> Iterator[AnyFact]:
+def _facts(call: Spoken, closes: bool, origin: Origin) -> Iterator[AnyFact]:
     key: Key = (NAME, f"replay-{call.conversation}")
     yield _snapshot(key, call, call.messages, origin.path, False)
     answer = call.answer
     if answer is not None:
         yield _snapshot(key, call, [answer], origin.path, True)
-    if last and answer is not None and call.tools:
+    if closes and answer is not None and call.tools:
         # Nothing after it shows what the last tools gave: the list as the next call would see it.
         results = [_result(tool) for tool in call.tools]
         whole = [*call.messages, answer, *results]
         yield _snapshot(key, call, whole, origin.path, False, 2)
+    yield from _tool_facts(key, call, origin.path)
     if call.prompt:
         view = call.view(origin.path, 0, False)
         yield Noted(
             key=key, origin=origin.path, offset=view.offset, number=9, time=view.time,
             on="request", subject=view.request, name="typed", value=call.prompt, rank=1,
         )  # fmt: skip
+
+
+def _sent(call: Spoken, origin: Origin) -> Noted:
+    """When the words that opened a request went out: with its first model call."""
+    view = call.view(origin.path, 0, False)
+    return Noted(
+        key=(NAME, f"replay-{call.conversation}"), origin=origin.path, offset=view.offset,
+        number=8, time=view.time, on="request", subject=call.request, name="timestamp",
+        value=format_time(view.time), rank=1,
+    )  # fmt: skip
+
+
+def _tool_facts(key: Key, call: Spoken, origin: str) -> Iterator[AnyFact]:
+    """When the tools that ran next came back, and what they edited."""
+    for number, tool in enumerate(call.tools):
+        scribe = Scribe(key, origin, (call.number << 20) + number + 1)
+        ident = bare_call_id(text_of(tool.get("id")))
+        time = parse_time(tool.get("time"))
+        if ident and time is not None:
+            value = format_time(time)
+            yield scribe.write(
+                Noted, on="call", subject=ident, name="ended_at", value=value, time=time
+            )
+        edits = tool.get("edits")
+        for edit in edits if isinstance(edits, list) else ():
+            path = path_of(edit.get("path")) if isinstance(edit, dict) else ""
+            if path:
+                added, removed = count_lines(edit.get("edits"))
+                data = {"path": path, "lines_added": added, "lines_removed": removed}
+                yield scribe.write(Marked, kind="file", subject=ident, data=data, time=time)
 
 
 def _snapshot(
@@ -166,70 +186,11 @@ def _snapshot(
     )  # fmt: skip
 
 
-def to_openai(value: Any) -> dict[str, Any] | None:
-    """A message of the prompt library, whose roles and parts are numbers, in OpenAI's shape."""
-    if not isinstance(value, dict):
-        return None
-    role = value.get("role")
-    name = _ROLES.get(role) if isinstance(role, int) else role
-    if not isinstance(name, str):
-        return None
-    content = value.get("content")
-    parts = content if isinstance(content, list) else [content]
-    made: dict[str, Any] = {"role": name, "content": _contents(parts)}
-    calls = value.get("toolCalls")
-    if isinstance(calls, list) and calls:
-        made["tool_calls"] = [
-            {**c, "id": bare_call_id(_text(c.get("id")))} for c in calls if isinstance(c, dict)
-        ]
-    if name == "tool":
-        made["tool_call_id"] = bare_call_id(_text(value.get("toolCallId")))
-    return made
-
-
-def _contents(parts: list[Any]) -> Any:
-    made = [part for value in parts if (part := _part(value)) is not None]
-    if len(made) == 1 and made[0]["type"] == "text":
-        return made[0]["text"]
-    return made if made else ""
-
-
-def _part(value: Any) -> dict[str, Any] | None:
-    if isinstance(value, str):
-        return {"type": "text", "text": value}
-    if not isinstance(value, dict):
-        return None
-    kind = value.get("type")
-    if kind in (_TEXT, "text"):
-        return {"type": "text", "text": _text(value.get("text"))}
-    if kind in (_IMAGE, "image_url"):
-        return {"type": "image_url", "image_url": value.get("imageUrl", value.get("image_url"))}
-    inner = value.get("value")
-    thinking = inner.get("thinking") if isinstance(inner, dict) else None
-    text = thinking.get("text") if isinstance(thinking, dict) else None
-    if kind == _OPAQUE and isinstance(text, str) and text:
-        return {"type": "thinking", "thinking": text}
-    return None
-
-
-def _call(tool: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": _text(tool.get("tool")), "arguments": arguments_text(tool.get("args"))}
-    return {"id": bare_call_id(_text(tool.get("id"))), "type": "function", "function": function}
-
-
 def _result(tool: dict[str, Any]) -> dict[str, Any]:
     held = tool.get("response")
     pieces = held if isinstance(held, list) else [held]
     text = "\n".join(
         p if isinstance(p, str) else arguments_text(p) for p in pieces if p is not None
     )
-    ident = bare_call_id(_text(tool.get("id")))
+    ident = bare_call_id(text_of(tool.get("id")))
     return {"role": "tool", "content": text, "tool_call_id": ident}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
