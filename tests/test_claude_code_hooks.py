@@ -215,3 +215,15 @@ def test_the_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
     places = [session, tmp_path / "hooks.jsonl", logs]
     for order in itertools.permutations(places):
         check_joined(read(*order)[SESSION])
+
+
+def test_hooks_alone_tell_what_became_of_an_edit(tmp_path: Path) -> None:
+    base = {"session_id": SESSION, "transcript_path": "/t", "hook_event_name": "PostToolUse"}
+    patch = [{"lines": ["-old", "+new", "+newer", " same"]}]
+    given = {"file_path": "/w/a", "old_string": "old", "new_string": "new\nnewer"}
+    came = {"filePath": "/w/a", "structuredPatch": patch, "userModified": True}
+    edit = {"tool_name": "Edit", "tool_use_id": "t", "tool_input": given, "tool_response": came}
+    (made,) = read(write(tmp_path / "log.jsonl", {**base, **edit})).values()
+    (touch,) = made.files or []
+    assert (touch.path, touch.operation, touch.outcome) == ("/w/a", "edit", "modified")
+    assert (touch.lines_added, touch.lines_removed) == (2, 1)

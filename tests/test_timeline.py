@@ -9,7 +9,16 @@ import pytest
 from tests.harness import CASES, case_id, cases, facts_of, origins_of, reduce_all
 from unspool.sinks import Family, load
 from unspool.sinks.timeline import to_timeline
-from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Trajectory, Workspace
+from unspool.trajectory import (
+    FileTouch,
+    Mark,
+    Message,
+    ToolCall,
+    ToolFunction,
+    Trajectory,
+    Usage,
+    Workspace,
+)
 
 KINDS = {
     "session_start", "user_turn", "user_prompt", "ai_response", "file_edit",
@@ -128,3 +137,34 @@ def test_a_duration_that_nobody_measured_is_the_time_since_the_prompt() -> None:
     made.messages[1].duration_ms = 900.0
     (piece,) = load("timeline").write(Family(made), {})
     assert b'"duration_ms":900}' in piece.data
+
+
+def test_a_turn_tells_what_it_came_to() -> None:
+    made = Trajectory(
+        "c-1",
+        [
+            Message("user", "go", timestamp="2025-11-06T10:00:00.000Z"),
+            Message(
+                "assistant", "Hm.", timestamp="2025-11-06T10:00:01.000Z",
+                usage=Usage(prompt_tokens=10, completion_tokens=5), tool_calls=[call("t1", "Edit")],
+            ),
+            Message("tool", "ok", tool_call_id="t1", timestamp="2025-11-06T10:00:03.500Z"),
+            Message("assistant", "Done.", usage=Usage(completion_tokens=7)),
+            Message("user", "and", timestamp="2025-11-06T10:05:00.000Z"),
+            Message("assistant", "", timestamp="2025-11-06T10:05:02.000Z"),
+        ],
+        source="claude-code",
+        files=[
+            FileTouch("/a", lines_added=3, lines_removed=1, index=1),
+            FileTouch("/b", lines_added=2, index=1),
+            FileTouch("/c", operation="read", lines_added=9, index=1),
+            FileTouch("/d", index=5),
+        ],
+        marks=[Mark("turn_end", 6, data={"duration_ms": 1900})],
+    )  # fmt: skip
+    first, second = to_timeline(made)["timeline"]
+    assert (first["response_length"], first["tokens_used"], first["duration_ms"]) == (8, 22, 3500)
+    assert (first["lines_added"], first["lines_removed"]) == (5, 1)
+    assert second["duration_ms"] == 1900
+    assert "lines_added" not in second
+    assert to_timeline(made)["total_lines_added"] == 5

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from unspool.sinks import Family, Options, Piece
-from unspool.sinks.timeline_entries import Entries, stamp
+from unspool.sinks.timeline_entries import Entries, lines, stamp
 from unspool.trajectory import Trajectory
 
 NAME = "timeline"
@@ -101,11 +101,9 @@ def _changes(trajectory: Trajectory) -> dict[str, Any]:
     """Lines and files changed: as the agent counted them, else as its edits add up."""
     metadata = trajectory.metadata
     edits = [touch for touch in trajectory.files or () if touch.operation != "read"]
-    added = sum(touch.lines_added or 0 for touch in edits)
-    removed = sum(touch.lines_removed or 0 for touch in edits)
     return {
-        "total_lines_added": metadata.get("total_lines_added", added),
-        "total_lines_removed": metadata.get("total_lines_removed", removed),
+        "total_lines_added": metadata.get("total_lines_added", lines(edits, "lines_added")),
+        "total_lines_removed": metadata.get("total_lines_removed", lines(edits, "lines_removed")),
         "files_changed": metadata.get("files_changed", len({touch.path for touch in edits})),
     }
 

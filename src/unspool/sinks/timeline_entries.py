@@ -33,6 +33,12 @@ def _lean(entry: Entry) -> Entry:
     return known
 
 
+def lines(edits: list[FileTouch], name: str) -> int | None:
+    """How many lines the edits added or removed; unknown where none of them tells."""
+    known = [number for touch in edits if (number := getattr(touch, name)) is not None]
+    return sum(known) if known or not edits else None
+
+
 class Entries:
     """The entries of one conversation, in its order."""
 
@@ -77,19 +83,53 @@ class Entries:
         made: list[Entry] = []
         turn: Entry | None = None
         number = 0
-        for index, message in enumerate(self._trajectory.messages):
+        begun = 0
+        messages = self._trajectory.messages
+        for index, message in enumerate(messages):
             made += self._marks_at(index)
             if is_turn(message):
                 number += 1
-                turn = _turn(message, number)
+                self._close(turn, begun, index)
+                turn, begun = _turn(message, number), index
                 made.append(turn)
             calls = [self._tool(call, message) for call in message.tool_calls or ()]
             if calls and turn is None:
-                turn = _opened(message)
+                turn, begun = _opened(message), index
                 made.append(turn)
             if turn is not None:
                 turn["tools_used"] += calls
-        return made + self._marks_at(len(self._trajectory.messages), last=True)
+        self._close(turn, begun, len(messages))
+        return made + self._marks_at(len(messages), last=True)
+
+    def _close(self, turn: Entry | None, begun: int, end: int) -> None:
+        """What a turn came to: its answers, its edits, its time."""
+        if turn is None:
+            return
+        messages = self._trajectory.messages[begun:end]
+        answers = [m for m in messages if m.role == "assistant"]
+        edits = [t for index in range(begun, end) for t in self._files.get(index, ())]
+        tokens = [n for m in answers if (n := _tokens(m.usage)) is not None and not m.copied]
+        tools = turn.pop("tools_used")
+        turn |= _lean(
+            {
+                "response_length": sum(len(m.content) for m in answers) if answers else None,
+                "tokens_used": sum(tokens) if tokens else None,
+                "lines_added": lines(edits, "lines_added") if edits else None,
+                "lines_removed": lines(edits, "lines_removed") if edits else None,
+                "duration_ms": self._measured(begun, end) or _lasted(messages),
+                "tools_used": tools,
+            }
+        )
+
+    def _measured(self, begun: int, end: int) -> float | None:
+        """What the agent itself measured of the turn."""
+        found = [
+            (mark.data or {}).get("duration_ms")
+            for mark in self._trajectory.marks or ()
+            if mark.kind == "turn_end" and begun < mark.index <= end
+        ]
+        known = [n for n in found if isinstance(n, int | float) and not isinstance(n, bool)]
+        return sum(known) if known else None
 
     def _marks_at(self, index: int, last: bool = False) -> list[Entry]:
         marks = [
@@ -170,7 +210,6 @@ def _opened(message: Message) -> Entry:
 
 def _prompt(message: Message) -> Entry:
     text = text_of(message)
-    files = [a for a in message.attachments or () if a.kind not in ("rule", "image")]
     return _lean(
         {
             "type": "user_prompt",
@@ -178,9 +217,13 @@ def _prompt(message: Message) -> Entry:
             "generation_id": message.request_id,
             "prompt_text": text,
             "prompt_length": len(text),
-            "context_files": len(files),
+            "context_files": _context_files(message),
         }
     )
+
+
+def _context_files(message: Message) -> int:
+    return sum(1 for a in message.attachments or () if a.kind not in ("rule", "image"))
 
 
 def _turn(message: Message, number: int) -> Entry:
@@ -192,6 +235,7 @@ def _turn(message: Message, number: int) -> Entry:
             "sequence_num": number,
             "prompt_length": len(text),
             "word_count": len(text.split()),
+            "context_files": _context_files(message),
             "tools_used": [],
         }
     )
@@ -229,6 +273,12 @@ def _between(asked: Message | None, answer: Message) -> float | None:
     if start is None or end is None or end < start:
         return None
     return (end - start) // 1000
+
+
+def _lasted(messages: list[Message]) -> float | None:
+    """From the first time to the last one; nothing between is nothing known."""
+    times = [time for m in messages if (time := parse_time(m.timestamp)) is not None]
+    return (max(times) - times[0]) // 1000 or None if times else None
 
 
 def _parameters(arguments: str) -> Any:

@@ -12,7 +12,7 @@ import msgspec
 from unspool import hooklogs
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
 from unspool.sources.claude_code.lines import Line, lenient_content
-from unspool.sources.claude_code.results import flat_text
+from unspool.sources.claude_code.results import flat_text, read_outcome
 from unspool.sources.claude_code.transcript import (
     COMMAND_GUESS,
     GUESS,
@@ -211,6 +211,7 @@ def read_result(payload: Payload, place: Place) -> Iterator[AnyFact]:
         details=None if isinstance(response, str) else response,
         duration_ms=_number(payload.get("duration_ms")),
         rank=RANK,
+        files=_touched(response),
     )
     if called.id and isinstance(response, dict):
         agent, run = response.get("agentId"), response.get("runId")
@@ -219,6 +220,14 @@ def read_result(payload: Payload, place: Place) -> Iterator[AnyFact]:
             yield place.note_call(called.id, "child_id", child, RANK)
         if isinstance(run, str) and run:
             yield place.note_call(called.id, "run_id", run, RANK)
+
+
+def _touched(response: Any) -> tuple[Payload, ...]:
+    """What the tool did to a file, as its own patch tells."""
+    if not isinstance(response, dict) or "filePath" not in response:
+        return ()
+    touch = read_outcome(msgspec.json.encode(response), "", False).touch
+    return (touch,) if touch is not None else ()
 
 
 def read_failure(payload: Payload, place: Place) -> Iterator[AnyFact]:
