@@ -40,7 +40,7 @@ def command(
     """
     if auto == bool(idents) or (idents and len(idents) != 2):
         raise UsageError("name two conversations, or use --auto")
-    with writing(path_of(store_path)) as connection:
+    with writing(path_of(store_path), make=False) as connection:
         if auto:
             found = align_all(connection, Filters(**filters))
         else:

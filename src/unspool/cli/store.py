@@ -76,7 +76,7 @@ def verify(store_path: str | None, as_json: bool) -> int:
 def vacuum(store_path: str | None) -> None:
     """Give unused space back."""
     path = path_of(store_path)
-    with writing(path) as connection:
+    with writing(path, make=False) as connection:
         before, after = care.vacuum(connection, path)
     click.echo(f"{size(before)} → {size(after)}", err=True)
 
@@ -86,7 +86,7 @@ def vacuum(store_path: str | None) -> None:
 @as_json_option
 def rebuild(store_path: str | None, as_json: bool) -> None:
     """Make every conversation anew from the records that the store kept."""
-    with writing(path_of(store_path)) as connection:
+    with writing(path_of(store_path), make=False) as connection:
         report = rebuild_store(connection)
     if as_json:
         click.echo(msgspec.json.encode(report).decode())

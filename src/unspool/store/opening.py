@@ -31,16 +31,18 @@ def explain(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     text = str(error)
     if "disk is full" in text or "No space left" in text or "File too large" in text:
         return StoreError(f"no space left for the store {path}, or in the temporary folder")
+    if "disk I/O error" in text:
+        return StoreError(
+            f"the store {path} cannot be read or written: its disk is full or failing"
+        )
     if "readonly" in text or "Read-only" in text or "read-only" in text:
         return StoreError(f"the store {path} cannot be written: it or its folder is read-only")
-    if "Permission denied" in text or "not permitted" in text:
-        return StoreError(f"the store {path} cannot be opened: no permission")
+    if "Permission denied" in text or "not permitted" in text or "unable to open" in text:
+        return StoreError(f"the store {path} cannot be opened: no permission for it or its folder")
     if "locked" in text or "busy" in text:
         return StoreBusy(f"the store {path} is busy: another program holds it open for writing")
     if "not a database" in text or "malformed" in text:
         return StoreError(f"{path} is not a store, or it is damaged ({text})")
-    if "unable to open" in text:
-        return StoreError(f"the store {path} cannot be opened: a folder, or no permission")
     return StoreError(f"the store {path}: {text}")
 
 
@@ -54,10 +56,16 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise explain(error, path) from None
 
 
+def _must_exist(path: Path) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder, not a store")
+    if not path.exists():
+        raise StoreError(f"there is no store at {path} yet: `unspool sync` makes one")
+
+
 def connect_for_reading(path: Path) -> sqlite3.Connection:
     try:
-        if not path.exists():
-            raise StoreError(f"there is no store at {path} yet: `unspool sync` makes one")
+        _must_exist(path)
         try:
             return _connect(path)
         except sqlite3.OperationalError as error:
@@ -86,10 +94,12 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def writing(path: Path, wait_seconds: float = 0) -> Iterator[sqlite3.Connection]:
+def writing(path: Path, wait_seconds: float = 0, make: bool = True) -> Iterator[sqlite3.Connection]:
     """The store, made if it is not there, for the one process that writes."""
     with ExitStack() as stack:
         try:
+            if not make or path.is_dir():
+                _must_exist(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(_lock(path, wait_seconds))
             connection = stack.enter_context(opened(path))

@@ -6,6 +6,7 @@ changed once it has been released: a new one is added. `docs/store.md` explains 
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 
 from unspool.errors import StoreError
 
@@ -368,6 +369,7 @@ def migrate(connection: sqlite3.Connection) -> int:
                 steps += 1
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a full disk has rolled it back already
+                connection.execute("ROLLBACK")
             raise
     return steps
