@@ -33,7 +33,7 @@ _CHAIN = ("user", "assistant", "system", "attachment", "progress")
 
 def claims(head: Head) -> bool:
     """Any of the first objects is a line of a transcript, a hook payload or a headless stream."""
-    if companions.is_meta(head.name, head.parts):
+    if companions.is_meta(head.name, head.parts) or companions.is_output(head.parts):
         return True
     if companions.is_run(head.name, head.parts):
         return companions.tells_run(head.data)
@@ -76,7 +76,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     """Objects one after the other, each by itself."""
     head = Head(origin.path, b"", True)
-    if companions.is_meta(head.name, head.parts) or companions.is_run(head.name, head.parts):
+    if companions.is_companion(head.name, head.parts):
         return companions.read_companion(origin, tally)
     return Reader(origin, tally, recover).read()
 

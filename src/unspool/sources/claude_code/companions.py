@@ -9,7 +9,7 @@ import msgspec
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import sample
-from unspool.sources.claude_code.files import File
+from unspool.sources.claude_code.files import UUID, File
 from unspool.sources.claude_code.lines import Line
 from unspool.sources.claude_code.transcript import NAME, Place, child_id
 
@@ -25,14 +25,27 @@ def is_run(name: str, parts: tuple[str, ...]) -> bool:
     return name.endswith(".json") and parts[-1:] == ("workflows",) and "subagents" not in parts
 
 
+def is_output(parts: tuple[str, ...]) -> bool:
+    """`<session>/tool-results/…`: what a tool returned, read with the line that refers to it. It states
+    nothing by itself, but without it a kept transcript could not be read anew."""
+    return parts[-1:] == ("tool-results",) and any(UUID.match(part) for part in parts[-3:-1])
+
+
 def tells_run(data: bytes) -> bool:
     return b'"runId"' in data and b'"workflow' in data
+
+
+def is_companion(name: str, parts: tuple[str, ...]) -> bool:
+    return is_meta(name, parts) or is_run(name, parts) or is_output(parts)
 
 
 def read_companion(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if origin.start:
         return
     tally.records += 1
+    if is_output(PurePath(origin.path).parts[:-1]):
+        tally.noise += 1
+        return
     with open_origin(origin.path) as file:
         data = file.read()
     try:

@@ -9,7 +9,7 @@ from typing import Any
 from unspool.origins import Head, Origin, open_origin, read_head
 from unspool.records import clean, decode
 
-_UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
+UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
 _AGENT_FILE = re.compile(r"^agent-(.+?)(?:\.meta)?\.jsonl?$")
 _SESSION = re.compile(rb'"(?:sessionId|session_id)"\s*:\s*"([^"]+)"')
 _decoder = json.JSONDecoder(strict=False)
@@ -37,7 +37,7 @@ class File:
             self.run = below[1] if len(below) == 2 and below[0] == "workflows" else ""
         elif not found:
             stem = name.rpartition(".")[0]
-            self.session = stem if _UUID.match(stem) else ""
+            self.session = stem if UUID.match(stem) else ""
         self.certain = bool(self.session)
 
     def or_head(self) -> str:
