@@ -248,9 +248,10 @@ class Worker:
     def _own(self) -> Iterator[tuple[Key, Gathered]]:
         """The facts of one conversation at a time: from memory, from disk, from other workers."""
         memory: dict[int, dict[Key, Gathered]] = {}
-        for key, known in self.collection.conversations.items():
+        while self.collection.conversations:
+            key, known = self.collection.conversations.popitem()
             memory.setdefault(bucket_of(key), {})[key] = known
-        self.collection.conversations = {}
+            del known  # as above
         for bucket in range(BUCKETS):
             conversations = memory.pop(bucket, {})
             paths = [self._hand_path(n, self.number, bucket) for n in range(self.job.workers)]
