@@ -247,3 +247,14 @@ def test_sub_agents_that_no_call_shows_are_chats_of_their_own() -> None:
     assert list(made) == ["root.chat.json", "grandchild.chat.json", "stray.chat.json"]
     assert all(refusals(chat) == [] for chat in made.values())
     assert made["stray.chat.json"]["requests"][0]["message"]["text"] == "to stray"
+
+
+def test_a_result_without_a_word_is_a_result() -> None:
+    """Copilot would take a call without one for a call that never ran."""
+    call = ToolCall(id="c1", function=ToolFunction("Bash", '{"command":"true"}'))
+    silent = Message("tool", "", tool_call_id="c1", details={"stdout": "", "stderr": ""})
+    asked = [Message("user", "run it"), Message("assistant", "", tool_calls=[call]), silent]
+    trajectory = Trajectory("s1", asked, source="claude-code")
+    (piece,) = write(Family(trajectory), {})
+    metadata = json.loads(piece.data)["requests"][0]["result"]["metadata"]
+    assert list(metadata["toolCallResults"]) == ["c1"]

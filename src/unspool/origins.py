@@ -188,9 +188,13 @@ def walk(
 ) -> Iterator[tuple[str, str]]:
     """(path, name) of every file under an argument, in sorted order of names.
 
-    `unreadable` is told of folders that cannot be looked into.
+    `unreadable` is told of folders that cannot be looked into, and of names that are no text.
     """
+    tell = unreadable if unreadable is not None else _nobody
     top = Path(argument)
+    if not _is_text(argument):
+        tell(_nameless(argument))
+        return
     if not is_folder(argument):
         yield argument, top.name or argument
         return
@@ -199,6 +203,27 @@ def walk(
         folders.sort()
         for file in files:
             path = os.path.join(folder, file)  # noqa: PTH118 - os.walk speaks strings
-            found.append((Path(path).relative_to(top).as_posix(), path))
+            if _is_text(path):
+                found.append((Path(path).relative_to(top).as_posix(), path))
+            else:
+                tell(_nameless(path))
     for name, path in sorted(found):
         yield path, name
+
+
+def _nobody(error: OSError) -> None:
+    """Nobody wants to know."""
+
+
+def _is_text(path: str) -> bool:
+    """Bytes of a name that are not UTF-8 are lone surrogates in Python: no output can hold them."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _nameless(path: str) -> OSError:
+    shown = os.fsencode(path).decode("utf-8", "replace")
+    return OSError(errno.EILSEQ, "its name is not UTF-8: rename it, or pipe it in", shown)

@@ -8,6 +8,7 @@ import msgspec
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Problem
 from unspool.origins import PACKED, Origin, is_folder, read_head, walk
+from unspool.records import clean_text
 
 RANGE_BYTES = 64 * 1024 * 1024
 """Files longer than this are cut into ranges, where their source allows it."""
@@ -70,7 +71,7 @@ def _take(found: Found, origin: Origin, source: str | None) -> None:
 
 
 def _problem(path: str, code: str, text: str) -> Problem:
-    return Problem(key=NOBODY, origin=path, offset=0, code=code, sample=text)
+    return Problem(key=NOBODY, origin=clean_text(path), offset=0, code=code, sample=text)
 
 
 def cut(origins: Iterable[Origin], size: int = RANGE_BYTES) -> Iterator[Origin]:

@@ -214,7 +214,8 @@ class _Writer:
         metadata["toolCallResults"] = {
             ident: result_of(result)
             for ident, result in turn.results.items()
-            if result.content or result.details is None
+            # What the model got of VS Code's own calls may be unknown; elsewhere nothing is nothing.
+            if result.content or result.details is None or not self.native
         }
         _fill(metadata, _native(extra, "metadata"))
         return {**made, "metadata": metadata}

@@ -1,0 +1,291 @@
+"""Folders as they are: odd names, odd kinds of files, and the files of other programs."""
+
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unspool.errors import NothingToRead
+from unspool.pipeline import extract
+from unspool.pipeline.batch import open_run
+from unspool.pipeline.job import Job
+from unspool.trajectory import Trajectory
+
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+SESSION = "5b0c2a9e-4f1d-4c57-9a54-6a3c1f2e7d10"
+
+
+def transcript(words: str, ident: str = SESSION) -> bytes:
+    """A prompt and its answer, as Claude Code keeps them."""
+    head = {"sessionId": ident, "version": "2.1.0", "cwd": "/w", "isSidechain": False}
+    lines: list[dict[str, Any]] = [
+        {
+            **head, "type": "user", "uuid": f"{ident}-u", "parentUuid": None,
+            "timestamp": "2026-01-01T00:00:00.000Z", "message": {"role": "user", "content": words},
+        },
+        {
+            **head, "type": "assistant", "uuid": f"{ident}-a", "parentUuid": f"{ident}-u",
+            "timestamp": "2026-01-01T00:00:01.000Z",
+            "message": {
+                "id": f"msg-{ident}", "role": "assistant", "model": "m",
+                "content": [{"type": "text", "text": f"Answer to {words}"}],
+            },
+        },
+    ]  # fmt: skip
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def read(*paths: Path, workers: int = 1) -> tuple[list[Trajectory], dict[str, int]]:
+    with open_run(Job(paths=[str(path) for path in paths], workers=workers)) as run:
+        return list(run.trajectories(run.reduce())), run.summary.problems
+
+
+def said(found: list[Trajectory]) -> list[list[str]]:
+    return [[message.content for message in one.messages] for one in found]
+
+
+WHOLE = [["hello", "Answer to hello"]]
+ODD_NAMES = ["a b.jsonl", "new\nline.jsonl", "tab\there.jsonl", "😀.jsonl", "-o.jsonl", "\x1b[31m.jsonl"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(transcript("hello"))
+    found, problems = read(tmp_path)
+    assert said(found) == WHOLE
+    assert [one.file_path for one in found] == [name]
+    assert not problems
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_name_that_is_no_text_is_a_problem_and_the_rest_is_read(
+    tmp_path: Path, workers: int
+) -> None:
+    (tmp_path / "good.jsonl").write_bytes(transcript("hello"))
+    (tmp_path / "other.jsonl").write_bytes(transcript("again", "other"))
+    bad = os.fsencode(tmp_path) + b"/caf\xe9.jsonl"
+    Path(os.fsdecode(bad)).write_bytes(transcript("unseen", "unseen"))
+    found, problems = read(tmp_path, workers=workers)
+    assert sorted(said(found)) == [["again", "Answer to again"], *WHOLE]
+    assert problems == {"unreadable": 1}
+
+
+def test_a_folder_whose_name_is_no_text_is_told_in_one_line(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    (folder / "good.jsonl").write_bytes(transcript("hello"))
+    with pytest.raises(NothingToRead, match="not UTF-8"):
+        read(folder)
+
+
+@pytest.mark.parametrize("output", ["-", "out.jsonl"])
+def test_the_command_goes_on_too(tmp_path: Path, output: str) -> None:
+    (tmp_path / "good.jsonl").write_bytes(transcript("hello"))
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")).write_bytes(transcript("x", "y"))
+    problems = tmp_path / "problems.ndjson"
+    done = subprocess.run(
+        [sys.executable, "-m", "unspool", "extract", str(tmp_path), "-o", output, "-v",
+         "--problems", str(problems)],
+        cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "1 × unreadable" in done.stderr
+    assert json.loads(problems.read_text())["file"].endswith("caf�.jsonl")
+
+
+def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "good.jsonl").write_bytes(transcript("hello"))
+    os.mkfifo(tmp_path / "pipe.jsonl")  # opening it would wait for ever
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.relpath(tmp_path / "socket.jsonl"))  # its path must be short
+        (tmp_path / "folder.jsonl").mkdir()
+        (tmp_path / "up").symlink_to(tmp_path)
+        (tmp_path / "zero.jsonl").touch()
+        (tmp_path / "device.jsonl").symlink_to("/dev/zero")
+        found, problems = read(tmp_path)
+    assert said(found) == WHOLE
+    assert not problems
+
+
+def test_links_that_lead_nowhere_are_problems(tmp_path: Path) -> None:
+    (tmp_path / "good.jsonl").write_bytes(transcript("hello"))
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "not there")
+    (tmp_path / "circle.jsonl").symlink_to(tmp_path / "circle.jsonl")
+    found, problems = read(tmp_path)
+    assert said(found) == WHOLE
+    assert problems == {"unreadable": 2}
+
+
+def test_a_file_under_several_names_is_read_once(tmp_path: Path) -> None:
+    good = tmp_path / "good.jsonl"
+    good.write_bytes(transcript("hello"))
+    (tmp_path / "soft.jsonl").symlink_to(good)
+    os.link(good, tmp_path / "hard.jsonl")
+    with open_run(Job(paths=[str(tmp_path), str(good)])) as run:
+        assert said(list(run.trajectories(run.reduce()))) == WHOLE
+        assert run.summary.files == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [bytes(3_000_000), os.urandom(1_000_000), b"\xff" * 10, b"\n" * 100_000, b"{" * 100_000],
+    ids=["zeros", "noise", "short", "newlines", "braces"],
+)
+def test_bytes_that_are_nothing_are_counted(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "good.jsonl").write_bytes(transcript("hello"))
+    (tmp_path / "odd.jsonl").write_bytes(data)
+    with open_run(Job(paths=[str(tmp_path)])) as run:
+        assert said(list(run.trajectories(run.reduce()))) == WHOLE
+        assert run.summary.files_skipped == 1
+
+
+def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
+    """Every conversation is whole up to some record: no half line is taken for damage."""
+    path = tmp_path / "growing.jsonl"
+    path.write_bytes(transcript("hello"))
+    stop = threading.Event()
+
+    def grow() -> None:
+        number = 0
+        with open(path, "ab", buffering=0) as file:
+            while not stop.is_set():
+                number += 1
+                data = transcript("more", f"s{number}")
+                file.write(data[: number % len(data)])
+                file.write(data[number % len(data) :])
+                stop.wait(0.0005)
+
+    writer = threading.Thread(target=grow)
+    writer.start()
+    try:
+        for _ in range(10):
+            found, problems = read(tmp_path)
+            assert found[0].messages[0].content == "hello"
+            assert set(problems) <= {"truncated-json"}  # the last line, if it was not whole yet
+            assert sum(problems.values()) <= 1
+    finally:
+        stop.set()
+        writer.join()
+
+
+def database(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+STRANGERS: dict[str, str] = {
+    "codex/rollout-2026-01-02T03-04-05-0194.jsonl": """\
+{"timestamp":"2026-01-02T03:04:05Z","type":"session_meta","payload":{"id":"0194","cwd":"/w","source":"cli"}}
+{"timestamp":"2026-01-02T03:04:06Z","type":"turn_context","payload":{"cwd":"/w","model":"gpt-5"}}
+{"timestamp":"2026-01-02T03:04:06Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"fix it"}]}}
+{"timestamp":"2026-01-02T03:04:06Z","type":"event_msg","payload":{"type":"user_message","message":"fix it"}}
+{"timestamp":"2026-01-02T03:04:07Z","type":"response_item","payload":{"type":"function_call","name":"shell","arguments":"{}","call_id":"c"}}
+""",
+    "codex/oldest.jsonl": """\
+{"id":"0194","timestamp":"2025-05-02T03:04:05Z","instructions":"x","git":{}}
+{"record_type":"state"}
+{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}
+""",
+    "codex/history.jsonl": '{"session_id":"0194","ts":1700000000,"text":"fix it"}',
+    "gemini/session-2026-01-02T03-04-ab.json": '{"sessionId":"g","projectHash":"d","startTime":'
+    '"2026-01-02T03:04:05Z","messages":[{"id":"1","type":"user","content":"hello"},'
+    '{"id":"2","type":"gemini","content":"hi","toolCalls":[{"id":"c","name":"x","args":{}}]}]}',
+    "gemini/session-2026-05-02T03-04-ab.jsonl": """\
+{"sessionId":"g","projectHash":"d","startTime":"2026-05-02T03:04:05Z","kind":"main"}
+{"id":"1","timestamp":"2026-05-02T03:04:05Z","type":"user","content":[{"text":"hello"}]}
+{"id":"2","timestamp":"2026-05-02T03:04:06Z","type":"gemini","content":"hi"}
+{"$set":{"lastUpdated":"2026-05-02T03:04:07Z"}}
+""",
+    "gemini/logs.json": '[{"sessionId":"g","messageId":0,"type":"user","message":"hello"}]',
+    "opencode/session/p/ses_1.json": '{"id":"ses_1","projectID":"p","title":"T","version":"1"}',
+    "opencode/message/ses_1/msg_1.json": '{"id":"msg_1","sessionID":"ses_1","role":"user"}',
+    "opencode/part/msg_1/prt_1.json": '{"id":"prt_1","messageID":"msg_1","type":"text","text":"x"}',
+    "opencode/export.json": '{"info":{"id":"ses_1"},"messages":[{"info":{"id":"msg_1",'
+    '"role":"user"},"parts":[{"type":"text","text":"hello"}]}]}',
+    "opencode/run.jsonl": """\
+{"type":"step_start","timestamp":1767225600000,"sessionID":"s","part":{"type":"step-start"}}
+{"type":"text","timestamp":1767225600001,"sessionID":"s","part":{"type":"text","text":"hello"}}
+{"type":"tool_use","timestamp":1767225600002,"sessionID":"s","part":{"type":"tool","callID":"c"}}
+""",
+    "otel/logs.jsonl": '{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":'
+    '"claude_code.user_prompt"},"attributes":[{"key":"session.id","value":{"stringValue":"s"}},'
+    '{"key":"prompt","value":{"stringValue":"hello"}}]}]}]}]}',
+    "otel/spans.json": '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"a","name":"chat m",'
+    '"attributes":[{"key":"gen_ai.conversation.id","value":{"stringValue":"g"}}]}]}]}]}',
+    "chats/fine-tuning.jsonl": '{"messages":[{"role":"user","content":"hi"}]}',
+    "chats/sharegpt.jsonl": '{"id":"a","conversations":[{"from":"human","value":"hi"}]}',
+    "chats/api_conversation_history.json": '[{"role":"user","content":[{"type":"text","text":"x"}]}]',
+    "chats/ui_messages.json": '[{"ts":1767225600000,"type":"say","say":"text","text":"hello"}]',
+    "chats/.aider.chat.history.md": "# aider chat started at 2026-01-02\n\n#### hello\n\nhi\n",
+    "chats/goose.jsonl": '{"id":"g","working_dir":"/w","description":"x"}\n'
+    '{"role":"user","created":1767225600,"content":[{"type":"text","text":"hello"}]}',
+    "chats/role.jsonl": '{"role":"user","content":"hello"}\n{"role":"assistant","content":"hi"}',
+    "chats/type.jsonl": '{"type":"user","message":"hello","timestamp":"2026-01-02T03:04:05Z"}',
+    "chats/openhands.json": '[{"id":0,"source":"user","action":"message","args":{"content":"x"}}]',
+    "chats/run.traj": '{"trajectory":[{"action":"ls","observation":"a"}],"history":[],"info":{}}',
+    "chats/chatgpt.json": '{"mapping":{"a":{"message":{"author":{"role":"user"}}}},"title":"x"}',
+    "chats/claude.ai.json": '[{"uuid":"x","chat_messages":[{"uuid":"y","text":"hi"}]}]',
+    "other/log.jsonl": '{"level":"info","msg":"x","time":"2026-01-01"}',
+    "other/package.json": '{"name":"x","version":"1.0.0","dependencies":{}}',
+    "other/schema.json": '{"schema_version":"1.0","steps":[{"a":1}]}',
+    "other/traffic.har": '{"log":{"entries":[]},"requests":[{"url":"http://x","method":"GET"}]}',
+}  # fmt: skip
+"""Traces of other agents and programs that come near ours."""
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_the_traces_of_other_programs_are_of_no_known_format(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(STRANGERS[name])
+    with pytest.raises(NothingToRead, match="not a format that unspool knows"):
+        list(extract(path))
+    # Nor do they turn into something in the folders of the agents that we do read.
+    for home in (".claude/projects/p", ".copilot/session-state/s", ".cursor/projects/p"):
+        folder = tmp_path / home
+        shutil.copytree(tmp_path / name.partition("/")[0], folder)
+        (folder / "good.jsonl").write_bytes(transcript("hello"))
+        assert said(read(folder)[0]) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "CREATE TABLE session(id TEXT, title TEXT)",
+            "CREATE TABLE message(id TEXT, session_id TEXT, data TEXT)",
+            "CREATE TABLE part(id TEXT, message_id TEXT, data TEXT)",
+            """INSERT INTO message VALUES ('m', 's', '{"role":"user"}')""",
+        ),
+        (
+            "CREATE TABLE sessions(id TEXT PRIMARY KEY, description TEXT, working_dir TEXT)",
+            "CREATE TABLE messages(id INTEGER, session_id TEXT, role TEXT, content_json TEXT)",
+            "INSERT INTO sessions VALUES ('s', 'd', '/w')",
+            "INSERT INTO messages VALUES (1, 's', 'user', '[]')",
+        ),
+        ("CREATE TABLE threads(id TEXT, summary TEXT, data BLOB)",),
+        ("CREATE TABLE ItemTable(key TEXT, value BLOB)", "INSERT INTO ItemTable VALUES ('a', 'b')"),
+        ("CREATE TABLE moz_places(id INTEGER, url TEXT)",),
+    ],
+    ids=["opencode", "goose", "zed", "items", "browser"],
+)
+def test_the_databases_of_other_programs_give_nothing(
+    tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    (tmp_path / "good.jsonl").write_bytes(transcript("hello"))
+    for name in ("x.db", "state.vscdb", "store.db", "session-store.db"):
+        database(tmp_path / name, *statements)
+    found, problems = read(tmp_path)
+    assert said(found) == WHOLE
+    assert not problems
