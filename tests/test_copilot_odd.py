@@ -52,3 +52,21 @@ def test_odd_types_are_never_raised(tmp_path: Path, seed: int) -> None:
     assert tally.records >= len(types)
     for trajectory in made:
         encode_trajectory(trajectory)
+
+
+def test_a_request_may_call_its_id_plainly_id(tmp_path: Path) -> None:
+    folder = tmp_path / "session-state" / "00000000-0000-4000-8000-000000000002"
+    folder.mkdir(parents=True)
+    said = {"messageId": "m1", "content": "", "toolRequests": [{"id": "c1", "name": "bash"}]}
+    returned = {"toolCallId": "c1", "success": True, "result": {"content": "two files"}}
+    events = [
+        {"type": "user.message", "id": "e0", "data": {"content": "go"}},
+        {"type": "assistant.message", "id": "e1", "data": said},
+        {"type": "tool.execution_start", "id": "e2", "data": {"toolCallId": "c1"}},
+        {"type": "tool.execution_complete", "id": "e3", "data": returned},
+    ]
+    log = "".join(json.dumps({**e, "timestamp": "2026-05-04T10:00:00Z"}) + "\n" for e in events)
+    (folder / "events.jsonl").write_text(log)
+    (made,) = reduce_all(facts_of(origins_of(tmp_path)))
+    assert [call.id for m in made.messages for call in m.tool_calls or ()] == ["c1"]
+    assert [(m.tool_call_id, m.content) for m in made.messages[-1:]] == [("c1", "two files")]

@@ -1,6 +1,8 @@
 """Choosing a conversation: order, short ids, ambiguous ids."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conversations import sample
 from unspool.errors import AmbiguousId, UnknownConversation
@@ -73,10 +75,38 @@ def test_sub_agents_do_not_lengthen_the_id_of_their_parent() -> None:
     entries = [parent, *children, other]
     short = short_ids(entries)
     assert [short(entry) for entry in entries] == [
-        "0123456789", "0123456789abcdef/a1", "0123456789abcdef/a2", "0123456780",
+        "0123456789", "0123456789/a1", "0123456789/a2", "0123456780",
     ]  # fmt: skip
     for entry in entries:
         assert match(short(entry), entries) is entry
+
+
+IDS = st.lists(
+    st.text("ab/", min_size=1, max_size=6).map(lambda text: "0000000" + text),
+    min_size=1, max_size=8, unique=True,
+)  # fmt: skip
+
+
+@given(IDS)
+def test_a_short_id_means_its_conversation(ids: list[str]) -> None:
+    """Or a parent, where its id is the beginning of another's: that one must be spelt out."""
+    entries = [
+        Entry(id=ident, source="x", parent_id="0" if "/" in ident else None) for ident in ids
+    ]
+    short = short_ids(entries)
+    for entry in entries:
+        if not any(other.id != entry.id and other.id.startswith(entry.id) for other in entries):
+            assert match(short(entry), entries) is entry
+
+
+def test_the_words_of_a_candidate_cannot_move_the_cursor() -> None:
+    odd = [
+        Entry(id=f"abc{n}", source="x", title="\x1b[2J\nunspool: all is well") for n in range(2)
+    ]
+    with pytest.raises(AmbiguousId) as caught:
+        match("abc", odd)
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 3
 
 
 def test_short_ids_mean_one_conversation() -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from unspool.errors import AmbiguousId, UnknownConversation
+from unspool.reading.characters import one_line
 from unspool.reading.figures import day_and_time
 from unspool.reduce.totals import is_turn
 from unspool.sinks import Family
@@ -18,6 +19,8 @@ from unspool.trajectory import Trajectory, text_of
 
 SHORTEST = 7
 """Ids are never shortened below this, as in git."""
+SHORTEST_AGENT = 4
+"""Nor is the part of a sub-agent's id behind its parent's."""
 _TITLE_LENGTH = 200
 
 
@@ -109,15 +112,17 @@ def _last_time(entry: Entry) -> int:
 
 
 def match(ident: str, entries: Iterable[Entry]) -> Entry:
-    """The entry whose id is, or alone begins with, `ident`; `source/` may stand before it."""
-    wanted_source, slash, wanted = ident.rpartition("/")
-    found: list[Entry] = []
-    for entry in entries:
-        plain = entry.id.startswith(ident)
-        qualified = slash and entry.source == wanted_source and entry.id.startswith(wanted)
-        if plain or qualified:
-            found.append(entry)
-    exact = [entry for entry in found if entry.id in (ident, wanted)]
+    """The entry whose id is, or alone begins with, `ident`; `source/` may stand before it.
+
+    The id of a sub-agent, `parent/agent`, may be shortened in both its parts.
+    """
+    wanted_source, _, wanted = ident.rpartition("/")
+    found = [entry for entry in entries if _means(ident, entry)]
+    exact = [
+        entry
+        for entry in found
+        if entry.id == ident or (entry.id == wanted and entry.source == wanted_source)
+    ]
     chosen = exact if exact else found
     if len(chosen) == 1:
         return chosen[0]
@@ -129,19 +134,56 @@ def match(ident: str, entries: Iterable[Entry]) -> Entry:
     raise AmbiguousId(_candidates(ident, chosen))
 
 
+def _means(ident: str, entry: Entry) -> bool:
+    if entry.id.startswith(ident):
+        return True
+    source, _, rest = ident.partition("/")
+    if rest and entry.source == source and _begins(entry.id, rest):
+        return True
+    return _begins(entry.id, ident)
+
+
+def _begins(full: str, ident: str) -> bool:
+    """Whether the id begins with it, or both parts of the id with both of it."""
+    if full.startswith(ident):
+        return True
+    above, slash, below = ident.partition("/")
+    parent, inside, agent = full.partition("/")
+    return bool(slash and inside) and parent.startswith(above) and agent.startswith(below)
+
+
 def _candidates(ident: str, entries: list[Entry]) -> str:
     lines = [f"{ident!r} may mean {len(entries)} conversations:"]
     for entry in newest_first(entries)[:20]:
         when = day_and_time(entry.ended_at or entry.started_at) or "no time"
-        lines.append(f"  {entry.source}/{entry.id}  {when}  {(entry.title or '')[:50]}")
+        title = one_line(entry.title or "", 50)
+        lines.append(f"  {entry.source}/{one_line(entry.id)}  {when}  {title}".rstrip())
     if len(entries) > 20:
         lines.append(f"  … and {len(entries) - 20} more")
     return "\n".join(lines)
 
 
 def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
-    """The shortest beginning of each id that means it alone among these."""
-    ids = sorted({entry.id for entry in entries})
+    """The shortest beginning of each id that means it alone among these, in both its parts."""
+    parts = [entry.id.partition("/") for entry in entries]
+    parents = _shortest((parent for parent, _, _ in parts), SHORTEST)
+    below: dict[str, list[str]] = {}
+    for parent, slash, agent in parts:
+        if slash:
+            below.setdefault(parent, []).append(agent)
+    agents = {parent: _shortest(held, SHORTEST_AGENT) for parent, held in below.items()}
+
+    def short(entry: Entry) -> str:
+        parent, slash, agent = entry.id.partition("/")
+        made = parent[: parents.get(parent)]
+        return f"{made}/{agent[: agents[parent].get(agent)]}" if slash else made
+
+    return short
+
+
+def _shortest(names: Iterable[str], least: int) -> dict[str, int]:
+    """How much of each name tells it from the others."""
+    ids = sorted(set(names))
     lengths: dict[str, int] = {}
     for number, ident in enumerate(ids):
         # Sub-agents whose ids begin with their parent's do not make the parent's id unclear.
@@ -150,8 +192,8 @@ def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
             at += 1
         after = ids[at] if at < len(ids) else ""
         before = ids[number - 1] if number else ""
-        lengths[ident] = max(SHORTEST, _common(ident, before) + 1, _common(ident, after) + 1)
-    return lambda entry: entry.id[: lengths.get(entry.id, len(entry.id))]
+        lengths[ident] = max(least, _common(ident, before) + 1, _common(ident, after) + 1)
+    return lengths
 
 
 def _common(first: str, second: str) -> int:

@@ -120,7 +120,9 @@ def _requests(event: Event, message: str, lookup: Lookup) -> Iterator[AnyFact]:
     for index, request in enumerate(requests if isinstance(requests, list) else ()):
         if not isinstance(request, dict):
             continue
-        ident, name = plain(request.get("toolCallId")), plain(request.get("name"))
+        # Logs that another program made say `id`.
+        ident = plain(request.get("toolCallId") or request.get("id"))
+        name = plain(request.get("name"))
         arguments = request.get("arguments")
         extra = {
             key: request[native]
