@@ -53,7 +53,14 @@ def said(found: list[Trajectory]) -> list[list[str]]:
 
 
 WHOLE = [["hello", "Answer to hello"]]
-ODD_NAMES = ["a b.jsonl", "new\nline.jsonl", "tab\there.jsonl", "😀.jsonl", "-o.jsonl", "\x1b[31m.jsonl"]
+ODD_NAMES = [
+    "a b.jsonl",
+    "new\nline.jsonl",
+    "tab\there.jsonl",
+    "😀.jsonl",
+    "-o.jsonl",
+    "\x1b[31m.jsonl",
+]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

@@ -100,9 +100,7 @@ def test_a_short_id_means_its_conversation(ids: list[str]) -> None:
 
 
 def test_the_words_of_a_candidate_cannot_move_the_cursor() -> None:
-    odd = [
-        Entry(id=f"abc{n}", source="x", title="\x1b[2J\nunspool: all is well") for n in range(2)
-    ]
+    odd = [Entry(id=f"abc{n}", source="x", title="\x1b[2J\nunspool: all is well") for n in range(2)]
     with pytest.raises(AmbiguousId) as caught:
         match("abc", odd)
     assert "\x1b" not in str(caught.value)
