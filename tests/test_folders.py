@@ -193,11 +193,11 @@ def database(path: Path, *statements: str) -> None:
 
 STRANGERS: dict[str, str] = {
     "codex/rollout-2026-01-02T03-04-05-0194.jsonl": """\
-{"timestamp":"2026-01-02T03:04:05Z","type":"session_meta","payload":{"id":"0194","cwd":"/w","source":"cli"}}
-{"timestamp":"2026-01-02T03:04:06Z","type":"turn_context","payload":{"cwd":"/w","model":"gpt-5"}}
-{"timestamp":"2026-01-02T03:04:06Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"fix it"}]}}
-{"timestamp":"2026-01-02T03:04:06Z","type":"event_msg","payload":{"type":"user_message","message":"fix it"}}
-{"timestamp":"2026-01-02T03:04:07Z","type":"response_item","payload":{"type":"function_call","name":"shell","arguments":"{}","call_id":"c"}}
+{"timestamp":"2026-01-02","type":"session_meta","payload":{"id":"0194","cwd":"/w","source":"cli"}}
+{"timestamp":"2026-01-02","type":"turn_context","payload":{"cwd":"/w","model":"gpt-5"}}
+{"timestamp":"2026-01-02","type":"response_item","payload":{"type":"message","role":"user"}}
+{"timestamp":"2026-01-02","type":"event_msg","payload":{"type":"user_message","message":"hi"}}
+{"timestamp":"2026-01-02","type":"response_item","payload":{"type":"function_call","name":"x"}}
 """,
     "codex/oldest.jsonl": """\
 {"id":"0194","timestamp":"2025-05-02T03:04:05Z","instructions":"x","git":{}}
@@ -232,7 +232,7 @@ STRANGERS: dict[str, str] = {
     '"attributes":[{"key":"gen_ai.conversation.id","value":{"stringValue":"g"}}]}]}]}]}',
     "chats/fine-tuning.jsonl": '{"messages":[{"role":"user","content":"hi"}]}',
     "chats/sharegpt.jsonl": '{"id":"a","conversations":[{"from":"human","value":"hi"}]}',
-    "chats/api_conversation_history.json": '[{"role":"user","content":[{"type":"text","text":"x"}]}]',
+    "chats/api_history.json": '[{"role":"user","content":[{"type":"text","text":"x"}]}]',
     "chats/ui_messages.json": '[{"ts":1767225600000,"type":"say","say":"text","text":"hello"}]',
     "chats/.aider.chat.history.md": "# aider chat started at 2026-01-02\n\n#### hello\n\nhi\n",
     "chats/goose.jsonl": '{"id":"g","working_dir":"/w","description":"x"}\n'

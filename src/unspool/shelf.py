@@ -116,40 +116,36 @@ def match(ident: str, entries: Iterable[Entry]) -> Entry:
 
     The id of a sub-agent, `parent/agent`, may be shortened in both its parts.
     """
-    wanted_source, _, wanted = ident.rpartition("/")
-    found = [entry for entry in entries if _means(ident, entry)]
-    exact = [
-        entry
-        for entry in found
-        if entry.id == ident or (entry.id == wanted and entry.source == wanted_source)
-    ]
-    chosen = exact if exact else found
+    found = [(entry, _closeness(ident, entry)) for entry in entries]
+    closest = max((close for _, close in found), default=0)
+    if not closest:
+        raise UnknownConversation(f"no conversation {ident!r} here: `unspool list` shows them")
+    chosen = [entry for entry, close in found if close == closest]
     if len(chosen) == 1:
         return chosen[0]
-    if not chosen:
-        raise UnknownConversation(f"no conversation {ident!r} here: `unspool list` shows them")
     roots = [entry for entry in chosen if entry.parent_id is None]
     if len(roots) == 1 and all(entry.id.startswith(roots[0].id) for entry in chosen):
         return roots[0]  # a sub-agent's id may begin with its parent's: the parent is meant
     raise AmbiguousId(_candidates(ident, chosen))
 
 
-def _means(ident: str, entry: Entry) -> bool:
-    if entry.id.startswith(ident):
-        return True
+def _closeness(ident: str, entry: Entry) -> int:
+    """0: not meant; more where a part of the id, or all of it, is spelt out."""
     source, _, rest = ident.partition("/")
-    if rest and entry.source == source and _begins(entry.id, rest):
-        return True
-    return _begins(entry.id, ident)
+    qualified = _spelt(entry.id, rest) if rest and entry.source == source else 0
+    return max(qualified, _spelt(entry.id, ident))
 
 
-def _begins(full: str, ident: str) -> bool:
-    """Whether the id begins with it, or both parts of the id with both of it."""
-    if full.startswith(ident):
-        return True
-    above, slash, below = ident.partition("/")
+def _spelt(full: str, ident: str) -> int:
+    if full == ident:
+        return 4
     parent, inside, agent = full.partition("/")
-    return bool(slash and inside) and parent.startswith(above) and agent.startswith(below)
+    above, slash, below = ident.partition("/")
+    if not (slash and inside):
+        return 1 if full.startswith(ident) else 0
+    if not (parent.startswith(above) and agent.startswith(below)):
+        return 0
+    return 1 + (parent == above) + (agent == below)
 
 
 def _candidates(ident: str, entries: list[Entry]) -> str:
@@ -165,13 +161,15 @@ def _candidates(ident: str, entries: list[Entry]) -> str:
 
 def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
     """The shortest beginning of each id that means it alone among these, in both its parts."""
+    entries = list(entries)
     parts = [entry.id.partition("/") for entry in entries]
-    parents = _shortest((parent for parent, _, _ in parts), SHORTEST)
+    inner = {entry.id for entry in entries if entry.parent_id is not None}
+    parents = _shortest((parent for parent, _, _ in parts), SHORTEST, inner)
     below: dict[str, list[str]] = {}
     for parent, slash, agent in parts:
         if slash:
             below.setdefault(parent, []).append(agent)
-    agents = {parent: _shortest(held, SHORTEST_AGENT) for parent, held in below.items()}
+    agents = {parent: _shortest(held, SHORTEST_AGENT, set()) for parent, held in below.items()}
 
     def short(entry: Entry) -> str:
         parent, slash, agent = entry.id.partition("/")
@@ -181,14 +179,14 @@ def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
     return short
 
 
-def _shortest(names: Iterable[str], least: int) -> dict[str, int]:
+def _shortest(names: Iterable[str], least: int, inner: set[str]) -> dict[str, int]:
     """How much of each name tells it from the others."""
     ids = sorted(set(names))
     lengths: dict[str, int] = {}
     for number, ident in enumerate(ids):
         # Sub-agents whose ids begin with their parent's do not make the parent's id unclear.
         at = number + 1
-        while at < len(ids) and ids[at].startswith(ident):
+        while at < len(ids) and ids[at] in inner and ids[at].startswith(ident):
             at += 1
         after = ids[at] if at < len(ids) else ""
         before = ids[number - 1] if number else ""

@@ -75,7 +75,10 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except UnspoolError as error:
-        click.echo(f"unspool: {error}", err=True)
+        # Imported only now: `--help` and what goes well do without it.
+        from unspool.reading.characters import printable
+
+        click.echo(f"unspool: {printable(str(error))}", err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("unspool: stopped", err=True)

@@ -5,6 +5,7 @@ from typing import Any
 import click
 import msgspec
 
+from unspool.cli.screen import say
 from unspool.cli.search import filter_options
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
@@ -53,18 +54,18 @@ def command(
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
         return
     if not found:
-        click.echo("no two conversations of different agents belong together", err=True)
+        say("no two conversations of different agents belong together", err=True)
     for alignment in found:
         _print(alignment, full=not auto)
 
 
 def _print(alignment: Alignment, full: bool) -> None:
-    click.echo(f"{alignment.confidence:.0%}  {alignment.left}  ↔  {alignment.right}")
+    say(f"{alignment.confidence:.0%}  {alignment.left}  ↔  {alignment.right}")
     shown = alignment.correlations if full else _best(alignment)
     for one in shown:
         gap = f" ({one.time_difference_ms:.0f} ms)" if one.time_difference_ms is not None else ""
         left, right = one_line(one.left)[:48], one_line(one.right)[:48]
-        click.echo(f"  {one.confidence:>4.0%} {one.type:<9} {left:<50} {right}{gap}")
+        say(f"  {one.confidence:>4.0%} {one.type:<9} {left:<50} {right}{gap}")
 
 
 def _best(alignment: Alignment) -> list[Any]:

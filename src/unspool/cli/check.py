@@ -6,6 +6,7 @@ import msgspec
 from unspool.checks.models import EXAMPLES, Report, Violation, check_models
 from unspool.checks.types import EventType, search_types
 from unspool.cli.display import Display, print_json
+from unspool.cli.screen import say
 
 STRICT_CODE = 3
 
@@ -51,26 +52,30 @@ def model_correlation(
 
 
 def _print_models(report: Report, verbose: bool) -> None:
-    click.echo(
+    say(
         f"{report.events:,} events, {report.engine_events:,} of the engine, "
         f"{report.session_events:,} of interactive sessions"
     )
     for finding in report.findings:
         word, colour = ("broken", "red") if finding.violated else ("holds", "green")
-        mark = click.style(f"{word:<8}", fg=colour) if finding.checked else "not met "
         counts = f"{finding.violated:,} of {finding.checked:,} violate it"
-        click.echo(f"{finding.name:<26} {mark} {counts}")
+        say(f"{finding.name:<26} ", nl=False)
+        if finding.checked:
+            say(f"{word:<8}", fg=colour, nl=False)
+        else:
+            say("not met ", nl=False)
+        say(f" {counts}")
         if verbose:
-            click.echo(f"    {finding.meaning}")
+            say(f"    {finding.meaning}")
         for violation in finding.examples:
-            click.echo(f"    {_describe(violation)}")
+            say(f"    {_describe(violation)}")
     for count, text in (
         (report.unreadable_lists, "lists could not be read: their last role is unknown"),
         (report.unmatched_sessions, "session models belong to requests without engine events"),
         (report.problems, "records could not be read"),
     ):
         if count:
-            click.echo(f"{count:,} {text}")
+            say(f"{count:,} {text}")
 
 
 def _describe(violation: Violation) -> str:
@@ -99,19 +104,20 @@ def telemetry_type_search(paths: tuple[str, ...], contains: str, as_json: bool) 
     for made in report.types:
         _print_type(made)
     shown = sum(made.count for made in report.types)
-    click.echo(f"{len(report.types):,} types, {shown:,} of {report.events:,} events", err=True)
+    say(f"{len(report.types):,} types, {shown:,} of {report.events:,} events", err=True)
     if report.problems:
-        click.echo(f"{report.problems:,} records could not be read", err=True)
+        say(f"{report.problems:,} records could not be read", err=True)
 
 
 def _print_type(made: EventType) -> None:
-    click.echo(click.style(made.name, bold=True) + f"  {made.count:,}")
+    say(made.name, bold=True, nl=False)
+    say(f"  {made.count:,}")
     if made.first:
-        click.echo(f"    from {made.first} to {made.last}")
+        say(f"    from {made.first} to {made.last}")
     for label, names in (("properties", made.properties), ("measurements", made.measurements)):
         if names:
             listed = (n if c == made.count else f"{n} ({c:,})" for n, c in names.items())
-            click.echo(f"    {label}: " + ", ".join(listed))
-    click.echo(f"    example: {made.example['origin']}:{made.example['offset']}")
+            say(f"    {label}: " + ", ".join(listed))
+    say(f"    example: {made.example['origin']}:{made.example['offset']}")
     for name, value in made.example["properties"].items():
-        click.echo(f"        {name} = {' '.join(value.split())}")
+        say(f"        {name} = {' '.join(value.split())}")

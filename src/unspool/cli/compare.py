@@ -4,6 +4,7 @@ import click
 
 from unspool.cli.diffing import DIFFERENT, SAME, TROUBLE, exits_like_diff, print_differences
 from unspool.cli.display import Display, print_json
+from unspool.cli.screen import say
 from unspool.comparison import SHOWN, Comparison, compare, find_conversation
 from unspool.differences import iter_differences
 from unspool.errors import UnknownConversation
@@ -45,7 +46,7 @@ def command(
     else:
         _print(made)
     if made.unreadable:
-        click.echo(f"unspool: {made.unreadable:,} lines are no conversations", err=True)
+        say(f"unspool: {made.unreadable:,} lines are no conversations", err=True)
         return TROUBLE
     return SAME if made.same else DIFFERENT
 
@@ -59,7 +60,7 @@ def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bo
         if as_json:
             print_json({"conversation_id": ident, "only_in": where})
         else:
-            click.echo(f"only in {where}: {ident}")
+            say(f"only in {where}: {ident}")
         return DIFFERENT
     for name in ignore:
         one.pop(name, None)
@@ -73,19 +74,19 @@ def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bo
 
 
 def _print(made: Comparison) -> None:
-    click.echo(f"A: {made.in_a:,} conversations, B: {made.in_b:,}")
-    click.echo(f"equal: {made.equal:,}")
+    say(f"A: {made.in_a:,} conversations, B: {made.in_b:,}")
+    say(f"equal: {made.equal:,}")
     for title, count, ids in (
         ("only in A", made.only_in_a, made.ids_only_in_a),
         ("only in B", made.only_in_b, made.ids_only_in_b),
     ):
-        click.echo(f"{title}: {count:,}")
+        say(f"{title}: {count:,}")
         _print_ids(ids, count)
     for title, count, changes in (
         ("different in payload", made.different_payload, made.payload),
         ("different in context only", made.different_context, made.context),
     ):
-        click.echo(f"{title}: {count:,}")
+        say(f"{title}: {count:,}")
         _print_ids(
             [
                 f"{change.conversation_id}  {', '.join(change.fields)}"
@@ -100,11 +101,11 @@ def _print(made: Comparison) -> None:
         )
     if made.fields:
         listed = ", ".join(f"{name} {count:,}" for name, count in made.fields.items())
-        click.echo(f"fields that differ: {listed}")
+        say(f"fields that differ: {listed}")
 
 
 def _print_ids(lines: list[str], count: int) -> None:
     for line in lines:
-        click.echo(f"  {line}")
+        say(f"  {line}")
     if lines and count > len(lines):
-        click.echo(f"  … and {count - len(lines):,} more")
+        say(f"  … and {count - len(lines):,} more")

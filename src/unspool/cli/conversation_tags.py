@@ -10,6 +10,7 @@ from unspool.cli.display import Display
 from unspool.errors import OutputError
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
+from unspool.reading.characters import printable
 from unspool.tagreport import to_markdown
 from unspool.tagscan import TagScan, summary
 
@@ -46,7 +47,7 @@ def command(
     made = summary(scan)
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n" if as_json else to_markdown(made)
     if output is None:
-        click.echo(text, nl=False)
+        click.echo(text if as_json else printable(text), nl=False)
         return
     try:
         Path(output).write_text(text, encoding="utf-8")

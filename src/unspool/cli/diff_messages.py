@@ -4,6 +4,7 @@ import click
 
 from unspool.cli.diffing import DIFFERENT, SAME, exits_like_diff, print_differences
 from unspool.cli.display import print_json
+from unspool.cli.screen import say
 from unspool.comparison import find_conversation
 from unspool.differences import message_differences
 from unspool.errors import UnknownConversation, UsageError
@@ -38,5 +39,5 @@ def command(a: str, b: str, ident: str, idx: int | None, as_json: bool) -> int:
     else:
         print_differences(found)
         if counts["A"] != counts["B"]:
-            click.echo(f"A has {counts['A']:,} messages, B has {counts['B']:,}", err=True)
+            say(f"A has {counts['A']:,} messages, B has {counts['B']:,}", err=True)
     return DIFFERENT if found else SAME

@@ -7,8 +7,10 @@ from typing import Any, ParamSpec
 import click
 import msgspec
 
+from unspool.cli.screen import say
 from unspool.differences import ABSENT, Difference, text_diff
 from unspool.errors import UnspoolError
+from unspool.reading.characters import printable
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 _VALUE_CHARS = 300
@@ -23,7 +25,7 @@ def exits_like_diff(command: Callable[P, int]) -> Callable[P, int]:
         try:
             code = command(*args, **kwargs)
         except UnspoolError as error:
-            click.echo(f"unspool: {error}", err=True)
+            click.echo(f"unspool: {printable(str(error))}", err=True)
             code = TROUBLE
         click.get_current_context().exit(code)
 
@@ -32,16 +34,16 @@ def exits_like_diff(command: Callable[P, int]) -> Callable[P, int]:
 
 def print_differences(differences: Iterable[Difference]) -> None:
     for difference in differences:
-        click.secho(difference.path, bold=True)
+        say(difference.path, bold=True)
         a, b = difference.a, difference.b
         if isinstance(a, str) and isinstance(b, str) and ("\n" in a or "\n" in b):
             for line in text_diff(a, b):
-                click.secho(f"  {line}", fg={"-": "red", "+": "green", "@": "cyan"}.get(line[:1]))
+                say(f"  {line}", fg={"-": "red", "+": "green", "@": "cyan"}.get(line[:1]))
             continue
         if a is not ABSENT:
-            click.secho(f"  - {_show(a)}", fg="red")
+            say(f"  - {_show(a)}", fg="red")
         if b is not ABSENT:
-            click.secho(f"  + {_show(b)}", fg="green")
+            say(f"  + {_show(b)}", fg="green")
 
 
 def _show(value: Any) -> str:

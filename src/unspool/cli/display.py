@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from unspool.cli.screen import say
 from unspool.pipeline.job import Summary
 
 
@@ -83,7 +84,7 @@ def print_summary(summary: Summary, verbose: bool) -> None:
     """The closing lines on stderr."""
 
     def line(name: str, text: str) -> None:
-        click.echo(f"{name:>14}  {text}", err=True)
+        say(f"{name:>14}  {text}", err=True)
 
     skipped = (
         f", {number(summary.files_skipped)} of no known format" if summary.files_skipped else ""

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from unspool.cli.moments import Moment
+from unspool.cli.screen import say
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
 from unspool.reading.characters import one_line
@@ -98,13 +99,13 @@ def _plain(found: Found) -> list[dict[str, Any]]:
 
 def _print(found: Found) -> None:
     if not found.hits:
-        click.echo("nothing found", err=True)
+        say("nothing found", err=True)
         return
     color = sys.stdout.isatty()
     for hit in found.hits:
         _print_hit(hit, color)
     if found.capped:
-        click.echo(f"(ranked among the latest {RANKED:,} places)", err=True)
+        say(f"(ranked among the latest {RANKED:,} places)", err=True)
 
 
 def _print_hit(hit: Hit, color: bool) -> None:
@@ -113,15 +114,15 @@ def _print_hit(hit: Hit, color: bool) -> None:
     place = f"turn {hit.turn + 1}" if hit.turn is not None else f"message {hit.message_index + 1}"
     what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
     head = f"{hit.source}/{hit.conversation_id}"
-    click.secho(head, fg="yellow" if color else None, nl=False)
-    click.echo(f"  {when}  {place}, {what}  {title}")
+    say(head, fg="yellow" if color else None, nl=False)
+    say(f"  {when}  {place}, {what}  {title}")
     before, _, rest = one_line(
         hit.snippet.replace(OPEN, "\ue000").replace(CLOSE, "\ue001")
     ).partition("\ue000")
-    click.echo(f"    {before}", nl=False)
+    say(f"    {before}", nl=False)
     while rest:
         match, _, rest = rest.partition("\ue001")
-        click.echo(click.style(match, bold=True, fg="red") if color else match, nl=False)
+        say(match, nl=False, bold=color, fg="red" if color else None)
         between, _, rest = rest.partition("\ue000")
-        click.echo(between, nl=False)
-    click.echo()
+        say(between, nl=False)
+    say()

@@ -8,6 +8,7 @@ import click
 from unspool.cli.display import Display
 from unspool.errors import AmbiguousId, NothingToRead, StoreError, UnknownConversation
 from unspool.loose import LooseShelf
+from unspool.reading.characters import one_line
 from unspool.reading.figures import plural
 from unspool.scan import Place, usual_places
 from unspool.shelf import Entry, Shelf, short_ids
@@ -84,7 +85,9 @@ def choose_one(argument: str, paths: tuple[str, ...], display: Display) -> tuple
     shelf, found = choose(argument, paths, display)
     if len(found) > 1:
         short = short_ids(found)
-        lines = [f"  {short(entry)}  {(entry.title or '')[:60]}" for entry in found[:20]]
+        lines = [
+            f"  {one_line(short(entry))}  {one_line(entry.title or '', 60)}" for entry in found[:20]
+        ]
         if len(found) > 20:
             lines.append(f"  … and {len(found) - 20} more")
         raise AmbiguousId(

@@ -8,8 +8,10 @@ from typing import Any
 import click
 import msgspec
 
+from unspool.cli.screen import say
 from unspool.cli.search import filter_options
 from unspool.cli.sync import path_of, store_option
+from unspool.reading.characters import one_line
 from unspool.reading.figures import count as short
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
@@ -56,7 +58,7 @@ def command(
     elif as_csv:
         click.echo(_csv(rows), nl=False)
     elif not rows:
-        click.echo("nothing in the store matches", err=True)
+        say("nothing in the store matches", err=True)
     else:
         _print(rows[-limit:] if by == "day" else rows[:limit], by)
 
@@ -146,11 +148,12 @@ def _print(rows: list[Figures], by: Group) -> None:
         cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
         text = "  ".join(cells)
         if sys.stdout.isatty():
-            head = click.style(text, bold=number == 0)
-            click.echo(f"{head}  {click.style(bar, fg='cyan')}")
+            say(f"{text}  ", nl=False, bold=number == 0)
+            say(bar, fg="cyan")
         else:
-            click.echo(text.rstrip())
+            say(text.rstrip())
 
 
 def _name(name: str) -> str:
+    name = one_line(name)
     return name if len(name) <= 48 else "…" + name[-47:]

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from unspool.cli.display import number, size
+from unspool.cli.screen import say
 from unspool.cli.sync import path_of, store_option
 from unspool.store import care
 from unspool.store.opening import reading, writing
@@ -40,18 +41,18 @@ def info(store_path: str | None, as_json: bool) -> None:
 
 
 def _print_info(made: dict[str, Any]) -> None:
-    click.echo(f"{made['path']} (version {made['version']}, {size(made['size_bytes'])})")
+    say(f"{made['path']} (version {made['version']}, {size(made['size_bytes'])})")
     for row in made["sources"]:
         when = f"{(row['first'] or '?')[:10]} to {(row['last'] or '?')[:10]}"
         counts = f"{number(row['conversations'])} conversations, {number(row['messages'])} messages"
-        click.echo(f"  {row['source']:<20} {counts}, {when}")
+        say(f"  {row['source']:<20} {counts}, {when}")
     kept = f"{size(made['raw_bytes'])} of raw records in {size(made['raw_stored_bytes'])}"
     gone = f", {number(made['origins_gone'])} of them gone" if made["origins_gone"] else ""
-    click.echo(f"  {number(made['origins'])} origins{gone}; {kept}")
+    say(f"  {number(made['origins'])} origins{gone}; {kept}")
     for code, count in made["problems"].items():
-        click.echo(f"  {number(count)} × {code}")
+        say(f"  {number(count)} × {code}")
     if made["unwritten"]:
-        click.echo(f"  {number(made['unwritten'])} conversations wait for the next sync")
+        say(f"  {number(made['unwritten'])} conversations wait for the next sync")
 
 
 @command.command("verify")
@@ -65,9 +66,9 @@ def verify(store_path: str | None, as_json: bool) -> int:
         click.echo(msgspec.json.encode(found).decode())
     else:
         for text in found:
-            click.echo(text)
+            say(text)
         if not found:
-            click.echo("sound")
+            say("sound")
     return 1 if found else 0
 
 
@@ -78,7 +79,7 @@ def vacuum(store_path: str | None) -> None:
     path = path_of(store_path)
     with writing(path, make=False) as connection:
         before, after = care.vacuum(connection, path)
-    click.echo(f"{size(before)} → {size(after)}", err=True)
+    say(f"{size(before)} → {size(after)}", err=True)
 
 
 @command.command("rebuild")
@@ -91,4 +92,4 @@ def rebuild(store_path: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(report).decode())
     else:
-        click.echo(f"{number(report.written)} conversations made anew", err=True)
+        say(f"{number(report.written)} conversations made anew", err=True)

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from unspool.cli.display import Display, number, size
+from unspool.cli.screen import say
 from unspool.errors import NothingToRead
 from unspool.scan import found_paths, is_there, usual_places
 from unspool.store.intake import Report
@@ -79,7 +80,7 @@ def sync(
 
 def _print(report: Report, path: Path, seconds: float) -> None:
     def line(name: str, text: str) -> None:
-        click.echo(f"{name:>14}  {text}", err=True)
+        say(f"{name:>14}  {text}", err=True)
 
     line("origins", f"{number(report.read)} read ({size(report.bytes)}), "
          f"{number(report.unchanged)} unchanged, {number(report.gone)} newly gone")  # fmt: skip

@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from unspool.cli.screen import say
 from unspool.errors import NothingToRead
 from unspool.sinks.atif.rules import Verdict, check_paths
 
@@ -39,7 +40,7 @@ def _print(verdicts: list[Verdict], quiet: bool) -> None:
     for verdict in verdicts:
         for finding in verdict.findings:
             if finding.level == "error" or not quiet:
-                click.echo(
+                say(
                     f"{verdict.file}: {finding.level}: {finding.path}: "
                     f"{finding.message} [{finding.rule}]"
                 )
@@ -48,6 +49,4 @@ def _print(verdicts: list[Verdict], quiet: bool) -> None:
         errors, warnings = (
             sum(getattr(v, name) for v in verdicts) for name in ("errors", "warnings")
         )
-        click.echo(
-            f"{len(verdicts)} files, {bad} invalid: {errors} errors, {warnings} warnings", err=True
-        )
+        say(f"{len(verdicts)} files, {bad} invalid: {errors} errors, {warnings} warnings", err=True)
