@@ -346,3 +346,22 @@ def test_context_before_a_turn_is_not_of_the_turn_before(tmp_path: Path) -> None
         ("user", None),
         ("user", "one"),
     ]
+
+
+def test_words_that_a_segment_repeats_are_of_their_own_turn(tmp_path: Path) -> None:
+    modes = ("ask", "edit", "agent")
+    user = [said("user", f"u{number}") for number in range(3)]
+    told = [
+        event("conversation.messageText", 1, conversationId="c", source="user", turnIndex=number,
+              mode=mode, messageText=f"u{number}")
+        for number, mode in enumerate(modes)
+    ]  # fmt: skip
+    first = [SYSTEM, user[0], said("assistant", "a0"), user[1]]
+    (made,) = rebuilt(
+        tmp_path,
+        [*told, call(first, 2), call([SYSTEM, SUMMARY, user[0], user[1], user[2]], 3)],
+    )
+    people = [(m.content, m.turn, m.mode, m.typed) for m in made.messages if m.typed]
+    one, two, three = [(f"u{n}", n, mode, f"u{n}") for n, mode in enumerate(modes)]
+    assert people == [one, two, one, two, three]
+    assert made.mode_distribution == {"ask": 1, "edit": 1, "agent": 1}

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Noted, UsageReported
+from unspool.reduce.listing import identity
 from unspool.reduce.messages import to_usage
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.runs import TOKENS, Runs, close_calls, total
@@ -117,12 +118,19 @@ def mark_injected(messages: list[Message]) -> None:
 
 
 def number_turns(messages: list[Message]) -> None:
+    """What a later segment repeats is of the turn that it was first said in."""
     turn = -1
+    said: dict[tuple[Any, ...], int] = {}
+    repeats = any(message.copied for message in messages)
     for message in messages:
         if is_turn(message):
             turn += 1
-        if turn >= 0 and message.role != "system":
-            message.turn = turn
+        if turn < 0 or message.role == "system":
+            continue
+        message.turn = turn
+        if repeats:
+            first = said.setdefault(identity(message), turn)
+            message.turn = first if message.copied else turn
 
 
 def number_segments(trajectory: Trajectory) -> None:
@@ -215,7 +223,7 @@ def count_encrypted(trajectory: Trajectory) -> None:
 
 
 def count_modes(trajectory: Trajectory) -> None:
-    modes = [m.mode for m in trajectory.messages if m.role == "user" and m.mode]
+    modes = [m.mode for m in trajectory.messages if m.role == "user" and m.mode and not m.copied]
     if modes:
         trajectory.mode_distribution = dict(Counter(modes))
         trajectory.metadata = {"mode": modes[0], **trajectory.metadata}
