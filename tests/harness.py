@@ -55,10 +55,14 @@ def origins_of(folder: Path | str) -> list[Origin]:
     return discover([str(folder)]).origins
 
 
-def facts_of(origins: Iterable[Origin], tally: Tally | None = None) -> list[tuple[str, AnyFact]]:
+def facts_of(
+    origins: Iterable[Origin], tally: Tally | None = None, recover: bool = False
+) -> list[tuple[str, AnyFact]]:
     """(source, fact) of all origins."""
     tally = tally if tally is not None else Tally()
-    return [(origin.source, fact) for origin in origins for fact in sources.read(origin, tally)]
+    return [
+        (origin.source, fact) for origin in origins for fact in sources.read(origin, tally, recover)
+    ]
 
 
 def reduce_all(facts: Iterable[tuple[str, AnyFact]]) -> list[Trajectory]:

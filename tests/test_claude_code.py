@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness import CASES, case_id, cases, facts_of, origins_of, plain, reduce_all
 from unspool import sources
-from unspool.facts import MessageSeen, ToolReturned
+from unspool.facts import MessageSeen, Problem, ToolReturned
 from unspool.origins import Origin, Tally, read_head
 from unspool.sources import claude_code
 from unspool.sources.claude_code.hooks import EVENTS, event_of
@@ -209,7 +209,8 @@ def test_a_backslash_that_escapes_nothing_costs_no_line(tmp_path: Path) -> None:
     facts = facts_of(origins_of(path), tally)
     (made,) = reduce_all(facts)
     assert made.messages[0].content == "see C:\\dir and \n that"
-    assert tally.problems == 1
+    assert [fact.code for _, fact in facts if isinstance(fact, Problem)] == ["invalid-escape"]
+    assert (tally.records, tally.problems) == (2, 0)  # no record was lost
 
 
 def test_half_a_character_costs_no_line(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records that begin in [start, end) are read; None is the end of the file."""
     named: bool = False
     """Given on the command line itself, not merely met in a folder."""
+    lines: bool = True
+    """Whether its lines seem to be records: only then may it be cut into ranges."""
 
 
 class Tally(msgspec.Struct):
@@ -87,6 +89,11 @@ class Head:
     def parts(self) -> tuple[str, ...]:
         """The folders above the file, outermost first."""
         return Path(self.path).parts[:-1]
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a line is an object, or the first is too long to tell."""
+        return b"\n" not in self.data or bool(self.objects)
 
     @property
     def objects(self) -> list[dict[str, object]]:

@@ -63,6 +63,14 @@ class Salvage(msgspec.Struct):
     code: str = ""
     """The problem to count, or empty where the line was merely odd."""
 
+    @property
+    def lost(self) -> bool:
+        """Whether something beside the values could not be read; else they are the whole, mended."""
+        return bool(self.code) and not (self.values and self.code in _MENDED)
+
+
+_MENDED = ("invalid-utf8", "invalid-escape", "recovered")
+
 
 def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = clean) -> Salvage:
     """Read what can be read: glued objects, lone surrogates, bad UTF-8, a cut-off end.
@@ -96,11 +104,16 @@ _ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 def _with_escapes(text: str) -> list[Any] | None:
     """The values of a text whose only fault is a backslash that escapes nothing (tools that mask
     names in logs leave such); None where there is another one."""
-    mended = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
+    mended = mend_escapes(text)
     if mended == text:
         return None
     values, rest, deep = _objects(mended)
     return None if rest or deep else values
+
+
+def mend_escapes(text: str) -> str:
+    """Every backslash that escapes nothing is one that is meant."""
+    return _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
 
 
 def is_cut_off(text: str) -> bool:

@@ -67,7 +67,7 @@ def _take(found: Found, origin: Origin, source: str | None) -> None:
             found.skipped += 1
         return
     found.files += 1
-    found.origins.append(msgspec.structs.replace(origin, source=name))
+    found.origins.append(msgspec.structs.replace(origin, source=name, lines=head.has_lines))
 
 
 def _problem(path: str, code: str, text: str) -> Problem:
@@ -79,7 +79,7 @@ def cut(origins: Iterable[Origin], size: int = RANGE_BYTES) -> Iterator[Origin]:
     for origin in origins:
         packed = origin.path.endswith(PACKED)
         whole = origin.source in sinks.READERS or not sources.load(origin.source).RANGES
-        if packed or whole or origin.size <= size:
+        if packed or whole or not origin.lines or origin.size <= size:
             yield origin
             continue
         for start in range(0, origin.size, size):

@@ -8,7 +8,7 @@ import msgspec
 
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
-from unspool.records import clean, recover_json
+from unspool.records import clean, mend_escapes, recover_json
 from unspool.reduce.listing import Answer, Call, Listing, decode_array, elements
 from unspool.reduce.quoted import unescape
 from unspool.reduce.references import read_references
@@ -64,13 +64,17 @@ def _read_broken(fact: SnapshotSeen) -> Listing | None:
     except (ValueError, RecursionError):
         return None
     whole = None if fact.broken else _whole_list(text + "]")
-    value = whole or (recover_json(text) if text.startswith("[") else None)
+    if whole is None and not fact.broken and (mended := mend_escapes(text)) != text:
+        text, trouble = mended, trouble or "invalid-escape"
+        whole = _whole_list(text + "]")
+    value = whole if whole is not None else recover_json(text) if text[:1] == "[" else None
     if not isinstance(value, list):
         return None
     messages = elements(value)
     calls = [Call(view, len(messages)) for view in _in_place(fact.views)]
     listing = Listing(messages, calls, missing=whole is None)
-    listing.trouble = trouble or ("" if fact.broken else "messages-cut-off")
+    cut = whole is None and not fact.broken
+    listing.trouble = trouble or ("messages-cut-off" if cut else "")
     return listing
 
 

@@ -19,7 +19,7 @@ def still_told(notes: list[Noted], thread: Thread) -> list[Noted]:
     """Without titles that are the words of prompts that were taken back, whoever offers them."""
     gone = _guesses(record for _, records in thread.branches for record in records)
     gone -= _guesses(thread.records) if gone else set()
-    return [n for n in notes if n.name != "title" or n.rank <= 0 or n.value not in gone]
+    return [n for n in notes if n.name != "title" or n.rank <= 0 or str(n.value) not in gone]
 
 
 def _guesses(records: Iterable[Record]) -> set[str]:

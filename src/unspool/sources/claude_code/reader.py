@@ -96,11 +96,13 @@ class Reader:
                 self.tally.records += 1
                 self.tally.unrecognise(type(value).__name__, self.origin.path, offset)
         if found.code or not values:
-            yield self._problem(offset, found.code or "invalid-json", line)
+            lost = found.lost or not values
+            yield self._problem(offset, found.code or "invalid-json", line, lost)
 
-    def _problem(self, offset: int, code: str, data: bytes | str) -> Problem:
-        self.tally.records += 1
-        self.tally.problems += 1
+    def _problem(self, offset: int, code: str, data: bytes | str, lost: bool = True) -> Problem:
+        """`lost`: the record is nothing but a problem; else it was mended and read."""
+        self.tally.records += lost
+        self.tally.problems += lost
         key = (NAME, self.file.session) if self.file.certain else NOBODY
         if key != NOBODY and self.file.agent:
             key = (NAME, child_id(self.file.session, self.file.agent))

@@ -207,9 +207,10 @@ def _odd(
     found = salvage(line, recover)
     yield from _events(origin, tally, offset, [v for v in found.values if isinstance(v, dict)])
     strange = [v for v in found.values if not isinstance(v, dict)]
-    if found.code or strange:
+    if found.lost or strange:
         tally.records += 1
         tally.problems += 1
+    if found.code or strange:
         code = found.code or "not-an-event"
         yield Problem(
             key=NOBODY, origin=origin.path, offset=offset, number=99, code=code, sample=sample(line)

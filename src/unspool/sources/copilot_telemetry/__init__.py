@@ -5,6 +5,7 @@ characters; the answer comes in an event of its own. Modes, models and intents s
 Two channels spell the properties with dots or underscores; both are read.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -62,25 +63,33 @@ _MARKERS = (
     b"model.modelCall",
     b"model.message.added",
 )
+_KEYS = re.compile(
+    rb'"(?:messagesJson|messageJson|messageUuids|requestOptionsJson)"\s*:|"baseData"\s*:\s*\{'
+)
+"""Keys that only telemetry has, for a first line that is longer than the head."""
+_SENDER = re.compile(r"(?:^|\.)copilot[-.]chat/", re.IGNORECASE)
 
 
 def claims(head: Head) -> bool:
     """Telemetry: an event name that the sender uses, or the envelope around a property bag."""
-    if any(marker in head.data for marker in _MARKERS) and (
+    marked = any(marker in head.data for marker in _MARKERS) and (
         b'"properties"' in head.data or b"conversationId" in head.data
-    ):
-        return any(_is_event(value) for value in head.objects) or not head.objects
-    return any(_is_envelope(value) for value in head.objects)
+    )
+    if not head.objects:
+        return marked or _KEYS.search(head.data) is not None
+    return any(
+        _is_envelope(value) or _is_named(value) or (marked and "properties" in value)
+        for value in head.objects
+    )
 
 
-def _is_event(value: dict[str, object]) -> bool:
-    return "properties" in value or _is_envelope(value) or _is_flat(value)
-
-
-def _is_flat(value: dict[str, object]) -> bool:
-    """Properties and all in one object, under a name that the sender uses."""
-    name = str(value.get("name") or value.get("eventName")).rpartition("/")[2]
-    return (name in READERS or name in NOISE) and (
+def _is_named(value: dict[str, object]) -> bool:
+    """Under a name that the sender uses: properties in a bag, or all in one object."""
+    name = str(value.get("name") or value.get("eventName"))
+    if "properties" in value and _SENDER.search(name):
+        return True
+    last = name.rpartition("/")[2]
+    return (last in READERS or last in NOISE) and (
         "conversationId" in value or "sessionId" in value
     )
 

@@ -54,9 +54,10 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             found = salvage(line, recover)
             values = found.values
-            if found.code and not (values and found.code == "invalid-utf8"):
+            if found.lost:
                 tally.records += 1
                 tally.problems += 1
+            if found.code and not (values and found.code == "invalid-utf8"):
                 yield Problem(
                     key=NOBODY, origin=origin.path, offset=offset, number=99, code=found.code,
                     sample=sample(line),

@@ -106,14 +106,14 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             found = salvage(line, recover)
             value = found.values[0] if len(found.values) == 1 else None
             if value is None or found.code not in ("", "invalid-utf8"):
-                tally.problems += 1
+                tally.problems += value is None or found.lost
+                tally.records += value is not None and found.lost
                 yield Problem(
                     key=transcript.key, origin=origin.path, offset=offset,
                     code=found.code or "invalid-json", sample=sample(line), number=99,
                 )  # fmt: skip
                 if value is None:
                     continue
-                tally.records += 1
         if not isinstance(value, dict):
             tally.unrecognise(type(value).__name__, origin.path, offset)
             continue

@@ -100,9 +100,10 @@ def _read_odd(
             yield _problem(NOBODY, origin.path, offset + number, "wrong-types", line)
             continue
         yield from read_entry(entry, origin.path, offset + number, tally)
-    if found.code:
+    if found.lost:
         tally.records += 1
         tally.problems += 1
+    if found.code:
         yield _problem(NOBODY, origin.path, offset, found.code, line)
 
 

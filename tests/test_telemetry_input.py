@@ -1,0 +1,163 @@
+"""Telemetry in files of every make: what is merely odd is read, what is bad is counted in its place."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import facts_of, reduce_all
+from tests.telemetry import Event, answer, call, said
+from unspool.facts import Problem
+from unspool.origins import Tally
+from unspool.pipeline.discover import cut, discover
+from unspool.trajectory import Trajectory
+
+
+def conversation(ident: str, system: str = "be good") -> list[Event]:
+    asked = [said("system", system), said("user", f"hi {ident}")]
+    ids = {"conversation": ident, "modelCallId": f"{ident}-m", "headerRequestId": f"{ident}-r"}
+    return [call(asked, 1, **ids), answer(f"bye {ident}", 2, **ids)]
+
+
+EVENTS = [*conversation("a"), *conversation("b")]
+LINES = "".join(json.dumps(made) + "\n" for made in EVENTS)
+
+
+class Outcome:
+    """What a file gives, read in ranges of so many bytes."""
+
+    def __init__(
+        self, path: Path, data: str | bytes, size: int = 1 << 26, recover: bool = False
+    ) -> None:
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        found = discover([str(path)])
+        self.skipped = found.problems
+        self.tally = Tally()
+        facts = facts_of(cut(found.origins, size), self.tally, recover)
+        self.trajectories: list[Trajectory] = reduce_all(facts)
+        problems = [fact for _, fact in facts if isinstance(fact, Problem)]
+        self.problems = [(problem.code, problem.offset) for problem in problems]
+
+    @property
+    def said(self) -> dict[str, str]:
+        made = self.trajectories
+        return {t.conversation_id: "".join(m.role[0] for m in t.messages) for t in made}
+
+
+def flat(made: Event) -> Event:
+    return {"name": made["name"], "time": made["time"], **made["data"]["baseData"]["properties"]}
+
+
+def bag(made: Event) -> Event:
+    return {**made, "data": None, "properties": made["data"]["baseData"]["properties"]}
+
+
+def name_last(made: Event) -> Event:
+    return {"data": made["data"], "time": made["time"], "name": made["name"]}
+
+
+MAKES: dict[str, Callable[[list[Event]], str]] = {
+    "array": json.dumps,
+    "pretty array": lambda events: json.dumps(events, indent=2),
+    "pretty objects": lambda events: "\n".join(json.dumps(made, indent=2) for made in events),
+    "array of lines": lambda events: "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n",
+    "array of lines, brackets beside": lambda events: (
+        "[" + ",\n".join(map(json.dumps, events)) + "]"
+    ),
+    "one line": lambda events: "".join(map(json.dumps, events)),
+    "flat": lambda events: "\n".join(json.dumps(flat(made)) for made in events),
+    "bag": lambda events: "\n".join(json.dumps(bag(made)) for made in events),
+    "name last": lambda events: "\n".join(json.dumps(name_last(made)) for made in events),
+    "mark": lambda events: "\ufeff" + json.dumps(events, indent=2),
+    "crlf": lambda events: "\r\n".join(map(json.dumps, events)) + "\r\n",
+    "zeros": lambda events: "\n\n".join(map(json.dumps, events)) + "\0" * 5000,
+}
+
+
+@pytest.mark.parametrize("system", ["be good", "be good. " * 20_000], ids=["short", "long"])
+@pytest.mark.parametrize("make", MAKES)
+def test_any_make_is_read_without_complaint(tmp_path: Path, make: str, system: str) -> None:
+    """Also where the first record is longer than what is looked at to tell the format."""
+    events = [*conversation("a", system), *conversation("b")]
+    for size in (1 << 26, 5000):
+        outcome = Outcome(tmp_path / "log.json", MAKES[make](events), size)
+        assert outcome.said == {"a": "sua", "b": "sua"}
+        assert outcome.problems == []
+        assert outcome.skipped == []
+        assert outcome.tally.records == 4
+
+
+def test_pretty_printed_over_very_many_lines(tmp_path: Path) -> None:
+    events = [*EVENTS, {**EVENTS[0], "padding": list(range(120_000))}]
+    outcome = Outcome(tmp_path / "log.json", json.dumps(events, indent=1), 1 << 18)
+    assert (outcome.said, outcome.problems) == ({"a": "sua", "b": "sua"}, [])
+
+
+def test_telemetry_that_begins_with_noise(tmp_path: Path) -> None:
+    noise = {"name": "GitHub.copilot-chat/request.sent", "properties": {"pad": "x" * 2000}}
+    text = (json.dumps(noise) + "\n") * 60 + "\n".join(json.dumps(bag(made)) for made in EVENTS)
+    assert Outcome(tmp_path / "log.jsonl", text).said == {"a": "sua", "b": "sua"}
+
+
+def spoil(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+PRETTY = json.dumps(EVENTS, indent=1)
+LAST = PRETTY.rindex('{\n  "name"')
+DEEP = '{"name": ' + "[" * 10_000 + "]" * 10_000 + "}"
+
+BAD: dict[str, tuple[str, list[tuple[str, int]], dict[str, str], tuple[int, int]]] = {
+    "line cut off": (
+        LINES + '{"name": "x", "da',
+        [("truncated-json", len(LINES))],
+        {"a": "sua", "b": "sua"},
+        (5, 1),
+    ),
+    "array cut off": (PRETTY[:-200], [("truncated-json", LAST)], {"a": "sua", "b": "su"}, (4, 1)),
+    "object cut off": (json.dumps(EVENTS[0], indent=1)[:-20], [("truncated-json", 0)], {}, (1, 1)),
+    "escape": (spoil(LINES, '"time"', '"x": "\\q", "time"'), [("invalid-escape", 0)],
+               {"a": "sua", "b": "sua"}, (4, 0)),
+    "escape in an array": (spoil(PRETTY, '"time"', '"x": "\\q", "time"'), [("invalid-escape", 3)],
+                           {"a": "sua", "b": "sua"}, (4, 0)),
+    "deep line": (DEEP + "\n" + LINES, [("too-deep", 0)], {"a": "sua", "b": "sua"}, (5, 1)),
+    "deep element": (f"[{DEEP},\n{PRETTY[1:]}", [("too-deep", 1)], {"a": "sua", "b": "sua"}, (5, 1)),
+    "brackets": (LINES + "[" * 10_000 + "]" * 10_000, [("too-deep", len(LINES))],
+                 {"a": "sua", "b": "sua"}, (5, 1)),
+    "no telemetry in it": ('{"name": "engine.messages", "conversationId": \n what\n is\n this',
+                           [("truncated-json", 0), *(("invalid-json", at) for at in (47, 53, 57))],
+                           {}, (4, 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_counted_where_it_stands(tmp_path: Path, what: str) -> None:
+    """What can be used is used, and a record that was mended counts as one."""
+    text, problems, told, counted = BAD[what]
+    outcome = Outcome(tmp_path / "log.json", text)
+    assert outcome.problems == problems
+    assert outcome.said == told
+    assert (outcome.tally.records, outcome.tally.problems) == counted
+
+
+def test_recovered_is_one_record(tmp_path: Path) -> None:
+    text = json.dumps(EVENTS[1], indent=1)[:-4]
+    for data, place in ((text, 0), (LINES + json.dumps(EVENTS[0])[:-3], len(LINES))):
+        outcome = Outcome(tmp_path / "log.json", data, recover=True)
+        assert outcome.problems == [("recovered", place)]
+        assert outcome.tally.problems == 0
+        assert outcome.tally.records == data.count('"name"')
+
+
+def test_an_escape_that_is_none_costs_no_message(tmp_path: Path) -> None:
+    """Tools that mask names in logs leave such, also in the list inside the string."""
+    asked: list[Any] = json.loads(json.dumps(EVENTS))
+    properties = asked[0]["data"]["baseData"]["properties"]
+    properties["messagesJson"] = spoil(properties["messagesJson"], "hi a", "hi \\q a")
+    outcome = Outcome(tmp_path / "log.jsonl", "\n".join(map(json.dumps, asked)))
+    assert outcome.said == {"a": "sua", "b": "sua"}
+    assert outcome.trajectories[0].messages[1].content == "hi \\q a"
+    assert outcome.trajectories[0].partial is None
