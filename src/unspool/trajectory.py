@@ -239,16 +239,18 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
 
 def encode_line(trajectory: Trajectory) -> Iterator[bytes]:
     """The line with its end, in pieces, because it may be very long."""
-    if len(list(_batches(trajectory.messages))) < 2:
+    batches = list(_batches(trajectory.messages))
+    if len(batches) < 2:
         yield _encoder.encode_lines([trajectory])
         return
     frame = _encoder.encode_lines([msgspec.structs.replace(trajectory, messages=[])])
     at = frame.index(_MESSAGES) + len(_MESSAGES)  # only the id stands before it, and it is escaped
     yield frame[:at]
-    for number, message in enumerate(trajectory.messages):
+    for number, batch in enumerate(batches):
         if number:
             yield b","
-        yield _encoder.encode(message)
+        # Without the brackets; a very long message stands alone, so that it is not copied.
+        yield _encoder.encode(batch)[1:-1] if len(batch) > 1 else _encoder.encode(batch[0])
     yield frame[at:]
 
 
@@ -281,15 +283,16 @@ def unpack_parts(parts: Iterable[bytes]) -> Trajectory:
 
 
 def _batches(messages: list[Message]) -> Iterator[list[Message]]:
-    """Some messages at a time: about a million characters."""
+    """Some messages at a time: about a million characters, or one message that is longer."""
     first = weight = 0
     for at, message in enumerate(messages):
-        weight += len(message.content) + len(message.thinking or "")
+        size = len(message.content) + len(message.thinking or "")
         for call in message.tool_calls or ():
-            weight += len(call.function.arguments)
-        if weight > _BATCH_CHARS:
-            yield messages[first : at + 1]
-            first, weight = at + 1, 0
+            size += len(call.function.arguments)
+        if weight + size > _BATCH_CHARS and first < at:
+            yield messages[first:at]
+            first, weight = at, 0
+        weight += size
     if first < len(messages):
         yield messages[first:]
 

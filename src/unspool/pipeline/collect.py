@@ -5,11 +5,11 @@ disk in buckets, by conversation, and is read back bucket by bucket.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from sys import getsizeof
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ Place = tuple[str, int]
 NOWHERE: Place = ("\U0010ffff", 0)
 BUCKETS = 64
 CHUNK_BYTES = 1 << 20
+_BEARING = frozenset(MESSAGE_BEARING)
 _FACT_BYTES = 500
 """What a fact weighs in memory beside its texts (measured: 350 to 700)."""
 
@@ -53,14 +54,18 @@ class Gathered:
 
     def add(self, fact: AnyFact) -> int:
         """Take the fact in; by how many bytes this grew, about."""
-        if isinstance(fact, MESSAGE_BEARING) and (fact.origin, fact.offset) < self.first:
-            self.first = (fact.origin, fact.offset)
-        if isinstance(fact, SnapshotSeen):
-            if self.joiner is None:
-                self.joiner = Joiner()
-            return self.joiner.add(fact) + _FACT_BYTES
+        kind = type(fact)
+        if kind in _BEARING and fact.origin <= self.first[0]:
+            self.first = min(self.first, (fact.origin, fact.offset))
+        if kind is SnapshotSeen:
+            return self._join(cast(SnapshotSeen, fact)) + _FACT_BYTES
         self.facts.append(fact)
         return _FACT_BYTES + _weight(fact)
+
+    def _join(self, fact: SnapshotSeen) -> int:
+        if self.joiner is None:
+            self.joiner = Joiner()
+        return self.joiner.add(fact)
 
     def all_facts(self) -> list[AnyFact]:
         return self.facts + list(self.joiner.facts() if self.joiner else ())
@@ -68,15 +73,18 @@ class Gathered:
 
 def _weight(fact: AnyFact) -> int:
     """Bytes of its texts: one character beyond Latin-1 doubles a whole text, an emoji quadruples it."""
-    if isinstance(fact, MessageSeen):
-        return getsizeof(fact.text) + getsizeof(fact.thinking)
-    if isinstance(fact, ToolReturned):
-        return getsizeof(fact.text or "") + (500 if fact.details is not None else 0)
-    if isinstance(fact, ToolCalled):
-        return getsizeof(fact.arguments)
-    if isinstance(fact, SnapshotSeen):
-        return len(fact.text)
-    return len(fact.body) if isinstance(fact, PieceSeen) else 0
+    weigh = _WEIGHTS.get(type(fact))
+    return weigh(fact) if weigh is not None else 0
+
+
+_WEIGHTS: dict[type, Callable[[Any], int]] = {
+    MessageSeen: lambda fact: getsizeof(fact.text) + getsizeof(fact.thinking),
+    ToolReturned: lambda fact: getsizeof(fact.text) + (500 if fact.details is not None else 0),
+    ToolCalled: lambda fact: getsizeof(fact.arguments),
+    SnapshotSeen: lambda fact: len(fact.text),
+    PieceSeen: lambda fact: len(fact.body),
+}
+"""By kind: a look-up, because every fact is weighed."""
 
 
 class Collection:

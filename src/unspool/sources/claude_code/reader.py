@@ -26,10 +26,12 @@ from unspool.sources.claude_code.transcript import (
     GUESS,
     NAME,
     Place,
+    Speech,
     child_id,
     is_floor,
     read_assistant,
     read_user,
+    speech_of,
 )
 
 _NOTED = (
@@ -60,6 +62,7 @@ class Reader:
         self._said: dict[Key, tuple[Any, ...]] = {}
         self._floor: set[Key] = set()
         self._used: tuple[str, Usage] | None = None
+        self._speech: Speech | None = None
 
     def read(self) -> Iterator[AnyFact]:
         if not is_lines(read_head(self.origin.path)):
@@ -174,7 +177,9 @@ class Reader:
         place = Place(key, self.origin.path, offset, line, 0, side)
         if kind == "assistant":
             self._skip_usage(line)
-            found = read_assistant(line, place)
+            speech = speech_of(line, key)
+            found = read_assistant(line, place, told=speech == self._speech)
+            self._speech = speech
         elif kind == "user":
             found = read_user(line, place)
         elif kind == "progress":

@@ -101,7 +101,18 @@ def child_id(session: str, agent: str) -> str:
     return f"{session}/{agent}"
 
 
-def read_assistant(line: Line, place: Place) -> list[AnyFact]:
+Speech = tuple[Key, str, str | None, str | None, str | None]
+"""What a line says of its message beside words: conversation, id, model, request, stop."""
+
+
+def speech_of(line: Line, key: Key) -> Speech:
+    body = line.message or Body()
+    message = body.id or line.requestId or line.uuid or ""
+    return (key, message, body.model, line.requestId, body.stop_reason)
+
+
+def read_assistant(line: Line, place: Place, told: bool = False) -> list[AnyFact]:
+    """`told`: the line before has said of the message all that this one says beside its calls."""
     body = line.message or Body()
     message = body.id or line.requestId or line.uuid or ""
     wrong = bool(line.isApiErrorMessage) or body.model == "<synthetic>"
@@ -114,22 +125,24 @@ def read_assistant(line: Line, place: Place) -> list[AnyFact]:
         extra["encrypted_reasoning"] = hidden
     if wrong and line.error:
         extra["error"] = parse_raw(bytes(line.error))
-    found: list[AnyFact] = [
-        MessageSeen(
-            **place.common(),
-            id=message,
-            role="assistant",
-            text=text,
-            thinking=thinking,
-            kind="error" if line.isApiErrorMessage else "notification" if wrong else "",
-            model="" if wrong else body.model or "",
-            request=line.requestId or "",
-            stop="" if wrong else body.stop_reason or "",
-            side=place.side,
-            rank=place.rank,
-            extra=extra or None,
+    found: list[AnyFact] = []
+    if not (told and calls and not text and not thinking and not extra):
+        found.append(
+            MessageSeen(
+                **place.common(),
+                id=message,
+                role="assistant",
+                text=text,
+                thinking=thinking,
+                kind="error" if line.isApiErrorMessage else "notification" if wrong else "",
+                model="" if wrong else body.model or "",
+                request=line.requestId or "",
+                stop="" if wrong else body.stop_reason or "",
+                side=place.side,
+                rank=place.rank,
+                extra=extra or None,
+            )
         )
-    ]
     for block in calls:
         if block.tool_use_id is None:
             found.append(_read_call(block, message, place))

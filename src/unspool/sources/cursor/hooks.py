@@ -28,6 +28,8 @@ from unspool.sources.cursor.steps import Steps
 
 def claims(head: Head) -> bool:
     """Payloads with a conversation and a generation, or with Cursor's version."""
+    if b"conversation_id" not in head.data and b"cursor_version" not in head.data:
+        return False  # without a look at any payload: every file of every agent is asked
     return any(is_payload(value) for value in head_payloads(head))
 
 
