@@ -61,6 +61,13 @@ def write(path: Path, *rows: Row) -> Path:
     return path
 
 
+def transcript(prompt: str, ident: str = SESSION) -> bytes:
+    """A whole session: a prompt and its answer."""
+    head = said(f"{ident}-u", None, prompt, sessionId=ident)
+    tail = answer(f"{ident}-a", f"{ident}-u", f"{ident}-m", f"Answer to {prompt}", sessionId=ident)
+    return b"".join(json.dumps(row).encode() + b"\n" for row in (head, tail))
+
+
 def read(*places: Path) -> dict[str, Trajectory]:
     origins = [origin for place in places for origin in origins_of(place)]
     return {t.conversation_id: t for t in reduce_all(facts_of(origins))}

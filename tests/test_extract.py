@@ -305,3 +305,37 @@ def test_a_source_that_is_asked_for_is_believed(tmp_path: Path) -> None:
     file.write_bytes(b'{"name": "x/unheard.of"}\n' * 3000 + conversation("late", "hi"))
     assert run(file).returncode == 1
     assert idents(run(file, "-q", "--source", "copilot-telemetry")) == ["late"]
+
+
+def test_what_is_no_plain_file_is_written_to_and_never_replaced(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Else `-o /dev/null`, run by root, would turn the device into a file."""
+    pipe = tmp_path / "out" / "pipe"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        done = run(folder, "-o", pipe)
+        assert done.returncode == 0, done.stderr
+        assert reader.stdout is not None
+        assert reader.stdout.read() == run(folder).stdout
+    assert pipe.is_fifo()
+    assert list(pipe.parent.iterdir()) == [pipe]  # nor does the tag summary go beside it
+
+
+def test_a_link_to_the_output_stays_one(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere" / "out.jsonl"
+    target.parent.mkdir()
+    target.write_text("old")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(target)
+    assert run(folder, "-o", link).returncode == 0
+    assert link.is_symlink()
+    assert target.read_bytes() == run(folder).stdout
+
+
+def test_a_folder_is_no_output_file(folder: Path, tmp_path: Path) -> None:
+    done = run(folder, "-o", tmp_path)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"Is a directory" in done.stderr
+    assert b"Traceback" not in done.stderr

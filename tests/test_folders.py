@@ -9,10 +9,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.claude_lines import transcript
 from unspool.errors import NothingToRead
 from unspool.pipeline import extract
 from unspool.pipeline.batch import open_run
@@ -20,27 +20,6 @@ from unspool.pipeline.job import Job
 from unspool.trajectory import Trajectory
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-SESSION = "5b0c2a9e-4f1d-4c57-9a54-6a3c1f2e7d10"
-
-
-def transcript(words: str, ident: str = SESSION) -> bytes:
-    """A prompt and its answer, as Claude Code keeps them."""
-    head = {"sessionId": ident, "version": "2.1.0", "cwd": "/w", "isSidechain": False}
-    lines: list[dict[str, Any]] = [
-        {
-            **head, "type": "user", "uuid": f"{ident}-u", "parentUuid": None,
-            "timestamp": "2026-01-01T00:00:00.000Z", "message": {"role": "user", "content": words},
-        },
-        {
-            **head, "type": "assistant", "uuid": f"{ident}-a", "parentUuid": f"{ident}-u",
-            "timestamp": "2026-01-01T00:00:01.000Z",
-            "message": {
-                "id": f"msg-{ident}", "role": "assistant", "model": "m",
-                "content": [{"type": "text", "text": f"Answer to {words}"}],
-            },
-        },
-    ]  # fmt: skip
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def read(*paths: Path, workers: int = 1) -> tuple[list[Trajectory], dict[str, int]]:

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.claude_lines import SESSION, transcript
 from tests.conversations import hostile, sample
 from unspool.cli import group
 from unspool.errors import UnspoolError
+from unspool.loose import LooseShelf
 from unspool.sinks import Family
 from unspool.sinks.jsonl import write
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Link, Trajectory
 
 ROOT = "7d1e2f3a-0001-4000-8000-000000000001"
 SOURCE = Path(__file__).parent.parent / "src"
@@ -281,3 +283,60 @@ def test_a_pager_that_leaves_early_is_no_error(file: Path) -> None:
     text = on_a_terminal(["show", "7d1e2f3", "--from", str(file), "--full"], PAGER="true")
     assert "Traceback" not in text
     assert "Error" not in text
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_a_narrow_terminal_still_shows_titles(file: Path, columns: int) -> None:
+    text = on_a_terminal(["list", str(file)], PAGER="cat", COLUMNS=str(columns))
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
+    assert max(map(len, lines)) <= columns
+    assert lines[0].split()[:3] == ["ID", "WHEN", "SOURCE"]
+    titles = [line[lines[0].index("TITLE") :] for line in lines[1:]] if columns > 40 else []
+    assert all(len(title) >= 20 for title in titles), lines
+    assert ("TOKENS" in lines[0]) == (columns == 120)
+
+
+def test_the_places_that_are_named_fit_a_screen(tmp_path: Path) -> None:
+    for arguments in ([], ["list"]):
+        made = unspool(*arguments, home=tmp_path)
+        said = made.stdout + made.stderr
+        assert len(said.splitlines()) <= 24
+        assert "unspool scan -v" in said
+    assert len(unspool("scan", "-v", home=tmp_path).stdout.splitlines()) > 40
+
+
+def test_without_room_for_a_store_the_files_are_read(tmp_path: Path) -> None:
+    projects = tmp_path / ".claude" / "projects" / "p"
+    projects.mkdir(parents=True)
+    (projects / "s.jsonl").write_bytes(transcript("hello there"))
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where the folder of the store would be")
+    made = unspool("list", home=tmp_path, XDG_DATA_HOME=str(blocked))
+    assert made.returncode == 0, made.stderr
+    assert "hello there" in made.stdout
+    assert made.stderr.startswith("unspool: the files are read without a store: ")
+    assert unspool("show", SESSION[:7], home=tmp_path, XDG_DATA_HOME=str(blocked)).returncode == 0
+    nothing = unspool("list", home=blocked.parent / "empty", XDG_DATA_HOME=str(blocked))
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+
+
+def test_one_id_in_two_sources_is_two_families(tmp_path: Path) -> None:
+    root, children = sample()
+    other = Trajectory(root.conversation_id, root.messages[:3], source="cursor")
+    child = Trajectory(
+        "its-child", root.messages[:3], source="cursor", parent=Link(root.conversation_id)
+    )
+    shelf = LooseShelf([str(put(tmp_path / "both.jsonl", root, *children, other, child))])
+    families = {
+        source: [
+            t.conversation_id for t in shelf.family(shelf.find(f"{source}/{ROOT}")).descendants
+        ]
+        for source in (root.source, "cursor")
+    }
+    assert families == {root.source: [c.conversation_id for c in children], "cursor": ["its-child"]}
+
+
+def test_what_is_read_back_is_counted_as_incomplete_too(tmp_path: Path) -> None:
+    odd = Trajectory("odd", sample()[0].messages[:3], source="cursor", partial=["only-echoes"])
+    said = run("extract", put(tmp_path / "odd.jsonl", odd), "-o", tmp_path / "out.jsonl").stderr
+    assert "1 partial" in said

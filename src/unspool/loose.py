@@ -13,6 +13,10 @@ KEEP_MESSAGES = 50_000
 """Conversations are kept in memory up to this many messages; beyond it they are read again."""
 
 
+_Key = tuple[str, str]
+"""(source, id)"""
+
+
 class LooseShelf:
     """The conversations under some paths, read when first asked for."""
 
@@ -26,6 +30,8 @@ class LooseShelf:
         self._entries: list[Entry] | None = None
         self._kept: list[Trajectory] | None = None
         self._problems: dict[str, int] = {}
+        self._below: dict[_Key, list[_Key]] = {}
+        """Conversation → its sub-agents."""
 
     def entries(self) -> Sequence[Entry]:
         if self._entries is None:
@@ -34,6 +40,7 @@ class LooseShelf:
             made: list[Entry] = []
             for trajectory in self._read():
                 made.append(make_entry(trajectory))
+                self._below[_key(trajectory)] = _children(trajectory)
                 held += len(trajectory.messages)
                 if kept is not None:
                     kept.append(trajectory)
@@ -49,7 +56,8 @@ class LooseShelf:
         return match(ident, self.entries())
 
     def family(self, entry: Entry) -> Family:
-        wanted = family_keys(entry, self.entries())
+        self.entries()
+        wanted = family_keys((entry.source, entry.id), self._below)
         everything = self._read() if self._kept is None else iter(self._kept)
         found = {key: t for t in everything if (key := _key(t)) in wanted}
         root = found.pop((entry.source, entry.id))
@@ -65,21 +73,25 @@ class LooseShelf:
             yield from run.trajectories(reduced)
 
 
-def _key(trajectory: Trajectory) -> tuple[str, str]:
+def _key(trajectory: Trajectory) -> _Key:
     return (trajectory.source, trajectory.conversation_id)
 
 
-def family_keys(root: Entry, entries: Sequence[Entry]) -> set[tuple[str, str]]:
-    """(source, id) of a conversation and of all sub-agents below it."""
-    below: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.parent_id is not None:
-            below.setdefault(entry.parent_id, []).append(entry)
-    found: set[tuple[str, str]] = set()
+def _children(trajectory: Trajectory) -> list[_Key]:
+    return [
+        (link.source or trajectory.source, link.conversation_id)
+        for link in trajectory.children or ()
+        if link.kind == "subagent"
+    ]
+
+
+def family_keys(root: _Key, below: Mapping[_Key, list[_Key]]) -> set[_Key]:
+    """A conversation and all sub-agents below it, which may be of another source."""
+    found: set[_Key] = set()
     waiting = [root]
     while waiting:
-        entry = waiting.pop()
-        if (entry.source, entry.id) not in found:
-            found.add((entry.source, entry.id))
-            waiting += below.get(entry.id, [])
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            waiting += below.get(key, [])
     return found

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from unspool.pipeline.batch import Progress, Run, open_run
 from unspool.pipeline.job import Job
 from unspool.shelf import Entry, make_entry, newest_first, short_ids
 from unspool.trajectory import Trajectory
+
+MAIN = 4
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -70,6 +73,17 @@ def usual_places(
         for path in sources.load(name).places(home, env, platform or sys.platform):
             found.setdefault((name, str(path)), Place(name, str(path), is_there(path)))
     return list(found.values())
+
+
+def main_places(places: Iterable[Place]) -> list[Place]:
+    """The first few of each source: the rest are those of rarer editors."""
+    met: Counter[str] = Counter()
+    made: list[Place] = []
+    for place in places:
+        met[place.source] += 1
+        if met[place.source] <= MAIN:
+            made.append(place)
+    return made
 
 
 def is_there(path: Path) -> bool:

@@ -16,7 +16,7 @@ from unspool.errors import UnspoolError, UsageError
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.filters import TELEMETRY
 from unspool.pipeline.job import MEGABYTE, Job, Summary
-from unspool.pipeline.output import whole_file, write_many, write_one
+from unspool.pipeline.output import is_special, whole_file, write_many, write_one
 from unspool.tagscan import write_summary
 
 EXAMPLES = """
@@ -183,7 +183,7 @@ def command(
     if context_tag_map is not None:
         catalogue.use(context_tag_map)
     catalogue.active()  # a broken catalogue is told before anything is read
-    to_file = output is not None and output != "-"
+    to_file = output is not None and output != "-" and not is_special(output)
     job = Job(
         paths=list(paths),
         source=source,

@@ -117,26 +117,29 @@ def _project(entry: Entry) -> str:
     return one_line(name, 20)
 
 
-_RIGHT = frozenset((4, 5, 6))
+ID, WHEN, SOURCE, PROJECT, TURNS, TOOLS, TOKENS, TITLE = range(8)
+_RIGHT = frozenset((TURNS, TOOLS, TOKENS))
+_FIRST_TO_GO = (TOOLS, TOKENS, TURNS, PROJECT)
+"""Columns that a narrow terminal does without, so that titles can be read."""
 ID_WIDTH = 12
+TITLE_WIDTH = 28
 
 
 def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
 
     widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
     if width:
-        widths[0] = min(widths[0], ID_WIDTH)  # a longer one pushes its own row, not all rows
+        widths[ID] = min(widths[ID], ID_WIDTH)  # a longer one pushes its own row, not all rows
+    shown = _shown(widths, width)
     made: list[str] = []
     for number, row in enumerate(rows):
         cells = []
-        for at, cell in enumerate(row[:-1]):
-            pad = " " * (widths[at] - cell_len(cell))
-            cells.append(pad + cell if at in _RIGHT else cell + pad)
+        for at in shown:
+            pad = " " * (widths[at] - cell_len(row[at]))
+            cells.append(pad + row[at] if at in _RIGHT else row[at] + pad)
         left = width - sum(cell_len(cell) + 2 for cell in cells)
-        title = row[-1]
-        if width and cell_len(title) > left:
-            title = set_cell_size(title, max(left, 1) - 1).rstrip() + "…" if left > 3 else ""
+        title = _cut(row[TITLE], left) if width else row[TITLE]
         if colours and number == 0:
             made.append(click.style("  ".join([*cells, title]).rstrip(), dim=True))
             continue
@@ -145,3 +148,21 @@ def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
             cells[1] = click.style(cells[1], dim=True)
         made.append("  ".join([*cells, title]).rstrip())
     return made
+
+
+def _shown(widths: list[int], width: int) -> list[int]:
+    """The columns before the title; on a narrow terminal only so many that it has some room."""
+    shown = list(range(TITLE))
+    for at in _FIRST_TO_GO if width else ():
+        if width - sum(widths[column] + 2 for column in shown) >= min(TITLE_WIDTH, widths[TITLE]):
+            break
+        shown.remove(at)
+    return shown
+
+
+def _cut(title: str, left: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(title) <= left:
+        return title
+    return set_cell_size(title, left - 1).rstrip() + "…" if left > 3 else ""

@@ -9,7 +9,7 @@ import msgspec
 from unspool.cli.display import Display
 from unspool.reading.characters import one_line
 from unspool.reading.figures import day_and_time, plural, size
-from unspool.scan import Findings, Holding, Trouble, scan, usual_places
+from unspool.scan import Findings, Holding, Trouble, main_places, scan, usual_places
 
 EXAMPLES = """
 \b
@@ -31,7 +31,7 @@ def command(as_json: bool = False, verbose: bool = False) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(findings), indent=2))
         return
     if not findings.holdings:
-        _nothing(findings)
+        _nothing(findings, verbose)
     else:
         _found(findings, verbose)
     _troubles(findings.troubles, verbose)
@@ -46,10 +46,13 @@ def _short(path: str) -> str:
     return one_line(path)
 
 
-def _nothing(findings: Findings) -> None:
+def _nothing(findings: Findings, verbose: bool) -> None:
     click.echo("No conversations found on this machine. Looked in")
-    for place in findings.places:
+    shown = findings.places if verbose else main_places(findings.places)
+    for place in shown:
         click.echo(f"  {place.source:<14} {_short(place.path)}")
+    if len(shown) < len(findings.places):
+        click.echo(f"  … and {len(findings.places) - len(shown)} more places: unspool scan -v")
 
 
 def _found(findings: Findings, verbose: bool) -> None:
@@ -101,7 +104,8 @@ def _troubles(troubles: list[Trouble], verbose: bool) -> None:
         return
     shown = troubles if verbose else troubles[:TROUBLES]
     click.echo()
-    click.secho("Could not be read", fg="yellow")
+    # A line that is not quite JSON is named here too, though most of it was read.
+    click.secho("Not wholly readable", fg="yellow")
     for trouble in shown:
         times = f" ({trouble.count} times)" if trouble.count > 1 else ""
         # The sample of a bad record says nothing at a glance, the system's reason does.

@@ -10,7 +10,7 @@ from unspool.errors import AmbiguousId, NothingToRead, StoreError, UnknownConver
 from unspool.loose import LooseShelf
 from unspool.reading.characters import one_line
 from unspool.reading.figures import plural
-from unspool.scan import Place, usual_places
+from unspool.scan import Place, found_paths, main_places, usual_places
 from unspool.shelf import Entry, Shelf, short_ids
 
 
@@ -21,7 +21,7 @@ def open_shelf(paths: Iterable[str], display: Display) -> Shelf:
 
 
 def _store_shelf(display: Display) -> Shelf:
-    """The store, brought up to date first; as it is, where it cannot be written now."""
+    """The store, brought up to date first; as it is, or no store, where it cannot be written now."""
     # Imported here: with paths, `list` and `show` need no store and start faster.
     from unspool.cli.sync import sync
     from unspool.store.opening import connect_for_reading, default_path
@@ -32,18 +32,32 @@ def _store_shelf(display: Display) -> Shelf:
     try:
         problems = sync([], path, quiet=display.quiet).problems
     except StoreError as error:
-        if not os.path.exists(path):  # noqa: PTH110 - the same
-            raise
-        click.echo(f"unspool: not brought up to date: {error}", err=True)
+        there = os.path.exists(path)  # noqa: PTH110 - the same
+        said = "not brought up to date" if there else "the files are read without a store"
+        click.echo(f"unspool: {said}: {error}", err=True)
+        if not there:
+            return LooseShelf(_everything(), display.start)
     shelf = StoreShelf(connect_for_reading(path), problems)
     if not shelf.entries():
         raise NothingToRead(nothing_here(usual_places()))
     return shelf
 
 
+def _everything() -> list[str]:
+    places = usual_places()
+    found = found_paths(places)
+    if not found:
+        raise NothingToRead(nothing_here(places))
+    return found
+
+
 def nothing_here(places: Iterable[Place]) -> str:
-    looked = "\n".join(f"  {place.path}" for place in places)
-    return f"no conversations in the usual places; looked in\n{looked}\nor name a file or folder"
+    paths = dict.fromkeys(place.path for place in main_places(places))
+    looked = "\n".join(f"  {path}" for path in paths)
+    return (
+        "no conversations in the usual places; looked in\n"
+        f"{looked}\nand more (`unspool scan -v`); or name a file or folder"
+    )
 
 
 def tell_problems(shelf: Shelf) -> None:

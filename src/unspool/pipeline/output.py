@@ -18,7 +18,15 @@ COPY_BYTES = 1 << 20
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name only when it is whole; otherwise nothing of it stays."""
+    """A file that gets its name only when it is whole; otherwise nothing of it stays.
+
+    A link keeps leading where it led. A device or a pipe is written to, never replaced.
+    """
+    if is_special(path):
+        with _opened(path) as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
@@ -34,6 +42,22 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             Path(name).unlink()
+
+
+def is_special(path: str | Path) -> bool:
+    """Whether something is there that is no plain file: a device, a pipe, a folder."""
+    return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113 - never raise
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with open(path, "wb") as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _umask() -> int:

@@ -234,7 +234,8 @@ class Worker:
         for place, slot in self.ready:
             trajectory = self.slots.load(slot)
             key = (trajectory.source, trajectory.conversation_id)
-            made.append(Reduced((place, key, 0), slot, make_card(trajectory)))
+            partial = bool(trajectory.partial)
+            made.append(Reduced((place, key, 0), slot, make_card(trajectory), partial=partial))
         return made, superseded
 
     def _reduce_one(self, key: Key, gathered: Gathered, made: list[Reduced]) -> int:
