@@ -19,6 +19,18 @@ from unspool.trajectory import Trajectory
 
 CASES = Path(__file__).parent / "cases"
 
+PEAK_KB = """
+import pathlib, re, resource
+
+def peak_kb():
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():
+        return int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+"""
+"""For a script of its own: how much memory it took at most. (On Linux `ru_maxrss` is no less than
+what the process that started it had taken: a large test run would hide, or spoil, every figure.)"""
+
 
 def cases(source: str | None = None) -> list[Path]:
     """The folders `tests/cases/<source>/<case>/` that hold an `input` folder."""

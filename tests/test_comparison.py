@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.harness import PEAK_KB
 from unspool.cli import group
 from unspool.comparison import compare
 
@@ -168,13 +169,16 @@ def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
     assert "\x1b[31m" in coloured
 
 
-MEASURE = """
-import resource, sys
+MEASURE = (
+    PEAK_KB
+    + """
+import sys
 from unspool.comparison import compare
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kb()
 made = compare(sys.argv[1], sys.argv[2])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, made.equal, made.different_payload)
+print(peak_kb() - before, made.equal, made.different_payload)
 """
+)
 
 
 def test_files_are_streamed_not_held(tmp_path: Path) -> None:

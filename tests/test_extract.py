@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from bench.telemetry import generate
 
-from tests.harness import CASES, cases
+from tests.harness import CASES, PEAK_KB, cases
 from unspool.pipeline.batch import Run
 from unspool.pipeline.discover import discover
 from unspool.pipeline.job import Job
@@ -234,13 +234,16 @@ def test_no_permission(folder: Path) -> None:
     assert summary(done)["problems"] == {"unreadable": 1}
 
 
-PEAK = """
-import resource, sys
+PEAK = (
+    PEAK_KB
+    + """
+import sys
 from unspool.cli import group
 options = ['-q', '--workers', '1', '-o', sys.argv[2]]
 group.main(['extract', sys.argv[1], *options], standalone_mode=False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print(peak_kb() * 1024)
 """
+)
 
 
 def peak(path: Path, out: Path) -> int:

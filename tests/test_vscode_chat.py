@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import unspool
-from tests.harness import CASES, corpus, facts_of, origins_of, reduce_all
+from tests.harness import CASES, PEAK_KB, corpus, facts_of, origins_of, reduce_all
 from unspool import sources
 from unspool.facts import Problem
 from unspool.origins import Head, Tally, read_head
@@ -540,17 +540,20 @@ class TestBadInput:
         assert codes(path)
 
 
-MEASURE = """
-import resource, sys
+MEASURE = (
+    PEAK_KB
+    + """
+import sys
 from unspool.origins import Origin, Tally
 from unspool import sources
 source = sources.load("vscode-chat")
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kb()
 facts = source.read(Origin(sys.argv[1], "x"), Tally())
 found = [a for f in facts for a in getattr(f, "attachments", ())]
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+after = peak_kb()
 print(after - before, found[0].size_bytes, found[0].sha256, found[0].media_type, len(found[0].data))
 """
+)
 
 
 @pytest.mark.parametrize("log", [False, True], ids=["flat", "log"])
