@@ -183,3 +183,64 @@ def test_transcripts_of_one_name_in_two_folders_are_two_conversations(tmp_path: 
         (tmp_path / name).mkdir()
         (tmp_path / name / "session.jsonl").write_text(json.dumps(line) + "\n")
     assert len(reduce_all(facts_of(origins_of(tmp_path)))) == 2
+
+
+def root_of(*messages: dict[str, Any]) -> bytes:
+    digests = (hashlib.sha256(json.dumps(m).encode()).digest() for m in messages)
+    return b"".join(b"\x0a\x20" + digest for digest in digests)
+
+
+def test_what_was_rewound_is_a_branch(tmp_path: Path) -> None:
+    first, asked, answered = CHAT[0], CHAT[2], said("assistant", text("Done."))
+    taken_back = [said("user", text("<user_query>no</user_query>")), said("assistant", text("No?"))]
+    instead = [said("user", text("<user_query>yes</user_query>")), said("assistant", text("Yes."))]
+    stored = [first, asked, answered, *taken_back, *instead]
+    older = [root_of(*stored[:n]) for n in range(1, 6)]
+    current = root_of(first, asked, answered, *instead)
+    write_chat(tmp_path / "c/store.db", [*stored, *older], root=current)
+    made = only(tmp_path)
+    shown = [m.typed or m.content for m in made.messages]
+    assert shown == ["You are an agent.", "list it", "Done.", "yes", "Yes."]
+    (branch,) = made.branches or ()
+    assert [m.typed or m.content for m in branch.messages] == ["no", "No?"]
+    assert (branch.index, branch.reason) == (3, "rewind")
+
+
+def test_what_was_taken_back_with_nothing_said_since_is_a_branch_too(tmp_path: Path) -> None:
+    stored = [CHAT[0], CHAT[2], said("assistant", text("Done.")), CHAT[5], CHAT[6]]
+    older = root_of(*stored)
+    write_chat(tmp_path / "c/store.db", [*stored, older], root=root_of(*stored[:3]))
+    made = only(tmp_path)
+    assert [m.typed or m.content for m in made.messages] == [
+        "You are an agent.",
+        "list it",
+        "Done.",
+    ]
+    (branch,) = made.branches or ()
+    assert [m.typed or m.content for m in branch.messages] == ["again", "Two files."]
+    assert branch.index == 3
+
+
+def test_what_a_summary_stands_for_is_history_not_a_branch(tmp_path: Path) -> None:
+    before = [CHAT[0], CHAT[2], CHAT[3], CHAT[4]]
+    after = [CHAT[0], said("user", text("So far: listed."), isSummary=True), CHAT[5], CHAT[6]]
+    blobs = [*before, *after[1:], root_of(*before)]
+    write_chat(tmp_path / "c/store.db", blobs, root=root_of(*after))
+    made = only(tmp_path)
+    assert made.branches is None
+    assert [m.typed or m.content for m in made.messages] == [
+        "You are an agent.", "list it", "Listing.", "a b", "So far: listed.", "again", "Two files.",
+    ]  # fmt: skip
+    assert [(mark.kind, mark.index) for mark in made.marks or ()] == [("compaction", 4)]
+
+
+def test_the_model_of_a_step_stands_with_its_reasoning_and_default_is_none(tmp_path: Path) -> None:
+    thought = {"type": "reasoning", "text": "hm"}
+    thought["providerOptions"] = {"cursor": {"modelName": "step-model"}}
+    failed = said("tool", {"type": "tool-result", "toolCallId": "c1", "result": "no such file"},
+                  highLevelToolCallResult={"isError": True})  # fmt: skip
+    messages = [CHAT[2], said("assistant", thought, CHAT[3]["content"][2]), failed, CHAT[6]]
+    write_chat(tmp_path / "c/store.db", messages, lastUsedModel="default")
+    made = only(tmp_path)
+    assert [m.model for m in made.messages] == [None, "step-model", None, None]
+    assert (made.messages[2].is_error, made.messages[1].thinking) == (True, "hm")

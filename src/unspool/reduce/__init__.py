@@ -19,6 +19,7 @@ models.py     which call made which message
 notes.py      what knows best wins
 naming.py     titles of other conversations
 matching.py   the same thing seen by several channels
+anchors.py    where a channel stands among the others
 runs.py       run segments: their usage, the calls that they cut off
 totals.py     turns, segments, usage, models
 """

@@ -22,7 +22,8 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.reduce.matching import Anchors, Calls, Channel, match_echoes
+from unspool.reduce.anchors import Anchors, Channel
+from unspool.reduce.matching import Calls, match_echoes
 from unspool.reduce.order import Record
 
 
@@ -201,11 +202,13 @@ class Assembly:
         self.anchors.settle()
         for draft in self.drafts.values():  # in the order of their channels, the best first
             if all(part.rank for part in draft.parts):
-                draft.place = self.anchors.place(draft.origin, draft.place, total)
+                channel = (draft.parts[0].rank, draft.origin)
+                draft.place = self.anchors.place(channel, draft.place, total)
         for call in self.calls.values():
             known: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
             if all(fact.rank for fact in known):
-                call.place = self.anchors.place(known[0].origin, call.place, total)
+                channel = (known[0].rank, known[0].origin)
+                call.place = self.anchors.place(channel, call.place, total)
         self.marks = [(self._mark_place(p, f, total), f) for p, f in self.marks]
 
     def _mark_place(self, place: float, fact: Marked, total: int) -> float:
@@ -217,7 +220,7 @@ class Assembly:
                 return (call.ended if fact.kind.endswith("_end") else call.place) + 0.5
             if fact.kind == "start" and fact.origin in self.adrift:
                 return -1
-        return self.anchors.place(fact.origin, place, total)
+        return self.anchors.place((fact.rank, fact.origin), place, total)
 
     def _place_calls(self) -> None:
         """Every call goes to its message; a call whose message nobody saw makes one."""

@@ -7,65 +7,21 @@ things of its own origin that did match, where time does not tell its place.
 """
 
 import hashlib
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from unspool.facts import INDEX, MessageSeen, ToolCalled, ToolReturned
+from unspool.reduce.anchors import Channel
 
 if TYPE_CHECKING:
     from unspool.reduce.drafts import Assembly, CallDraft, Draft
 
-Channel = tuple[int, str]
 Signature = tuple[str, str]
 LEAST_CHARS = 20
 """A shorter text is held by too many others to prove anything."""
-
-
-class Placed(Protocol):
-    """A message or call in the making: where it stands may still change."""
-
-    place: float
-
-
-class Anchors:
-    """Where the records of an origin stand among those of the others, by what they share."""
-
-    def __init__(self) -> None:
-        self._pairs: dict[str, list[tuple[float, Placed | float]]] = {}
-        self._untimed: set[str] = set()
-
-    def tie(self, origin: str, place: float, target: Placed | float, timed: bool) -> None:
-        self._pairs.setdefault(origin, []).append((place, target))
-        if not timed:
-            self._untimed.add(origin)
-
-    def knows(self, origin: str) -> bool:
-        return origin in self._pairs
-
-    def settle(self) -> None:
-        """No more ties will come. Origins whose ties all have times were woven in by time."""
-        self._pairs = {
-            origin: sorted(pairs, key=lambda pair: pair[0])
-            for origin, pairs in self._pairs.items()
-            if origin in self._untimed
-        }
-
-    def place(self, origin: str, place: float, total: int) -> float:
-        """The place of an unmatched record: right behind the last one before it that matched.
-
-        What it is tied to must have its own place by then: better channels are settled first.
-        """
-        pairs = self._pairs.get(origin)
-        if not pairs:
-            return place
-        at = bisect_right(pairs, place, key=lambda pair: pair[0])
-        target = pairs[at - 1][1] if at else pairs[0][1]
-        base = target if isinstance(target, int | float) else target.place
-        return (base if at else base - 1) + (place + 1) / (total + 2)
 
 
 def words(parts: list[MessageSeen]) -> str:
@@ -104,6 +60,7 @@ def match_echoes(
             for said in {words(draft.parts), joined_text(draft.parts).strip()}:
                 known[(draft.role, said)].append(draft)
         callers = _callers(assembly)
+        apart = _stands_apart(channel, echoes, drafts)
         last: Draft | None = None
         used: dict[tuple[str, str], int] = defaultdict(int)
         groups: dict[str, list[tuple[int, MessageSeen]]] = defaultdict(list)
@@ -132,7 +89,16 @@ def match_echoes(
                     assembly.add_part(place, fact, ident)
                 continue
             assembly.aliases[ident] = target.id
-            _join(assembly, channel[1], target, group)
+            _join(assembly, channel, target, group, apart)
+
+
+def _stands_apart(
+    channel: Channel, echoes: list[tuple[int, str, MessageSeen]], drafts: list["Draft"]
+) -> bool:
+    """Whether all that a channel says stands behind the last message that it may repeat of its own
+    origin, as in a database: then its place in the origin tells nothing."""
+    first = min(place for place, _, _ in echoes)
+    return all(draft.place < first for draft in drafts if draft.origin == channel[1])
 
 
 def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:
@@ -184,13 +150,19 @@ def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
 
 
 def _join(
-    assembly: "Assembly", origin: str, target: "Draft", group: list[tuple[int, MessageSeen]]
+    assembly: "Assembly",
+    channel: Channel,
+    target: "Draft",
+    group: list[tuple[int, MessageSeen]],
+    apart: bool,
 ) -> None:
     for place, fact in group:
         target.parts.append(fact)
-        if target.origin != origin:
+        if apart and target.origin == channel[1]:
+            assembly.anchors.tie_inside(channel, place, target)
+        elif target.origin != channel[1]:
             timed = fact.time is not None and target.time is not None
-            assembly.anchors.tie(origin, place, target, timed)
+            assembly.anchors.tie(channel[1], place, target, timed)
     if target.time is None:
         target.time = next((fact.time for _, fact in group if fact.time is not None), None)
 

@@ -156,6 +156,7 @@ class Chat:
         self.origin = origin
         self.calls: list[str] = []
         """Ids of calls whose result the bubbles do not hold."""
+        self.requests: set[str] = set()
         self._changes = changes
         self._mode = mode
         self._steps = Steps()
@@ -169,6 +170,7 @@ class Chat:
             "key": self.key, "origin": self.origin, "offset": offset, "after": after,
             "entry": f"bubble:{ident}", "time": bubble_time(bubble),
         }  # fmt: skip
+        self.requests.add(_request(bubble))
         if bubble.get("type") in (USER, "user"):
             return list(self._user(bubble, ident, common))
         return list(self._assistant(bubble, ident, common))

@@ -9,34 +9,19 @@ from typing import Any
 import msgspec
 
 from unspool.databases import DAMAGE, MAGIC, Database, open_database
-from unspool.facts import (
-    NOBODY,
-    AnyFact,
-    Attachment,
-    Key,
-    Marked,
-    MessageSeen,
-    Noted,
-    Problem,
-    ToolCalled,
-    ToolReturned,
-)
+from unspool.facts import NOBODY, ROOT, AnyFact, Key, Noted, Problem
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import clean, sample
-from unspool.shapes import arguments_text
 from unspool.sources.cursor.blobs import BadWire, fields, message_of, references, walk
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
-from unspool.sources.cursor.entries import rank_of, sent_time, typed_words
+from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.paths import clean_path, is_cursor_folder
-from unspool.sources.cursor.tools import likeness, output_of, touches
+from unspool.sources.cursor.rewound import Layout
+from unspool.sources.cursor.sent import Sent, is_summary
 from unspool.times import format_time, parse_time
 
 RANK = 0
-_INJECTED = (
-    "<user_info>", "<system_reminder>", "<rules>", "<git_status>", "<agent_transcripts>",
-    "<project_layout>", "<open_and_recently_viewed_files>",
-)  # fmt: skip
 
 
 def claims(head: Head) -> bool:
@@ -101,7 +86,6 @@ class Chat:
         self.tally = tally
         self.key: Key = NOBODY
         self._offsets = count()
-        self._times: dict[str, int] = {}
         self._mode = ""
         self._model = ""
 
@@ -122,20 +106,34 @@ class Chat:
         root = _root(connection, meta)
         if root is not None:
             yield from self._workspace(_blob(connection, root) or b"")
-        if root is None:
-            messages = _by_row(connection)
-        else:
-            messages = walk(root, lambda name: _blob(connection, name))
-        for name, data in messages:
-            self.tally.records += 1
-            value = message_of(data)
-            if value is None:
-                yield self.problem("invalid-json", data)
-                continue
-            made = list(self._message(clean(value), name))
-            if not made:
-                self.tally.noise += 1
+        sent = Sent(self.key, self.origin, RANK, self._offsets, self._mode, self._model)
+        layout = _layout(connection, root)
+        idents = [sent.ident(name) for name in layout.main]
+        is_tree = bool(layout.branches)
+        after = ROOT
+        for place, (name, ident) in enumerate(zip(layout.main, idents, strict=True)):
+            for fork, names in layout.before(place):
+                above = after if fork <= place else f"blob:{ident}"
+                for lost in names:
+                    made = self._message(connection, sent, lost, sent.ident(lost, "~"), above)
+                    yield from made
+                    above = made[0].entry if made and made[0].entry else above
+            made = self._message(connection, sent, name, ident, after if is_tree else None)
             yield from made
+            after = made[0].entry if made and made[0].entry else after
+
+    def _message(
+        self, connection: sqlite3.Connection, sent: Sent, name: str, ident: str, after: str | None
+    ) -> list[AnyFact]:
+        self.tally.records += 1
+        data = _blob(connection, name) or b""
+        value = message_of(data)
+        if value is None:
+            return [self.problem("invalid-json", data)]
+        made = list(sent.read(clean(value), ident, after))
+        if not made:
+            self.tally.noise += 1
+        return made
 
     def _notes(self, meta: dict[str, Any]) -> Iterator[AnyFact]:
         self._mode = mode_name(meta.get("mode"))
@@ -167,96 +165,6 @@ class Chat:
                     key=self.key, origin=self.origin, offset=next(self._offsets),
                     name="workspace.path", value=clean_path(text), rank=RANK + 1,
                 )  # fmt: skip
-
-    def _message(self, value: dict[str, Any], name: str) -> Iterator[AnyFact]:
-        number = self._times[name] = self._times.get(name, 0) + 1
-        # Two chats may hold the same words, and then the same blob: it is not the same message.
-        ident = (
-            f"{self.key[1]}:{name[:20]}" if number == 1 else f"{self.key[1]}:{name[:20]}:{number}"
-        )
-        content = value.get("content")
-        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        blocks = [part for part in parts if isinstance(part, dict)]
-        options = _options(value)
-        text = _joined(blocks, "text")
-        common: dict[str, Any] = {
-            "key": self.key, "origin": self.origin, "offset": next(self._offsets),
-            "entry": f"blob:{ident}", "time": sent_time(text),
-        }  # fmt: skip
-        role = value["role"]
-        if role == "tool":
-            yield from _results(blocks, common)
-        elif role == "system":
-            yield MessageSeen(**common, id=ident, role="system", text=text, rank=RANK)
-        elif role == "user":
-            yield from self._user(text, blocks, options, common, ident)
-        elif role == "assistant":
-            yield from self._assistant(text, blocks, options, common, ident)
-
-    def _user(
-        self, text: str, blocks: list[dict[str, Any]], options: dict[str, Any],
-        common: dict[str, Any], ident: str,
-    ) -> Iterator[AnyFact]:  # fmt: skip
-        kind = ""
-        typed = typed_words(text)
-        if options.get("isSummary") is True:
-            kind = "summary"
-            yield Marked(**common, kind="compaction")
-        elif typed is None and (text.startswith(_INJECTED) or _is_notebook(text)):
-            kind = "injected"
-        images = tuple(Attachment(kind="image") for b in blocks if b.get("type") == "image")
-        if text or images:
-            yield MessageSeen(
-                **common, id=ident, role="user", text=text, typed=typed, kind=kind, rank=RANK,
-                mode="" if kind else self._mode, attachments=images,
-                request=str(options.get("requestId") or ""),
-            )  # fmt: skip
-
-    def _assistant(
-        self, text: str, blocks: list[dict[str, Any]], options: dict[str, Any],
-        common: dict[str, Any], ident: str,
-    ) -> Iterator[AnyFact]:  # fmt: skip
-        hidden = any(b.get("type") == "redacted-reasoning" for b in blocks)
-        kind = "summary" if options.get("isSummary") is True else ""
-        yield MessageSeen(
-            **common, id=ident, role="assistant", text=text, kind=kind, rank=RANK,
-            thinking=_joined(blocks, "reasoning"), request=str(options.get("requestId") or ""),
-            model=str(options.get("modelName") or self._model),
-            extra={"reasoning_encrypted": True} if hidden else None,
-        )  # fmt: skip
-        calls = [b for b in blocks if b.get("type") == "tool-call"]
-        for number, part in enumerate(calls):
-            name, given = str(part.get("toolName") or ""), part.get("args", part.get("input"))
-            yield ToolCalled(
-                **common, number=number, id=str(part.get("toolCallId") or ""), message=ident,
-                name=name, arguments=arguments_text(given), index=number, rank=RANK,
-                like=likeness(name, given), files=touches(name, given),
-            )  # fmt: skip
-
-
-def _results(blocks: list[dict[str, Any]], common: dict[str, Any]) -> Iterator[AnyFact]:
-    for number, part in enumerate(b for b in blocks if b.get("type") == "tool-result"):
-        text, details = output_of(part.get("result", part.get("output")))
-        yield ToolReturned(
-            **common, number=number, call=str(part.get("toolCallId") or ""), text=text,
-            name=str(part.get("toolName") or ""), details=details, rank=RANK,
-            failed=True if part.get("isError") is True else None,
-        )  # fmt: skip
-
-
-def _joined(blocks: list[dict[str, Any]], kind: str) -> str:
-    texts = [b["text"] for b in blocks if b.get("type", "text") == kind and b.get("text")]
-    return "\n\n".join(text for text in texts if isinstance(text, str))
-
-
-def _options(value: dict[str, Any]) -> dict[str, Any]:
-    options = value.get("providerOptions")
-    own = options.get("cursor") if isinstance(options, dict) else None
-    return own if isinstance(own, dict) else {}
-
-
-def _is_notebook(text: str) -> bool:
-    return text[:1] == "{" and '"nbformat"' in text and '"cells"' in text
 
 
 def _meta(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -299,7 +207,36 @@ def _root(connection: sqlite3.Connection, meta: dict[str, Any]) -> str | None:
     return best
 
 
-def _by_row(connection: sqlite3.Connection) -> Iterator[tuple[str, bytes]]:
+def _layout(connection: sqlite3.Connection, root: str | None) -> Layout:
+    """The messages under the root; then what only the roots before it name, the latest first."""
+    if root is None:
+        return Layout(_by_row(connection), lambda name: False)
+    names = (name for name, _ in walk(root, lambda name: _blob(connection, name)))
+    layout = Layout(names, lambda name: _is_summary(_blob(connection, name)))
+    lost = dict.fromkeys(_by_row(connection))
+    known = set(lost)
+    for name in layout.main:
+        lost.pop(name, None)
+    statement = "SELECT id, data FROM blobs ORDER BY rowid DESC"
+    for _, data in connection.execute(statement) if lost else ():
+        if not isinstance(data, bytes) or data[:1] == b"{":
+            continue
+        listed = [name for _, found in references(data) if (name := found.hex()) in known]
+        if any(name in lost for name in listed):
+            layout.add(listed)
+            for name in listed:
+                lost.pop(name, None)
+    if lost:
+        layout.branches.append((len(layout.main), list(lost)))
+    return layout
+
+
+def _is_summary(data: bytes | None) -> bool:
+    value = message_of(data or b"")
+    return value is not None and is_summary(value)
+
+
+def _by_row(connection: sqlite3.Connection) -> Iterator[str]:
     for name, data in connection.execute("SELECT id, data FROM blobs ORDER BY rowid"):
         if isinstance(data, bytes) and message_of(data) is not None:
-            yield str(name), data
+            yield str(name)

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from unspool.databases import DAMAGE, MAGIC, Database, is_spare, open_database
-from unspool.facts import NOBODY, AnyFact, ToolReturned
+from unspool.facts import NOBODY, AnyFact
 from unspool.origins import Head, Origin, Tally
-from unspool.records import clean
-from unspool.sources.cursor.bubbles import RANK
+from unspool.sources.cursor.agentkv import Sendings
 from unspool.sources.cursor.composers import Reader
-from unspool.sources.cursor.kv import Broken, Keys, parse, parse_object
+from unspool.sources.cursor.kv import Broken, Keys, parse_object
 from unspool.sources.cursor.paths import is_cursor_folder
-from unspool.sources.cursor.tools import output_of
 from unspool.sources.cursor.workspace import Workspace, workspace_folder
 
 _LOG_BYTES = 1 << 18
@@ -60,8 +58,12 @@ def _read(database: Database, reader: Reader) -> Iterator[AnyFact]:
     tables = database.tables()
     if "cursorDiskKV" in tables:
         reader.rows = Keys(database.connection, "cursorDiskKV")
+        reader.sendings = Sendings(reader.rows, reader.origin, reader.offsets)
         yield from _composers(reader, reader.rows)
-        yield from _blobs(reader, reader.rows)
+        for facts in reader.sendings.rest():
+            reader.tally.records += 1
+            reader.tally.noise += not facts
+            yield from facts
     if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
         yield from _header_table(database, reader)
     if "ItemTable" in tables:
@@ -91,29 +93,6 @@ def _composers(reader: Reader, rows: Keys) -> Iterator[AnyFact]:
     for ident in rows.groups("bubbleId:"):
         if ident and ident not in seen:
             yield from reader.read(ident, {})
-
-
-def _blobs(reader: Reader, rows: Keys) -> Iterator[AnyFact]:
-    """Results that bubbles do not hold, out of what was sent to the model."""
-    wanted = reader.unanswered
-    for _, data in rows.range("agentKv:blob:") if wanted else ():
-        if data is None or b"tool-result" not in data[:4096] or data[:1] != b"{":
-            continue
-        try:
-            value = clean(parse(data))
-        except Broken:
-            continue
-        content = value.get("content") if isinstance(value, dict) else None
-        for number, part in enumerate(content if isinstance(content, list) else ()):
-            call = part.get("toolCallId") if isinstance(part, dict) else None
-            if part.get("type") != "tool-result" or call not in wanted:
-                continue
-            text, details = output_of(part.get("result"))
-            yield ToolReturned(
-                key=wanted[call], origin=reader.origin, offset=next(reader.offsets), number=number,
-                entry=f"blob:{call}", call=call, name=str(part.get("toolName") or ""), text=text,
-                details=details, rank=RANK + 1,
-            )  # fmt: skip
 
 
 def _header_table(database: Database, reader: Reader) -> Iterator[AnyFact]:

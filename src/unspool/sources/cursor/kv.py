@@ -37,6 +37,12 @@ class Keys:
         for key, value in rows:
             yield str(key), _bytes(value)
 
+    def numbered(self, prefix: str) -> Iterator[tuple[int, str, bytes | None]]:
+        """The same with the number of each row: the order in which they were written."""
+        rows = self._connection.execute(self.query("rowid, key, value"), (prefix, after(prefix)))
+        for number, key, value in rows:
+            yield int(number), str(key), _bytes(value)
+
     def keys(self, prefix: str) -> Iterator[str]:
         """The keys alone: the index holds them, the values stay unread."""
         for (key,) in self._connection.execute(self.query("key"), (prefix, after(prefix))):

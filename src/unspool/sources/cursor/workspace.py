@@ -16,7 +16,8 @@ from unspool.facts import ECHO, AnyFact, MessageSeen, Noted
 from unspool.origins import Head, Origin, Tally
 from unspool.records import clean
 from unspool.sources.cursor.bubbles import RANK, words_of
-from unspool.sources.cursor.composers import Composer, Reader, common_folder
+from unspool.sources.cursor.composers import Reader
+from unspool.sources.cursor.heads import Composer, common_folder
 from unspool.sources.cursor.kv import Broken, parse
 from unspool.sources.cursor.paths import clean_path
 from unspool.times import parse_time

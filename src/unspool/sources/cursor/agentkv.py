@@ -1,0 +1,126 @@
+"""`agentKv:blob:` in the editor's global database: what was sent to the model, by the hash of it.
+
+A composer's `conversationState` is the root that names its messages. Older composers have none:
+their messages are told by the request that they were made in, and stand in the order of their rows
+(a blob is written once and never changed).
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import AnyFact, Key
+from unspool.records import clean
+from unspool.sources.cursor.blobs import message_of, walk
+from unspool.sources.cursor.kv import Keys
+from unspool.sources.cursor.sent import Sent
+
+PREFIX = "agentKv:blob:"
+RANK = 2
+"""The bubbles are what the person saw of it, and know better."""
+
+
+class _Cursor(msgspec.Struct):
+    requestId: Any = None
+
+
+class _Options(msgspec.Struct):
+    cursor: _Cursor | None = None
+
+
+class _Peek(msgspec.Struct):
+    """As much of a message as tells whose it is."""
+
+    role: str
+    content: msgspec.Raw = msgspec.Raw(b"")
+    providerOptions: _Options | None = None
+
+
+_peek = msgspec.json.Decoder(_Peek).decode
+_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def root_of(composer: dict[str, Any]) -> bytes:
+    """The root that a composer holds, decoded; empty where it has none."""
+    state = composer.get("conversationState")
+    if not isinstance(state, str) or not state.startswith("~"):
+        return b""
+    try:
+        return base64.b64decode(state[1:] + "==")
+    except (binascii.Error, ValueError):
+        return b""
+
+
+class Sendings:
+    """What one database holds of what was sent, told conversation by conversation."""
+
+    def __init__(self, rows: Keys, origin: str, offsets: Any) -> None:
+        self._rows = rows
+        self._origin = origin
+        self._offsets = offsets
+        self._reached: set[str] = set()
+        self.requests: dict[str, Key] = {}
+        """Request → the conversation, of those without a root."""
+        self.calls: dict[str, Key] = {}
+        """Calls whose result the bubbles do not hold → their conversation."""
+
+    def under(self, root: bytes, key: Key) -> Iterator[list[AnyFact]]:
+        """The facts of each message under a root."""
+        sent = self._sent(key)
+        for name, data in walk("", lambda name: self._rows.get(PREFIX + name) if name else root):
+            self._reached.add(name)
+            yield _facts(sent, name, data)
+
+    def rest(self) -> Iterator[list[AnyFact]]:
+        """The facts of each message that no root names, but a request or a call does."""
+        sent: dict[Key, Sent] = {}
+        for key, _, name in sorted(self._owned()) if self.requests or self.calls else ():
+            if key not in sent:
+                sent[key] = self._sent(key)
+            yield _facts(sent[key], name, self._rows.get(PREFIX + name) or b"")
+
+    def _sent(self, key: Key) -> Sent:
+        return Sent(key, self._origin, RANK, self._offsets, "", "")
+
+    def _owned(self) -> Iterator[tuple[Key, int, str]]:
+        """(whose it is, its row, its name), in any order."""
+        answers: list[tuple[int, str, list[str]]] = []
+        calls = dict(self.calls)
+        for number, row, data in self._rows.numbered(PREFIX):
+            name = row[len(PREFIX) :]
+            if data is None or data[:1] != b"{" or name in self._reached:
+                continue
+            try:
+                value = _peek(data)
+            except _DAMAGE:
+                continue
+            if value.role == "tool":
+                answers.append((number, name, _call_ids(value)))
+                continue
+            own = value.providerOptions.cursor if value.providerOptions is not None else None
+            request = own.requestId if own is not None else None
+            key = self.requests.get(request) if isinstance(request, str) else None
+            if key is not None:
+                yield key, number, name
+                calls.update((call, key) for call in _call_ids(value) if call not in calls)
+        for number, name, idents in answers:
+            owner = next((calls[ident] for ident in idents if ident in calls), None)
+            if owner is not None:
+                yield owner, number, name
+
+
+def _facts(sent: Sent, name: str, data: bytes) -> list[AnyFact]:
+    value = message_of(data)
+    return list(sent.read(clean(value), sent.ident(name))) if value is not None else []
+
+
+def _call_ids(value: _Peek) -> list[str]:
+    try:
+        parts: Any = msgspec.json.decode(value.content)
+    except _DAMAGE:
+        return []
+    found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return [ident for part in found if isinstance(ident := part.get("toolCallId"), str)]
