@@ -19,7 +19,7 @@ from unspool.errors import UnspoolError
 from unspool.loose import LooseShelf
 from unspool.sinks import Family
 from unspool.sinks.jsonl import write
-from unspool.trajectory import Link, Trajectory
+from unspool.trajectory import Link, Message, Trajectory
 
 ROOT = "7d1e2f3a-0001-4000-8000-000000000001"
 SOURCE = Path(__file__).parent.parent / "src"
@@ -340,3 +340,49 @@ def test_what_is_read_back_is_counted_as_incomplete_too(tmp_path: Path) -> None:
     odd = Trajectory("odd", sample()[0].messages[:3], source="cursor", partial=["only-echoes"])
     said = run("extract", put(tmp_path / "odd.jsonl", odd), "-o", tmp_path / "out.jsonl").stderr
     assert "1 partial" in said
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["extract"], ["extract", "--workers", "2"], ["conversation-tags"]]
+)
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, arguments: list[str]) -> None:
+    """`| head`, under `set -o pipefail` too."""
+    message = Message("user", "<odd_tag>words</odd_tag> " * 20)
+    many = [Trajectory(f"conversation-{n}", [message], source="cursor") for n in range(2_000)]
+    path = put(tmp_path / "many.jsonl", *many)
+    with subprocess.Popen(
+        [sys.executable, "-m", "unspool", *arguments, str(path)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(timeout=60) == 0, said
+    assert b"Traceback" not in said
+    assert b"BrokenPipe" not in said
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["show", "7d1e2f3", "--from"]])
+def test_a_locale_that_cannot_show_everything(tmp_path: Path, arguments: list[str]) -> None:
+    root, children = sample()
+    root.title = "請 café"
+    file = put(tmp_path / "some.jsonl", root, *children)
+    ascii_only = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}
+    for more in ({"PYTHONIOENCODING": "latin-1"}, {}):
+        done = subprocess.run(
+            [sys.executable, "-m", "unspool", *arguments, str(file)],
+            env={**os.environ, "PYTHONPATH": str(SOURCE), **ascii_only, **more},
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert ("? café" if more else "? caf?").encode("latin-1") in done.stdout
+
+
+@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colours_where_they_are_unwelcome(file: Path, more: dict[str, str]) -> None:
+    for arguments in (["list", str(file)], ["show", "7d1e2f3", "--from", str(file)]):
+        text = on_a_terminal([*arguments], PAGER="cat", **more)
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]", text)
+        assert "\x1b[" in on_a_terminal([*arguments], PAGER="cat")

@@ -1,5 +1,7 @@
 """The command line. Every command is a module of its own, imported when it is called."""
 
+import io
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -32,6 +34,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Name → (module with a `command`, one line of help). Help is here so that nothing is imported."""
 
 
+def plain_wanted() -> bool:
+    """Whether colours are unwelcome: https://no-color.org."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 class Lazy(click.Group):
     """A group whose commands are imported only when they are called."""
 
@@ -43,6 +50,15 @@ class Lazy(click.Group):
             return None
         command: Any = import_module(COMMANDS[cmd_name][0]).command
         return command  # type: ignore[no-any-return]  # a module attribute has no type
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader of our output went away (`| head`): not an error of ours. Caught before
+            # click, which would end with 1; what is still in the buffer goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -61,6 +77,8 @@ def group(ctx: click.Context) -> None:
 
     Alone, it says what this machine holds, as `unspool scan` does.
     """
+    if plain_wanted():
+        ctx.color = False
     if ctx.invoked_subcommand is None:
         scan = group.get_command(ctx, "scan")
         assert scan is not None
@@ -69,6 +87,10 @@ def group(ctx: click.Context) -> None:
 
 def main() -> None:
     """The console command: errors are one line on stderr and an exit code, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or a locale that cannot show a character does not end a command.
+            stream.reconfigure(errors="replace")
     try:
         code = group.main(standalone_mode=False)
     except click.ClickException as error:
@@ -83,8 +105,4 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("unspool: stopped", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): not an error of ours.
-        sys.stderr.close()
-        sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,7 +1,5 @@
 """`unspool list`: conversations, newest first."""
 
-import shutil
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -12,6 +10,7 @@ from unspool import sources
 from unspool.cli.display import Display
 from unspool.cli.moments import Moment
 from unspool.cli.pager import paged
+from unspool.cli.screen import coloured, columns
 from unspool.cli.shelves import open_shelf, roots, tell_problems
 from unspool.reading.characters import one_line
 from unspool.reading.figures import ago, count, day_and_time
@@ -84,7 +83,7 @@ def _chosen(
 
 
 def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
-    on_terminal = sys.stdout.isatty()
+    width = columns()
     short = short_ids(everything)
     now = datetime.now(UTC)
     rows: list[tuple[str, ...]] = [
@@ -92,7 +91,7 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
     ]
     for entry in entries:
         stamp = entry.ended_at or entry.started_at
-        when = ago(stamp, now) if on_terminal else day_and_time(stamp)
+        when = ago(stamp, now) if width else day_and_time(stamp)
         tokens = "/".join(
             count(number) or "?" for number in (entry.prompt_tokens, entry.completion_tokens)
         )
@@ -108,8 +107,7 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
                 one_line(entry.title or "", 200),
             )
         )
-    width = shutil.get_terminal_size().columns if on_terminal else 0
-    return list(_lines(rows, width, on_terminal))
+    return list(_lines(rows, width, coloured()))
 
 
 def _project(entry: Entry) -> str:

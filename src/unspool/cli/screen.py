@@ -1,10 +1,23 @@
 """Screen: what commands tell a person. Words that come out of data do nothing to the terminal."""
 
+import shutil
+import sys
 from typing import Any
 
 import click
 
+from unspool.cli import plain_wanted
 from unspool.reading.characters import printable
+
+
+def coloured() -> bool:
+    """Whether what goes to standard output may have colours."""
+    return sys.stdout.isatty() and not plain_wanted()
+
+
+def columns() -> int:
+    """How wide the terminal is; 0 where there is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:

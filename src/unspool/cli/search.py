@@ -1,6 +1,5 @@
 """`unspool search`: find what was said in any conversation of the store."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,7 @@ import click
 import msgspec
 
 from unspool.cli.moments import Moment
-from unspool.cli.screen import say
+from unspool.cli.screen import coloured, columns, say
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
 from unspool.reading.characters import one_line
@@ -101,7 +100,7 @@ def _print(found: Found) -> None:
     if not found.hits:
         say("nothing found", err=True)
         return
-    color = sys.stdout.isatty()
+    color = coloured()
     for hit in found.hits:
         _print_hit(hit, color)
     if found.capped:
@@ -115,7 +114,9 @@ def _print_hit(hit: Hit, color: bool) -> None:
     what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
     head = f"{hit.source}/{hit.conversation_id}"
     say(head, fg="yellow" if color else None, nl=False)
-    say(f"  {when}  {place}, {what}  {title}")
+    text = f"  {when}  {place}, {what}  {title}"
+    width = columns()
+    say(text[: max(width - len(head), 20)] if width else text)
     before, _, rest = one_line(
         hit.snippet.replace(OPEN, "\ue000").replace(CLOSE, "\ue001")
     ).partition("\ue000")

@@ -2,13 +2,12 @@
 
 import csv
 import io
-import sys
 from typing import Any
 
 import click
 import msgspec
 
-from unspool.cli.screen import say
+from unspool.cli.screen import columns, say
 from unspool.cli.search import filter_options
 from unspool.cli.sync import path_of, store_option
 from unspool.reading.characters import one_line
@@ -142,14 +141,18 @@ def _print(rows: list[Figures], by: Group) -> None:
     table = [[by, *_HEADS.get(by, _HEAD)]] + [[_name(row.name), *_columns(row, by)] for row in rows]
     widths = [max(len(line[n]) for line in table) for n in range(len(table[0]))]
     most = max((_size(row, by) for row in rows), default=0)
-    bars = [""] + ["█" * round(BAR * _size(row, by) / most) if most else "" for row in rows]
+    width = columns()
+    room = width - sum(widths) - 2 * len(widths)
+    bars = [""] + [
+        "█" * round(min(BAR, max(room, 0)) * _size(row, by) / most) if most else "" for row in rows
+    ]
     for number, (line, bar) in enumerate(zip(table, bars, strict=True)):
         cells = [line[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
         text = "  ".join(cells)
-        if sys.stdout.isatty():
-            say(f"{text}  ", nl=False, bold=number == 0)
-            say(bar, fg="cyan")
+        if width:
+            say(text, nl=False, bold=number == 0)
+            say(f"  {bar}".rstrip(), fg="cyan")
         else:
             say(text.rstrip())
 
