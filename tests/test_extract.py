@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from bench.telemetry import generate
 
+import unspool
 from tests.harness import CASES, PEAK_KB, cases
 from unspool.pipeline.batch import Run
 from unspool.pipeline.discover import discover
@@ -123,6 +125,29 @@ def test_disk_full_leaves_nothing(folder: Path, tmp_path: Path) -> None:
         assert list(out.iterdir()) == []
 
 
+def test_no_room_even_to_start(folder: Path, tmp_path: Path) -> None:
+    """What workers share lies in a file too."""
+    done = run(folder, "-o", tmp_path / "x.jsonl", "--workers", 2, limit=100)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_interrupted_while_it_tidies_up(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean_up = tempfile.TemporaryDirectory.cleanup
+
+    def disturbed(self: tempfile.TemporaryDirectory[str]) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        clean_up(self)
+
+    monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", disturbed)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = list(tmp_path.iterdir())
+    assert len(list(unspool.extract(folder))) == 13
+    assert list(tmp_path.iterdir()) == before
+
+
 def test_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
     generate(tmp_path / "in", 120_000_000, files=4)
     temporary = tmp_path / "temporary"
@@ -156,6 +181,24 @@ def test_require_system_first(tmp_path: Path) -> None:
         assert idents(run(*option, file, "-q")) == ["with", "without"]
     for option in ([flag], [flag, "true"]):
         assert idents(run(*option, file, "-q")) == ["with"]
+    assert run(f"{flag}=perhaps", file).returncode == 2
+
+
+def test_filters_are_told_in_the_order_in_which_they_are_asked(tmp_path: Path) -> None:
+    old = conversation("old", "hi", stamp="2020-01-01T00:00:00Z", system=False)
+    bare = conversation("bare", "hi", system=False)
+    rest = b"".join(
+        conversation(ident, text) for ident, text in (("a", "hi"), ("b", "hi"), ("c", "ho"))
+    )
+    (tmp_path / "t.jsonl").write_bytes(old + bare + rest)
+    asked = ("--since", "2026-01-01", "--regex", "hi", "--sample", 1, "--json")
+    told = summary(run(tmp_path / "t.jsonl", *asked))["filtered"]
+    assert list(told.items()) == [
+        ("since", 1),
+        ("require-system-first", 1),
+        ("regex", 1),
+        ("sample", 1),
+    ]
 
 
 def test_regex_and_since(folder: Path) -> None:

@@ -64,6 +64,10 @@ class Extract(click.Command):
                 if value.lower() not in ("true", "false"):
                     made += [self.FLAG, *([value] if value else [])]
                     continue
+            if value.lower() not in ("true", "false"):
+                raise click.BadParameter(
+                    f"{value!r} is neither true nor false", ctx, param_hint=name
+                )
             made.append(self.FLAG if value.lower() == "true" else "--no" + self.FLAG[1:])
         return super().parse_args(ctx, made)
 

@@ -6,8 +6,10 @@ message-bearing record by (path, offset), whoever reduced them.
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ from unspool.link import Patch, Patches, link
 from unspool.origins import Tally
 from unspool.pipeline.crew import Alone, Crew, Team
 from unspool.pipeline.discover import Found, cut, discover
-from unspool.pipeline.filters import sampled
+from unspool.pipeline.filters import FILTERS, sampled
 from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.spool import Slot
 from unspool.pipeline.worker import Reduced, Task, Worker, Written
@@ -101,7 +103,7 @@ class Run:
         if len(chosen) < len(kept):
             dropped["sample"] = len(kept) - len(chosen)
         kept = [item for number, item in enumerate(kept) if number in chosen]
-        self.summary.filtered = dict(sorted(dropped.items()))
+        self.summary.filtered = {name: dropped[name] for name in FILTERS if dropped[name]}
         self.summary.written = sum(1 for item in kept if item.pieces)
         self.summary.empty = [item.ident for item in kept if not item.pieces]
         self.summary.messages = sum(item.messages for item in kept if item.pieces)
@@ -240,17 +242,36 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
         folder = tempfile.TemporaryDirectory(prefix="unspool-", dir=job.temporary)
     except OSError as error:
         raise OutputError(f"cannot make a temporary folder: {error.strerror or error}") from None
-    with folder:
+    try:
         found = _discover(job, Path(folder.name))
         if not found.origins:
             raise NothingToRead(_nothing(job, found))
         total = sum(origin.size for origin in found.origins)
         # Workers are forked in here, before a progress display may start a thread.
-        run = Run(job, Path(folder.name), found, progress(total) if progress else None)
+        try:
+            run = Run(job, Path(folder.name), found, progress(total) if progress else None)
+        except OSError as error:  # what workers share lies in a file, and the disk may be full
+            raise OutputError(f"cannot start: {error.strerror or error}") from None
         try:
             yield run
         finally:
             run.crew.close()
+    finally:
+        with _undisturbed():
+            folder.cleanup()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C while temporary files are removed must not leave the rest of them behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where only the main thread hears it
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _discover(job: Job, folder: Path) -> Found:

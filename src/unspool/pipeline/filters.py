@@ -9,6 +9,8 @@ from unspool.times import parse_time
 from unspool.trajectory import Trajectory
 
 TELEMETRY = "copilot-telemetry"
+FILTERS = ("since", "require-system-first", "regex", "sample")
+"""In the order in which they are asked."""
 LISTLESS = {"only-echoes", "input-missing"}
 """Partial trajectories whose message list nobody logged: they cannot begin with a system message."""
 
