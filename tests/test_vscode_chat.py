@@ -424,6 +424,67 @@ class TestCopies:
         assert words(one(tmp_path)) == [("user", "question 1"), ("assistant", "I am done.")]
 
 
+class TestPlaces:
+    """With the model's rounds, what was shown stands with the round that it belongs to."""
+
+    def answered(self, response: list[Any], rounds: list[Any]) -> dict[str, Any]:
+        results = {"c1": {"content": [{"value": "one"}]}, "c2": {"content": [{"value": "two"}]}}
+        metadata = {"toolCallRounds": rounds, "toolCallResults": results}
+        return chat(request(1, response=response, result={"metadata": metadata}))
+
+    def parts(self, path: Path) -> list[list[str]]:
+        answers = [m for m in one(path).messages if m.role == "assistant"]
+        held = [(m.extra or {}).get("parts", []) for m in answers]
+        return [[part.get("id") or part["kind"] for part in parts] for parts in held]
+
+    def tool(self, ident: str) -> dict[str, Any]:
+        return {"kind": "toolInvocationSerialized", "toolId": "t", "toolCallId": ident,
+                "invocationMessage": "x", "isComplete": True}  # fmt: skip
+
+    def rounds(self) -> list[Any]:
+        return [
+            {"id": "r1", "response": "First.", "toolCalls": [{"id": "c1", "name": "t"}]},
+            {"id": "r2", "response": "Second.", "toolCalls": [{"id": "c2", "name": "t"}]},
+            {"id": "r3", "response": "Last.", "toolCalls": []},
+        ]
+
+    def test_by_calls_words_and_undo_stops(self, tmp_path: Path) -> None:
+        stop = {"kind": "undoStop", "id": "c2"}
+        edit = {"kind": "textEditGroup", "uri": {"scheme": "file", "path": "/a.py"}, "edits": []}
+        response = [
+            {"kind": "progressMessage", "id": "p0"}, {"value": "First."},
+            {"kind": "progressMessage", "id": "p1"}, self.tool("c1"),
+            {"kind": "progressMessage", "id": "p2"}, {"value": "Second."},
+            {"kind": "progressMessage", "id": "p3"}, stop, edit, {"value": "Last."},
+            {"kind": "progressMessage", "id": "p4"},
+        ]  # fmt: skip
+        path = put(tmp_path, "x.json", self.answered(response, self.rounds()))
+        assert self.parts(path) == [["p0", "p1", "p2"], ["p3", "c2", "textEditGroup"], ["p4"]]
+        first, second = (m for m in one(path).messages if m.tool_calls)
+        assert (first.extra or {})["parts_at"] == [0, 0, 1]
+        assert (second.extra or {})["parts_at"] == [0, 1, 1]
+        (file,) = one(path).files or ()
+        assert file.tool_call_id == "c2"
+
+    def test_words_that_no_round_says_are_kept(self, tmp_path: Path) -> None:
+        response = [{"value": "First."}, self.tool("c1"), {"value": "Compacted."}, self.tool("c2")]
+        path = put(tmp_path, "x.json", self.answered(response, self.rounds()))
+        assert [m.content for m in one(path).messages if m.role == "assistant"] == [
+            "First.", "Second.", "Last.",
+        ]  # fmt: skip
+        assert self.parts(path)[0] == ["markdownContent"]
+
+    def test_a_thought_that_the_round_has_otherwise(self, tmp_path: Path) -> None:
+        rounds = self.rounds()
+        rounds[0]["thinking"] = {"id": "rs_7", "text": "As the model thought."}
+        response = [{"kind": "thinking", "value": "As it was shown.", "id": "t1"}, self.tool("c1")]
+        made = one(put(tmp_path, "x.json", self.answered(response, rounds)))
+        answer = made.messages[1]
+        assert answer.thinking == "As the model thought."
+        thoughts = (answer.extra or {})["thoughts"]
+        assert thoughts == [{"id": "t1", "value": "As it was shown."}, {"id": "rs_7"}]
+
+
 JUNK = st.sampled_from(
     [None, 0, -1, 1.5, True, "", "x", [], {}, [None], {"kind": 3}, [[]], "\ud800"]
 )
@@ -493,6 +554,16 @@ class TestBadInput:
         assert codes(INPUTS / "cut_off" / "input") == ["truncated-json"]
         assert codes(INPUTS / "spoilt" / "input") == ["invalid-json"]
         assert codes(INPUTS / "repeated_calls" / "input") == ["repeated-call-id"]
+
+    def test_repeated_answers_and_rounds(self, tmp_path: Path) -> None:
+        """Answers of two requests are two, whatever their ids."""
+        rounds = [{"id": "same", "response": f"round {n}", "toolCalls": []} for n in (1, 2)]
+        made = [request(n, responseId="again") for n in (1, 2)]
+        made.append(request(3, result={"metadata": {"toolCallRounds": rounds}}))
+        path = put(tmp_path, "chatSessions/x.json", chat(*made))
+        said = [m.content for m in one(path).messages if m.role == "assistant"]
+        assert said == ["answer 1", "answer 2", "round 1", "round 2"]
+        assert codes(path) == ["repeated-answer-id", "repeated-answer-id"]
 
     def test_unknown_kinds_are_counted_and_kept(self) -> None:
         tally = Tally()

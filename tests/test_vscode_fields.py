@@ -5,6 +5,7 @@ One export that holds them all, each with a value of its own; one row for each f
 read again, all of it is still there.
 """
 
+import copy
 import json
 from functools import cache
 from pathlib import Path
@@ -13,9 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
+import unspool
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.importer import refusals
+from unspool.facts import AnyFact
 from unspool.origins import Tally
+from unspool.packing import Packer
 from unspool.reading import read_family
 from unspool.show.blocks import Options, iter_blocks
 from unspool.sinks import Family
@@ -24,6 +28,7 @@ from unspool.sinks.html import write as write_page
 from unspool.sinks.markdown import make_page
 from unspool.trajectory import Trajectory
 
+unpack = msgspec.msgpack.Decoder(list[AnyFact]).decode
 START = 1_760_000_000_000
 AT = {
     "range": {"start": 0, "endExclusive": 3},
@@ -398,3 +403,60 @@ def test_unknown_kinds_and_answers_are_shown() -> None:
         assert "elicit-2" in shown
         assert "undoStop" not in shown
         assert "Progressing" not in shown
+
+
+NO_MATTER = {"$mid", "range", "editorRange", "eventKind", "type"}
+"""Positions and marks of the format itself: whatever they are, nothing is read out of them."""
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if not isinstance(value, dict | list):
+        return []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return [p for k, v in items for p in ((*path, k), *places(v, (*path, k)))]
+
+
+def spoilt(value: Any, path: tuple[Any, ...], junk: Any) -> Any:
+    made = holder = copy.deepcopy(value)
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = junk
+    return made
+
+
+def test_a_value_of_a_wrong_type_is_counted_or_kept(tmp_path: Path) -> None:
+    """Wherever it stands: never a word lost in silence, never an end to the reading."""
+    path = tmp_path / "chat.json"
+    silent = []
+    for place in places(EXPORT):
+        held = at(EXPORT, "/".join(map(str, place)))
+        junk: Any = {"spoilt": "junk-1"} if isinstance(held, int) else 987654321
+        if NO_MATTER.intersection(place) or isinstance(held, bool):
+            continue
+        path.write_text(json.dumps(spoilt(EXPORT, place, junk)))
+        tally = Tally()
+        made = reduce_all(facts_of(origins_of(path), tally))
+        kept = any("junk-1" in told(t) or "987654321" in told(t) for t in made)
+        if not tally.problems and not tally.unrecognised - 1 and not kept:
+            silent.append(place)
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    "number",
+    [2**64, -(2**63) - 1, 10**20, 10**400],
+    ids=["65 bits", "below", "21 digits", "no float"],
+)
+def test_numbers_that_no_machine_holds(tmp_path: Path, number: int) -> None:
+    """JSON may write them, and what is kept goes through files."""
+    entry = {"kind": "file", "id": "x", "name": "x", "value": number, "range": {"start": number}}
+    request = {"requestId": "r", "message": "hi", "variableData": {"variables": [entry]},
+               "response": [{"value": "there"}, {"kind": "hologram", "beam": number}],
+               "promptTokens": number, "timestamp": number, "unheardOf": number}  # fmt: skip
+    (tmp_path / "chat.json").write_text(
+        json.dumps({"responderUsername": "", "requests": [request]})
+    )
+    (made,) = unspool.extract([tmp_path])
+    assert [m.content for m in made.messages] == ["hi", "there"]
+    facts = [fact for _, fact in facts_of(origins_of(tmp_path))]
+    assert len(unpack(Packer().encode(facts))) == len(facts)

@@ -3,6 +3,7 @@
 What stands here travels as it is; what needs more than a new name is told by the two sides.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -117,6 +118,8 @@ OUTCOMES = {1: "accepted", 2: "rejected", 3: "modified"}
 NATIVE = "native"
 """In `extra` (and in a chat's `metadata`): fields that are none of these, under the names of what they
 stood in (`request`, `result`, `metadata`, `round`; bare for a call and a chat), as they are."""
+MADE_THINKING = re.compile(r"thinking_\d+")
+"""Ids of thinking that are mere numbers: those of chats that were written from trajectories."""
 CALL_SUFFIX = "__vscode-"
 
 

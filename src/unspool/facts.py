@@ -20,6 +20,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from unspool.packing import Packer
+
 Key = tuple[str, str]
 """(agent product, native id of the conversation)."""
 
@@ -304,7 +306,7 @@ AnyFact = (
 MESSAGE_BEARING = (MessageSeen, ToolCalled, SnapshotSeen, ListSeen)
 """The kinds whose first place gives a conversation its place in the output."""
 
-_encoder = msgspec.msgpack.Encoder()
+_encoder = Packer()
 _decoder: msgspec.msgpack.Decoder[AnyFact] = msgspec.msgpack.Decoder(AnyFact)
 
 

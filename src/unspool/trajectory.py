@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Role
+from unspool.packing import Packer
 
 __all__ = [
     "KINDS",
@@ -225,7 +226,7 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Trajectory] = msgspec.json.Decoder(Trajectory)
-_packer = msgspec.msgpack.Encoder()
+_packer = Packer()
 _unpacker: msgspec.msgpack.Decoder[Trajectory] = msgspec.msgpack.Decoder(Trajectory)
 _messages_unpacker: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[Message])
 _MESSAGES = b'"messages":['

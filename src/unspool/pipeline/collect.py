@@ -26,6 +26,7 @@ from unspool.facts import (
     ToolReturned,
 )
 from unspool.joining import Joiner
+from unspool.packing import Packer
 
 Place = tuple[str, int]
 NOWHERE: Place = ("\U0010ffff", 0)
@@ -129,7 +130,7 @@ class _Header(msgspec.Struct, array_like=True):
     size: int
 
 
-_encoder = msgspec.msgpack.Encoder()
+_encoder = Packer()
 _decoder = msgspec.msgpack.Decoder(Chunk)
 _header = msgspec.msgpack.Decoder(_Header)
 _SIZE_BYTES = 4

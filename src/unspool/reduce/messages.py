@@ -69,7 +69,7 @@ def build_message(draft: Draft) -> list[Message]:
     attachments: dict[bytes, Attachment] = {}
     for part in parts:
         for attachment in part.attachments:
-            attachments.setdefault(msgspec.msgpack.encode(attachment), attachment)
+            attachments.setdefault(msgspec.json.encode(attachment), attachment)
     calls = sorted(enumerate(draft.calls), key=lambda item: _call_order(*item))
     # What a message is and what became of it, who knows it best says: no echo makes it another.
     least = ranked[0].rank if ranked else 0

@@ -11,13 +11,14 @@ import msgspec
 import zstandard
 
 from unspool.facts import MESSAGE_BEARING, AnyFact, Key, ListSeen, SnapshotSeen
+from unspool.packing import Packer
 from unspool.pipeline.collect import Gathered
 from unspool.times import format_time
 
 BLOCK_BYTES = 1024 * 1024
 MOST_WAITING_BYTES = 16 * BLOCK_BYTES
 """Of many conversations in one log: then blocks are written that are not full."""
-_encode = msgspec.msgpack.Encoder().encode
+_encode = Packer().encode
 _decode_facts = msgspec.msgpack.Decoder(list[AnyFact]).decode
 _decode_block = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
 _compressor = zstandard.ZstdCompressor(level=3)

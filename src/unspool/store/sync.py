@@ -21,6 +21,7 @@ from unspool import sources
 from unspool.enrich import enrich
 from unspool.facts import Key, Problem
 from unspool.link import Card, Patch, apply_patch, link, make_card
+from unspool.packing import Packer
 from unspool.pipeline.collect import Gathered
 from unspool.pipeline.spool import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
@@ -37,7 +38,7 @@ WRITE_BATCH = 100
 MADE_WHOLE = "\0"
 """`facts_of` of conversations that came as trajectories: there are no facts of them."""
 
-_pack = msgspec.msgpack.Encoder().encode
+_pack = Packer().encode
 _card = msgspec.msgpack.Decoder(Card).decode
 _patch = msgspec.msgpack.Decoder(Patch).decode
 

@@ -9,13 +9,21 @@ Part = dict[str, Any]
 
 
 def thinking_parts(text: str, thoughts: Any) -> list[Part]:
-    """The thinking, with what its parts said of themselves: the text stands in the first."""
-    abouts = _objects(thoughts) or ([{}] if text else [])
-    values = [text, *("" for _ in abouts[1:])]
-    return [
-        {**about, "kind": "thinking", "value": value}
-        for about, value in zip(abouts, values, strict=False)
-    ]
+    """The thinking, with what its parts said of themselves: the text stands in the first of them
+    that has no words of its own."""
+    made: list[Part] = []
+    abouts = _objects(thoughts)
+    if text and all("value" in about for about in abouts):
+        abouts = [{}, *abouts]
+    for about in abouts:
+        made.append({"value": text, **about, "kind": "thinking"})
+        text = "" if "value" not in about else text
+    return made
+
+
+def thinking_id(thoughts: Any, number: int) -> str:
+    found = (about.get("id") for about in _objects(thoughts))
+    return next((ident for ident in found if isinstance(ident, str)), f"thinking_{number}")
 
 
 def text_parts(text: str, extra: Part) -> list[Part]:

@@ -9,7 +9,13 @@ from unspool import chat_fields as fields
 from unspool.shapes import text as as_text
 from unspool.sinks import Family
 from unspool.sinks.chat_json.calls import call_part, result_of
-from unspool.sinks.chat_json.parts import cleared_parts, text_parts, thinking_parts, woven
+from unspool.sinks.chat_json.parts import (
+    cleared_parts,
+    text_parts,
+    thinking_id,
+    thinking_parts,
+    woven,
+)
 from unspool.sinks.chat_json.prompts import message_of, variables_of
 from unspool.sinks.chat_json.turns import Turn, turns_of
 from unspool.times import parse_time
@@ -76,6 +82,8 @@ class _Writer:
         self.shown: set[str] = set()
         """The sub-agents that stand in the chat so far."""
         self.native = trajectory.source == _OURS
+        calls = (call for m in trajectory.messages for call in m.tool_calls or ())
+        self._called = {call.child_id for call in calls}
         self._taken: set[str] = set()
 
     def request(self, turn: Turn) -> dict[str, Any]:
@@ -167,6 +175,20 @@ class _Writer:
             parts += text_parts(said, extra)
             calls = [self._call(call, turn) for call in answer.tool_calls or ()]
             parts += woven(calls, extra)
+        return parts + self._nameless(turn)
+
+    def _nameless(self, turn: Turn) -> list[dict[str, Any]]:
+        """What sub-agents did of which only their calls are known, and not who started them."""
+        parts: list[dict[str, Any]] = []
+        prefix = f"{self.trajectory.conversation_id}/"
+        for ident, child in self.children.items():
+            first = child.messages[0] if len(child.messages) else None
+            known = first is None or first.role == "user" or first.content
+            if known or not self.native or turn.user is None or not ident.startswith(prefix):
+                continue
+            if first is not None and first.request_id == turn.user.id and ident not in self._called:
+                self.shown.add(ident)
+                parts += self._inside(child, ident.removeprefix(prefix))
         return parts
 
     def _call(self, call: ToolCall, turn: Turn) -> list[dict[str, Any]]:
@@ -176,6 +198,8 @@ class _Writer:
         if result is None and call.status is None and not call.extra:
             return []  # nobody knows that it was ever run: only the round tells it
         parts = [call_part(call, result, child)]
+        if self.trajectory.parent is not None and "toolSpecificData" not in parts[0]:
+            parts[0].pop("subAgentInvocationId", None)  # the run that this chat is
         if child is not None:
             self.shown.add(child.conversation_id)
             parts += self._inside(child, call.id)
@@ -232,7 +256,8 @@ class _Writer:
         }
         made |= _named(fields.ROUND, self._extra(answer))
         if answer.thinking:
-            made["thinking"] = {"id": f"thinking_{number}", "text": answer.thinking}
+            held = self._extra(answer).get("thoughts")
+            made["thinking"] = {"id": thinking_id(held, number), "text": answer.thinking}
         time = _millis(answer.timestamp)
         if time is not None:
             made["timestamp"] = time

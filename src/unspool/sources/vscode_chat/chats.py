@@ -15,6 +15,7 @@ from unspool.sources.vscode_chat import edits, tools
 from unspool.sources.vscode_chat.children import child_facts
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.model import Chat, Request
+from unspool.sources.vscode_chat.oddities import odd_fields
 from unspool.sources.vscode_chat.prompts import typed_text
 from unspool.sources.vscode_chat.requests import request_facts
 from unspool.sources.vscode_chat.scribe import Scribe
@@ -71,6 +72,7 @@ class Reading:
         """Every request with the id that it follows: the current ones form the chain."""
         seen: set[str] = set()
         calls: set[str] = set()
+        answers: set[str] = set()
         turns: list[tuple[Turn, str]] = []
         after = ROOT
         for request in self.requests:
@@ -87,6 +89,9 @@ class Reading:
                 self.tally.unrecognise(f"part {kind}", self.origin.path, 0)
             if turn.parts.wrong:
                 self.problems.append(("part-not-an-object", turn.id))
+            self.problems += [("wrong-type", path) for path in odd_fields(turn.request)]
+            if turn.tell_apart(answers):
+                self.problems.append(("repeated-answer-id", turn.id))
             made = (call for group in turn.calls for call in group)
             if tools.unique(made, calls, turn.id):
                 self.problems.append(("repeated-call-id", turn.id))

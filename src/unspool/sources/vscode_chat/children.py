@@ -18,8 +18,9 @@ def child_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyF
         starter = _starter(turn, run)
         specific: dict[str, Any] = {}
         parent: dict[str, Any] = {"conversation_id": key[1]}
-        if starter is not None and starter.part is not None:
-            specific = starter.part.get("toolSpecificData") or {}
+        if starter is not None:
+            held = (starter.part or {}).get("toolSpecificData")
+            specific = held if isinstance(held, dict) else {}
             parent["tool_call_id"] = starter.id
         scribe = Scribe(child, origin, offset, f"{turn.id}/{run}", ROOT)
         name, prompt, result = (_text(specific, k) for k in ("agentName", "prompt", "result"))
@@ -29,11 +30,12 @@ def child_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyF
         yield scribe.write(Noted, name="title", value=_text(specific, "description") or None)
         if prompt:
             yield scribe.write(
-                MessageSeen, id=f"{run}/prompt", role="user", text=prompt, time=turn.time
-            )
+                MessageSeen, id=f"{run}/prompt", role="user", text=prompt, time=turn.time,
+                request=turn.id,
+            )  # fmt: skip
         yield scribe.write(
             MessageSeen, id=f"{run}/answer", role="assistant", text=result, time=turn.ended,
-            model=_text(specific, "modelName"),
+            model=_text(specific, "modelName"), request=turn.id,
         )  # fmt: skip
         made = [tools.from_part(part, f"{run}/part.{n}") for n, part in enumerate(parts)]
         tools.unique(made, set(), run)
@@ -42,16 +44,14 @@ def child_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyF
 
 def _starter(turn: Turn, run: str) -> tools.Joined | None:
     """The call that started the run: by its id, else the only one that there is."""
-    started = [
-        call for group in turn.calls for call in group if call.part and is_sub_agent(call.part)
-    ]
+    calls = [call for group in turn.calls for call in group]
+    started = [call for call in calls if call.part and is_sub_agent(call.part)]
     for call in started:
         named = (call.part or {}).get("subAgentInvocationId")
-        if run in (
-            bare_call_id(call.native),
-            bare_call_id(str(named or "")),
-            tools.part_id(call.part or {}),
-        ):
+        if run == bare_call_id(str(named or "")):
+            return call
+    for call in [*started, *calls]:
+        if run in (bare_call_id(call.native), tools.part_id(call.part or {})):
             return call
     return started[0] if len(started) == 1 else None
 

@@ -5,6 +5,8 @@ from typing import Any
 from unspool.chat_fields import OUTCOMES
 from unspool.sources.vscode_chat.uris import path_of, uri_of
 
+_MANY = 2**60
+"""Numbers beyond this count nothing."""
 KINDS = frozenset(("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit"))
 
 
@@ -48,8 +50,9 @@ def _external(part: dict[str, Any], path: str) -> dict[str, Any]:
     touch: dict[str, Any] = {"path": path, "operation": operation if known else "edit"}
     diff = part.get("diff")
     for ours, theirs in (("lines_added", "added"), ("lines_removed", "removed")):
-        if isinstance(diff, dict) and type(diff.get(theirs)) is int:
-            touch[ours] = diff[theirs]
+        found = diff.get(theirs) if isinstance(diff, dict) else None
+        if type(found) is int and abs(found) < _MANY:
+            touch[ours] = found
     if old := _path(part.get("originalUri")):
         touch["extra"] = {"old_path": old}
     return touch
@@ -83,7 +86,7 @@ def _span(held: Any) -> int:
         return 0
     names = ("startLineNumber", "startColumn", "endLineNumber", "endColumn")
     values = [held.get(name) for name in names]
-    if not all(type(value) is int for value in values):
+    if not all(type(value) is int and abs(value) < _MANY for value in values):
         return 0
     first, column, last, end = (int(value or 0) for value in values)
     if (first, column) == (last, end):

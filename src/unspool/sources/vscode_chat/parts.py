@@ -76,6 +76,8 @@ class Parts:
         """Texts, cut apart where a tool was called."""
         self.tail = 0
         """The number of the block behind the last tool call."""
+        self.late: list[str] = []
+        """Markdown and links behind the last tool call, one by one."""
         self.flow: list[Flow] = []
         """Everything in its order."""
         self.tools: list[dict[str, Any]] = []
@@ -117,9 +119,11 @@ class Parts:
         elif kind == "inlineReference":
             text = link_text(part)
             self.flow.append(Kept(part, link=is_plain(part)))
+            self.late.append(text)
             self._say(text)
         elif kind == "clearToPreviousToolInvocation":
             del self.blocks[self.tail :]
+            self.late.clear()
             self._open = False
             self.cleared.append(part.get("reason"))
         elif kind in DISPLAY:
@@ -132,10 +136,13 @@ class Parts:
         if isinstance(run, str) and run and not is_sub_agent(part):
             self.side.setdefault(bare_call_id(run), []).append(part)
             return
+        if part in self.tools:
+            return  # the same once more
         self.flow.append(Tool(len(self.tools)))
         self.tools.append(part)
         self._open = False
         self.tail = len(self.blocks)
+        self.late.clear()
 
     def _take_bare(self, part: dict[str, Any]) -> None:
         """Without a kind it is markdown if it has a value, else (in exports) a file tree."""
@@ -159,6 +166,7 @@ class Parts:
 
     def _write(self, text: str, about: dict[str, Any]) -> None:
         self.flow.append(Words(text, about))
+        self.late.append(text)
         self._say(text)
 
     def _say(self, text: str) -> None:
@@ -184,8 +192,8 @@ class Parts:
 
     @property
     def last_text(self) -> str:
-        """What was said after the last tool call."""
-        return "\n\n".join(block.strip("\n") for block in self.blocks[self.tail :])
+        """What was said after the last tool call; warnings and tasks are not the model's words."""
+        return "".join(self.late).strip("\n")
 
 
 def _says(value: Any) -> bool:
@@ -199,8 +207,10 @@ def _about_text(part: dict[str, Any]) -> dict[str, Any]:
         return {}
     held = part.get("content")
     made = {**held, **part} if isinstance(held, dict) else dict(part)
-    for name in ("kind", "content", "value", "uris", "vulnerabilities"):
+    for name in ("kind", "content", "value", "uris"):
         made.pop(name, None)
+    if isinstance(made.get("vulnerabilities"), list):
+        del made["vulnerabilities"]
     return {name: value for name, value in made.items() if _says(value)}
 
 

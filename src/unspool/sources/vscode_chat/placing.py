@@ -6,6 +6,7 @@ edit names the call that made it. What stands between two of these belongs to th
 way.
 """
 
+import re
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Kept, Thought, Tool, Words
 from unspool.sources.vscode_chat.tools import Joined
 
+_WORD = re.compile(r"\w")
 _AHEAD = 8
 """So many rounds ahead of the current one words are looked for."""
 
@@ -63,6 +65,8 @@ class Placing:
         """The round that is under way."""
         self._seen = 0
         """How many of its calls have gone by."""
+        self._spoken: int | None = None
+        """The round that spoke last."""
         self._passed = 0
         """How many tool parts have gone by."""
         self._caller = ""
@@ -104,24 +108,43 @@ class Placing:
 
     def _read(self, words: Words) -> None:
         text = words.text.strip()
-        if text and len(self._rounds) > 1:
-            for number in self._ahead():
-                if text in (self._rounds[number].response or ""):
-                    self._go(number)
-                    break
-        known = self.placed[self._now].markdown
-        if words.about and words.about not in known:
+        number = None
+        if text and self._rounds:
+            spoken = (n for n in self._ahead() if text in (self._rounds[n].response or ""))
+            number = next(spoken, None)
+            if number is not None:
+                self._go(number)
+            else:
+                number = self._speaker(text)
+            if number is None and _WORD.search(text):
+                # Shown by the program, and said by no round of the model.
+                held = {"kind": "markdownContent", "content": {"value": words.text}}
+                self._keep({**held, **words.about})
+                return
+        if text:
+            self._spoken = self._now if number is None else number
+        known = self.placed[self._spoken or 0].markdown
+        if self._spoken is not None and words.about and words.about not in known:
             known.append(words.about)
+
+    def _speaker(self, text: str) -> int | None:
+        """The round that said it, wherever it stands."""
+        spoken = (n for n, held in enumerate(self._rounds) if text in (held.response or ""))
+        return next(spoken, None)
 
     def _think(self, thought: Thought) -> None:
         if len(self._rounds) > 1 and (thought.text or self._seen):
             spoken = (n for n in self._ahead() if thought.text in own_thinking(self._rounds[n]))
             # Rounds of older files do not tell it: it is what led to the next call.
             self._go(next(spoken, self._bound()) if thought.text else self._bound())
-        if thought.text:
+        about = thought.about
+        own = own_thinking(self._rounds[self._now]) if self._rounds else ""
+        if own and thought.text not in own:
+            about = {**about, "value": thought.text}  # shown otherwise than the round has it
+        elif thought.text:
             self.placed[self._now].thinking.append(thought.text)
-        if thought.about:
-            self.placed[self._now].thoughts.append(thought.about)
+        if about:
+            self.placed[self._now].thoughts.append(about)
 
     def _go(self, number: int) -> None:
         if number != self._now:

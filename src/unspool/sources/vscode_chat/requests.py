@@ -9,7 +9,7 @@ from unspool import chat_fields as fields
 from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, UsageReported
 from unspool.sources.vscode_chat import prompts
 from unspool.sources.vscode_chat.calls import call_facts, orphan_facts
-from unspool.sources.vscode_chat.model import REST, Agent
+from unspool.sources.vscode_chat.model import REST, Agent, Round
 from unspool.sources.vscode_chat.parts import ASKED, answers
 from unspool.sources.vscode_chat.placing import own_thinking
 from unspool.sources.vscode_chat.scribe import Scribe
@@ -23,6 +23,8 @@ _SILENT = frozenset(
     ("response_id", "model_id", "details", "timings", "elapsed_ms", "waited_ms", *fields.METADATA)
 )
 """What a request may tell about an answer that nobody gave."""
+_MANY = 2**60
+"""More tokens than this are not a count."""
 _EPOCHS = 1e11
 """Waiting times above this are time stamps: a bug of the mutation log's writer."""
 
@@ -112,10 +114,13 @@ def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
             del extra["retries"]
         if held.rest:
             extra[fields.NATIVE] = {"round": held.rest}
+        if ident_of := _thinking_id(held, extra.get("thoughts", [])):
+            extra["thoughts"] = [*extra.get("thoughts", []), {"id": ident_of}]
         if number == last:
             extra = _with_native(_last_extra(turn, held.response or ""), extra)
         time = parse_time(held.timestamp) or (turn.ended if number == last else None)
-        ending = _ending(turn, bool(held.response)) if number == last else {"status": turn.removed}
+        answered = bool(held.response or calls)
+        ending = _ending(turn, answered) if number == last else {"status": turn.removed}
         text = held.response or (_error_text(turn) if ending.get("kind") == "error" else "")
         yield scribe.write(
             MessageSeen, id=ident, role="assistant", text=text,
@@ -195,6 +200,14 @@ def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
     return made
 
 
+def _thinking_id(held: Round, thoughts: list[dict[str, Any]]) -> str:
+    """The id of a round's thinking, where nothing that was shown has it."""
+    found = held.thinking.get("id") if isinstance(held.thinking, dict) else None
+    if not isinstance(found, str) or fields.MADE_THINKING.fullmatch(found):
+        return ""
+    return "" if any(thought.get("id") == found for thought in thoughts) else found
+
+
 def _with_native(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     native = {**first.get(fields.NATIVE, {}), **second.get(fields.NATIVE, {})}
     return {**first, **second, **({fields.NATIVE: native} if native else {})}
@@ -233,7 +246,7 @@ def _sum(totals: list[dict[str, Any]], name: str) -> int | None:
 
 def _first(*values: Any) -> int | None:
     for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MANY:
             return int(value)
     return None
 

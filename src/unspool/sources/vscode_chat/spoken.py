@@ -152,4 +152,4 @@ def text_of(value: Any) -> str:
 
 
 def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int and abs(value) < 2**60 else None

@@ -107,12 +107,29 @@ class Turn:
         if not rounds:
             return []
         said = self.parts.last_text
-        known = any(r.response and said in r.response for r in rounds)
+        told = (text.strip() for text in self.parts.late)
+        known = all(any(r.response and text in r.response for r in rounds) for text in told if text)
         if said and rounds[-1].toolCalls and not known:
             rounds.append(Round(id=self.response_id, response=said))
         elif not any(r.response for r in rounds):
             rounds[-1] = msgspec.structs.replace(rounds[-1], response=self.parts.text)
         return rounds
+
+    def tell_apart(self, seen: set[str]) -> int:
+        """Ids of answers and rounds that the chat repeats, told apart; how many there were."""
+        repeated = 0
+        if self.response_id in seen:
+            self.response_id = f"{self.id}/{self.response_id}"
+            repeated = 1
+        own: set[str] = set()
+        for number, held in enumerate(self.rounds):
+            if held.id and held.id != self.response_id and held.id in seen | own:
+                ident = f"{self.id}/{held.id}.{number}"
+                self.rounds[number] = msgspec.structs.replace(held, id=ident)
+                repeated += 1
+            own.add(self.round_id(number))
+        seen.update(own, (self.response_id,))
+        return repeated
 
     def round_id(self, number: int) -> str:
         return self.rounds[number].id or f"{self.response_id}.{number}"

@@ -81,7 +81,7 @@ def lines_of(value: Any) -> tuple[int | None, int | None]:
 
 
 def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int and abs(value) < 2**60 else None
 
 
 def name_of(uri: str) -> str:

@@ -47,8 +47,8 @@ def attachment_of(entry: dict[str, Any]) -> Attachment:
     if value is not None and value != text:
         extra["value"] = value
     held = _TEXTS.get(kind, "value")
-    if text and held != "value":
-        extra.pop(held, None)
+    if text and held != "value" and extra.get(held) == text:
+        del extra[held]
     start, end = lines_of(value)
     return Attachment(
         kind=kind,
