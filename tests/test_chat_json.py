@@ -75,8 +75,14 @@ def assert_round_trip(source: Path, folder: Path) -> None:
 
 def test_round_trip_of_a_run_that_nothing_started(tmp_path: Path) -> None:
     """The tool parts of a sub-agent whose call the chat does not hold."""
-    part = {"kind": "toolInvocationSerialized", "toolId": "copilot_readFile", "toolCallId": "in_1",
-            "isComplete": True, "subAgentInvocationId": "run_7"}  # fmt: skip
+    part = {
+        "kind": "toolInvocationSerialized",
+        "toolId": "copilot_readFile",
+        "toolCallId": "in_1",
+        "invocationMessage": "Reading",
+        "isComplete": True,
+        "subAgentInvocationId": "run_7",
+    }
     request = {"requestId": "r", "message": "hi", "response": [{"value": "done"}, part],
                "result": {"metadata": {"sessionId": "s"}}}  # fmt: skip
     source = tmp_path / "in.json"
