@@ -1,10 +1,16 @@
 """The names that people may build on."""
 
+import gc
+import os
 import pickle
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 import unspool
+from tests.claude_lines import transcript
 from unspool import errors
 
 PUBLIC = [
@@ -31,7 +37,7 @@ PUBLIC = [
 def test_public_names() -> None:
     assert sorted(unspool.__all__) == PUBLIC
     for name in PUBLIC:
-        assert getattr(unspool, name) is not None
+        assert getattr(unspool, name).__doc__, "says what it is"
 
 
 @pytest.mark.parametrize("name", [n for n in dir(errors) if isinstance(getattr(errors, n), type)])
@@ -51,3 +57,32 @@ def test_extract_yields_trajectories(tmp_path: object) -> None:
     assert found.messages[-1].content.startswith("There are two files")
     with pytest.raises(unspool.NothingToRead):
         list(unspool.extract(["/nowhere/at/all"]))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.filterwarnings("error")
+def test_an_iterator_that_is_left_early_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.jsonl").write_bytes(transcript("hello", f"s{number}"))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    for left_by in ("break", "close"):
+        found = unspool.extract(tmp_path, workers=workers)
+        for _ in found:
+            if left_by == "break":
+                break
+            assert isinstance(found, Generator)
+            found.close()
+        del found
+        gc.collect()  # an open file would warn, and the warning fail
+        assert list(temporary.iterdir()) == []
+    held = [os.path.realpath(link) for link in Path("/proc/self/fd").glob("*")]
+    assert not [path for path in held if path.startswith(str(tmp_path))]
+
+
+def test_a_source_that_is_none_is_told() -> None:
+    with pytest.raises(unspool.UsageError, match="nonsense"):
+        unspool.extract("x", source="nonsense")

@@ -25,44 +25,48 @@ class UnspoolError(Exception):
 
 
 class NothingToRead(UnspoolError):
-    pass
+    """No path given holds anything readable."""
 
 
 class UnknownFormat(UnspoolError):
-    pass
+    """A file is of no format that unspool knows."""
 
 
 class UnreadableOrigin(UnspoolError):
-    pass
+    """A file cannot be opened or read."""
 
 
 class OutputError(UnspoolError):
-    pass
+    """The output cannot be written."""
 
 
 class UsageError(UnspoolError):
+    """Options that do not go together."""
+
     exit_code = 2
 
 
 class MissingExtra(UnspoolError):
-    pass
+    """An optional dependency is not installed."""
 
 
 class UnknownConversation(UnspoolError):
-    pass
+    """No conversation has this id."""
 
 
 class AmbiguousId(UnspoolError):
-    pass
+    """A shortened id means several conversations."""
 
 
 class StoreError(UnspoolError):
-    pass
+    """The store cannot be opened, written or understood."""
 
 
 class StoreBusy(StoreError):
-    pass
+    """Another process is writing the store."""
 
 
 class BrokenCatalogue(UnspoolError):
+    """A tag catalogue or another data file is malformed."""
+
     exit_code = 2

@@ -89,6 +89,8 @@ class ToolCall(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Message(msgspec.Struct, omit_defaults=True):
+    """One message, with all that is known about it."""
+
     role: Role
     content: str
     mode: str | None = None
@@ -190,6 +192,8 @@ class Workspace(msgspec.Struct, omit_defaults=True):
 
 
 class Trajectory(msgspec.Struct, omit_defaults=True):
+    """One conversation, whole."""
+
     conversation_id: str
     messages: list[Message]
     context: dict[str, Any] = {}

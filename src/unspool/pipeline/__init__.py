@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator
 
+from unspool import sinks, sources
+from unspool.errors import UsageError
 from unspool.pipeline.batch import iter_trajectories
 from unspool.pipeline.job import Job
 from unspool.trajectory import Trajectory
@@ -21,8 +23,11 @@ def extract(
     """The conversations in files and folders, whole, in a stable order.
 
     `source` names the format where it should not be found out from the content; `recover` repairs
-    JSON that was cut off. Raises NothingToRead where no file is of a known format.
+    JSON that was cut off; with several `workers`, processes share the reading. Raises NothingToRead
+    where no file is of a known format. Temporary files are gone when the iterator ends or is closed.
     """
+    if source is not None and source not in {*sources.SOURCES, *sinks.READERS}:
+        raise UsageError(f"no source is called {source!r}")
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     job = Job(

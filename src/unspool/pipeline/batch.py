@@ -113,8 +113,11 @@ class Run:
         """The conversations as objects instead, in order, one at a time."""
         reduced, patches = self._linked(reduced)
         reader = Worker(0, self.folder, self.job, self.names)
-        for item in reduced:
-            yield reader.finished(item.slot, patches.get(item.card.key))
+        try:
+            for item in reduced:
+                yield reader.finished(item.slot, patches.get(item.card.key))
+        finally:
+            reader.slots.close()
 
     def _linked(self, reduced: list[Reduced]) -> tuple[list[Reduced], Patches]:
         """What linking found out, and the conversations without those that are another's copies."""
