@@ -227,3 +227,16 @@ def test_hooks_alone_tell_what_became_of_an_edit(tmp_path: Path) -> None:
     (touch,) = made.files or []
     assert (touch.path, touch.operation, touch.outcome) == ("/w/a", "edit", "modified")
     assert (touch.lines_added, touch.lines_removed) == (2, 1)
+
+
+@pytest.mark.parametrize("stamp", ["utc", "east"])
+def test_a_log_that_began_later_finds_its_own_prompt(tmp_path: Path, stamp: str) -> None:
+    """The second "go on" is the first one in the log: the time tells which it is."""
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *transcript())
+    late = [t for t in payloads(prompt_ids=False) if t.second >= 190]
+    late[0].payload["source"] = "loop_wakeup"
+    as_lines(tmp_path, late, STAMPS[stamp])
+    made = read(session, tmp_path / "hooks.jsonl")[SESSION]
+    assert told(made.messages) == expected()
+    sources = [(m.extra or {}).get("prompt_source") for m in made.messages if m.role == "user"]
+    assert sources == [None, None, "loop_wakeup"]

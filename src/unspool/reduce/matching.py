@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from unspool.reduce.drafts import Assembly, CallDraft, Draft
 
 Signature = tuple[str, str]
+NEAR = 60 * 1_000_000
+"""Two channels tell of one moment within a minute, if they have the same clock."""
 LEAST_CHARS = 20
 """A shorter text is held by too many others to prove anything."""
 
@@ -62,21 +64,19 @@ def match_echoes(
         callers = _callers(assembly)
         apart = _stands_apart(channel, echoes, drafts)
         last: Draft | None = None
-        used: dict[tuple[str, str], int] = defaultdict(int)
+        taken: set[int] = set()
         groups: dict[str, list[tuple[int, MessageSeen]]] = defaultdict(list)
         for place, ident, fact in echoes:
             groups[ident].append((place, fact))
         for ident, group in groups.items():
             key = (group[0][1].role, words([fact for _, fact in group]))
-            number = used[key]
-            used[key] += 1
             target = assembly.drafts.get(assembly.aliases.get(ident, ident))
             if target is None:
                 target = assembly.drafts.get(callers.get(ident, ""))
             if target is None and key[0] == "user":
                 target = asked.get(next((f.request for _, f in group if f.request), ""))
-            if target is None and key[1] and number < len(known[key]):
-                target = known[key][number]
+            if target is None and key[1]:
+                target = _alike(known[key], taken, group[0][1].time)
             if target is None and last is not None and key[0] == "assistant":
                 target = _held(key[1], last, drafts)
             last = target if target is not None else last
@@ -89,6 +89,7 @@ def match_echoes(
                     assembly.add_part(place, fact, ident)
                 continue
             assembly.aliases[ident] = target.id
+            taken.add(id(target))
             _join(assembly, channel, target, group, apart)
 
 
@@ -99,6 +100,17 @@ def _stands_apart(
     origin, as in a database: then its place in the origin tells nothing."""
     first = min(place for place, _, _ in echoes)
     return all(draft.place < first for draft in drafts if draft.origin == channel[1])
+
+
+def _alike(drafts: list["Draft"], taken: set[int], time: int | None) -> "Draft | None":
+    """Of those with the same words the one at that time, else the first that is free: a log may
+    have begun later than the conversation."""
+    free = [draft for draft in drafts if id(draft) not in taken]
+    if len(free) > 1 and time is not None:
+        near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
+        if near:
+            return min(near, key=lambda d: abs((d.time or 0) - time))
+    return free[0] if free else None
 
 
 def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:
