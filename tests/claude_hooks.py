@@ -140,6 +140,13 @@ def over_many_lines(folder: Path, told: list[Told], stamp: Stamp | None) -> None
     ))  # fmt: skip
 
 
+def below_dates(folder: Path, told: list[Told], stamp: Stamp | None) -> None:
+    """A line with the date, then the payload on one line."""
+    (folder / "hooks.log").write_text("".join(
+        f"=== {stamp(s) if stamp else p['hook_event_name']} ===\n{json.dumps(p)}\n" for s, p in told
+    ))  # fmt: skip
+
+
 def in_envelopes(folder: Path, told: list[Told], stamp: Stamp | None) -> None:
     rows = [{"hook": "x", "payload": p, **({"ts": stamp(s)} if stamp else {})} for s, p in told]
     (folder / "hooks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -163,7 +170,7 @@ def in_two_halves(folder: Path, told: list[Told], stamp: Stamp | None) -> None:
 
 
 LOGGERS: list[Logger] = [
-    as_lines, as_array, with_prefix, over_many_lines, in_envelopes, a_file_per_event,
+    as_lines, as_array, with_prefix, over_many_lines, below_dates, in_envelopes, a_file_per_event,
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.claude_hooks import (
     Told,
     a_file_per_event,
     as_lines,
+    below_dates,
     in_two_halves,
     local,
     payloads,
@@ -23,6 +24,8 @@ from tests.claude_hooks import (
     transcript,
 )
 from tests.claude_lines import SESSION, at, read, words, write
+from tests.harness import facts_of, origins_of, reduce_all
+from unspool.origins import Tally
 from unspool.sources.claude_code.hooks import EVENTS
 from unspool.trajectory import Message, ToolCall, Trajectory
 
@@ -240,3 +243,12 @@ def test_a_log_that_began_later_finds_its_own_prompt(tmp_path: Path, stamp: str)
     assert told(made.messages) == expected()
     sources = [(m.extra or {}).get("prompt_source") for m in made.messages if m.role == "user"]
     assert sources == [None, None, "loop_wakeup"]
+
+
+@pytest.mark.parametrize("stamp", ["none", "utc"])
+def test_text_between_payloads_is_no_problem(tmp_path: Path, stamp: str) -> None:
+    below_dates(tmp_path, payloads(), STAMPS[stamp])
+    tally = Tally()
+    (made,) = reduce_all(facts_of(origins_of(tmp_path), tally))
+    assert (tally.problems, tally.records) == (0, len(payloads()))
+    assert (made.messages[0].timestamp is not None) == (stamp == "utc")

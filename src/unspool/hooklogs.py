@@ -6,17 +6,18 @@ object; one JSON array; objects over many lines; and the payload inside an envel
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from unspool.origins import Head, Origin, iter_lines, open_origin
 from unspool.records import salvage
+from unspool.stamps import Moment, find_moment
 from unspool.times import parse_time
 
-_DATE = re.compile(
-    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)"
-)
+__all__ = ["Logged", "Moment", "head_payloads", "noted_moment", "noted_time", "prefix_moment",
+           "prefix_time", "read_log", "unwrap"]  # fmt: skip
+
 _ZONED = re.compile(r"(?:[Zz]|UTC|GMT|[+-]\d\d:?\d\d|^\d+)$")
 TIMES = (
     "_logged_at", "logged_at", "_timestamp", "timestamp", "ts", "time", "received_at", "recorded_at",
@@ -70,17 +71,9 @@ def _parse(data: bytes, offset: int, time: int | None, recover: bool) -> Iterato
         yield Logged(offset + len(flat), code=code, text=data)
 
 
-class Moment(NamedTuple):
-    """A time, and whether its text tells the zone; without one it is read as UTC."""
-
-    time: int
-    zoned: bool
-
-
 def prefix_moment(prefix: bytes) -> Moment | None:
     """The time that a script wrote before a payload."""
-    match = _DATE.search(prefix.decode("utf-8", "replace")) if prefix else None
-    return _moment(match[1].replace(",", ".")) if match else None
+    return find_moment(prefix.decode("utf-8", "replace")) if prefix else None
 
 
 def prefix_time(prefix: bytes) -> int | None:

@@ -1,6 +1,7 @@
 """Claude Code: session transcripts, sub-agent files, hook payloads, headless streams.
 
 lines.py       a line, decoded once
+place.py       where it stands
 words.py       what of a user line a person typed
 results.py     what tools returned
 transcript.py  user and assistant lines
@@ -21,8 +22,8 @@ from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally
 from unspool.sources.claude_code import companions, hooks, stream
 from unspool.sources.claude_code.files import head_objects
+from unspool.sources.claude_code.place import NAME
 from unspool.sources.claude_code.reader import Reader
-from unspool.sources.claude_code.transcript import NAME
 
 RANGES = True
 CURRENT: Literal["last", "longest"] = "last"

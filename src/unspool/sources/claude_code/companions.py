@@ -11,7 +11,7 @@ from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import sample
 from unspool.sources.claude_code.files import UUID, File
 from unspool.sources.claude_code.lines import Line
-from unspool.sources.claude_code.transcript import NAME, Place, child_id
+from unspool.sources.claude_code.place import NAME, Place, child_id
 
 Value = dict[str, Any]
 

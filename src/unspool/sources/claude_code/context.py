@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from unspool.facts import AnyFact, Attachment, MessageSeen
 from unspool.sources.claude_code.lines import Block, lenient_content
+from unspool.sources.claude_code.place import Place, title_of
 from unspool.sources.claude_code.results import flat_text
-from unspool.sources.claude_code.transcript import Place, note_task, title_of
+from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import read_words
 
 Value = dict[str, Any]

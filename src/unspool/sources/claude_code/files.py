@@ -12,6 +12,7 @@ from unspool.records import clean, decode
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
 _AGENT_FILE = re.compile(r"^agent-(.+?)(?:\.meta)?\.jsonl?$")
 _SESSION = re.compile(rb'"(?:sessionId|session_id)"\s*:\s*"([^"]+)"')
+_BRACES = frozenset(b"{}[]")
 _decoder = json.JSONDecoder(strict=False)
 
 
@@ -74,6 +75,12 @@ def is_lines(head: Head) -> bool:
             continue
         return True
     return False
+
+
+def has_text(head: Head) -> bool:
+    """Whether lines of text, say dates, stand between the objects."""
+    lines = head.data.split(b"\n")[:20]
+    return any(line.strip() and _BRACES.isdisjoint(line) for line in lines)
 
 
 def scan(text: str) -> Iterator[tuple[int, str, Any]]:

@@ -12,16 +12,9 @@ import msgspec
 from unspool import hooklogs
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
 from unspool.sources.claude_code.lines import Line, lenient_content
+from unspool.sources.claude_code.place import COMMAND_GUESS, GUESS, NAME, Place, child_id, title_of
 from unspool.sources.claude_code.results import flat_text, read_outcome
-from unspool.sources.claude_code.transcript import (
-    COMMAND_GUESS,
-    GUESS,
-    NAME,
-    Place,
-    child_id,
-    files_of,
-    title_of,
-)
+from unspool.sources.claude_code.transcript import files_of
 from unspool.sources.claude_code.words import read_words
 
 Payload = dict[str, Any]
@@ -90,6 +83,10 @@ def unwrap(value: Payload) -> Payload | None:
         if isinstance(inner, dict) and is_payload(inner):
             return inner
     return None
+
+
+def is_log(values: list[Payload]) -> bool:
+    return any(unwrap(value) is not None for value in values)
 
 
 def read_payload(

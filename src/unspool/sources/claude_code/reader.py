@@ -11,7 +11,15 @@ from unspool.hooklogs import Moment, prefix_moment
 from unspool.origins import Origin, Tally, iter_lines, read_head
 from unspool.records import salvage, sample
 from unspool.sources.claude_code import context, hooks, stream
-from unspool.sources.claude_code.files import File, is_lines, prefixed, read_text, scan
+from unspool.sources.claude_code.files import (
+    File,
+    has_text,
+    head_objects,
+    is_lines,
+    prefixed,
+    read_text,
+    scan,
+)
 from unspool.sources.claude_code.lines import (
     Line,
     Usage,
@@ -21,13 +29,10 @@ from unspool.sources.claude_code.lines import (
     lenient_line,
     parse_raw,
 )
+from unspool.sources.claude_code.place import GUESS, NAME, Place, child_id
 from unspool.sources.claude_code.spawns import Spawns
 from unspool.sources.claude_code.transcript import (
-    GUESS,
-    NAME,
-    Place,
     Speech,
-    child_id,
     is_floor,
     read_assistant,
     read_user,
@@ -65,7 +70,8 @@ class Reader:
         self._speech: Speech | None = None
 
     def read(self) -> Iterator[AnyFact]:
-        if not is_lines(read_head(self.origin.path)):
+        head = read_head(self.origin.path)
+        if not is_lines(head) or (has_text(head) and hooks.is_log(head_objects(head))):
             if self.origin.start == 0:
                 yield from self._read_whole()
             return

@@ -6,15 +6,9 @@ from typing import Any
 from unspool.facts import ECHO, AnyFact, MessageSeen, UsageReported
 from unspool.sources.claude_code.context import read_system
 from unspool.sources.claude_code.lines import Line
+from unspool.sources.claude_code.place import GUESS, NAME, Place, child_id
 from unspool.sources.claude_code.spawns import Spawns, started
-from unspool.sources.claude_code.transcript import (
-    GUESS,
-    NAME,
-    Place,
-    child_id,
-    read_assistant,
-    read_user,
-)
+from unspool.sources.claude_code.transcript import read_assistant, read_user
 
 Value = dict[str, Any]
 _TYPES = frozenset(("system", "user", "assistant", "result", "stream_event"))
