@@ -6,6 +6,7 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,7 +78,7 @@ class Head:
         """Whether `data` is the whole file."""
         self._objects: list[dict[str, object]] | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """File name without a packing suffix."""
         name = Path(self.path).name
@@ -85,7 +86,7 @@ class Head:
             name = name.removesuffix(suffix)
         return name
 
-    @property
+    @cached_property
     def parts(self) -> tuple[str, ...]:
         """The folders above the file, outermost first."""
         return Path(self.path).parts[:-1]
@@ -206,12 +207,13 @@ def walk(
         yield argument, top.name or argument
         return
     found: list[tuple[str, str]] = []
+    below = len(os.path.join(argument, ""))  # noqa: PTH118 - as os.walk joins
     for folder, folders, files in os.walk(argument, onerror=unreadable):
         folders.sort()
         for file in files:
             path = os.path.join(folder, file)  # noqa: PTH118 - os.walk speaks strings
             if _is_text(path):
-                found.append((Path(path).relative_to(top).as_posix(), path))
+                found.append((path[below:].replace(os.sep, "/"), path))
             else:
                 tell(_nameless(path))
     for name, path in sorted(found):

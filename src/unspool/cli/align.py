@@ -10,10 +10,10 @@ from unspool.cli.search import filter_options
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
 from unspool.reading.characters import one_line
-from unspool.store.align import Alignment, align, align_all, keep
+from unspool.store.align import Alignment, align, align_all, in_order, keep
 from unspool.store.filters import Filters
+from unspool.store.ids import row_id
 from unspool.store.opening import writing
-from unspool.store.rows import row_id
 from unspool.store.shelf import StoreShelf
 
 EXAMPLES = """
@@ -47,8 +47,8 @@ def command(
         else:
             shelf = StoreShelf(connection)
             first, second = (shelf.find(ident) for ident in idents)
-            ids = sorted((row_id(first.source, first.id), row_id(second.source, second.id)))
-            found = [align(connection, ids[0], ids[1])]
+            ids = row_id(first.source, first.id), row_id(second.source, second.id)
+            found = [align(connection, *in_order(*ids))]
             keep(connection, found[0])
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))

@@ -92,8 +92,15 @@ def _plain(found: Found) -> list[dict[str, Any]]:
     for hit in found.hits:
         row = {name: getattr(hit, name) for name in hit.__struct_fields__}
         row["snippet"] = hit.snippet.replace(OPEN, "«").replace(CLOSE, "»")
+        row["show"] = _show(hit)
         made.append(row)
     return made
+
+
+def _show(hit: Hit) -> str:
+    """The command that opens the turn."""
+    turn = f" --turn {hit.turn + 1}" if hit.turn is not None else ""
+    return f"unspool show {hit.source}/{hit.conversation_id}{turn}"
 
 
 def _print(found: Found) -> None:

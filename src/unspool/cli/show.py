@@ -9,6 +9,7 @@ import click
 from unspool.cli.display import Display
 from unspool.cli.pager import paged
 from unspool.cli.shelves import choose_one, tell_problems
+from unspool.errors import UsageError
 from unspool.reading import Reading, read_family
 from unspool.show.blocks import Options, iter_blocks
 
@@ -16,6 +17,7 @@ EXAMPLES = """
 \b
 Examples:
   unspool show 7d1e2f3
+  unspool show 7d1e2f3 --turn 3
   unspool show conversation.jsonl --full
   unspool show 7d1e2f3 --from ~/backup/.claude | grep -n TypeError
 """
@@ -24,11 +26,17 @@ Examples:
 @click.command("show", epilog=EXAMPLES)
 @click.argument("conversation", metavar="ID|FILE")
 @click.option("--from", "paths", multiple=True, metavar="PATH", help="Look for the id in there.")
+@click.option("--turn", type=click.IntRange(1), default=0, metavar="N", help="Begin at this turn.")
 @click.option("--full", is_flag=True, help="Open tool calls; show reasoning and what was undone.")
 @click.option("--context", is_flag=True, help="Show injected context too.")
 @click.option("--no-pager", is_flag=True, help="Do not go through the pager.")
 def command(
-    conversation: str, paths: tuple[str, ...], full: bool, context: bool, no_pager: bool
+    conversation: str,
+    paths: tuple[str, ...],
+    turn: int,
+    full: bool,
+    context: bool,
+    no_pager: bool,
 ) -> None:
     """Read a conversation in the terminal; in a pipe it is plain text."""
     with Display(quiet=False) as display:
@@ -36,7 +44,9 @@ def command(
         family = shelf.family(entry)
     tell_problems(shelf)
     reading = read_family(family.root, family.descendants)
-    options = Options(full=full, context=context)
+    options = Options(full=full, context=context, turn=turn)
+    if not any((known.number or 0) >= turn - 1 for known in reading.turns):
+        raise UsageError(f"it has {entry.turns} turns: there is no turn {turn}")
     on_terminal = sys.stdout.isatty()
     with paged(enabled=not no_pager) as out:
         if on_terminal:

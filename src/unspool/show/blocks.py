@@ -60,6 +60,8 @@ class Options(msgspec.Struct):
     """Tool calls opened, reasoning and abandoned branches shown."""
     context: bool = False
     """What the program put into the conversation, too."""
+    turn: int = 0
+    """Where to begin, counted from 1."""
 
 
 def iter_blocks(reading: Reading, options: Options, depth: int = 0) -> Iterator[Block]:
@@ -67,6 +69,8 @@ def iter_blocks(reading: Reading, options: Options, depth: int = 0) -> Iterator[
         yield Block("title", reading.title)
         yield Block("facts", " · ".join(_facts(reading.trajectory)))
     for turn in reading.turns:
+        if depth == 0 and options.turn and (turn.number is None or turn.number < options.turn - 1):
+            continue
         for item in turn.items:
             yield from _item(item, turn, options, depth)
 

@@ -5,6 +5,7 @@ SOURCES, `tests/cases/<source>/`, and `docs/formats/<source>.md`.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol, cast
@@ -61,6 +62,7 @@ class Guest(Source, Protocol):
         """The facts of its own records. What is wrong with the file is told by the host."""
 
 
+@cache
 def load(name: str) -> Source:
     return cast(Source, import_module(SOURCES[name]))
 

@@ -178,24 +178,40 @@ def _words(left: Side, right: Side) -> Iterator[Correlation]:
     yield from sorted(made, key=lambda c: (-c.confidence, c.left_turn or 0))[:_MOST]
 
 
+_DAYS = (
+    "SELECT conversation_id AS id, substr(started_at, 1, 10) AS day FROM conversation_turns"
+    " WHERE started_at IS NOT NULL UNION SELECT id, substr(started_at, 1, 10) FROM conversations"
+)
+"""The days on which a conversation went on."""
+
+
+def in_order(first: str, second: str) -> tuple[str, str]:
+    """As the columns are called: Claude Code's conversation on the left, Cursor's on the right."""
+    left, right = sorted((first, second))
+    if left.startswith("cursor:") or right.startswith("claude_code:"):
+        return right, left
+    return left, right
+
+
 def candidates(connection: sqlite3.Connection, filters: Filters) -> list[tuple[str, str]]:
     """Pairs of different platforms that share a workspace or a file, and a day. Never all pairs."""
     terms, values = filters.of_conversations()
     connection.execute("DROP TABLE IF EXISTS temp.places")
     connection.execute("CREATE TEMP TABLE places (place TEXT, id TEXT, platform TEXT)")
-    days = "substr(started_at, 1, 10) || ' ' || {what}"
-    roots = (
-        f"FROM conversations c WHERE c.parent_id IS NULL AND c.started_at != '' AND {where(terms)}"
+    chosen = (
+        f"SELECT c.* FROM conversations c WHERE c.parent_id IS NULL AND c.started_at != ''"
+        f" AND {where(terms)}"
     )
+    for place in ("workspace_path", "workspace_hash"):
+        connection.execute(
+            f"INSERT INTO places SELECT d.day || ' ' || c.{place}, c.id, c.platform"
+            f" FROM ({chosen}) c JOIN ({_DAYS}) d ON d.id = c.id WHERE c.{place} != ''",
+            values,
+        )
     connection.execute(
-        f"INSERT INTO places SELECT DISTINCT {days.format(what='c.workspace_hash')}, c.id, c.platform"
-        f" {roots} AND c.workspace_hash IS NOT NULL",
-        values,
-    )
-    connection.execute(
-        "INSERT INTO places SELECT DISTINCT substr(c.started_at, 1, 10) || ' ' || f.path, c.id,"
-        " c.platform FROM files_touched f JOIN conversations c ON c.id = f.conversation_id"
-        f" WHERE c.parent_id IS NULL AND c.started_at != '' AND {where(terms)}",
+        "INSERT INTO places SELECT DISTINCT d.day || ' ' || f.path, c.id, c.platform"
+        f" FROM ({chosen}) c JOIN ({_DAYS}) d ON d.id = c.id"
+        " JOIN files_touched f ON f.conversation_id = c.id",
         values,
     )
     connection.execute("CREATE INDEX temp.by_place ON places(place, platform)")
@@ -203,7 +219,7 @@ def candidates(connection: sqlite3.Connection, filters: Filters) -> list[tuple[s
         "SELECT DISTINCT a.id, b.id FROM places a JOIN places b"
         " ON a.place = b.place AND a.platform < b.platform ORDER BY 1, 2"
     )
-    return [(str(first), str(second)) for first, second in rows]
+    return [in_order(str(first), str(second)) for first, second in rows]
 
 
 def align_all(connection: sqlite3.Connection, filters: Filters) -> list[Alignment]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from unspool.errors import UnknownConversation
 from unspool.shelf import Entry, match, newest_first
 from unspool.sinks import Family
-from unspool.store.rows import get_trajectory, row_id
+from unspool.store.ids import row_id
+from unspool.store.rows import get_trajectory
 from unspool.trajectory import Trajectory
 
 _COLUMNS = (

@@ -7,7 +7,6 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -214,7 +213,7 @@ def iter_batches(changed: list[Changed], size: int) -> Iterator[list[Changed]]:
     """The changed origins in groups of about `size` bytes, folder by folder."""
     batch: list[Changed] = []
     weight = 0
-    for item in sorted(changed, key=lambda one: (str(Path(one.path).parent), one.path)):
+    for item in sorted(changed, key=lambda one: os.path.split(one.path)):
         batch.append(item)
         fresh = item.known.read_bytes if item.known and item.change == "grown" else 0
         weight += item.size_bytes - fresh

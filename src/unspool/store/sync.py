@@ -26,10 +26,11 @@ from unspool.pipeline.collect import Gathered
 from unspool.pipeline.spool import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
+from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
 from unspool.store.keeping import get_facts
 from unspool.store.opening import transaction
-from unspool.store.rows import get_trajectory, put_trajectory, remove, row_id
+from unspool.store.rows import get_trajectory, put_trajectory, remove
 from unspool.store.survey import Changed, Survey, iter_batches, survey
 from unspool.trajectory import Trajectory
 
@@ -56,6 +57,8 @@ class Sync:
         self.intake = Intake(connection, self.report, self._keep_whole, raw)
         self.bases: dict[Key, Slot] = {}
         """Reduced but not yet linked conversations, by (source, id), in a temporary file."""
+        self.reduced: set[Key] = set()
+        """What this sync has brought up to date so far."""
 
     def run(self, paths: Iterable[str], found: Survey | None = None) -> Report:
         found = found if found is not None else survey(self.connection, paths)
@@ -115,6 +118,9 @@ class Sync:
         self._put_base(trajectory, Naming(), MADE_WHOLE)
         # There are no facts to make it from again, so it is written at once.
         put_trajectory(self.connection, trajectory, [taking.ident])
+        key = (trajectory.source, trajectory.conversation_id)
+        self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
+        self.reduced.add(key)
 
     def _renew_problems(self, problems: list[Problem]) -> None:
         """What shows only when a conversation is put together, each once."""
@@ -153,8 +159,7 @@ class Sync:
                 self.report.removed += 1
         for trajectory, naming in made:
             self._put_base(trajectory, naming, owner)
-        if not made:
-            self._execute("DELETE FROM dirty WHERE platform = ? AND external_id = ?", key)
+        self.reduced.add(key)
 
     def _put_base(self, trajectory: Trajectory, naming: Naming, owner: str) -> None:
         key = (trajectory.source, trajectory.conversation_id)
@@ -167,12 +172,19 @@ class Sync:
 
     def _reduce_leftovers(self) -> None:
         """What an earlier sync read but did not live to write."""
-        known = {self._owner(key) for key in self.bases}
         rows = self.connection.execute("SELECT platform, external_id FROM dirty").fetchall()
         for platform, ident in rows:
-            if (platform, ident) not in known:
+            if (platform, ident) not in self.reduced:
                 with transaction(self.connection):
-                    self._reduce((platform, ident), None)
+                    self._reduce_again((platform, ident))
+
+    def _reduce_again(self, key: Key) -> None:
+        made_whole = "SELECT 1 FROM cards WHERE platform = ? AND external_id = ? AND facts_of = ?"
+        if self._execute(made_whole, (*key, MADE_WHOLE)).fetchone() is None:
+            self._reduce(key, None)
+        elif (trajectory := get_trajectory(self.connection, row_id(*key))) is not None:
+            self.bases[key] = self.spool.put(trajectory)
+            self.reduced.add(key)
 
     # 3. link, 4. write
 
@@ -186,7 +198,7 @@ class Sync:
         return (source, ident)
 
     def _write(self) -> None:
-        if not self.bases and not self.report.removed:
+        if not self.reduced:
             return
         patches, changed = self._link()
         targets = sorted({*self.bases, *changed})
@@ -195,11 +207,13 @@ class Sync:
             with transaction(self.connection):
                 for key in targets[start : start + WRITE_BATCH]:
                     self._write_one(key, patches.get(key), slots)
+                    if key in changed:
+                        self._put_patch(key, patches.get(key))
         slots.close()
         with transaction(self.connection):
             self.connection.execute("DELETE FROM dirty")
 
-    def _link(self) -> tuple[dict[Key, Patch], list[Key]]:
+    def _link(self) -> tuple[dict[Key, Patch], set[Key]]:
         """What linking says of every conversation, and for which it says something new."""
         cards: list[Card] = []
         before: dict[Key, bytes | None] = {}
@@ -207,11 +221,11 @@ class Sync:
             cards.append(_card(card))
             before[cards[-1].key] = patch
         patches = dict(link(cards))
-        changed: list[Key] = []
+        changed: set[Key] = set()
         for key, old in before.items():
             made = patches.get(key)
             if (_pack(made) if made is not None else None) != old:
-                changed.append(key)
+                changed.add(key)
         return patches, changed
 
     def _write_one(self, key: Key, patch: Patch | None, slots: Slots) -> None:
@@ -225,11 +239,13 @@ class Sync:
                 apply_patch(trajectory, patch)
                 enrich(trajectory)
                 put_trajectory(self.connection, trajectory, self._origin_ids(trajectory))
-            self._execute(
-                "UPDATE cards SET patch = ? WHERE platform = ? AND external_id = ?",
-                (_pack(patch) if patch is not None else None, *key),
-            )
             self.report.written += 1
+
+    def _put_patch(self, key: Key, patch: Patch | None) -> None:
+        self._execute(
+            "UPDATE cards SET patch = ? WHERE platform = ? AND external_id = ?",
+            (_pack(patch) if patch is not None else None, *key),
+        )
 
     def _base(self, key: Key, slots: Slots) -> Iterator[Trajectory]:
         slot = self.bases.get(key)

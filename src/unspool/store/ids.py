@@ -1,0 +1,10 @@
+"""How a conversation is called in the store."""
+
+
+def platform_of(source: str) -> str:
+    """The spelling of the columns: `claude_code` for the source `claude-code`."""
+    return source.replace("-", "_")
+
+
+def row_id(source: str, ident: str) -> str:
+    return f"{platform_of(source)}:{ident}"
