@@ -9,6 +9,7 @@ import msgspec
 
 from unspool.cli.screen import say
 from unspool.pipeline.job import Summary
+from unspool.reading.figures import size
 
 
 class Display:
@@ -66,14 +67,6 @@ class Display:
         )
         self._progress.start()
         self._task = self._progress.add_task("reading", total=self._total)
-
-
-def size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return ""
 
 
 def number(count: int) -> str:

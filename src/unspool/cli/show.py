@@ -11,6 +11,7 @@ from unspool.cli.pager import paged
 from unspool.cli.shelves import choose_one, tell_problems
 from unspool.errors import UsageError
 from unspool.reading import Reading, read_family
+from unspool.reading.figures import plural
 from unspool.show.blocks import Options, iter_blocks
 
 EXAMPLES = """
@@ -26,14 +27,14 @@ Examples:
 @click.command("show", epilog=EXAMPLES)
 @click.argument("conversation", metavar="ID|FILE")
 @click.option("--from", "paths", multiple=True, metavar="PATH", help="Look for the id in there.")
-@click.option("--turn", type=click.IntRange(1), default=0, metavar="N", help="Begin at this turn.")
+@click.option("--turn", type=click.IntRange(1), metavar="N", help="Begin at this turn.")
 @click.option("--full", is_flag=True, help="Open tool calls; show reasoning and what was undone.")
 @click.option("--context", is_flag=True, help="Show injected context too.")
 @click.option("--no-pager", is_flag=True, help="Do not go through the pager.")
 def command(
     conversation: str,
     paths: tuple[str, ...],
-    turn: int,
+    turn: int | None,
     full: bool,
     context: bool,
     no_pager: bool,
@@ -44,9 +45,9 @@ def command(
         family = shelf.family(entry)
     tell_problems(shelf)
     reading = read_family(family.root, family.descendants)
-    options = Options(full=full, context=context, turn=turn)
-    if not any((known.number or 0) >= turn - 1 for known in reading.turns):
-        raise UsageError(f"it has {entry.turns} turns: there is no turn {turn}")
+    options = Options(full=full, context=context, turn=turn or 0)
+    if turn and not any((known.number or 0) >= turn - 1 for known in reading.turns):
+        raise UsageError(f"it has {plural(entry.turns, 'turn')}: there is no turn {turn}")
     on_terminal = sys.stdout.isatty()
     with paged(enabled=not no_pager) as out:
         if on_terminal:

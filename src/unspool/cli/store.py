@@ -5,9 +5,10 @@ from typing import Any
 import click
 import msgspec
 
-from unspool.cli.display import number, size
+from unspool.cli.display import number
 from unspool.cli.screen import say
 from unspool.cli.sync import path_of, store_option
+from unspool.reading.figures import size
 from unspool.store import care
 from unspool.store.opening import reading, writing
 from unspool.store.rebuild import rebuild as rebuild_store

@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from unspool.cli.display import Display, number, size
+from unspool.cli.display import Display, number
 from unspool.cli.screen import say
 from unspool.errors import NothingToRead
+from unspool.reading.figures import size
 from unspool.scan import found_paths, is_there, usual_places
 from unspool.store.intake import Report
 from unspool.store.opening import default_path, writing
