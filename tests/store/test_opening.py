@@ -29,13 +29,14 @@ import contextlib, io, json, sys
 from unspool.cli import main
 made = []
 for arguments in json.loads(sys.argv[1]):
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     sys.argv = ["unspool", *arguments]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main()
         except SystemExit as done:
-            made.append((done.code, out.getvalue(), err.getvalue()))
+            texts = (file.buffer.getvalue().decode() for file in (out, err))
+            made.append((done.code, *texts))
 print(json.dumps(made))
 """
 
@@ -233,3 +234,42 @@ def test_a_damaged_store_is_one_line(store: Path) -> None:
     data[100:8192] = b"\xff" * 8092
     store.write_bytes(data)
     are_one_line(on(store, SYNC, *READERS), "not a store, or it is damaged")
+
+
+def test_where_the_store_lies(tmp_path: Path) -> None:
+    """In the data folder of the person; where a variable says; where an option says."""
+    home = tmp_path / "me"
+    write(home / ".claude" / "projects" / "p" / "a.jsonl", talk("one"))
+    env = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "UNSPOOL_STORE": ""}
+    run(("sync",), ("scan",), **env)
+    kept = home / "data" / "unspool" / "conversations.db"
+    assert len(stored(kept)) == 1
+    for name in ("", "-wal", "-shm", ".lock"):
+        file = kept.with_name(kept.name + name)
+        assert not file.exists() or file.stat().st_mode & 0o077 == 0
+    assert sqlite3.connect(kept).execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    named, option = home / "named.db", home / "option.db"
+    run(("sync",), **{**env, "UNSPOOL_STORE": str(named)})
+    run(("sync", "--store", option), **{**env, "UNSPOOL_STORE": str(home / "not-this.db")})
+    assert len(stored(named)) == len(stored(option)) == 1
+    assert not (home / "not-this.db").exists()
+
+
+def test_sync_finds_what_scan_finds(tmp_path: Path) -> None:
+    home = tmp_path / "me"
+    shutil.copytree(CASES / "claude_code" / "rewind" / "input", home / ".claude" / "projects")
+    sessions = CASES / "copilot_cli"
+    for case in sorted(sessions.glob("*/input"))[:6]:
+        shutil.copytree(case, home / ".copilot" / "session-state" / case.parent.name)
+    env = {"HOME": str(home), "UNSPOOL_STORE": str(tmp_path / "s.db")}
+    scanned, synced = run(("scan", "--json"), ("sync", "--json"), **env)
+    holdings = {one["source"]: one for one in json.loads(scanned.stdout)["holdings"]}
+    assert json.loads(synced.stdout)["written"]
+    with reading(tmp_path / "s.db") as connection:
+        rows = connection.execute(
+            "SELECT source, sum(parent_id IS NULL), sum(messages) FROM conversations"
+            " WHERE messages GROUP BY source"
+        ).fetchall()
+    assert {row[0]: (row[1], row[2]) for row in rows} == {
+        name: (one["conversations"], one["messages"]) for name, one in holdings.items()
+    }

@@ -1,21 +1,25 @@
 """Search, stats and alignment over a store made from real files."""
 
+import csv
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.test_extract import ENV
-from unspool.store.align import align, align_all, candidates
+from tests.test_extract import ENV, conversation
+from tests.test_front import on_a_terminal
+from unspool.store.align import align, align_all, candidates, in_order
 from unspool.store.filters import Filters
 from unspool.store.opening import transaction, writing
 from unspool.store.prices import rates_of
 from unspool.store.rows import put_trajectory
 from unspool.store.search import CLOSE, OPEN, search
-from unspool.store.stats import stats
+from unspool.store.stats import GROUPS, stats
 from unspool.times import parse_time
 from unspool.trajectory import (
     FileTouch,
@@ -126,14 +130,60 @@ def test_injected_context_is_not_found(store: Any) -> None:
     assert ids(search(store, "secret")) == []
 
 
-def test_filters(store: Any) -> None:
-    assert ids(search(store, "limiter", filters=Filters(source="cursor"), fields=("typed",))) == [
-        "k1"
-    ]
-    assert ids(search(store, "bucket", filters=Filters(file="poem.txt"))) == ["k2"]
-    assert ids(search(store, "bucket", filters=Filters(role="user"))) == []
-    since = parse_time("2026-03-04T10:40:00Z")
-    assert ids(search(store, "tests", filters=Filters(since=since))) == ["t1"]
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"source": "cursor"}, ["k1", "k2"]),
+        ({"source": "cursor-x"}, []),
+        ({"project": "w/APP"}, ["c1", "k1", "k2", "t1"]),
+        ({"project": "elsewhere"}, []),
+        ({"file": "Poem.txt"}, ["k2"]),
+        ({"file": "prose.txt"}, []),
+        ({"tool": "Edit"}, ["c1", "k1", "k2", "t1"]),
+        ({"tool": "edit"}, []),
+        ({"model": "who-knows"}, ["t1"]),
+        ({"model": "gpt"}, []),
+        ({"role": "tool"}, ["c1", "k1", "k2", "t1"]),
+        ({"role": "user"}, []),
+        ({"since": "2026-03-04T10:40:00Z"}, ["t1"]),
+        ({"since": "2026-03-05T00:00:00Z"}, []),
+        ({"until": "2026-03-04T10:20:00Z"}, ["c1", "k1"]),
+        ({"until": "2026-03-04T09:00:00Z"}, []),
+        ({"source": "cursor", "file": "limiter"}, ["k1"]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["words", "substring", "regex"])
+def test_every_filter_hits_and_misses(
+    store: Any, filters: dict[str, Any], found: list[str], mode: Any
+) -> None:
+    made = {k: parse_time(v) if k in ("since", "until") else v for k, v in filters.items()}
+    assert ids(search(store, "bucket", mode, filters=Filters(**made))) == found
+
+
+def test_a_piece_is_found_by_the_filters_too(store: Any) -> None:
+    """Without what was returned the index of pieces is asked."""
+    typed = ("typed",)
+    assert ids(search(store, "ate lim", "substring", typed, Filters(source="cursor"))) == ["k1"]
+    assert ids(search(store, "ate lim", "substring", typed, Filters(role="assistant"))) == []
+
+
+def test_the_best_come_first(store: Any) -> None:
+    """bm25, with what was typed before what was called."""
+    hits = search(store, "limiter").hits
+    assert hits[0].field == "typed"
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert {hit.conversation_id for hit in hits[:2]} == {"c1", "k1"}
+
+
+@pytest.mark.parametrize("field", ["typed", "answered", "called", "returned"])
+def test_each_field_alone(store: Any, field: str) -> None:
+    words = {"typed": "poem", "answered": "Roses", "called": "poem", "returned": "bucket"}
+    hits = search(store, words[field], fields=(field,)).hits
+    assert hits
+    assert {hit.field for hit in hits} == {field}
+    others = tuple(name for name in words if name != field)
+    if field in ("answered", "returned"):
+        assert not search(store, words[field], fields=others).hits
 
 
 def test_a_word_that_is_everywhere_is_ranked_among_the_latest(store: Any, monkeypatch: Any) -> None:
@@ -222,6 +272,107 @@ def test_align_all_compares_only_candidates(store: Any) -> None:
     assert rows == (len(found),)
 
 
+def test_a_cursor_conversation_stands_on_the_right(store: Any) -> None:
+    assert in_order("vscode_chat:a", "cursor:b") == ("vscode_chat:a", "cursor:b")
+    assert in_order("cursor:b", "vscode_chat:a") == ("vscode_chat:a", "cursor:b")
+    assert in_order("claude_code:c", "a:a") == ("claude_code:c", "a:a")
+    align_all(store, Filters())
+    rows = store.execute(
+        "SELECT claude_conversation_id, cursor_conversation_id FROM conversation_alignments"
+    ).fetchall()
+    assert rows
+    assert not any(left.startswith("cursor:") for left, _ in rows)
+    assert not any(right.startswith("claude_code:") for _, right in rows)
+
+
+def test_confidence_falls_with_the_difference(store: Any) -> None:
+    found: list[float] = []
+    for number, seconds in enumerate((0, 1, 2.5, 4, 5, 6)):
+        one = made(f"x{number}", "cursor", "quite another thing", "x", path=f"/{number}")
+        stamp = f"2026-03-04T10:00:{1 + seconds:06.3f}Z"
+        one.messages = [Message("user", "hm, look", typed="hm, look", timestamp=stamp, turn=0)]
+        with transaction(store):
+            put_trajectory(store, one, [])
+        correlations = align(store, "claude_code:c1", f"cursor:x{number}").correlations
+        best = [c.confidence for c in correlations if c.type == "temporal" and c.left == "prompt"]
+        found.append(max(best, default=0.0))
+    assert found == [1.0, 0.8, 0.5, 0.2, 0.0, 0.0]
+
+
+def test_candidates_share_a_workspace_by_path_or_hash_and_any_day(store: Any) -> None:
+    late = made("n1", "vscode-chat", "good night", "yes", path="/else/where.py")
+    assert late.workspace is not None
+    late.workspace = Workspace(path="/w/app", hash="of its own")
+    late.started_at = "2026-03-03T23:00:00.000Z"  # begun the day before
+    with transaction(store):
+        put_trajectory(store, late, [])
+    assert ("claude_code:c1", "vscode_chat:n1") in candidates(store, Filters())
+
+
+def test_many_conversations_have_few_candidates(store: Any) -> None:
+    """A hundred days of work in two programs: pairs grow with the days, not with their square."""
+
+    def pairs(days: int) -> int:
+        with transaction(store):
+            for number in range(days):
+                stamp = f"2026-{4 + number // 28:02d}-{1 + number % 28:02d}T10:00:00.000Z"
+                for source in ("claude-code", "cursor"):
+                    one = made(f"d{number}", source, f"day {number}", "yes", path=f"/w/{number}.py")
+                    for message in one.messages:
+                        message.timestamp = stamp
+                    one.started_at = one.ended_at = stamp
+                    put_trajectory(store, one, [])
+        since = Filters(since=parse_time("2026-04-01T00:00:00Z"))
+        return len(candidates(store, since))
+
+    assert pairs(25) == 25
+    assert pairs(100) == 100
+    steps = store.execute(
+        "EXPLAIN QUERY PLAN SELECT DISTINCT a.id, b.id FROM places a JOIN places b"
+        " ON a.place = b.place AND a.platform < b.platform"
+    ).fetchall()
+    assert any("USING INDEX by_place" in step[-1] for step in steps)
+
+
+def test_every_group_of_figures(store: Any) -> None:
+    found = {group: [row.name for row in stats(store, group, Filters())] for group in GROUPS}
+    assert found == {
+        "day": ["2026-03-04"],
+        "project": ["/w/app"],
+        "model": ["claude-sonnet-4-5", "who-knows-1"],
+        "tool": ["Edit"],
+        "source": ["cursor", "claude-code", "copilot-cli"],
+        "file": ["/w/app/limiter.py", "/p/poem.txt"],
+    }
+    (day,) = stats(store, "day", Filters())
+    assert (day.conversations, day.turns, day.prompt_tokens, day.completion_tokens) == (
+        4,
+        8,
+        4000,
+        400,
+    )
+    assert (day.cached_tokens, day.tokens_without_price, day.tool_failures) == (1600, 1100, 4)
+    rates = rates_of("claude-sonnet-4-5")
+    assert rates is not None
+    assert day.cost_usd == pytest.approx(3 * rates.cost(1000, 100, 400, None))
+
+
+def test_bars_on_a_terminal(store: Any, tmp_path: Path) -> None:
+    arguments = ["stats", "--by", "source", "--store", str(tmp_path / "s.db")]
+    assert "█" in on_a_terminal(arguments)
+
+
+def test_progress_on_a_terminal_and_quiet_in_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = b"".join(conversation(f"c{n}", "x" * 400) for n in range(3000))
+    (tmp_path / "in" / "a.jsonl").write_bytes(lines)
+    arguments = ["sync", str(tmp_path / "in"), "--store", str(tmp_path / "p.db")]
+    assert "reading" in on_a_terminal(arguments)
+    command = [sys.executable, "-m", "unspool", *arguments]
+    done = subprocess.run(command, capture_output=True, env=ENV, check=True)
+    assert (done.stdout, b"reading" in done.stderr) == (b"", False)
+
+
 def test_the_seeds_columns_and_check_stand(store: Any) -> None:
     row = store.execute(
         "SELECT platform, session_id, interaction_count, total_tokens, total_changes, acceptance_rate,"
@@ -240,7 +391,9 @@ def test_the_seeds_columns_and_check_stand(store: Any) -> None:
 
 
 def test_commands(store: Any, tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+    path = tmp_path / "copy.db"  # the other one is being written
+    with closing(sqlite3.connect(path)) as copy:
+        store.backup(copy)
 
     def run(*args: str) -> str:
         command = [sys.executable, "-m", "unspool", *args, "--store", str(path)]
@@ -250,7 +403,18 @@ def test_commands(store: Any, tmp_path: Path) -> None:
         json.loads(run("search", "poem", "--in", "typed", "--json"))[0]["snippet"]
         == "Write a «poem»"
     )
-    assert "cursor/k2" in run("search", "poem", "--in", "typed")
+    assert "unspool show cursor/k2 --turn 1 " in run("search", "poem", "--in", "typed")
+    aligned = json.loads(run("align", "k1", "c1", "--json"))
+    assert (aligned[0]["left"], aligned[0]["right"]) == ("claude_code:c1", "cursor:k1")
+    assert "claude_code:c1  ↔  cursor:k1" in run("align", "--auto", "--since", "2026-03-04")
+    assert run("align", "--auto", "--since", "2026-03-05") == ""
+    unpriced = json.loads(run("stats", "--by", "model", "--json"))[-1]
+    assert (unpriced["name"], unpriced["tokens_without_price"]) == ("who-knows-1", 1100)
+    assert "cost_usd" not in unpriced
+    (row,) = [r for r in csv.DictReader(run("stats", "--by", "model", "--csv").splitlines())
+              if r["name"] == "who-knows-1"]  # fmt: skip
+    assert row["cost_usd"] == ""
+    assert run("stats", "--by", "model").endswith(" ?\n")
     assert "limiter.py" in run("stats", "--by", "file")
     assert run("stats", "--csv").startswith("name,conversations")
 

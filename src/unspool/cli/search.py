@@ -117,11 +117,10 @@ def _print(found: Found) -> None:
 def _print_hit(hit: Hit, color: bool) -> None:
     when = (hit.timestamp or "")[:16].replace("T", " ")
     title = one_line(hit.title or "")[:60]
-    place = f"turn {hit.turn + 1}" if hit.turn is not None else f"message {hit.message_index + 1}"
     what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
-    head = f"{hit.source}/{hit.conversation_id}"
+    head = _show(hit)
     say(head, fg="yellow" if color else None, nl=False)
-    text = f"  {when}  {place}, {what}  {title}"
+    text = f"  {when}  {what}  {title}"
     width = columns()
     say(text[: max(width - len(head), 20)] if width else text)
     before, _, rest = one_line(
