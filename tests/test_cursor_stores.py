@@ -214,8 +214,36 @@ def test_what_the_headers_dropped_is_a_branch_and_what_they_do_not_list_yet_goes
         made = only(tmp_path)
         assert [m.content for m in made.messages] == ["one", "two", "instead", "fine", "just sent"]
         branches = made.branches or []
-        assert [m.content for b in branches for m in b.messages] == ["regretted", "too late"]
+        assert [[m.content for m in b.messages] for b in branches] == [["regretted", "too late"]]
         assert branches[0].index == 2
+
+
+def test_orphans_without_a_time_or_older_than_all_are_branches_and_lost_bubbles_are_told(
+    tmp_path: Path,
+) -> None:
+    early = {"createdAt": "2025-10-09T07:00:00.000Z"}
+    rows = rows_of(
+        COMPOSER,
+        bubble("1", 1, "one", createdAt="2025-10-09T08:00:00.000Z"),
+        bubble("2", 2, "two", createdAt="2025-10-09T08:00:01.000Z"),
+        bubble("3", 2, "gone"),
+        bubble("4", 1, "no time"),
+        bubble("5", 2, "none either"),
+        bubble("6", 1, "earlier", **early),
+        bubble("7", 2, "", **early),
+        bubble("8", 2, "and its answer", **early),
+        listed=3,
+    )
+    del rows[f"bubbleId:{CID}:3"]
+    write_editor(tmp_path / "state.vscdb", rows)
+    tally = Tally()
+    (made,) = reduce_all(facts_of(origins_of(tmp_path), tally))
+    assert [m.content for m in made.messages] == ["one", "two"]
+    assert [(b.index, [m.content for m in b.messages]) for b in made.branches or ()] == [
+        (0, ["earlier", "and its answer"]),
+        (1, ["no time", "none either"]),
+    ]
+    assert tally.problems == 1
 
 
 def test_bubbles_without_a_composer_row_and_sub_agents_by_their_call(tmp_path: Path) -> None:

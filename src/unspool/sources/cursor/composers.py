@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from unspool.facts import ROOT, AnyFact, Key, Noted, Problem
+from unspool.facts import ROOT, AnyFact, Key, Link, Noted, Problem
 from unspool.origins import Tally
 from unspool.records import clean, sample
 from unspool.sources.cursor.agentkv import Sendings, root_of
-from unspool.sources.cursor.bubbles import RANK, Bubble, Chat, mode_name
+from unspool.sources.cursor.bubbles import RANK, USER, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.heads import Composer, costs, head_notes, model_of
@@ -68,18 +68,33 @@ class Reader:
         changes = Changes({"composerId": ident, **composer}, fetch)
         chat = Chat(("cursor", ident), self.origin, changes, mode)
         order = Order(self, ident, composer)
+        yield from self._bubbles(chat, order)
+        yield from order.problems
+        if order.missing:
+            self.tally.records += 1
+            yield self.problem(chat.key, "missing-bubbles", f"{order.missing} that headers name")
+        yield from self._sent(composer, chat)
+
+    def _bubbles(self, chat: Chat, order: Order) -> Iterator[AnyFact]:
         after: str = ROOT
-        for bubble_id, bubble, fork in order.bubbles(chat.key):
-            facts = chat.read(bubble, bubble_id, next(self.offsets), fork or after)
+        if order.orphans:
+            after = f"start:{chat.key[1]}"  # what even the first of them can be forked from
+            yield Link(
+                key=chat.key, origin=self.origin, offset=next(self.offsets), entry=after, after=ROOT
+            )
+        lost = after
+        for ident, bubble, abandoned in order.bubbles(chat.key):
+            if abandoned and bubble.get("type") in (USER, "user"):
+                lost = after
+            facts = chat.read(bubble, ident, next(self.offsets), lost if abandoned else after)
             if not facts:
                 self.tally.noise += 1
                 continue
             yield from facts
-            yield from self._beside(chat, bubble, bubble_id)
-            if fork is None:
-                after = f"bubble:{bubble_id}"
-        yield from order.problems
-        yield from self._sent(composer, chat)
+            yield from self._beside(chat, bubble, ident)
+            lost = f"bubble:{ident}"
+            if not abandoned:
+                after = lost
 
     def _sent(self, composer: Composer, chat: Chat) -> Iterator[AnyFact]:
         """What was sent to the model; where no root tells it, it is looked for when all are read."""

@@ -25,62 +25,62 @@ class Order:
             if isinstance(bubble, dict):
                 self._inline.setdefault(str(name), bubble)
         headers = decoded(composer.get("fullConversationHeadersOnly"))
-        self._headers = list(_by_id(headers)) or list(_by_id(composer.get("conversation")))
+        self._headers = _by_id(headers) or _by_id(composer.get("conversation"))
         self._old_tools = _old_tools(composer)
+        self.orphans = self._orphans()
+        """(time or 0, id) of the rows that no header names, by time."""
         self.problems: list[Problem] = []
+        self.missing = 0
+        """Headers whose bubble is not there."""
 
-    def bubbles(self, key: Key) -> Iterator[tuple[str, Bubble, str | None]]:
-        """(id, bubble, the entry that it forks from where it was abandoned)."""
-        orphans = self._orphans(key)
+    def bubbles(self, key: Key) -> Iterator[tuple[str, Bubble, bool]]:
+        """(id, bubble, whether it was abandoned). What was abandoned stands before what came after
+        it, so that the end of the thread is the end of the headers."""
         if not self._headers:
-            for _, ident in sorted(orphans):
+            for _, ident in self.orphans:
                 if (bubble := self._bubble(ident, key)) is not None:
-                    yield ident, bubble, None
+                    yield ident, bubble, False
             return
-        known: list[tuple[int, str]] = []
-        last = ""
+        orphans = list(self.orphans)
+        newest = 0
+        held: tuple[str, Bubble] | None = None
         for ident in self._headers:
             bubble = self._bubble(ident, key)
             if bubble is None:
                 continue
-            time = bubble_time(bubble)
-            # What was abandoned stands before what came after it, so that the end of the thread
-            # is the end of the headers.
-            while time is not None and orphans and orphans[0][0] < time:
-                yield from self._orphan(orphans.pop(0), f"bubble:{last}" if last else None, key)
-            if time is not None:
-                known.append((time, ident))
-            yield ident, bubble, None
-            last = ident
-        for made, ident in orphans:
-            if made and known and made > known[-1][0]:
-                # Newer than all that the headers know: written, but not yet listed.
-                if (bubble := self._bubble(ident, key)) is not None:
-                    yield ident, bubble, None
-            else:
-                self._reader.tally.records += 1
-                self._reader.tally.noise += 1
+            if held is not None:
+                yield from self._before(bubble_time(held[1]), orphans, key)
+                yield *held, False
+            held = (ident, bubble)
+            newest = max(newest, bubble_time(bubble) or 0)
+        if held is not None:
+            # Without a time nobody knows where they were left, but that the headers left them.
+            yield from self._before(newest + 1, orphans, key, untimed=True)
+            yield *held, False
+        for _, ident in orphans:
+            # Newer than all that the headers know: written, but not yet listed.
+            if (bubble := self._bubble(ident, key)) is not None:
+                yield ident, bubble, False
 
-    def _orphan(
-        self, orphan: tuple[int, str], fork: str | None, key: Key
-    ) -> Iterator[tuple[str, Bubble, str | None]]:
-        bubble = self._bubble(orphan[1], key)
-        if bubble is not None and fork and orphan[0]:
-            yield orphan[1], bubble, fork
-        elif bubble is not None:
-            self._reader.tally.noise += 1
+    def _before(
+        self, time: int | None, orphans: list[tuple[int, str]], key: Key, untimed: bool = False
+    ) -> Iterator[tuple[str, Bubble, bool]]:
+        """The orphans that are older; they are gone from the list then."""
+        gone = [o for o in orphans if time is not None and (o[0] or untimed) and o[0] < time]
+        for orphan in gone:
+            orphans.remove(orphan)
+            if (bubble := self._bubble(orphan[1], key)) is not None:
+                yield orphan[1], bubble, True
 
-    def _orphans(self, key: Key) -> list[tuple[int, str]]:
-        """(time or 0, id) of the rows that no header names, by time."""
+    def _orphans(self) -> list[tuple[int, str]]:
         rows = self._reader.rows
         if rows is None:
             return []
         prefix = f"bubbleId:{self._ident}:"
-        listed = set(self._headers)
         found: list[tuple[int, str]] = []
         for row in rows.keys(prefix):
             ident = row[len(prefix) :]
-            if ident in listed:
+            if ident in self._headers:
                 continue
             try:
                 bubble = parse_object(rows.get(row) or b"{}")
@@ -95,6 +95,7 @@ class Order:
         inline = self._inline.get(ident)
         data = reader.rows.get(f"bubbleId:{self._ident}:{ident}") if reader.rows else None
         if data is None and inline is None:
+            self.missing += ident in self._headers
             return None
         reader.tally.records += 1
         row: Bubble = {}
