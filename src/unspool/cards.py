@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from unspool.copies import digest, digests, opening_of
+from unspool.facts import INDEXED
 from unspool.reduce.naming import Naming
 from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
 
@@ -52,6 +53,14 @@ class Card(msgspec.Struct):
     opinions: dict[str, dict[str, Any]] = {}
     """Message → what a person thought of it, if this may be another conversation seen again."""
     naming: Naming = msgspec.field(default_factory=Naming)
+    requests: bytes = b""
+    """Digests of the requests that its prompts were made with."""
+    indexed: dict[str, str] = {}
+    """Requests of prompts that are known by them alone → when they were made."""
+    only_indexed: bool = False
+    """Holds nothing but such prompts."""
+    spare: bool = False
+    """Another place is known to hold what it has."""
     hollow: bool = False
     """Holds nothing that was said, only what it has for others."""
 
@@ -69,6 +78,7 @@ class Card(msgspec.Struct):
 def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     calls = [call for message in trajectory.messages for call in message.tool_calls or ()]
     same_as = _other_id(trajectory)
+    indexed = _indexed(trajectory)
     return Card(
         source=trajectory.source,
         id=trajectory.conversation_id,
@@ -90,7 +100,11 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         opening=opening_of(trajectory) if _needs_call(trajectory.parent) else b"",
         prompts=dict(filter(None, map(_prompt, calls))),
         same_as=same_as,
-        origins=_origins(trajectory) if same_as or _is_nameless(trajectory) else [],
+        origins=_origins(trajectory) if same_as or indexed or _is_nameless(trajectory) else [],
+        requests=_requests(trajectory),
+        indexed=indexed,
+        only_indexed=len(indexed) == len(trajectory.messages) > 0,
+        spare=trajectory.metadata.get("spare") is True,
         opinions=_opinions(trajectory) if same_as else {},
         naming=naming or Naming(),
         hollow=not trajectory.messages and not trajectory.checkpoints,
@@ -129,6 +143,24 @@ def _strays(trajectory: Trajectory) -> list[str]:
         if (message.extra or {}).get("echo_only") or trajectory.partial
         for call in message.tool_calls or ()
     ]
+
+
+def _indexed(trajectory: Trajectory) -> dict[str, str]:
+    return {
+        message.id.removeprefix(INDEXED): message.timestamp or ""
+        for message in trajectory.messages
+        if message.id and message.id.startswith(INDEXED)
+    }
+
+
+def _requests(trajectory: Trajectory) -> bytes:
+    found = {
+        message.request_id: None
+        for message in trajectory.messages
+        if message.role == "user" and message.request_id and not message.kind
+        and not (message.id or "").startswith(INDEXED)
+    }  # fmt: skip
+    return b"".join(map(digest, found))
 
 
 def _is_nameless(trajectory: Trajectory) -> bool:

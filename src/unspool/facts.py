@@ -32,6 +32,9 @@ PREVIOUS: None = None
 ROOT = ""
 ECHO = 3
 INDEX = 4
+INDEXED = "index:"
+"""Before the request, the id of a message that is known by its request alone: another conversation
+may turn out to hold it."""
 
 ZONE = "time_zone"
 NO_ZONE = "unknown"

@@ -11,6 +11,7 @@ import msgspec
 
 from unspool.cards import Card, Key, make_card
 from unspool.copies import digest, digest_of, find_copies, holds, pieces
+from unspool.indexes import find_claims, give_times, give_up
 from unspool.reduce.totals import drop_calls, leave_out
 from unspool.ties import find_ties, find_twins
 from unspool.trajectory import Link, Message, Trajectory, Workspace
@@ -41,6 +42,10 @@ class Patch(msgspec.Struct):
     """Where those were read that it stands for."""
     opinions: dict[str, dict[str, Any]] = {}
     """Message → what only they know that a person thought of it."""
+    times: dict[str, str] = {}
+    """Request → when it was made, as an index says."""
+    claimed: list[str] = []
+    """Messages that an index put here and another conversation holds."""
     title: str | None = None
     """A better one, that stands in the files of another conversation."""
 
@@ -69,6 +74,15 @@ def link(cards: Iterable[Card]) -> Patches:
     for key, twin in find_twins(by_key).items():
         patch(key).absorbed = True
         patch(twin).origins += by_key.pop(key).origins
+    claims = find_claims(by_key)
+    for key, times in claims.times.items():
+        patch(key).times = times
+        patch(key).origins += sorted(claims.origins.get(key, ()))
+    for key, claimed in claims.claimed.items():
+        patch(key).claimed = claimed
+    for key in claims.empty:
+        patch(key).absorbed = True
+        del by_key[key]
     for (parent_key, child_key), tie in find_ties(by_key).items():
         if parent_key == child_key:
             continue
@@ -216,6 +230,10 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     for message in trajectory.messages if patch.opinions else ():
         if message.id in patch.opinions:
             message.extra = {**patch.opinions[message.id], **(message.extra or {})}
+    if patch.times:
+        give_times(trajectory, patch.times)
+    if patch.claimed:
+        give_up(trajectory, patch.claimed)
     if patch.dropped:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied or patch.replayed:

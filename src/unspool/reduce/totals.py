@@ -59,23 +59,40 @@ def spread_copied(messages: list[Message]) -> None:
 
 def drop_calls(trajectory: Trajectory, dropped: set[str]) -> None:
     """Take out calls that turned out to be another conversation's, and what came of them."""
+
+    def is_gone(message: Message) -> bool:
+        if not message.tool_calls:
+            return message.tool_call_id in dropped
+        message.tool_calls = [c for c in message.tool_calls if c.id not in dropped] or None
+        return message.tool_calls is None and not message.content
+
+    files = [touch for touch in trajectory.files or () if touch.tool_call_id not in dropped]
+    trajectory.files = files or None
+    _take_out(trajectory, is_gone)
+
+
+def drop_messages(trajectory: Trajectory, is_gone: Callable[[Message], bool]) -> None:
+    """Take out words that turned out to be another conversation's; turns are counted anew."""
+    _take_out(trajectory, is_gone)
+    for message in trajectory.messages:
+        message.turn = None
+    number_turns(trajectory.messages)
+    for touch in trajectory.files or ():
+        at = touch.index
+        touch.turn = trajectory.messages[at].turn if at is not None else None
+
+
+def _take_out(trajectory: Trajectory, is_gone: Callable[[Message], bool]) -> None:
     kept: list[Message] = []
     before = [0]
     """Index → the number of messages kept before it."""
     for message in trajectory.messages:
-        if message.tool_calls:
-            message.tool_calls = [c for c in message.tool_calls if c.id not in dropped] or None
-            gone = message.tool_calls is None and not message.content
-        else:
-            gone = message.tool_call_id in dropped
-        if not gone:
+        if not is_gone(message):
             kept.append(message)
         before.append(len(kept))
     trajectory.messages = kept
-    files = [touch for touch in trajectory.files or () if touch.tool_call_id not in dropped]
-    for touch in files:
+    for touch in trajectory.files or ():
         touch.index = before[touch.index] if touch.index is not None else None
-    trajectory.files = files or None
     for place in (*(trajectory.marks or ()), *(trajectory.branches or ())):
         place.index = before[min(place.index, len(before) - 1)]
 

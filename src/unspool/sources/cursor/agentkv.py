@@ -15,6 +15,7 @@ import msgspec
 from unspool.facts import AnyFact, Key
 from unspool.records import clean
 from unspool.sources.cursor.blobs import message_of, walk
+from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.kv import Keys
 from unspool.sources.cursor.sent import Sent
 
@@ -101,8 +102,7 @@ class Sendings:
                 answers.append((number, name, _call_ids(value)))
                 continue
             own = value.providerOptions.cursor if value.providerOptions is not None else None
-            request = own.requestId if own is not None else None
-            key = self.requests.get(request) if isinstance(request, str) else None
+            key = self.requests.get(request_id(own.requestId)) if own is not None else None
             if key is not None:
                 yield key, number, name
                 calls.update((call, key) for call in _call_ids(value) if call not in calls)

@@ -21,6 +21,7 @@ from unspool.facts import (
 from unspool.records import clean
 from unspool.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
+from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.tools import decoded, likeness, output_of
@@ -203,7 +204,8 @@ class Chat:
         elif isinstance(error, dict) and isinstance(error.get("message"), str):
             yield MessageSeen(
                 **common, number=2, id=f"{ident}:error", role="assistant", kind="error", rank=RANK,
-                text=error["message"], request=_str(error.get("generationUUID")) or _request(bubble),
+                text=error["message"],
+                request=request_id(error.get("generationUUID")) or _request(bubble),
             )  # fmt: skip
 
     def _said(
@@ -297,7 +299,7 @@ def _count(count: dict[str, Any], name: str) -> int:
 
 
 def _request(bubble: Bubble) -> str:
-    return _str(bubble.get("requestId")) or _str(bubble.get("usageUuid"))
+    return request_id(bubble.get("requestId")) or request_id(bubble.get("usageUuid"))
 
 
 def _group(bubble: Bubble) -> str:

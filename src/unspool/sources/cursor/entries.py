@@ -37,6 +37,14 @@ def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
+def request_id(value: object) -> str:
+    """The id of a generation, which hooks, bubbles and the list of generations share; newer builds
+    hang a counter on its uuid."""
+    ident = value if isinstance(value, str) else ""
+    match = _UUID.match(ident)
+    return match[0] if match else ident
+
+
 def rank_of(key: Key, name: str, value: object, rank: int) -> int:
     """A conversation is its own session only where nobody names another."""
     return LAST if name == "session_id" and value == key[1] else rank

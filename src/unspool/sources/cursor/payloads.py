@@ -1,10 +1,10 @@
 """The payloads of Cursor's hooks: their events in one spelling, their fields, their facts' places."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, Key, Marked, UsageReported
+from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.steps import Steps
 
 PRODUCT = "cursor"
@@ -24,7 +24,6 @@ _CANONICAL = {name.lower(): name for name in EVENTS} | {
     "posttooluseerror": "postToolUseFailure",
 }
 """Names in any case, and those of Claude Code's hooks, which Cursor runs too."""
-_UUID = re.compile(r"^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IMPLIED = (
     ("prompt", "beforeSubmitPrompt"),
     ("edits", "afterFileEdit"),
@@ -60,10 +59,7 @@ def event_name(payload: Payload) -> str:
 
 def turn_id(payload: Payload) -> str:
     """The generation; newer builds hang a counter on its uuid."""
-    given = payload.get("generation_id")
-    ident = given if isinstance(given, str) else ""
-    match = _UUID.match(ident)
-    return match[0] if match else ident
+    return request_id(payload.get("generation_id"))
 
 
 class Said:

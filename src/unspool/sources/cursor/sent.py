@@ -16,7 +16,7 @@ from unspool.facts import (
     ToolReturned,
 )
 from unspool.shapes import arguments_text
-from unspool.sources.cursor.entries import sent_time, typed_words
+from unspool.sources.cursor.entries import request_id, sent_time, typed_words
 from unspool.sources.cursor.tools import likeness, output_of, touches
 
 _TAG = re.compile(r"<[a-z][a-z_-]*>")
@@ -85,7 +85,7 @@ class Sent:
             yield MessageSeen(
                 **common, id=ident, role="user", text=text, typed=typed, kind=kind, rank=self._rank,
                 mode="" if kind else self._mode, attachments=images,
-                request=str(options.get("requestId") or ""),
+                request=request_id(options.get("requestId")),
             )  # fmt: skip
 
     def _is_injected(self, text: str, options: dict[str, Any]) -> bool:
@@ -102,7 +102,7 @@ class Sent:
         kind = "summary" if options.get("isSummary") is True else ""
         yield MessageSeen(
             **common, id=ident, role="assistant", text=text, kind=kind, rank=self._rank,
-            thinking=_joined(blocks, "reasoning"), request=str(options.get("requestId") or ""),
+            thinking=_joined(blocks, "reasoning"), request=request_id(options.get("requestId")),
             model=_model(blocks, options) or self._model,
             extra={"reasoning_encrypted": True} if hidden else None,
         )  # fmt: skip

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from unspool.facts import ECHO, AnyFact, MessageSeen, Noted
+from unspool.facts import ECHO, INDEXED, AnyFact, MessageSeen, Noted
 from unspool.origins import Head, Origin, Tally
 from unspool.records import clean
 from unspool.sources.cursor.bubbles import RANK, words_of
 from unspool.sources.cursor.composers import Reader
+from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.heads import Composer, common_folder
 from unspool.sources.cursor.kv import Broken, parse
 from unspool.sources.cursor.paths import clean_path
@@ -177,7 +178,7 @@ class Workspace:
                 if by_text[text]:
                     generation = by_text[text].pop()
                     bubble.setdefault("createdAt", generation.get("unixMs"))
-                    bubble.setdefault("requestId", generation.get("generationUUID"))
+                    bubble.setdefault("requestId", _ident(generation))
         self._generations = [g for group in by_text.values() for g in group]
 
     def _left(
@@ -200,32 +201,38 @@ class Workspace:
                 reader.tally.noise += 1  # Said again by a bubble or a generation.
             else:
                 rest.append(prompt)
-        if _has_global(reader.origin):
-            reader.tally.noise += len(rest)  # The global database has their conversations.
-            return
+        spare = _has_global(reader.origin)
+        if spare:
+            # The global database has their conversations: only who knows their id gains from them.
+            reader.tally.noise += sum(1 for prompt in rest if not _ident(prompt))
+            rest = [prompt for prompt in rest if _ident(prompt)]
         for prompt in rest:
             yield self._echo(("cursor", f"prompts-{name}"), prompt, ECHO)
         if rest:
-            yield from self._prompts_notes(f"prompts-{name}")
+            yield from self._prompts_notes(f"prompts-{name}", spare)
 
-    def _prompts_notes(self, ident: str) -> Iterator[AnyFact]:
-        notes = {"partial": "prompts-without-conversation", "workspace.path": self._folder}
+    def _prompts_notes(self, ident: str, spare: bool) -> Iterator[AnyFact]:
+        notes: dict[str, Any] = {
+            "partial": "prompts-without-conversation",
+            "workspace.path": self._folder,
+            "spare": spare or None,
+        }
+        offset = next(self._reader.offsets)
         for number, (name, value) in enumerate(notes.items()):
             yield Noted(
-                key=("cursor", ident), origin=self._reader.origin, number=number,
-                offset=next(self._reader.offsets), entry=f"notes:{ident}", name=name, value=value,
-                rank=ECHO,
+                key=("cursor", ident), origin=self._reader.origin, number=number, offset=offset,
+                entry=f"notes:{ident}", name=name, value=value, rank=ECHO,
             )  # fmt: skip
 
     def _echo(self, key: tuple[str, str], said: dict[str, Any], rank: int) -> AnyFact:
         """A prompt, known by its text alone or with its generation."""
-        ident = said.get("generationUUID")
+        ident = _ident(said)
         number = next(self._reader.offsets)
         return MessageSeen(
-            key=key, origin=self._reader.origin, offset=number,
+            key=key, origin=self._reader.origin, offset=number, id=INDEXED + ident if ident else "",
             entry=f"generation:{ident}" if ident else f"prompt:{key[1]}:{self._nth(_text(said))}",
             role="user", text=_text(said), time=parse_time(said.get("unixMs")), rank=rank,
-            request=ident if isinstance(ident, str) else "",
+            request=ident,
         )  # fmt: skip
 
     def _nth(self, text: str) -> str:
@@ -240,6 +247,11 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 def _part(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
+
+
+def _ident(said: dict[str, Any]) -> str:
+    """The id that hooks and bubbles know a generation by."""
+    return request_id(said.get("generationUUID"))
 
 
 def _text(said: dict[str, Any]) -> str:
