@@ -5,7 +5,6 @@ import copy
 import gzip
 import hashlib
 import json
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -555,6 +554,23 @@ class TestBadInput:
         assert codes(INPUTS / "spoilt" / "input") == ["invalid-json"]
         assert codes(INPUTS / "repeated_calls" / "input") == ["repeated-call-id"]
 
+    def test_a_torn_initial_state(self, tmp_path: Path) -> None:
+        """Most logs begin with the whole chat: what stands before the tear is read."""
+        line = json.dumps({"kind": 0, "v": chat(request(1), request(2), request(3))})
+        path = put(tmp_path, "chatSessions/s.jsonl", line[: line.index("answer 3")])
+        made = one(path)
+        assert [w for _, w in words(made)][:5] == [
+            "question 1", "answer 1", "question 2", "answer 2", "question 3",
+        ]  # fmt: skip
+        assert codes(path) == ["truncated-json"]
+
+    def test_a_torn_state_takes_nothing_away(self, tmp_path: Path) -> None:
+        lines = [json.dumps({"kind": 0, "v": chat(*(request(n) for n in (1, 2, 3)))})] * 2
+        text = lines[0] + "\n" + lines[1][: lines[1].index("answer 2")]
+        path = put(tmp_path, "chatSessions/s.jsonl", text)
+        assert len(one(path).messages) == 6
+        assert one(path).branches is None
+
     def test_repeated_answers_and_rounds(self, tmp_path: Path) -> None:
         """Answers of two requests are two, whatever their ids."""
         rounds = [{"id": "same", "response": f"round {n}", "toolCalls": []} for n in (1, 2)]
@@ -627,25 +643,26 @@ print(after - before, found[0].size_bytes, found[0].sha256, found[0].media_type,
 )
 
 
-@pytest.mark.parametrize("log", [False, True], ids=["flat", "log"])
-def test_a_huge_line_with_an_image(tmp_path: Path, log: bool) -> None:
-    """The image becomes a reference; reading takes at most four times the line."""
+@pytest.mark.parametrize("form", ["flat", "log", "unknown-field", "wrong-type"])
+def test_a_huge_line_with_an_image(tmp_path: Path, form: str) -> None:
+    """The image becomes a reference; the whole process takes at most four times the line."""
     raw = b"\x89PNG" + bytes(range(256)) * 180_000
     image = {"kind": "image", "id": "i", "name": "big.png", "mimeType": "image/png",
              "value": {"$base64": base64.b64encode(raw).decode()}}  # fmt: skip
-    value = chat(request(1, variableData={"variables": [image]}))
-    path = tmp_path / ("s.jsonl" if log else "s.json")
-    path.write_bytes(msgspec.json.encode({"kind": 0, "v": value} if log else value) + b"\n")
+    more = {"unknown-field": {"unheardOf": 1}, "wrong-type": {"responseId": 5}}.get(form, {})
+    value = chat(request(1, variableData={"variables": [image]}, **more))
+    path = tmp_path / ("s.jsonl" if form == "log" else "s.json")
+    line = {"kind": 0, "v": value} if form == "log" else value
+    path.write_bytes(msgspec.json.encode(line) + b"\n")
     made = subprocess.run(
         [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True
     )
-    grown, size, sha256, media_type, kept = made.stdout.split()
+    peak, size, sha256, media_type, kept = made.stdout.split()
     assert int(size) == len(raw)
     assert sha256 == hashlib.sha256(raw).hexdigest()
     assert (media_type, kept) == ("image/png", "0")
     unit = 1 if sys.platform == "darwin" else 1024
-    assert int(grown) * unit <= 4 * path.stat().st_size
-    assert resource.RUSAGE_SELF == 0
+    assert int(peak) * unit <= 4 * path.stat().st_size
 
 
 class TestRealChats:

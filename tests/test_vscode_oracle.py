@@ -182,3 +182,47 @@ def test_same_words_and_calls(path: Path) -> None:
                 found.remove(wanted)
     left = [message for message in found if message[0] != "tool"]
     assert left == []
+
+
+EDITS = ("textEditGroup", "notebookEditGroup")
+
+
+def counts(requests: list[dict[str, Any]]) -> dict[str, int]:
+    """Counted straight off the file: nothing joined, nothing rebuilt."""
+    metadata = [(r.get("result") or {}).get("metadata") or {} for r in requests]
+    rounds = [held.get("toolCallRounds") or [] for held in metadata]
+    parts = [p for r in requests for p in r.get("response") or [] if isinstance(p, dict)]
+    return {
+        "users": len(requests),
+        "answers": sum(len(held) or 1 for held in rounds),
+        "calls": sum(len(one["toolCalls"]) for held in rounds for one in held),
+        "results": sum(len(held.get("toolCallResults") or {}) for held in metadata),
+        "edits": sum(part.get("kind") in EDITS for part in parts),
+        "votes": sum(r.get("vote") is not None for r in requests),
+        "followups": sum(len(r.get("followups") or []) for r in requests),
+        "attachments": sum(len(r["variableData"]["variables"]) for r in requests),
+        "markdown": sum(bool(part.get("value")) for part in parts if "kind" not in part),
+    }
+
+
+@pytest.mark.parametrize("path", real(), ids=lambda p: p.name)
+def test_same_counts(path: Path) -> None:
+    """Of every real file: as many turns, rounds, calls, results, edits … as stand in it."""
+    requests = state_of(path)["requests"]
+    (made,) = reduce_all(facts_of(origins_of(path)))
+    messages = [m for m in made.messages if m.kind != "injected"]
+    answers = [m for m in messages if m.role == "assistant"]
+    said = "\n".join(m.content for m in answers)
+    parts = [p for r in requests for p in r["response"]]
+    texts = [p["value"].strip() for p in parts if "kind" not in p and p.get("value")]
+    assert counts(requests) == {
+        "users": sum(m.role == "user" for m in messages),
+        "answers": len(answers),
+        "calls": sum(len(m.tool_calls or ()) for m in answers),
+        "results": sum(m.role == "tool" for m in messages),
+        "edits": sum(f.lines_added is not None for f in made.files or ()),
+        "votes": sum("vote" in (m.extra or {}) for m in answers),
+        "followups": sum(len((m.extra or {}).get("followups", ())) for m in answers),
+        "attachments": sum(len(m.attachments or ()) for m in messages if m.role == "user"),
+        "markdown": sum(text in said for text in texts),
+    }

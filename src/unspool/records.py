@@ -94,7 +94,10 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
         if recovered is not None:
             return Salvage([*values, recovered], "recovered")
     if rest:
-        return Salvage(values, "truncated-json" if is_cut_off(rest) else "invalid-json")
+        # A line may be very long: it is not encoded once more where it is here as it was.
+        whole_line = not code and len(rest) == len(text)
+        cut_off = is_cut_off(line if whole_line else rest)
+        return Salvage(values, "truncated-json" if cut_off else "invalid-json")
     return Salvage(values, code)
 
 
@@ -116,9 +119,9 @@ def mend_escapes(text: str) -> str:
     return _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
 
 
-def is_cut_off(text: str) -> bool:
+def is_cut_off(text: str | bytes) -> bool:
     """Whether the text is the beginning of a JSON value, and not broken before its end."""
-    return text[:1] in ("{", "[") and recover_json(text) is not None
+    return text[:1] in ("{", "[", b"{", b"[") and recover_json(text) is not None
 
 
 def _objects(text: str) -> tuple[list[Any], str, bool]:
@@ -141,12 +144,13 @@ def _objects(text: str) -> tuple[list[Any], str, bool]:
     return values, "", False
 
 
+_OBJECT = re.compile(r'\{"(?:type|name|ver|time|data|uuid|parentUuid|hook_event_name)"')
+
+
 def _whole_objects(text: str, start: int) -> tuple[list[Any], int] | None:
     """The whole objects up to the end of the line, behind a cut-off one (two writers, one line)."""
-    for match in re.finditer(
-        r'\{"(?:type|name|ver|time|data|uuid|parentUuid|hook_event_name)"', text[start:]
-    ):
-        at = end = start + match.start()
+    for match in _OBJECT.finditer(text, start):
+        at = end = match.start()
         values: list[Any] = []
         try:
             while end < len(text):
@@ -160,10 +164,11 @@ def _whole_objects(text: str, start: int) -> tuple[list[Any], int] | None:
     return None
 
 
-def recover_json(text: str) -> Any:
+def recover_json(text: str | bytes) -> Any:
     """A cut-off JSON value closed where it breaks off; None where not even that can be read."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     try:
-        value = jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings")
+        value = jiter.from_json(data, partial_mode="trailing-strings")
     except ValueError:
         return None
     return clean(value)

@@ -23,6 +23,7 @@ from unspool.sources.vscode_chat.mutations import INITIAL, Replay, decode_mutati
 from unspool.sources.vscode_chat.weights import BIG_BYTES, lighten
 
 _REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
+_INITIAL = re.compile(rb'\s*\{\s*"kind"\s*:\s*0\s*,')
 _SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
 _decoder = json.JSONDecoder(strict=False)
 
@@ -39,11 +40,13 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     try:
         chat = decode_chat(data)
     except DecodeErrors as error:
-        value, code = parse(data) if isinstance(error, ValidationError) else parse_odd(data)
-        if not isinstance(value, dict):
-            yield lost(origin, tally, 0, code or "not-a-chat", data)
-            return
+        odd = not isinstance(error, ValidationError)
+        shown = sample(data)
+        value, code = parse_odd(data) if odd else parse(data)
         del data
+        if not isinstance(value, dict):
+            yield lost(origin, tally, 0, code or "not-a-chat", shown)
+            return
         yield from value_facts(value, origin, tally, code)
         return
     del data
@@ -111,7 +114,8 @@ def parse_odd(data: bytes) -> tuple[Any, str]:
         pass
     else:
         return clean(value), ""
-    value = recover_json(text)
+    value = recover_json(data)
+    value = recover_json(text) if value is None else value  # not even UTF-8
     if isinstance(value, dict) and value.get("requests"):
         return value, "truncated-json"
     found = _saved_requests(text)
@@ -188,9 +192,13 @@ def _stem(origin: Origin) -> str:
 
 
 def _apply_odd(replay: Replay, line: bytes, recover: bool) -> str:
-    """A line that is not one clean mutation; the code of the problem, if it is one."""
-    found = salvage(line, recover)
-    code = found.code
+    """A line that is not one clean mutation; the code of the problem, if it is one.
+
+    An initial state that is cut off is always saved: all of a chat may be in the one value.
+    """
+    first = not replay.started and _INITIAL.match(line) is not None
+    found = salvage(line, recover or first)
+    code = "truncated-json" if found.code == "recovered" and not recover else found.code
     for value in found.values:
         try:
             mutation = decode_mutation(msgspec.json.encode(value))
