@@ -11,7 +11,7 @@ from unspool.sources.cursor.agentkv import Sendings, root_of
 from unspool.sources.cursor.bubbles import RANK, USER, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import rank_of
-from unspool.sources.cursor.heads import Composer, costs, head_notes, model_of
+from unspool.sources.cursor.heads import Composer, children_of, costs, head_notes, model_of
 from unspool.sources.cursor.kv import Broken, Keys, parse_object
 from unspool.sources.cursor.listing import Order
 from unspool.sources.cursor.paths import clean_path
@@ -55,6 +55,9 @@ class Reader:
             )  # fmt: skip
         if workspace:
             yield Noted(**common, number=60, name="workspace.path", value=workspace, rank=RANK + 1)
+        for number, child in enumerate(children_of(composer), 100):
+            value = {"conversation_id": child}
+            yield Noted(**common, number=number, name="children", value=value, rank=RANK)
         yield from costs(composer, common)
 
     def read(

@@ -73,6 +73,16 @@ def _branch(repositories: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def children_of(composer: Composer) -> list[str]:
+    """The composers of the sub-agents that it started."""
+    listed = composer.get("subagentComposerIds")
+    return [ident for ident in (listed if isinstance(listed, list) else ()) if _is_name(ident)]
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
 def model_of(composer: Composer) -> str:
     """The model that is set for the composer; `default` is whatever Cursor chose."""
     config = decoded(composer.get("modelConfig"))

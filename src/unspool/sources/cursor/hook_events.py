@@ -65,7 +65,8 @@ def _call(said: Said, name: str, arguments: Any, rank: int, like: str) -> Iterat
     step = said.steps.part("call", said.entry)
     yield said.make(
         ToolCalled, id=said.text("tool_use_id"), message=step, name=name, like=like, rank=rank,
-        arguments=arguments_text(arguments), extra=said.pick("agent_message") or None,
+        arguments=arguments_text(arguments),
+        extra=said.pick("agent_message", "sandbox", "url") or None,
         files=touches(name, arguments) if rank == RANK else (),
     )  # fmt: skip
     yield said.make(
@@ -159,7 +160,9 @@ def read_start(said: Said) -> Iterator[AnyFact]:
 
 
 def read_end(said: Said) -> Iterator[AnyFact]:
-    data = said.pick("reason", "duration_ms", "final_status", "error_message")
+    data = said.pick(
+        "reason", "duration_ms", "final_status", "error_message", "is_background_agent"
+    )
     yield said.mark(kind="end", data=data or None)
 
 

@@ -55,7 +55,7 @@ class Log:
         self._steps: dict[Key, Steps] = {}
         self._told: set[tuple[Key, str, str]] = set()
         self._entries = Entries("hook")
-        self._models: dict[str, str] = {}
+        self._models: dict[tuple[str, str], str] = {}
 
     def read(self, logged: Logged, tally: Tally) -> Iterator[AnyFact]:
         payload = clean(logged.value)
@@ -85,9 +85,12 @@ class Log:
 
     def _model(self, payload: Payload) -> str:
         """The model of the turn: not every event of a turn names it."""
-        turn, given = turn_id(payload), payload.get("model")
-        if isinstance(given, str) and given:
-            self._models[turn] = given
+        turn = (str(payload.get("conversation_id")), turn_id(payload))
+        for name in ("model", "model_id"):
+            given = payload.get(name)
+            if isinstance(given, str) and given:
+                self._models[turn] = given
+                break
         return self._models.get(turn, "")
 
     def _entry(self, payload: Payload, event: str) -> str:

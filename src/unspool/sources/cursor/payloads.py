@@ -28,10 +28,10 @@ _IMPLIED = (
     ("prompt", "beforeSubmitPrompt"),
     ("edits", "afterFileEdit"),
     ("result_json", "afterMCPExecution"),
+    ("tool_name", "beforeMCPExecution"),  # its command is the server's
     ("output", "afterShellExecution"),
     ("command", "beforeShellExecution"),
     ("status", "stop"),
-    ("tool_name", "beforeMCPExecution"),
     ("content", "beforeReadFile"),
     ("text", "afterAgentResponse"),
 )
@@ -58,8 +58,9 @@ def event_name(payload: Payload) -> str:
 
 
 def turn_id(payload: Payload) -> str:
-    """The generation; newer builds hang a counter on its uuid."""
-    return request_id(payload.get("generation_id"))
+    """The generation. The command line puts the conversation's id there: that tells no turn."""
+    ident = request_id(payload.get("generation_id"))
+    return ident if ident != payload.get("conversation_id") else ""
 
 
 class Said:
