@@ -277,3 +277,16 @@ def test_a_result_without_a_word_is_a_result() -> None:
     (piece,) = write(Family(trajectory), {})
     metadata = json.loads(piece.data)["requests"][0]["result"]["metadata"]
     assert list(metadata["toolCallResults"]) == ["c1"]
+
+
+def test_what_the_person_ran_is_shown_with_what_it_gave() -> None:
+    call = ToolCall("c1", function=ToolFunction("bash", '{"command":"ls"}'), by_user=True)
+    ran = Message("user", "ls", kind="shell", tool_calls=[call])
+    trajectory = Trajectory(
+        "s1", [ran, Message("tool", "two files", tool_call_id="c1")], source="copilot-cli"
+    )
+    (piece,) = write(Family(trajectory), {})
+    chat = json.loads(piece.data)
+    assert refusals(chat) == []
+    (part,) = chat["requests"][0]["response"]
+    assert part["resultDetails"]["output"][0]["value"] == "two files"

@@ -58,14 +58,14 @@ def atif(trajectory: Trajectory) -> dict[str, int]:
 
 
 def chat(trajectory: Trajectory) -> dict[str, int]:
-    """Rounds of calls, as Copilot would go on from them; an error's text is no round."""
+    """Rounds of calls, as Copilot would go on from them; those of a person are only shown."""
     totals: Counter[str] = Counter()
     for document in written(trajectory, "chat-json"):
         for request in document["requests"]:
             metadata = request["result"]["metadata"]
             rounds = metadata.get("toolCallRounds") or ()
             totals["calls"] += sum(len(one["toolCalls"]) for one in rounds)
-    return {"calls": totals["calls"]}
+    return {"calls": totals["calls"] + by_user(trajectory)}
 
 
 def timeline(trajectory: Trajectory) -> dict[str, int]:

@@ -166,7 +166,9 @@ class _Writer:
             )
 
     def _response(self, turn: Turn) -> list[dict[str, Any]]:
-        parts: list[dict[str, Any]] = []
+        # A person runs commands too: what they gave is all the answer that there is.
+        run = turn.user.tool_calls if turn.user is not None else None
+        parts = [part for call in run or () for part in self._call(call, turn)]
         for answer in turn.answers:
             extra = self._extra(answer)
             parts += cleared_parts(extra.get("cleared"))
