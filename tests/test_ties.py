@@ -80,6 +80,14 @@ def test_who_is_named_as_the_parent_is_asked_first() -> None:
     assert ties(early, session, child("s/a", opening=words))["s/a"] == ("s", "c2")
 
 
+def test_another_conversation_of_the_session_is_not_the_parent() -> None:
+    words = b"12345678"
+    other = Card(AGENT, "t", session_id="s", prompts={"c": words})
+    assert ties(Card(AGENT, "s", session_id="s"), other, child("s/a", opening=words)) == {
+        "s/a": ("s", None)
+    }
+
+
 def test_the_first_call_started_it_and_a_later_one_sent_it_on() -> None:
     session = Card(AGENT, "s", session_id="s", spawned={"c1": "s/a", "c2": "s/a"})
     assert ties(session, child("s/a")) == {"s/a": ("s", "c1")}

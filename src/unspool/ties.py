@@ -75,6 +75,7 @@ class Calls:
         self.runs: dict[str, Caller] = {}
         self.tasks: dict[str, Caller] = {}
         self.prompts: dict[bytes, list[Caller]] = {}
+        self.children: set[Key] = set()
 
     def add(self, card: Card) -> None:
         for run, call in card.runs.items():
@@ -83,6 +84,8 @@ class Calls:
             self.tasks.setdefault(task, (card.key, call))
         for call, prompt in card.prompts.items():
             self.prompts.setdefault(prompt, []).append((card.key, call))
+        if card.parent is not None and card.parent.kind == "subagent":
+            self.children.add(card.key)
 
     def of_run(self, child: Card) -> Caller | None:
         return self.runs.get(child.run) if child.run else None
@@ -91,10 +94,13 @@ class Calls:
         return self.tasks.get(child.id.removeprefix(f"{child.session_id}/"))
 
     def of_words(self, child: Card) -> Caller | None:
-        """The first free call with its words: of whom it names as its parent, else of any."""
+        """The first free call with its words: of whom it names as its parent, else of another
+        sub-agent. (Some agents count many conversations as one session: these do not mix.)"""
         free = self.prompts.get(child.opening, []) if child.opening else []
         parent = _parent_key(child)
-        found = next((c for c in free if c[0] == parent), free[0] if free else None)
+        own = (caller for caller in free if caller[0] == parent)
+        nested = (caller for caller in free if caller[0] in self.children)
+        found = next(own, None) or next(nested, None)
         if found is not None:
             free.remove(found)
         return found
