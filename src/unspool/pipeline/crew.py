@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from unspool.errors import OutputError, UnspoolError
 from unspool.facts import Key
 from unspool.origins import Origin
+from unspool.pipeline.families import FamilyWorker
 from unspool.pipeline.job import Job
 from unspool.pipeline.worker import Outcome, Pieces, Report, Task, Worker
 
@@ -39,7 +40,7 @@ class Alone:
     def __init__(
         self, folder: Path, job: Job, names: dict[str, str], progress: Progress | None
     ) -> None:
-        self.worker = Worker(0, folder, job, names, progress)
+        self.worker = FamilyWorker(0, folder, job, names, progress)
         self._gc_was_on = gc.isenabled()
         gc.disable()  # facts hold no cycles; scanning them again and again costs a fifth of the time
 

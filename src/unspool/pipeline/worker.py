@@ -120,7 +120,7 @@ class Worker:
 
     def read(self, spans: Iterable[Origin]) -> Report:
         limit = self.job.memory_bytes // max(1, self.job.workers)
-        with open(self.folder / f"problems-{self.number}", "wb") as problems:
+        with open(self.folder / f"problems-{self.number}", "ab") as problems:
             for span in spans:
                 if span.source in sinks.READERS:
                     self._read_ready(span)

@@ -76,6 +76,12 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             yield from guest.visit(origin, tally)
 
 
+def family_of(origin: Origin) -> str | None:
+    """The conversation that, with its sub-agents, is all that a file holds, if its path tells."""
+    found = getattr(load(origin.source), "family", None) if origin.source in SOURCES else None
+    return found(origin.path) if found is not None and origin.source not in GUESTS else None
+
+
 def current_of(key: Key, source: str) -> Literal["last", "longest"]:
     """Which branch of a conversation is the current one: the product's own source knows.
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally
 from unspool.sources.claude_code import companions, hooks, stream
-from unspool.sources.claude_code.files import head_objects
+from unspool.sources.claude_code.files import File, head_objects
 from unspool.sources.claude_code.place import NAME
 from unspool.sources.claude_code.reader import Reader
 
@@ -74,6 +74,14 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     return [root / "projects" for root in roots]
 
 
+def family(path: str) -> str | None:
+    """The session that a file belongs to, by its path; hook logs and streams may be of many."""
+    head = Head(path, b"", True)
+    if companions.is_run(head.name, head.parts):
+        return head.parts[-2]
+    return File(path).session or None
+
+
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     """Objects one after the other, each by itself."""
     head = Head(origin.path, b"", True)
@@ -82,4 +90,4 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return Reader(origin, tally, recover).read()
 
 
-__all__ = ["CURRENT", "NAME", "RANGES", "claims", "places", "read"]
+__all__ = ["CURRENT", "NAME", "RANGES", "claims", "family", "places", "read"]

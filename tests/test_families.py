@@ -1,0 +1,80 @@
+"""One worker reduces a conversation as soon as its files are read: nothing of it may show."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.claude_lines import SESSION, answer, said, write
+from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
+from unspool import sources
+from unspool.origins import Origin
+from unspool.pipeline.batch import open_run
+from unspool.pipeline.job import Job, Summary
+
+SMALL = 2000
+"""So few bytes that facts go to disk in the middle of a conversation."""
+
+
+def extracted(folder: Path, **options: Any) -> tuple[list[Any], Summary]:
+    with open_run(Job(paths=[str(folder)], **options)) as run:
+        reduced = run.reduce()
+        return [relative(t, folder) for t in run.trajectories(reduced)], run.summary
+
+
+def plainly(folder: Path) -> list[Any]:
+    return [relative(t, folder) for t in reduce_all(facts_of(origins_of(folder)))]
+
+
+def relative(trajectory: Any, folder: Path) -> Any:
+    text = json.dumps(msgspec.to_builtins(trajectory)).replace(f"{folder}/", "")
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("memory", [64 << 20, SMALL])
+@pytest.mark.parametrize("case", cases("claude_code"), ids=case_id)
+def test_the_same_comes_out_as_by_the_plainest_way(case: Path, memory: int) -> None:
+    made, _ = extracted(case / "input", memory_bytes=memory)
+    assert made == plainly(case / "input")
+
+
+def stream(*messages: tuple[str, str]) -> list[dict[str, Any]]:
+    first = {"type": "system", "subtype": "init", "session_id": SESSION, "tools": [], "model": "x"}
+    return [first] + [
+        {"type": "assistant", "session_id": SESSION, "parent_tool_use_id": None,
+         "message": {"id": ident, "role": "assistant", "content": [{"type": "text", "text": words}]}}
+        for ident, words in messages
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("memory", [64 << 20, SMALL])
+@pytest.mark.parametrize("name", ["00000000", "ffffffff"], ids=["before", "behind"])
+def test_a_file_that_holds_more_than_its_name_says(tmp_path: Path, name: str, memory: int) -> None:
+    """A stream that somebody saved under another session's name, read before or behind the file
+    of its own session."""
+    rows = [said("1", None, "go"), answer("2", "1", "m1", "first")]
+    path = write(tmp_path / f"{SESSION}.jsonl", *rows)
+    path.write_text(path.read_text() + "{bad\n")
+    other = tmp_path / f"{name}-52d3-4f0e-8c11-7a6d5e4f3b2a.jsonl"
+    write(other, *stream(("m1", "first"), ("m2", "second")))
+    assert sources.family_of(Origin(str(other), "", "claude-code")) == other.stem
+    made, summary = extracted(tmp_path, memory_bytes=memory)
+    assert made == plainly(tmp_path)
+    (only,) = made
+    assert [m["content"] for m in only["messages"]] == ["go", "first", "second"]
+    assert (summary.problems, summary.records) == ({"invalid-json": 1}, 6)
+
+
+def test_what_a_path_tells(tmp_path: Path) -> None:
+    def family(path: str) -> str | None:
+        return sources.family_of(Origin(f"/h/projects/p/{path}", "", "claude-code"))
+
+    assert family(f"{SESSION}.jsonl") == SESSION
+    assert family(f"{SESSION}/subagents/agent-a.jsonl") == SESSION
+    assert family(f"{SESSION}/subagents/workflows/w/agent-a.meta.json") == SESSION
+    assert family(f"{SESSION}/workflows/w.json") == SESSION
+    assert family("agent-a.jsonl") is None
+    assert family("hooks.jsonl") is None
+    assert sources.family_of(Origin("/h/state.vscdb", "", "cursor")) is None
