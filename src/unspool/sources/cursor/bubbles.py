@@ -24,7 +24,7 @@ from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
-from unspool.sources.cursor.tools import decoded, likeness, output_of
+from unspool.sources.cursor.tools import decoded, likeness, output_of, path_of
 from unspool.times import parse_time
 
 RANK = 1
@@ -40,6 +40,8 @@ _TOOLS = {
 _STATUS = {"cancelled": "cancelled", "loading": "pending", "rejected": "denied"}
 _EPOCH_MS = 946_684_800_000
 """The year 2000: a smaller `clientStartTime` is a span, not a moment."""
+
+_MOST_PATHS = 2000
 
 Bubble = dict[str, Any]
 
@@ -158,6 +160,11 @@ class Chat:
         self.calls: list[str] = []
         """Ids of calls whose result the bubbles do not hold."""
         self.requests: set[str] = set()
+        self.roots: list[str] = []
+        """Folders that bubbles say they were asked in."""
+        self.paths: set[str] = set()
+        """Files that tools and context name."""
+        self._request = ""
         self._changes = changes
         self._mode = mode
         self._steps = Steps()
@@ -172,15 +179,28 @@ class Chat:
             "entry": f"bubble:{ident}", "time": bubble_time(bubble),
         }  # fmt: skip
         self.requests.add(_request(bubble))
+        self._look_around(bubble)
         if bubble.get("type") in (USER, "user"):
             return list(self._user(bubble, ident, common))
         return list(self._assistant(bubble, ident, common))
+
+    def _look_around(self, bubble: Bubble) -> None:
+        """Where the work is done, for composers that do not name their folder."""
+        listed = bubble.get("workspaceUris")
+        if not self.roots and isinstance(listed, list):
+            self.roots = [clean_path(uri) for uri in listed if isinstance(uri, str) and uri]
+        tool = bubble.get("toolFormerData")
+        given = decoded(tool.get("params") or tool.get("rawArgs")) if isinstance(tool, dict) else {}
+        if isinstance(given, dict) and len(self.paths) < _MOST_PATHS:
+            self.paths.add(path_of(given))
+        self.paths.update(a.path for a in attachments_of(bubble) if a.kind in ("file", "selection"))
 
     def _user(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
         text, attachments = words_of(bubble), attachments_of(bubble)
         # Without words, files are what stands in the input box; an image may be a question.
         if text or any(attachment.kind == "image" for attachment in attachments):
             self._steps.close()
+            self._request = _request(bubble)
             yield MessageSeen(
                 **common, id=ident, role="user", text=text, attachments=attachments, rank=RANK,
                 mode=mode_name(bubble.get("unifiedMode")) or self._mode, request=_request(bubble),
@@ -218,7 +238,8 @@ class Chat:
             else _str(bubble.get("modelType"))
         )
         return MessageSeen(
-            **common, id=step, role="assistant", rank=RANK, request=_request(bubble),
+            **common, id=step, role="assistant", rank=RANK,
+            request=_request(bubble) or self._request,
             model=name if name != "default" else "", **fields,
         )  # fmt: skip
 

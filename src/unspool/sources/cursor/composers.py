@@ -10,8 +10,15 @@ from unspool.records import clean, sample
 from unspool.sources.cursor.agentkv import Sendings, root_of
 from unspool.sources.cursor.bubbles import RANK, USER, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import rank_of
-from unspool.sources.cursor.heads import Composer, children_of, costs, head_notes, model_of
+from unspool.sources.cursor.entries import LAST, rank_of
+from unspool.sources.cursor.heads import (
+    Composer,
+    children_of,
+    costs,
+    folder_of,
+    head_notes,
+    model_of,
+)
 from unspool.sources.cursor.kv import Broken, Keys, parse_object
 from unspool.sources.cursor.listing import Order
 from unspool.sources.cursor.paths import clean_path
@@ -76,7 +83,23 @@ class Reader:
         if order.missing:
             self.tally.records += 1
             yield self.problem(chat.key, "missing-bubbles", f"{order.missing} that headers name")
+        yield from self._place(chat)
         yield from self._sent(composer, chat)
+
+    def _place(self, chat: Chat) -> Iterator[AnyFact]:
+        """The folder that the bubbles were asked in; else what their files have in common, which
+        anybody knows better."""
+        files = sorted(path for path in chat.paths if path)
+        shared = folder_of(files) if len(files) > 1 else None
+        common: dict[str, Any] = {
+            "key": chat.key, "origin": self.origin, "offset": next(self.offsets),
+            "name": "workspace.path",
+        }  # fmt: skip
+        if chat.roots:
+            yield Noted(**common, value=chat.roots[0], rank=RANK + 1)
+        if shared:
+            yield Noted(**common, number=1, value=shared, rank=LAST)
+            yield Noted(**common | {"name": "common_folder"}, number=2, value=shared, rank=LAST)
 
     def _bubbles(self, chat: Chat, order: Order) -> Iterator[AnyFact]:
         after: str = ROOT

@@ -48,6 +48,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             if database.stale:
                 tally.records += 1
                 yield reader.problem(NOBODY, "stale-database", "the log was too long to copy")
+            database.connection.execute("BEGIN")  # one moment of it, though it is being written
             yield from _read(database, reader)
     except DAMAGE as error:
         tally.records += 1

@@ -103,15 +103,19 @@ def common_folder(composers: list[Composer]) -> str | None:
         blocks = composer.get("codeBlockData")
         if isinstance(blocks, dict) and blocks:
             changed.append(blocks)
-    paths = [clean_path(str(uri)) for blocks in changed for uri in blocks]
+    if len(changed) < 2:
+        return None
+    return folder_of([clean_path(str(uri)) for blocks in changed for uri in blocks])
+
+
+def folder_of(paths: list[str]) -> str | None:
+    """The innermost folder that holds all these files, but no root of a disk."""
     windows = [path for path in paths if path[1:3] == ":\\"]
     plain = [path for path in paths if path[:1] == "/"]
     module: Any = ntpath if len(windows) > len(plain) else posixpath
     absolute = windows if module is ntpath else plain
-    if len(changed) < 2:
-        return None
     try:
-        found: str = module.commonpath(absolute)
+        found: str = module.commonpath([module.dirname(path) for path in absolute])
     except ValueError:
         return None
     return found if len(found) > 3 else None

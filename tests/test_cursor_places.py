@@ -1,0 +1,94 @@
+"""Where a composer's conversation took place, and which generation its answers belong to."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.cursor_stores import KV, bubble, rows_of, tool, write_editor
+from tests.harness import facts_of, origins_of, reduce_all
+from unspool.origins import Tally
+from unspool.trajectory import Trajectory
+
+WORK = (
+    tool("2", "read_file", "a", {"targetFile": "/w/p/src/a.py"}, {"contents": ""}),
+    tool("3", "read_file", "b", {"targetFile": "/w/p/docs/b.md"}, {"contents": ""}),
+)
+
+
+def made_of(folder: Path, composer: dict[str, Any], *bubbles: dict[str, Any]) -> Trajectory:
+    write_editor(folder / "state.vscdb", rows_of({"composerId": "c", **composer}, *bubbles))
+    (made,) = reduce_all(facts_of(origins_of(folder)))
+    return made
+
+
+def place(made: Trajectory) -> str | None:
+    return made.workspace.path if made.workspace is not None else None
+
+
+def test_the_folder_is_named_else_told_by_the_bubbles_else_what_the_files_share(
+    tmp_path: Path,
+) -> None:
+    asked = bubble("1", 1, "look", requestId="r")
+    told = {**asked, "workspaceUris": ["file:///w/told"]}
+    named = {"workspaceIdentifier": {"id": "x", "uri": {"fsPath": "/w/named"}}}
+    assert place(made_of(tmp_path / "a", named, told, *WORK)) == "/w/named"
+    assert place(made_of(tmp_path / "b", {}, told, *WORK)) == "/w/told"
+    guessed = made_of(tmp_path / "c", {}, asked, *WORK)
+    assert (place(guessed), guessed.metadata["common_folder"]) == ("/w/p", "/w/p")
+    assert place(made_of(tmp_path / "d", {}, asked, WORK[0])) is None
+
+
+def test_answers_belong_to_the_generation_that_asked(tmp_path: Path) -> None:
+    bubbles = (
+        bubble("1", 1, "look", requestId="r1"), *WORK, bubble("4", 2, "Seen.", usageUuid="own"),
+        bubble("5", 1, "and?"), bubble("6", 2, "Nothing."),
+    )  # fmt: skip
+    made = made_of(tmp_path, {}, *bubbles)
+    shown = [(m.content, m.request_id) for m in made.messages if m.role != "tool"]
+    assert shown == [
+        ("look", "r1"), ("", "r1"), ("", "r1"), ("Seen.", "own"), ("and?", None), ("Nothing.", None),
+    ]  # fmt: skip
+
+
+WRITER = """
+import json, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=30)
+connection.execute("PRAGMA journal_mode=WAL")
+connection.execute(sys.argv[2])
+put = "INSERT INTO cursorDiskKV VALUES (?, ?)"
+heads = []
+print("ready", flush=True)
+while True:
+    head = {"bubbleId": str(len(heads)), "type": 1}
+    said = {**head, "text": f"said {len(heads)} " + "x" * 3000}
+    heads.append(head)
+    composer = {"composerId": "c", "fullConversationHeadersOnly": heads}
+    with connection:
+        connection.execute(put, (f"bubbleId:c:{head['bubbleId']}", json.dumps(said)))
+        connection.execute(put, ("composerData:c", json.dumps(composer)))
+"""
+
+
+def test_a_database_is_read_while_another_process_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "Cursor/state.vscdb"
+    path.parent.mkdir()
+    command = [sys.executable, "-c", WRITER, str(path), KV.format("cursorDiskKV")]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        seen: list[int] = []
+        for _ in range(25):
+            tally = Tally()
+            for made in reduce_all(facts_of(origins_of(tmp_path), tally)):
+                assert made.branches is None
+                words = [m.content.split(" x")[0] for m in made.messages]
+                assert words == [f"said {n}" for n in range(len(words))]
+                seen.append(len(words))
+            assert tally.problems == 0
+        assert seen == sorted(seen)
+        assert seen[-1] > seen[0] > 0
+    finally:
+        writer.kill()
+        writer.wait()
