@@ -79,7 +79,8 @@ def reduce_facts(
     whole = _reduce_records(key, main, current, _session_notes(ordered.records))
     made = [whole]
     for root, records in sides:
-        side = _reduce_records((key[0], f"{key[1]}/{root}"), records, current, [])
+        ident = (key[0], f"{key[1]}/{root}")
+        side = _reduce_records(ident, records, current, _side_notes(records))
         side.parent = Link(conversation_id=key[1], tool_call_id=_only_call(root, ordered.records))
         for name in ("agent", "agent_version", "session_id", "workspace"):
             setattr(side, name, getattr(whole, name))
@@ -97,8 +98,17 @@ def _session_notes(records: list[Record]) -> list[Noted]:
         for record in records
         for fact in record.facts
         if isinstance(fact, Noted)
-        and (fact.on == "conversation" or (fact.on == "entry" and fact.subject in entries))
+        and (
+            fact.on == "conversation"
+            or (fact.on == "entry" and fact.subject in entries and not record.side)
+        )
     ]
+
+
+def _side_notes(records: list[Record]) -> list[Noted]:
+    """What the records of a side thread say of themselves."""
+    notes = [fact for record in records for fact in record.facts if isinstance(fact, Noted)]
+    return [note for note in notes if note.on == "entry"]
 
 
 def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[Record]]]]:

@@ -271,9 +271,12 @@ def _read_prompt(
         attachments=(*attachments, *words.attachments),
         extra=extra or None,
     )
-    if typed and kind in ("", "command") and place.rank <= 1 and not place.side:
+    if typed and kind in ("", "command") and place.rank <= 1:
         rank = GUESS if kind == "" else COMMAND_GUESS
-        return [seen, place.note("title", title_of(typed), rank)]
+        title = place.note("title", title_of(typed), rank)
+        if place.side:  # of the side thread that the line turns out to be on
+            title = msgspec.structs.replace(title, on="entry", subject=place.entry)
+        return [seen, title]
     return [seen, *note_task(text, kind, place)]
 
 
