@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Signature = tuple[str, str]
 NEAR = 60 * 1_000_000
 """Two channels tell of one moment within a minute, if they have the same clock."""
+MOST_ALIKE = 100
+"""So many are compared by their time: nobody says the same words that often within a minute."""
 LEAST_CHARS = 20
 """A shorter text is held by too many others to prove anything."""
 
@@ -55,12 +57,12 @@ def match_echoes(
 ) -> None:
     """Messages of a higher rank join those they echo; the rest become messages of their own."""
     for channel, echoes in sorted(channels.items()):
-        known: dict[tuple[str, str], list[Draft]] = defaultdict(list)
+        known: dict[tuple[str, str], Alike] = defaultdict(Alike)
         drafts = sorted(assembly.drafts.values(), key=lambda d: d.place)
         asked = _asked(drafts)
         for draft in drafts:
             for said in {words(draft.parts), joined_text(draft.parts).strip()}:
-                known[(draft.role, said)].append(draft)
+                known[(draft.role, said)].add(draft)
         callers = _callers(assembly)
         apart = _stands_apart(channel, echoes, drafts)
         last: Draft | None = None
@@ -76,7 +78,7 @@ def match_echoes(
             if target is None and key[0] == "user":
                 target = asked.get(next((f.request for _, f in group if f.request), ""))
             if target is None and key[1]:
-                target = _alike(known[key], taken, group[0][1].time)
+                target = known[key].find(taken, group[0][1].time)
             if target is None and last is not None and key[0] == "assistant":
                 target = _held(key[1], last, drafts)
             last = target if target is not None else last
@@ -102,15 +104,29 @@ def _stands_apart(
     return all(draft.place < first for draft in drafts if draft.origin == channel[1])
 
 
-def _alike(drafts: list["Draft"], taken: set[int], time: int | None) -> "Draft | None":
-    """Of those with the same words the one at that time, else the first that is free: a log may
-    have begun later than the conversation."""
-    free = [draft for draft in drafts if id(draft) not in taken]
-    if len(free) > 1 and time is not None:
-        near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
-        if near:
-            return min(near, key=lambda d: abs((d.time or 0) - time))
-    return free[0] if free else None
+class Alike:
+    """Messages of a role with the same words, for the echoes of one channel, each once."""
+
+    def __init__(self) -> None:
+        self._drafts: list[Draft] = []
+        self._gone = 0
+        """So many at the beginning are taken."""
+
+    def add(self, draft: "Draft") -> None:
+        self._drafts.append(draft)
+
+    def find(self, taken: set[int], time: int | None) -> "Draft | None":
+        """The one at that time, else the first that is free: a log may have begun later than the
+        conversation."""
+        while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
+            self._gone += 1
+        ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
+        free = [draft for draft in ahead if id(draft) not in taken]
+        if len(free) > 1 and time is not None:
+            near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
+            if near:
+                return min(near, key=lambda d: abs((d.time or 0) - time))
+        return free[0] if free else None
 
 
 def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:
