@@ -182,7 +182,8 @@ def test_a_half_written_document_does_not_shorten(tmp_path: Path, cut: float) ->
     assert sync(store, home).problems
     assert stored(store) == before
     longer = json.loads(data)
-    longer["requests"].append({**longer["requests"][-1], "requestId": "request_new"})
+    new = {"requestId": "request_new", "responseId": "response_new"}
+    longer["requests"].append({**longer["requests"][-1], **new})
     path.write_text(json.dumps(longer))
     assert sync(store, home).problems == {}
     assert stored(store) == _sorted(unspool.extract(home))
@@ -322,3 +323,23 @@ def test_versions_migrate_once_for_two_programs(tmp_path: Path) -> None:
     second = sqlite3.connect(path, isolation_level=None)
     assert migrate(first) == len(MIGRATIONS)
     assert migrate(second) == 0
+
+
+def test_a_log_that_is_not_recognised_while_it_grows(tmp_path: Path) -> None:
+    """Most of its lines are of kinds that nobody knows yet."""
+    store, path = tmp_path / "s.db", tmp_path / "in" / "events.copy.jsonl"
+    path.parent.mkdir()
+    started = {"sessionId": "s-1", "copilotVersion": "1.0.0"}
+    events: list[dict[str, Any]] = [{"type": "session.start", "id": "e0", "data": started}]
+    events += [{"type": f"new.kind{n}", "id": f"e{n}", "data": {"n": n}} for n in (1, 2, 3)]
+    events += [{"type": "user.message", "id": "e9", "data": {"content": "hello"}}]
+    events += [{"type": "user.message", "id": f"e{n}", "data": {"content": "x"}} for n in (10, 11)]
+    for number, event in enumerate(events):
+        event["timestamp"] = f"2026-02-15T10:00:{number:02d}.000Z"
+    lines = [json.dumps(event).encode() + b"\n" for event in events]
+    for count in range(1, len(lines) + 1):
+        path.write_bytes(b"".join(lines[:count]))
+        sync(store, path.parent)
+    assert stored(store) == _sorted(unspool.extract(path.parent))
+    marks = [mark["data"]["type"] for mark in stored(store)[0]["marks"] if mark["kind"] == "event"]
+    assert marks == ["new.kind1", "new.kind2", "new.kind3"]

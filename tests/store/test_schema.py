@@ -1,6 +1,7 @@
 """The tables: the columns that others know, one row for everything, raw records as they were."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -18,6 +19,7 @@ from tests.store.test_sync import _sorted, run, sound, stored, sync
 from unspool.store import metrics
 from unspool.store.keeping import iter_raw
 from unspool.store.opening import reading, transaction, writing
+from unspool.store.rebuild import rebuild
 from unspool.store.rows import get_trajectory, put_trajectory
 from unspool.store.schema import MIGRATIONS
 from unspool.store.sync import Sync
@@ -225,6 +227,10 @@ def test_trajectories_of_files_are_kept_as_they_are(tmp_path: Path, kind: str) -
         killed._write = lambda: None  # type: ignore[method-assign]  # it ended before
         killed.run([str(home)])
     sync(store, home)
+    assert stored(store) == expected
+    shutil.rmtree(home)
+    with writing(store) as connection:
+        rebuild(connection)
     assert stored(store) == expected
     sound(store)
 

@@ -58,6 +58,7 @@ def _put_whole(connection: sqlite3.Connection) -> Callable[[Trajectory, Taking],
         if trajectory.file_path == taking.origin.path:
             trajectory.file_path = taking.path
         put_trajectory(connection, trajectory, [taking.ident])
+        taking.touched.add((trajectory.source, trajectory.conversation_id))
 
     return put
 

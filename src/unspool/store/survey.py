@@ -196,17 +196,23 @@ def is_whole(line: bytes) -> bool:
 
 def recognised(changed: Changed) -> Origin | None:
     """The origin to read, from the beginning or from where the store left off."""
-    if changed.known is not None and changed.change == "grown":
-        read = changed.known.read_bytes
-        if read and tail_hash(changed.path, read) == changed.known.tail_hash:
-            return Origin(
-                changed.path, changed.name, changed.known.source, changed.size_bytes, start=read
-            )
+    known = changed.known
     head = read_head(changed.path)
     name = sinks.recognise(head) or sources.recognise(head)
+    if known is not None and changed.change == "grown" and _only_grew(changed.path, known):
+        # A short log may look like another one, or like none, while it grows: then all of it is
+        # read, as what it was.
+        start = known.read_bytes if name == known.source else 0
+        return Origin(
+            changed.path, changed.name, name or known.source, changed.size_bytes, start=start
+        )
     if name is None:
         return None
     return Origin(changed.path, changed.name, name, changed.size_bytes)
+
+
+def _only_grew(path: str, known: Known) -> bool:
+    return bool(known.read_bytes) and tail_hash(path, known.read_bytes) == known.tail_hash
 
 
 def iter_batches(changed: list[Changed], size: int) -> Iterator[list[Changed]]:
