@@ -15,7 +15,7 @@ import msgspec
 from unspool.facts import AnyFact, Key, Problem
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import Collection, Gathered
-from unspool.store.keeping import forget_origin, moved, put_facts, put_raw
+from unspool.store.keeping import Press, forget_origin, moved, put_facts, put_raw
 from unspool.store.reading import (
     BROKEN,
     Owners,
@@ -87,12 +87,13 @@ class Intake:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        press: Press,
         report: Report,
         keep_whole: Callable[[Trajectory, Taking], None],
         raw: bool = True,
     ) -> None:
-        self.connection = connection
+        self.press = press
+        self.connection = press.connection
         self.report = report
         self.keep_whole = keep_whole
         """Takes what came as a trajectory: there are no facts of it."""
@@ -165,7 +166,7 @@ class Intake:
                 self._add(taking, item)
             if self.raw:
                 records = iter_records(part, end, taking.owners, problems)
-                put_raw(self.connection, taking.ident, records)
+                put_raw(self.press, taking.ident, records)
             taking.owners.of.clear()
         self._put_facts(taking, last=True)
         self._put_problems(taking)
@@ -188,16 +189,19 @@ class Intake:
         conversations, weight = taking.collection.conversations, taking.collection.weight
         stay = last and self._fresh_bytes + weight <= FRESH_BYTES
         self._fresh_bytes += weight if stay else 0
-        for key in list(conversations):
-            gathered = conversations.pop(key)
-            facts = gathered.all_facts()
-            put_facts(self.connection, taking.ident, key, gathered.source, facts)
-            taking.touched.add(key)
-            taking.gave_facts = True
+        keys = list(conversations)
+        for key in keys:
+            gathered = conversations[key] if stay else conversations.pop(key)
+            put_facts(self.press, taking.ident, key, gathered.source, gathered.all_facts())
             self.fresh.pop(key, None)
-            if stay and not self._has_other_facts(key):
-                self.fresh[key] = gathered
+        self.press.flush()
+        taking.touched.update(keys)
+        taking.gave_facts = taking.gave_facts or bool(keys)
         taking.collection.weight = 0
+        self.fresh |= {
+            k: known for k, known in conversations.items() if not self._has_other_facts(k)
+        }
+        conversations.clear()
 
     def _has_other_facts(self, key: Key) -> bool:
         statement = "SELECT id FROM facts WHERE platform = ? AND external_id = ? LIMIT 2"

@@ -2,10 +2,11 @@
 
 import json
 import sqlite3
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import zstandard
@@ -21,7 +22,10 @@ MOST_WAITING_BYTES = 16 * BLOCK_BYTES
 _encode = Packer().encode
 _decode_facts = msgspec.msgpack.Decoder(list[AnyFact]).decode
 _decode_block = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
-_compressor = zstandard.ZstdCompressor(level=3)
+LEVEL = 3
+WORTH_A_THREAD_BYTES = 64 * 1024
+MOST_PRESSED_BYTES = 8 * BLOCK_BYTES
+_compressor = zstandard.ZstdCompressor(level=LEVEL)
 _decompressor = zstandard.ZstdDecompressor()
 
 
@@ -31,6 +35,43 @@ def squeeze(data: bytes) -> bytes:
 
 def expand(data: bytes) -> bytes:
     return _decompressor.decompress(data)
+
+
+class Press:
+    """Compresses large blocks beside the reading of the next ones (zstandard lets go of the
+    interpreter while it works), and writes their rows. `flush` before the transaction ends."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._pool = ThreadPoolExecutor(1)
+        self._compress = zstandard.ZstdCompressor(level=LEVEL).compress
+        self._waiting: deque[tuple[str, tuple[Any, ...], int, Future[bytes]]] = deque()
+        self._bytes = 0
+
+    def put(self, statement: str, values: tuple[Any, ...], data: bytes) -> None:
+        """A row whose last value is the data, compressed."""
+        if len(data) < WORTH_A_THREAD_BYTES:
+            self.connection.execute(statement, (*values, squeeze(data)))
+            return
+        self._waiting.append(
+            (statement, values, len(data), self._pool.submit(self._compress, data))
+        )
+        self._bytes += len(data)
+        while self._bytes > MOST_PRESSED_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        statement, values, size, future = self._waiting.popleft()
+        self._bytes -= size
+        self.connection.execute(statement, (*values, future.result()))
+
+    def flush(self) -> None:
+        while self._waiting:
+            self._write()
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._pool.shutdown(cancel_futures=True)
 
 
 class RawRecord(NamedTuple):
@@ -43,15 +84,14 @@ class RawRecord(NamedTuple):
     data: bytes
 
 
-def put_facts(
-    connection: sqlite3.Connection, origin_id: int, key: Key, source: str, facts: list[AnyFact]
-) -> None:
+def put_facts(press: Press, origin_id: int, key: Key, source: str, facts: list[AnyFact]) -> None:
     """Facts of one conversation from one origin; those of a tail stand in rows of their own."""
     bearing = [fact.offset for fact in facts if isinstance(fact, MESSAGE_BEARING)]
-    connection.execute(
+    press.put(
         "INSERT INTO facts (platform, external_id, origin_id, source, first_offset, data)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (*key, origin_id, source, min(bearing, default=-1), squeeze(_encode(facts))),
+        (*key, origin_id, source, min(bearing, default=-1)),
+        _encode(facts),
     )
 
 
@@ -95,7 +135,7 @@ def forget_facts(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
     return [(str(platform), str(ident)) for platform, ident in keys]
 
 
-def put_raw(connection: sqlite3.Connection, origin_id: int, records: Iterable[RawRecord]) -> None:
+def put_raw(press: Press, origin_id: int, records: Iterable[RawRecord]) -> None:
     """Records in blocks per conversation, in order."""
     blocks: dict[Key, list[RawRecord]] = {}
     sizes: Counter[Key] = Counter()
@@ -108,19 +148,16 @@ def put_raw(connection: sqlite3.Connection, origin_id: int, records: Iterable[Ra
         if waiting >= MOST_WAITING_BYTES:
             full = list(blocks)
         for key in full:
-            _put_block(connection, origin_id, key, blocks.pop(key))
+            _put_block(press, origin_id, key, blocks.pop(key))
             waiting -= sizes.pop(key)
     for key, block in blocks.items():
-        _put_block(connection, origin_id, key, block)
+        _put_block(press, origin_id, key, block)
 
 
-def _put_block(
-    connection: sqlite3.Connection, origin_id: int, key: Key, block: list[RawRecord]
-) -> None:
+def _put_block(press: Press, origin_id: int, key: Key, block: list[RawRecord]) -> None:
     times = [record.time for record in block if record.time is not None]
     types = Counter(record.event_type for record in block)
-    data = _encode([(record.offset, record.data) for record in block])
-    connection.execute(
+    press.put(
         "INSERT INTO raw_traces (platform, external_id, origin_id, event_types, started_at, ended_at,"
         " first_offset, records, size_bytes, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -133,8 +170,8 @@ def _put_block(
             block[0].offset,
             len(block),
             sum(len(record.data) for record in block),
-            squeeze(data),
         ),
+        _encode([(record.offset, record.data) for record in block]),
     )
 
 

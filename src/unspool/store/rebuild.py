@@ -44,7 +44,7 @@ def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> N
     name = sinks.recognise(head) or sources.recognise(head) or source
     size = file.stat().st_size
     taking = Taking(ident, Origin(str(file), Path(path).name, name, size), path)
-    intake = Intake(sync.connection, sync.report, _put_whole(sync.connection), raw=False)
+    intake = Intake(sync.press, sync.report, _put_whole(sync.connection), raw=False)
     with transaction(sync.connection):
         forget_facts(sync.connection, ident)
         sync.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))

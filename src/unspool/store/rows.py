@@ -8,22 +8,29 @@ from typing import Any
 from unspool.shelf import make_entry
 from unspool.store import metrics
 from unspool.store.ids import platform_of, row_id
-from unspool.store.keeping import expand, squeeze
+from unspool.store.keeping import Press, expand, squeeze
 from unspool.store.messages import PIECES, WORDS, as_json, put_messages, put_rows, put_turns
 from unspool.store.parts import put_model_usage, put_parts
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 
 def put_trajectory(
-    connection: sqlite3.Connection, trajectory: Trajectory, origin_ids: Iterable[int]
+    connection: sqlite3.Connection,
+    trajectory: Trajectory,
+    origin_ids: Iterable[int],
+    press: Press | None = None,
 ) -> None:
     """Write the conversation, in place of what the store had of it."""
     ident = row_id(trajectory.source, trajectory.conversation_id)
     if connection.execute("SELECT 1 FROM conversations WHERE id = ?", (ident,)).fetchone():
         drop_rows(connection, ident)
     _put_conversation(connection, ident, trajectory)
-    data = squeeze(pack_trajectory(trajectory))
-    connection.execute("INSERT OR REPLACE INTO trajectories VALUES (?, ?)", (ident, data))
+    statement = "INSERT OR REPLACE INTO trajectories VALUES (?, ?)"
+    packed = pack_trajectory(trajectory)
+    if press is not None:
+        press.put(statement, (ident,), packed)
+    else:
+        connection.execute(statement, (ident, squeeze(packed)))
     put_messages(connection, ident, trajectory)
     put_model_usage(connection, ident, trajectory)
     put_turns(connection, ident, trajectory)

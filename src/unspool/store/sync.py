@@ -28,7 +28,7 @@ from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
-from unspool.store.keeping import get_facts
+from unspool.store.keeping import Press, get_facts
 from unspool.store.opening import transaction
 from unspool.store.rows import get_trajectory, put_trajectory, remove
 from unspool.store.survey import Changed, Survey, iter_batches, survey
@@ -54,7 +54,8 @@ class Sync:
         self.connection = connection
         self.progress = progress
         self.report = Report()
-        self.intake = Intake(connection, self.report, self._keep_whole, raw)
+        self.press = Press(connection)
+        self.intake = Intake(self.press, self.report, self._keep_whole, raw)
         self.bases: dict[Key, Slot] = {}
         """Reduced but not yet linked conversations, by (source, id), in a temporary file."""
         self.reduced: set[Key] = set()
@@ -72,6 +73,7 @@ class Sync:
         try:
             self._bring_up_to_date(found)
         finally:
+            self.press.close()
             if collecting:
                 gc.enable()
         return self.report
@@ -117,7 +119,7 @@ class Sync:
             return  # a copy that was taken away: the conversation itself knows better
         self._put_base(trajectory, Naming(), MADE_WHOLE)
         # There are no facts to make it from again, so it is written at once.
-        put_trajectory(self.connection, trajectory, [taking.ident])
+        put_trajectory(self.connection, trajectory, [taking.ident], self.press)
         key = (trajectory.source, trajectory.conversation_id)
         self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
         self.reduced.add(key)
@@ -209,6 +211,7 @@ class Sync:
                     self._write_one(key, patches.get(key), slots)
                     if key in changed:
                         self._put_patch(key, patches.get(key))
+                self.press.flush()
         slots.close()
         with transaction(self.connection):
             self.connection.execute("DELETE FROM dirty")
@@ -238,7 +241,8 @@ class Sync:
             else:
                 apply_patch(trajectory, patch)
                 enrich(trajectory)
-                put_trajectory(self.connection, trajectory, self._origin_ids(trajectory))
+                origins = self._origin_ids(trajectory)
+                put_trajectory(self.connection, trajectory, origins, self.press)
             self.report.written += 1
 
     def _put_patch(self, key: Key, patch: Patch | None) -> None:
