@@ -302,9 +302,7 @@ def _conversation(calls: list[Call], about: list[Events]) -> Expected:
     headless: dict[str, list[Call]] = {}
     for call in sorted(calls, key=lambda one: one.time):
         for winner in winners:
-            if call.words == winner.whole[: len(call.words)] and _summary(call.words) == _summary(
-                winner.words
-            ):
+            if _saw(call, winner, len(call.words)):
                 last = len(call.words) - 1
                 own = next(t for w, n, t in numbered if w is winner and n == last)
                 if any(map(_opens_a_turn, call.words)):
@@ -360,6 +358,15 @@ def _leads_in(words: list[Word], number: int) -> bool:
     return False
 
 
+def _saw(call: Call, winner: Call, count: int) -> bool:
+    """Whether the call saw so many messages of the same history: by their roles, since another model
+    has another system prompt, and old words may be sent otherwise later."""
+    roles = [word.role for word in winner.whole[:count]]
+    return [word.role for word in call.words] == roles and _summary(call.words) == _summary(
+        winner.words
+    )
+
+
 def _summary(words: list[Word]) -> str | None:
     found = [SUMMARY.search(word.text) for word in words if word.role == "user"]
     return next((match[1] for match in reversed(found) if match), None)
@@ -413,7 +420,7 @@ def _model(
     words = winner.whole
     word = words[number]
     if word.role == "assistant":
-        makers = [one for one in calls if one.words == words[:number]]
+        makers = [one for one in calls if _saw(one, winner, number)]
         makers.sort(key=lambda one: (not one.answered, one.time))
         if makers:
             one = makers[0]
@@ -422,7 +429,7 @@ def _model(
             conflict = True if session and model and session != model else None
             return model, "engine" if one.answered else "engine-request", conflict
     else:
-        seers = [one for one in calls if one.words == words[: number + 1] and one.asked]
+        seers = [one for one in calls if one.asked and _saw(one, winner, number + 1)]
         if seers:
             one = min(seers, key=lambda one: one.time)
             session = _session(one.request, about)

@@ -117,6 +117,8 @@ class World:
         request = f"{self.ident}-r{turn}"
         if turn and self.maybe(4):
             self.compact(1)
+        if turn and self.maybe(4):
+            self.restyle(turn)
         if self.maybe(3) or not turn:
             self.list.append(Word("user", f"<environment_info>\nday {turn}\n</environment_info>"))
         asked = f"question {turn}\nof {self.ident}"
@@ -141,6 +143,15 @@ class World:
         made = Word("assistant", f"answer {self.calls}.")
         self.call(request, turn, made)
         self.list.append(made)
+
+    def restyle(self, turn: int) -> None:
+        """Another model has another system prompt; old words are sent without what was around them."""
+        bare = [
+            (w.text.removeprefix("<userRequest>\n").removesuffix("\n</userRequest>"), w)
+            for w in self.list
+        ]
+        self.list = [w._replace(text=text) if w.role == "user" else w for text, w in bare]
+        self.list[0] = Word("system", f"be good, model {turn}.")
 
     def compact(self, keep: int) -> None:
         """Before a turn the summary stands alone; within one, its last round is kept."""
@@ -342,8 +353,18 @@ def as_said(message: Message) -> Said:
     )
 
 
+def settled(said: list[Said]) -> list[Said]:
+    """Where the answer to a call was lost, the last message of its list is the one that it saw or the
+    one that stands behind that in another list: either may show that the session disagrees."""
+    open_calls = [one.source == "engine-request" for one in said[:-1]]
+    return [
+        one._replace(conflict=None) if unknown else one
+        for one, unknown in zip(said, [*open_calls, False], strict=True)
+    ]
+
+
 def check(found: Trajectory, right: Expected) -> None:
-    assert [as_said(message) for message in found.messages] == right.said
+    assert settled([as_said(message) for message in found.messages]) == settled(right.said)
     said = {as_said(message).word for message in found.messages if not message.copied}
     assert said == {one.word for one in right.said}  # nothing stands there as a copy alone
     assert len(found.marks or ()) == max(0, right.segments - 1)
@@ -354,7 +375,7 @@ def check(found: Trajectory, right: Expected) -> None:
     assert sorted(link.conversation_id for link in found.children or ()) == right.children
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_same_as_the_plain_rules(data: st.DataObject) -> None:
     events = data.draw(telemetry())

@@ -26,7 +26,7 @@ def annotate(
             aligned = not (other.listing.gaps or winner.listing.gaps)
             if other is not winner and aligned and other.segment == winner.segment:
                 merge_missing(winner.messages, other.messages, merge_tool_metadata)
-                _stamp_by_index(winner, other)
+                _stamp_by_index(winner, other, session)
     messages = [message for winner in winners for message in winner.messages]
     _number_across(messages)
     fill_from_session(messages, session)
@@ -51,7 +51,7 @@ def _number_across(messages: list[Message]) -> None:
     number_turns(messages)
 
 
-def _stamp_by_index(winner: Candidate, other: Candidate) -> None:
+def _stamp_by_index(winner: Candidate, other: Candidate, session: dict[str, str]) -> None:
     """A call of a list that lost made the message at its end, if the roles before it agree."""
     roles = [message.role for message in winner.messages]
     for call in sorted(other.listing.calls, key=lambda made: made.when):
@@ -62,7 +62,9 @@ def _stamp_by_index(winner: Candidate, other: Candidate) -> None:
             continue
         made = winner.messages[count]
         if call.answer is None or same_answer(made, call.answer.message):
-            _stamp_answer(made, call)
+            engine = _stamp_answer(made, call)
+            if call.answer is not None:  # else its own list tells it on the message that it saw
+                _note_conflict(made, engine, session.get(call.view.request))
 
 
 def session_models(rest: list[AnyFact]) -> dict[str, str]:
@@ -146,9 +148,14 @@ def _stamp_call(messages: list[Message], call: Call, count: int, session: dict[s
             stamped = _stamp_answer(made, call)
             if stamped:
                 engine, at = stamped, made
-    expected = session.get(view.request)
-    if at is not None and engine and expected and expected != engine:
-        at.model_conflict = True
+    if at is not None:
+        _note_conflict(at, engine, session.get(view.request))
+
+
+def _note_conflict(message: Message, engine: str | None, expected: str | None) -> None:
+    """The engine is believed; that the session says otherwise is told."""
+    if engine and expected and expected != engine:
+        message.model_conflict = True
 
 
 def _stamp_answer(made: Message, call: Call) -> str | None:
