@@ -55,64 +55,91 @@ Patches = dict[Key, Patch]
 
 def link(cards: Iterable[Card]) -> Patches:
     """Every tie that one side knows, told to both."""
-    by_key = {card.key: card for card in cards}
-    patches: Patches = {}
+    board = _Board(cards)
+    board.name()
+    board.take_away()
+    board.settle_claims()
+    board.tie()
+    board.tell_copies()
+    _inherit(board.by_key, board.patches)
+    board.put_in_order()
+    return board.patches
 
-    def patch(key: Key) -> Patch:
-        return patches.setdefault(key, Patch())
 
-    for key, title in _titles(by_key).items():
-        patch(key).title = title
-    for key, card in by_key.items():
-        if card.hollow:
-            patch(key).absorbed = True
-    for key, whole in _absorbed(by_key).items():
-        patch(key).absorbed = True
-        copy = by_key.pop(key)
-        patch(whole).origins += copy.origins
-        patch(whole).opinions |= copy.opinions
-    for key, twin in find_twins(by_key).items():
-        patch(key).absorbed = True
-        patch(twin).origins += by_key.pop(key).origins
-    claims = find_claims(by_key)
-    for key, times in claims.times.items():
-        patch(key).times = times
-        patch(key).origins += sorted(claims.origins.get(key, ()))
-    for key, claimed in claims.claimed.items():
-        patch(key).claimed = claimed
-    for key in claims.empty:
-        patch(key).absorbed = True
-        del by_key[key]
-    for (parent_key, child_key), tie in find_ties(by_key).items():
-        if parent_key == child_key:
-            continue
-        foreign = parent_key[0] != child_key[0]
-        if child_key in by_key:
-            up = msgspec.structs.replace(
-                tie, conversation_id=parent_key[1], source=parent_key[0] if foreign else None
-            )
-            patch(child_key).parent = up
-        if parent_key in by_key:
-            down = msgspec.structs.replace(
-                tie, conversation_id=child_key[1], source=child_key[0] if foreign else None
-            )
-            patch(parent_key).children.append(down)
-    for key, (owner, copied) in find_copies(by_key).items():
-        patch(key).copied = b"".join(sorted(copied))
-        if patch(key).parent is None and by_key[key].parent is None:
-            patch(key).parent = Link(owner[1], kind="fork")
-            patch(owner).children.append(Link(key[1], kind="fork"))
-    for key, replayed in _replays(by_key).items():
-        patch(key).replayed = replayed
-    _inherit(by_key, patches)
-    for key, dropped in _misplaced(by_key).items():
-        patch(key).dropped = dropped
-    for key, made in patches.items():
-        made.children.sort(key=lambda tie: _age(tie, key[0], by_key))
-        for tie in made.children:  # a call may have started several: the first stands for all
-            if tie.tool_call_id:
-                made.spawned.setdefault(tie.tool_call_id, tie.conversation_id)
-    return patches
+class _Board:
+    """All cards, and what was found out so far. What is another's is taken off, step by step."""
+
+    def __init__(self, cards: Iterable[Card]) -> None:
+        self.by_key = {card.key: card for card in cards}
+        self.patches: Patches = {}
+
+    def patch(self, key: Key) -> Patch:
+        return self.patches.setdefault(key, Patch())
+
+    def name(self) -> None:
+        for key, title in _titles(self.by_key).items():
+            self.patch(key).title = title
+
+    def take_away(self) -> None:
+        """Conversations that say nothing, and those that are another one seen again."""
+        for key, card in self.by_key.items():
+            if card.hollow:
+                self.patch(key).absorbed = True
+        for key, whole in _absorbed(self.by_key).items():
+            self.patch(whole).opinions |= self.by_key[key].opinions
+            self._absorb(key, whole)
+        for key, twin in find_twins(self.by_key).items():
+            self._absorb(key, twin)
+
+    def _absorb(self, key: Key, whole: Key) -> None:
+        self.patch(key).absorbed = True
+        self.patch(whole).origins += self.by_key.pop(key).origins
+
+    def settle_claims(self) -> None:
+        """What indexes say of conversations that other files hold."""
+        claims = find_claims(self.by_key)
+        for key, times in claims.times.items():
+            self.patch(key).times = times
+            self.patch(key).origins += sorted(claims.origins.get(key, ()))
+        for key, claimed in claims.claimed.items():
+            self.patch(key).claimed = claimed
+        for key in claims.empty:
+            self.patch(key).absorbed = True
+            del self.by_key[key]
+
+    def tie(self) -> None:
+        for (parent_key, child_key), tie in find_ties(self.by_key).items():
+            if parent_key == child_key:
+                continue
+            if child_key in self.by_key:
+                self.patch(child_key).parent = _leading_to(parent_key, tie, child_key)
+            if parent_key in self.by_key:
+                down = _leading_to(child_key, tie, parent_key)
+                self.patch(parent_key).children.append(down)
+
+    def tell_copies(self) -> None:
+        for key, (owner, copied) in find_copies(self.by_key).items():
+            self.patch(key).copied = b"".join(sorted(copied))
+            if self.patch(key).parent is None and self.by_key[key].parent is None:
+                self.patch(key).parent = Link(owner[1], kind="fork")
+                self.patch(owner).children.append(Link(key[1], kind="fork"))
+        for key, replayed in _replays(self.by_key).items():
+            self.patch(key).replayed = replayed
+        for key, dropped in _misplaced(self.by_key).items():
+            self.patch(key).dropped = dropped
+
+    def put_in_order(self) -> None:
+        for key, made in self.patches.items():
+            made.children.sort(key=lambda tie: _age(tie, key[0], self.by_key))
+            for tie in made.children:  # a call may have started several: the first stands for all
+                if tie.tool_call_id:
+                    made.spawned.setdefault(tie.tool_call_id, tie.conversation_id)
+
+
+def _leading_to(key: Key, tie: Link, seen_from: Key) -> Link:
+    """The tie as the other side has it; the source is named where it is another one."""
+    source = key[0] if key[0] != seen_from[0] else None
+    return msgspec.structs.replace(tie, conversation_id=key[1], source=source)
 
 
 def _absorbed(by_key: dict[Key, Card]) -> dict[Key, Key]:

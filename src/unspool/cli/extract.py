@@ -180,14 +180,8 @@ def command(
     PATH is a file, a folder that is searched through, or - for standard input.
     """  # fmt: skip
     many = sinks.load(sink).MANY_FILES
-    if many and (output is None or output == "-"):
-        raise UsageError(f"--to {sink} writes a file per conversation: name a folder with -o")
-    if regex is not None:
-        _check_regex(regex)
-    if context_tag_map is not None:
-        catalogue.use(context_tag_map)
-    catalogue.active()  # a broken catalogue is told before anything is read
     to_file = output is not None and output != "-" and not is_special(output)
+    _check(sink, many, output, regex, context_tag_map)
     job = Job(
         paths=list(paths),
         source=source,
@@ -218,11 +212,19 @@ def command(
     return STRICT_CODE if strict and summary.problems else 0
 
 
-def _check_regex(regex: str) -> None:
+def _check(
+    sink: str, many: bool, output: str | None, regex: str | None, tag_map: str | None
+) -> None:
+    """What is wrong with the options is told before anything is read."""
+    if many and (output is None or output == "-"):
+        raise UsageError(f"--to {sink} writes a file per conversation: name a folder with -o")
     try:
-        re.compile(regex)
+        re.compile(regex or "")
     except re.error as error:
         raise UsageError(f"--regex: {error}") from None
+    if tag_map is not None:
+        catalogue.use(tag_map)
+    catalogue.active()
 
 
 def _run(run: Run, output: str | None, many: bool, problems_file: str | None) -> Summary:
