@@ -465,6 +465,28 @@ class TestPlaces:
         (file,) = one(path).files or ()
         assert file.tool_call_id == "c2"
 
+    def test_only_the_end_of_an_answer_was_undone(self, tmp_path: Path) -> None:
+        """The person went back to a checkpoint inside of it: what stands behind is marked."""
+
+        def edit(name: str) -> dict[str, Any]:
+            uri = {"scheme": "file", "path": f"/{name}.py"}
+            return {"kind": "textEditGroup", "uri": uri, "edits": []}
+
+        response = [
+            {"value": "First."}, {"kind": "undoStop", "id": "c1"}, edit("kept"),
+            {"value": "Second."}, {"kind": "undoStop", "id": "c2"}, edit("gone"), {"value": "Last."},
+        ]  # fmt: skip
+        value = self.answered(response, self.rounds())
+        held = {"requestId": "request_1", "afterUndoStop": "c2"}
+        value["requests"][0]["shouldBeRemovedOnSend"] = held
+        made = one(put(tmp_path, "x.json", value))
+        assert [(m.content, m.status) for m in made.messages if m.role != "tool"] == [
+            ("question 1", None), ("First.", None), ("Second.", None), ("Last.", "undone"),
+        ]  # fmt: skip
+        assert [(f.path, f.outcome) for f in made.files or ()] == [
+            ("/kept.py", None), ("/gone.py", "undone"),
+        ]  # fmt: skip
+
     def test_words_that_no_round_says_are_kept(self, tmp_path: Path) -> None:
         response = [{"value": "First."}, self.tool("c1"), {"value": "Compacted."}, self.tool("c2")]
         path = put(tmp_path, "x.json", self.answered(response, self.rounds()))

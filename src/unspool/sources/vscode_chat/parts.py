@@ -92,6 +92,8 @@ class Parts:
         """Elements that are no parts at all."""
         self.model = ""
         self._open = False
+        self._known: dict[str, list[dict[str, Any]]] = {}
+        """Tool parts by their ids."""
         if response is not None and not isinstance(response, list):
             response = [response]
         for part in response or ():
@@ -136,8 +138,10 @@ class Parts:
         if isinstance(run, str) and run and not is_sub_agent(part):
             self.side.setdefault(bare_call_id(run), []).append(part)
             return
-        if part in self.tools:
+        ident = str(part.get("toolCallId"))
+        if part in self._known.get(ident, ()):
             return  # the same once more
+        self._known.setdefault(ident, []).append(part)
         self.flow.append(Tool(len(self.tools)))
         self.tools.append(part)
         self._open = False
@@ -222,7 +226,7 @@ def compact(part: dict[str, Any]) -> dict[str, Any]:
             value = uri
         elif name == "content" and isinstance(value, dict) and (text := markdown(value)):
             value = text
-        if _says(value):
+        if value is not None and value is not False and value != "":
             made[name] = value
     return made
 

@@ -48,12 +48,29 @@ class Placed(msgspec.Struct):
         return made
 
 
+class Owner(msgspec.Struct):
+    """Who made an edit."""
+
+    number: int
+    """The round."""
+    call: str
+    undone: bool
+    """It stands behind the undo stop that the person went back to."""
+
+
 class Placing:
     """The walk through one response."""
 
     def __init__(
-        self, rounds: list[Round], calls: list[list[Joined]], homes: list[int], inner: set[int]
+        self,
+        rounds: list[Round],
+        calls: list[list[Joined]],
+        homes: list[int],
+        inner: set[int],
+        undone: Any = None,
     ) -> None:
+        """`undone`: the undo stop that the person went back to."""
+        self._undone = undone
         self._rounds = rounds
         self._homes = homes
         self._inner = inner
@@ -71,8 +88,10 @@ class Placing:
         """How many tool parts have gone by."""
         self._caller = ""
         """The call that the edits here say they are of."""
-        self.owners: dict[int, tuple[int, str]] = {}
-        """By the identity of an edit's part: its round, and the call that made it."""
+        self.tail: int | None = None
+        """The round with the undo stop that all behind it was taken back to."""
+        self.owners: dict[int, Owner] = {}
+        """By the identity of an edit's part."""
 
     def walk(self, flow: list[Flow], tools: list[dict[str, Any]]) -> list[Placed]:
         for held in flow:
@@ -101,8 +120,10 @@ class Placing:
         if caller in self._calls:
             self._now, place = self._calls[caller]
             self._seen, self._caller = place + 1, caller
+        if kind == "undoStop" and stop == self._undone and self._undone is not None:
+            self.tail = self._now
         if isinstance(kind, str) and kind in EDITS:
-            self.owners[id(part)] = (self._now, self._caller)
+            self.owners[id(part)] = Owner(self._now, self._caller, self.tail is not None)
         self.placed[self._now].parts.append(part)
         self.placed[self._now].at.append(self._seen)
 

@@ -120,7 +120,8 @@ def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
             extra = _with_native(_last_extra(turn, held.response or ""), extra)
         time = parse_time(held.timestamp) or (turn.ended if number == last else None)
         answered = bool(held.response or calls)
-        ending = _ending(turn, answered) if number == last else {"status": turn.removed}
+        status = turn.status_of(number)
+        ending = _ending(turn, answered, status) if number == last else {"status": status}
         text = held.response or (_error_text(turn) if ending.get("kind") == "error" else "")
         yield scribe.write(
             MessageSeen, id=ident, role="assistant", text=text,
@@ -141,7 +142,7 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     extra = _with_native(_last_extra(turn, text), beside.extra())
     if not (text or thinking or calls or extra.keys() - _SILENT):
         return
-    ending = _ending(turn, bool(text or calls))
+    ending = _ending(turn, bool(text or calls), turn.removed)
     if not text and ending["kind"] == "error":
         text = _error_text(turn)
     yield scribe.write(
@@ -152,11 +153,11 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     yield from call_facts(turn, scribe, calls, turn.response_id)
 
 
-def _ending(turn: Turn, answered: bool) -> dict[str, str]:
+def _ending(turn: Turn, answered: bool, removed: str) -> dict[str, str]:
     """Status, stop reason and kind of the last message of an answer."""
     error = turn.error or {}
     status = (
-        turn.removed
+        removed
         or _STATUS.get(1 if turn.state is None else turn.state, "")
         or ("failed" if error else "")
     )
@@ -255,13 +256,16 @@ def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     """Edited files, answers that a person gave, pull requests."""
     seen: set[str] = set()
     for part, made in turn.touched:
-        number, call = turn.owners[id(part)]
-        call = call or (turn.round_id(number) if turn.rounds else turn.response_id)
+        owner = turn.owners[id(part)]
+        told = turn.round_id(owner.number) if turn.rounds else turn.response_id
         for touch in made:
             seen.add(touch["path"])
             if touch["path"] in turn.outcomes:
                 touch["outcome"] = turn.outcomes[touch["path"]]
-            yield scribe.write(Marked, kind="file", subject=call, data=touch, time=turn.ended)
+            elif owner.undone or turn.removed == "undone":
+                touch["outcome"] = "undone"
+            subject = owner.call or told
+            yield scribe.write(Marked, kind="file", subject=subject, data=touch, time=turn.ended)
     for path, outcome in turn.outcomes.items():
         if path not in seen:
             touch = {"path": path, "operation": "edit", "outcome": outcome}

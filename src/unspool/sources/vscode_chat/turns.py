@@ -48,10 +48,14 @@ class Turn:
         else:
             made = [tools.from_part(part, f"{ident}/part.{n}") for n, part in enumerate(own)]
             self.calls, self.homes = [made], [0] * len(own)
-        placing = Placing(self.rounds, self.calls, self.homes, self.inner)
+        removed = request.shouldBeRemovedOnSend
+        undone = removed.get("afterUndoStop") if isinstance(removed, dict) else None
+        placing = Placing(self.rounds, self.calls, self.homes, self.inner, undone)
         self.placed = placing.walk(self.parts.flow, own)
         """What every message holds beside its words and calls."""
         self.owners = placing.owners
+        self.tail = placing.tail
+        """The round behind which all was undone, where the request stays."""
         self.touched = [(part, edits.touches(part)) for part in self.parts.edits]
         """Every edit part with the files that it changed."""
         self.outcomes: dict[str, str] = {}
@@ -143,6 +147,11 @@ class Turn:
     def model(self) -> str:
         named = (self.request.modelId or "").removeprefix("copilot/")
         return self.metadata.resolvedModel or self.parts.model or named
+
+    def status_of(self, number: int) -> str:
+        """Whether a round was hidden or undone."""
+        undone = self.tail is not None and number > self.tail
+        return "undone" if undone else self.removed
 
     @property
     def removed(self) -> str:
