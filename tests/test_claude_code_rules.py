@@ -95,6 +95,22 @@ def test_what_was_preserved_counts_behind_a_compaction(tmp_path: Path) -> None:
     assert (mark.data["messages_before"], mark.data["messages_after"]) == (2, 3)
 
 
+def test_a_segment_that_was_preserved_is_counted(tmp_path: Path) -> None:
+    made = session(
+        tmp_path,
+        said("1", None, "one"),
+        answer("2", "1", "m", "first", call("c")),
+        result("3", "2", "c", "came"),
+        answer("4", "3", "n", "second"),
+        line("system", "5", None, subtype="compact_boundary",
+             compactMetadata={"preservedSegment": {"headUuid": "2", "tailUuid": "4"}}),
+        said("6", "5", "Summary.", isCompactSummary=True),
+    )  # fmt: skip
+    (mark,) = made.marks or []
+    assert mark.data is not None
+    assert (mark.data["messages_before"], mark.data["messages_after"]) == (4, 4)
+
+
 # Rewinds
 
 

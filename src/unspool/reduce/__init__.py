@@ -43,7 +43,7 @@ from unspool.facts import (
 from unspool.reduce import snapshots
 from unspool.reduce.clocks import is_zoneless, set_clocks
 from unspool.reduce.drafts import Assembly
-from unspool.reduce.messages import build_marks, build_messages
+from unspool.reduce.messages import build_marks, build_messages, count_preserved
 from unspool.reduce.naming import find_naming
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
 from unspool.reduce.order import Ordered, Record, put_in_order
@@ -159,6 +159,7 @@ def _reduce_records(
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places, messages, assembly.adrift) or None
+    count_preserved(trajectory.marks, [record.entry for record in thread.records], places)
     trajectory.branches = _branches(thread, places) or None
     _set_origins(trajectory, records)
     assembly.times += thing_times(thread)

@@ -228,6 +228,19 @@ def _ends_last(marks: list[Mark]) -> list[Mark]:
     return marks
 
 
+def count_preserved(marks: list[Mark] | None, entries: list[str], places: list[float]) -> None:
+    """How many messages a compaction left, where it names the first and the last record of them;
+    its summary counts too."""
+    for mark in marks or ():
+        data = mark.data or {}
+        ends = (data.get("preserved_from"), data.get("preserved_to"))
+        if mark.kind == "compaction" and "messages_after" not in data and None not in ends:
+            first, last = (entries.index(end) if end in entries else None for end in ends)
+            if first is not None and last is not None and first <= last:
+                kept = bisect_right(places, last) - bisect_left(places, first)
+                mark.data = {**data, "messages_after": kept + 1}
+
+
 def _is_asked(message: Message) -> bool:
     """Whether a person said something that begins a turn."""
     return message.role == "user" and message.kind in (None, "command", "shell")

@@ -127,7 +127,10 @@ def _compaction(value: Value, subtype: str, place: Place) -> AnyFact:
     if isinstance(uuids, list):
         data["preserved"] = uuids
         data["messages_after"] = len(uuids) + 1
-    elif not meta.get("preservedSegment"):
+    elif isinstance(segment := meta.get("preservedSegment"), dict):
+        ends = {"preserved_from": segment.get("headUuid"), "preserved_to": segment.get("tailUuid")}
+        data |= {name: uuid for name, uuid in ends.items() if isinstance(uuid, str)}
+    else:
         data["messages_after"] = 1  # the summary alone stands for what was before
     return place.mark("compaction", data)
 
