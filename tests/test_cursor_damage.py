@@ -11,6 +11,7 @@ import pytest
 from tests.cursor_stores import rows_of, write_chat, write_editor
 from tests.harness import cases, facts_of, origins_of, reduce_all
 from tests.test_cursor_chats import CHAT
+from tests.test_cursor_sent import ASKED, blobs, state
 from tests.test_cursor_stores import BUBBLES, COMPOSER, CONTENTS, HEADS, ITEMS
 from unspool import sources
 from unspool.origins import Origin, Tally
@@ -53,10 +54,12 @@ def read_all(folder: Path, tally: Tally) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_with_wrong_types(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    rows: dict[str, Any] = {**rows_of(COMPOSER, *BUBBLES), **CONTENTS}
+    sent = {"composerId": "sent", "conversationState": state(*ASKED), "subagentComposerIds": ["x"]}
+    rows: dict[str, Any] = {**rows_of(COMPOSER, *BUBBLES), **CONTENTS, "composerData:sent": sent}
     for number in range(8):
         folder = tmp_path / str(number)
         odd = {key: mutated(value, chance) for key, value in rows.items()}
+        odd |= blobs(*(mutated(message, chance) for message in ASKED))
         items = {key: mutated(value, chance) for key, value in ITEMS.items()}
         path = write_editor(folder / "state.vscdb", odd, items)
         assert path.exists()

@@ -97,6 +97,18 @@ def test_bubbles_that_say_all_gain_nothing_but_the_context(tmp_path: Path) -> No
     assert spoken(only(tmp_path)) == [*WHOLE[:3], WHOLE[5]]
 
 
+def test_words_and_calls_that_the_bubbles_hold_apart_are_not_said_twice(tmp_path: Path) -> None:
+    apart = (
+        BUBBLES[0],
+        bubble("2", 2, "Listing.", modelCallId="m1"),
+        tool("3", "run_terminal_cmd", "c1", {"command": "ls"}, "a b", modelCallId="m2"),
+        BUBBLES[3],
+    )
+    composer = {"composerId": "c", "conversationState": state(*ASKED[2:5], ASKED[7])}
+    write_editor(tmp_path / "state.vscdb", {**rows_of(composer, *apart), **blobs(*ASKED)})
+    assert spoken(only(tmp_path)) == [*WHOLE[:2], ("assistant", ""), WHOLE[2], WHOLE[5]]
+
+
 def test_odd_roots_and_blobs_are_left_out_and_the_rest_is_read(tmp_path: Path) -> None:
     for number, odd in enumerate(("~", "~!!!", "~AAAA", "x", 5, None, state({"role": "gone"}))):
         composer = {"composerId": f"c{number}", "conversationState": odd}
