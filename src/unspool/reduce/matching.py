@@ -77,7 +77,7 @@ def match_echoes(
                 target = assembly.drafts.get(callers.get(ident, ""))
                 if target is not None and key[1] and not words(target.parts):
                     # What was said before a call may be known as a message of its own.
-                    target = _alike(known[key], taken, group[0][1].time) or target
+                    target = known[key].find(taken, group[0][1].time) or target
             if target is None and key[0] == "user":
                 target = asked.get(next((f.request for _, f in group if f.request), ""))
             if target is None and key[1]:
