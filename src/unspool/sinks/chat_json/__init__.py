@@ -10,7 +10,7 @@ import msgspec
 
 from unspool.records import clean
 from unspool.sinks import Family, Options, Piece, safe_name
-from unspool.sinks.chat_json.requests import chat_of, chats_of
+from unspool.sinks.chat_json.chats import chat_of, chats_of
 
 __all__ = ["FAMILIES", "MANY_FILES", "NAME", "chat_of", "file_name", "write"]
 

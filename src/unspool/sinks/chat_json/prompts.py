@@ -139,3 +139,31 @@ def uri_of(text: str) -> dict[str, Any]:
     if authority:
         made["authority"] = authority
     return made
+
+
+def own_attachments(user: Message | None) -> Any:
+    """Attachments but for the images that stand only in the rendered message."""
+    if user is None or not user.attachments:
+        return None
+    rendered = user.typed is not None and user.content != user.typed
+    return [a for a in user.attachments if not (rendered and _is_rendered_image(a))]
+
+
+def _is_rendered_image(attachment: Any) -> bool:
+    bare = attachment.kind == "image" and not attachment.extra and not attachment.name
+    return bare and bool(attachment.data or attachment.uri)
+
+
+def rendered(user: Message) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [text_part(user.content)]
+    for attachment in user.attachments or ():
+        if _is_rendered_image(attachment):
+            data = f"data:{attachment.media_type};base64,{attachment.data}"
+            parts.append(
+                {"type": 0, "imageUrl": {"url": data if attachment.data else attachment.uri}}
+            )
+    return parts
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": 1, "text": text}

@@ -1,13 +1,11 @@
-"""Requests: every turn of a conversation as a request of a chat, with its answer and its rounds."""
+"""Requests: a turn of a conversation as a request of a chat, with its answer and its rounds."""
 
 import hashlib
-from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
 from unspool import chat_fields as fields
 from unspool.shapes import text as as_text
-from unspool.sinks import Family
 from unspool.sinks.chat_json.calls import call_part, result_of
 from unspool.sinks.chat_json.parts import (
     cleared_parts,
@@ -16,10 +14,17 @@ from unspool.sinks.chat_json.parts import (
     thinking_parts,
     woven,
 )
-from unspool.sinks.chat_json.prompts import message_of, variables_of
-from unspool.sinks.chat_json.turns import Turn, turns_of
+from unspool.sinks.chat_json.prompts import (
+    message_of,
+    own_attachments,
+    rendered,
+    text_part,
+    variables_of,
+)
+from unspool.sinks.chat_json.turns import Turn
+from unspool.sinks.chat_json.usage import named, usage_of
 from unspool.times import parse_time
-from unspool.trajectory import Message, ToolCall, Trajectory, Usage
+from unspool.trajectory import Message, ToolCall, Trajectory
 
 _OURS = "vscode-chat"
 _MODES = ("ask", "edit", "agent")
@@ -37,45 +42,13 @@ _AGENT = {
 """The participant that can go on with a chat that another program had."""
 
 _AGENT_NEEDS: dict[str, Any] = {"metadata": {}, "slashCommands": [], "disambiguation": []}
-_HEAD = {
-    "responder_icon": "responderAvatarIconUri",
-    "requester": "requesterUsername",
-    "requester_icon": "requesterAvatarIconUri",
-}
-"""In a chat's `metadata` → in an export of its time."""
 _STATES = {name: value for value, name in fields.STATES.items()}
 _VOTES = {name: value for value, name in fields.VOTES.items()}
 
 
-def chats_of(family: Family) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(id, chat) of the root, and of every sub-agent that has no place inside another chat: a chat
-    shows those that a call of its own started, and not what they started in turn."""
-    waiting = [family.root, *family.descendants]
-    while waiting:
-        writer = _Writer(waiting[0], {child.conversation_id: child for child in waiting[1:]})
-        yield waiting[0].conversation_id, _chat(writer)
-        waiting = [t for t in waiting[1:] if t.conversation_id not in writer.shown]
+class Writer:
+    """The requests of one conversation, one after the other."""
 
-
-def chat_of(family: Family) -> dict[str, Any]:
-    """The whole chat, as plain values."""
-    return next(chats_of(family))[1]
-
-
-def _chat(writer: "_Writer") -> dict[str, Any]:
-    root = writer.trajectory
-    location = root.metadata.get("initial_location")
-    known = location in ("panel", "terminal", "notebook", "editor")
-    chat = {
-        "responderUsername": root.agent or "GitHub Copilot",
-        "initialLocation": location if known else "panel",
-    }
-    if writer.native:
-        chat |= _named(_HEAD, root.metadata)
-    return {**chat, "requests": [writer.request(turn) for turn in turns_of(root)]}
-
-
-class _Writer:
     def __init__(self, trajectory: Trajectory, children: dict[str, Trajectory]) -> None:
         self.trajectory = trajectory
         self.children = children
@@ -94,13 +67,13 @@ class _Writer:
         made: dict[str, Any] = {
             "requestId": ident,
             "message": message_of(user),
-            "variableData": {"variables": variables_of(_own_attachments(user))},
+            "variableData": {"variables": variables_of(own_attachments(user))},
             "response": self._response(turn),
             "contentReferences": [],
             "codeCitations": [],
             "followups": [],
         }
-        made |= _named(fields.USER, extra)
+        made |= named(fields.USER, extra)
         _fill(made, _native(extra, "request"))
         self._participant(made, user)
         if extra.get("system_initiated") or (user is not None and user.kind == "notification"):
@@ -115,7 +88,7 @@ class _Writer:
         made["result"] = self._result(turn, last)
         if last is not None:
             self._answer_fields(made, last, ident)
-            made |= _usage(turn.answers)
+            made |= usage_of(turn.answers)
         made["modelState"] = self._state(turn, last, time)
         return made
 
@@ -151,7 +124,7 @@ class _Writer:
 
     def _answer_fields(self, made: dict[str, Any], last: Message, ident: str) -> None:
         extra = self._extra(last)
-        made |= _named(fields.ANSWER, extra)
+        made |= named(fields.ANSWER, extra)
         for name in ("contentReferences", "codeCitations", "followups"):
             if not isinstance(made[name], list):
                 made[name] = []
@@ -219,11 +192,11 @@ class _Writer:
 
     def _result(self, turn: Turn, last: Message | None) -> dict[str, Any]:
         extra = self._extra(last)
-        made = _named(fields.RESULT, extra)
+        made = named(fields.RESULT, extra)
         if last is not None and last.kind == "error" and "errorDetails" not in made:
             made["errorDetails"] = {"message": last.content or "error"}
         _fill(made, _native(extra, "result"))
-        metadata = _named(fields.METADATA, extra)
+        metadata = named(fields.METADATA, extra)
         if last is not None and extra.get("code_blocks"):
             metadata["codeBlocks"] = fields.unquoted(extra["code_blocks"], last.content)
         metadata["sessionId"] = self.trajectory.conversation_id
@@ -231,9 +204,9 @@ class _Writer:
             metadata.setdefault("resolvedModel", last.model)
         user = turn.user
         if user is not None and user.typed is not None and user.content != user.typed:
-            metadata["renderedUserMessage"] = _rendered(user)
+            metadata["renderedUserMessage"] = rendered(user)
         if turn.context:
-            metadata["renderedGlobalContext"] = [_text_part(m.content) for m in turn.context]
+            metadata["renderedGlobalContext"] = [text_part(m.content) for m in turn.context]
         rounds = [self._round(answer, n, turn) for n, answer in enumerate(turn.answers)]
         if not (len(rounds) == 1 and _is_error_text(turn.answers[0])):
             metadata["toolCallRounds"] = rounds
@@ -256,7 +229,7 @@ class _Writer:
                 for call in answer.tool_calls or ()
             ],
         }
-        made |= _named(fields.ROUND, self._extra(answer))
+        made |= named(fields.ROUND, self._extra(answer))
         if answer.thinking:
             held = self._extra(answer).get("thoughts")
             made["thinking"] = {"id": thinking_id(held, number), "text": answer.thinking}
@@ -290,10 +263,6 @@ class _Writer:
         return {k: v for k, v in made.items() if v is not None}
 
 
-def _named(names: dict[str, str], extra: dict[str, Any]) -> dict[str, Any]:
-    return {theirs: extra[ours] for ours, theirs in names.items() if ours in extra}
-
-
 def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:
     """The fields of that part of a chat which only the program that wrote it knows."""
     held = extra.get(fields.NATIVE)
@@ -304,34 +273,6 @@ def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:
 def _fill(made: dict[str, Any], more: dict[str, Any]) -> None:
     for name, value in more.items():
         made.setdefault(name, value)
-
-
-def _own_attachments(user: Message | None) -> Any:
-    """Attachments but for the images that stand only in the rendered message."""
-    if user is None or not user.attachments:
-        return None
-    rendered = user.typed is not None and user.content != user.typed
-    return [a for a in user.attachments if not (rendered and _is_rendered_image(a))]
-
-
-def _is_rendered_image(attachment: Any) -> bool:
-    bare = attachment.kind == "image" and not attachment.extra and not attachment.name
-    return bare and bool(attachment.data or attachment.uri)
-
-
-def _rendered(user: Message) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = [_text_part(user.content)]
-    for attachment in user.attachments or ():
-        if _is_rendered_image(attachment):
-            data = f"data:{attachment.media_type};base64,{attachment.data}"
-            parts.append(
-                {"type": 0, "imageUrl": {"url": data if attachment.data else attachment.uri}}
-            )
-    return parts
-
-
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": 1, "text": text}
 
 
 def _is_error_text(answer: Message) -> bool:
@@ -347,39 +288,3 @@ def _is_error_text(answer: Message) -> bool:
 def _millis(stamp: str | None) -> int | None:
     micros = parse_time(stamp) if stamp else None
     return micros // 1000 if micros is not None else None
-
-
-def _usage(answers: list[Message]) -> dict[str, Any]:
-    """The last call's prompt, as VS Code tells it; and the totals of the turn by model."""
-    known = [(a, a.usage) for a in answers if a.usage is not None]
-    if not known:
-        return {}
-    last = known[-1][1]
-    extra = last.extra or {}
-    made = _named(fields.USAGE, extra)
-    if "modelTotals" in made:
-        prompt = extra.get("last_prompt_tokens")
-    else:
-        prompt = last.prompt_tokens
-        if len(known) > 1 or last.cached_tokens is not None:
-            made["modelTotals"] = _totals([(a.model or "", usage) for a, usage in known])
-        elif last.completion_tokens is not None:
-            made["completionTokens"] = last.completion_tokens
-    if prompt is not None:
-        made["promptTokens"] = prompt
-    return made
-
-
-def _totals(reports: list[tuple[str, Usage]]) -> list[dict[str, Any]]:
-    made: dict[str, dict[str, Any]] = {}
-    for model, usage in reports:
-        held = made.setdefault(model, {"model": model})
-        for ours, theirs in (
-            ("prompt_tokens", "inputTokens"),
-            ("cached_tokens", "cachedTokens"),
-            ("completion_tokens", "outputTokens"),
-        ):
-            value = getattr(usage, ours)
-            if value is not None:
-                held[theirs] = held.get(theirs, 0) + value
-    return list(made.values())
