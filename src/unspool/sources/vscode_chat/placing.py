@@ -38,9 +38,10 @@ class Placed(msgspec.Struct):
     def extra(self) -> dict[str, Any]:
         made: dict[str, Any] = {}
         if self.parts:
-            made["parts"] = self.parts
+            order = sorted(range(len(self.parts)), key=self.at.__getitem__)
+            made["parts"] = [self.parts[n] for n in order]
             if any(at != self.calls for at in self.at):
-                made["parts_at"] = self.at
+                made["parts_at"] = [self.at[n] for n in order]
         if self.thoughts:
             made["thoughts"] = self.thoughts
         if self.markdown:
