@@ -326,6 +326,39 @@ class TestStore:
         )
 
 
+class TestEditingSessions:
+    def state(self, folder: Path, value: Any) -> Path:
+        put(folder, "w/chatSessions/s.json", chat(request(1)))
+        return put(folder, "w/chatEditingSessions/s/state.json", value)
+
+    def test_what_became_of_the_files(self, tmp_path: Path) -> None:
+        entries = [
+            {"resource": f"file:///p/{name}.py", "languageId": "python", "originalHash": "aaaaaaa",
+             "currentHash": "bbbbbbb", "state": state, "snapshotUri": "x:/y",
+             "telemetryInfo": {"requestId": "request_1", "agentId": "a"}}
+            for state, name in enumerate(("open", "kept", "gone"))
+        ]  # fmt: skip
+        snapshot = {"stopId": None, "entries": [*entries, None, {"resource": 5}]}
+        self.state(tmp_path, {"version": 2, "recentSnapshot": snapshot, "initialFileContents": []})
+        files = one(tmp_path).metadata["edited_files"]
+        assert [(f["path"], f["state"]) for f in files] == [
+            ("/p/open.py", "undecided"), ("/p/kept.py", "accepted"), ("/p/gone.py", "rejected"),
+        ]  # fmt: skip
+        assert files[0]["request_id"] == "request_1"
+        assert files[0]["original_hash"] == "aaaaaaa"
+
+    @pytest.mark.parametrize("value", ["{", "[]", '{"recentSnapshot": 3}', ""])
+    def test_broken(self, tmp_path: Path, value: str) -> None:
+        self.state(tmp_path, value)
+        assert len(one(tmp_path).messages) == 2
+        assert len(codes(tmp_path)) == (1 if value else 0)
+
+    def test_without_its_chat(self, tmp_path: Path) -> None:
+        entry = {"resource": "file:///p/x.py", "state": 1}
+        put(tmp_path, "chatEditingSessions/s/state.json", {"recentSnapshot": {"entries": [entry]}})
+        assert list(unspool.extract([tmp_path])) == []
+
+
 class TestArchives:
     """Chats exported as a zip, with the repository as it was."""
 

@@ -2,7 +2,7 @@
 
 chat.json exports; chatSessions/*.json (versions 1 to 3) and *.jsonl (a log of changes); chats of
 empty windows and handed-over ones; chats exported as a zip; old chats and the index in state.vscdb;
-.chatreplay.json.
+the state of editing sessions; .chatreplay.json.
 """
 
 import re
@@ -16,6 +16,7 @@ from unspool.origins import Head, Origin, Tally, read_head
 from unspool.sources.vscode_chat.archives import is_archive, read_archive
 from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import read_document, read_log
+from unspool.sources.vscode_chat.editing import is_state, read_state
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
 
 __all__ = ["CURRENT", "NAME", "RANGES", "claims", "places", "read", "visit", "visits"]
@@ -37,7 +38,7 @@ def claims(head: Head) -> bool:
         return name in _STORES and not _is_cursors(head)
     if name == _DESCRIPTION:
         return "workspaceStorage" in head.parts[-2:] and not _is_cursors(head)
-    if is_archive(head):
+    if is_archive(head) or is_state(head):
         return True
     data = _start(head)
     if _is_stored(head):
@@ -128,6 +129,8 @@ def _read_json(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]
     data = _start(head)
     if is_archive(head):
         yield from read_archive(origin, tally)
+    elif is_state(head):
+        yield from read_state(origin, tally)
     elif _is_log(head, data):
         yield from read_log(origin, tally, recover)
     elif _is_replay(head, data) and not _is_chat(data):
