@@ -20,6 +20,7 @@ from tests.telemetry import write
 from tests.test_extract import ENV, conversation
 from unspool.store.counters import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
 from unspool.store.opening import reading, writing
+from unspool.store.rebuild import rebuild
 from unspool.store.schema import MIGRATIONS, migrate
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
@@ -343,3 +344,42 @@ def test_a_log_that_is_not_recognised_while_it_grows(tmp_path: Path) -> None:
     assert stored(store) == _sorted(unspool.extract(path.parent))
     marks = [mark["data"]["type"] for mark in stored(store)[0]["marks"] if mark["kind"] == "event"]
     assert marks == ["new.kind1", "new.kind2", "new.kind3"]
+
+
+@pytest.mark.parametrize("raw", [(False, True), (True, False), (True, False, True)])
+def test_raw_records_of_some_syncs_only(tmp_path: Path, raw: tuple[bool, ...]) -> None:
+    """What was kept in part is not taken for the whole when all is made anew."""
+    store, path = tmp_path / "s.db", tmp_path / "in" / "a.jsonl"
+    path.parent.mkdir()
+    data = b""
+    for number, keep in enumerate(raw):
+        data += conversation(f"c{number}", "hello") + conversation("all", *["x"] * (number + 1))
+        path.write_bytes(data)
+        sync(store, path.parent, raw=keep)
+    expected = _sorted(unspool.extract(path.parent))
+    with writing(store) as connection:
+        rebuild(connection)
+    assert stored(store) == expected
+    sound(store)
+
+
+def test_the_store_is_not_one_of_its_own_origins(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", talk("one"))
+    store = tmp_path / "s.db"
+    first, second = sync(store, tmp_path), sync(store, tmp_path)
+    assert (first.origins, first.unknown) == (1, 0)
+    assert (second.origins, second.read, second.unchanged) == (1, 0, 1)
+
+
+def test_a_usual_place_that_is_taken_away_is_gone(tmp_path: Path) -> None:
+    home, store = tmp_path / "me", tmp_path / "s.db"
+    write(home / ".claude" / "projects" / "p" / "a.jsonl", talk("one"))
+    write(home / ".copilot" / "session-state" / "b.jsonl", talk("one", "d"))
+    command = [sys.executable, "-m", "unspool", "sync", "--json"]
+    env = {**ENV, "HOME": str(home), "UNSPOOL_STORE": str(store)}
+    subprocess.run(command, env=env, check=True, capture_output=True)
+    before = stored(store)
+    shutil.rmtree(home / ".claude")
+    done = subprocess.run(command, env=env, check=True, capture_output=True)
+    assert json.loads(done.stdout)["gone"] == 1
+    assert stored(store) == before

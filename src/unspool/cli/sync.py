@@ -70,7 +70,8 @@ def sync(
 ) -> Report:
     """Bring the store at `path` up to date, with progress on a terminal."""
     places = usual_places() if not paths else []
-    tops = paths or found_paths(places)
+    # A place that is no longer there is looked at as well: what it held is gone.
+    tops = paths or [*found_paths(places), *(one.path for one in places if not one.exists)]
     if paths and not any(is_there(Path(top)) for top in tops):
         raise NothingToRead(f"nothing to read: {', '.join(tops)} is not there")
     with Display(quiet=quiet) as display, writing(path, wait_seconds) as connection:

@@ -15,18 +15,26 @@ from unspool.store.intake import Intake, Report, Taking
 from unspool.store.keeping import forget_facts, iter_raw
 from unspool.store.opening import transaction
 from unspool.store.rows import put_trajectory
-from unspool.store.survey import Survey
+from unspool.store.survey import Survey, in_lines
 from unspool.store.sync import Sync
 from unspool.trajectory import Trajectory
+
+_KEPT = (
+    "SELECT o.id, o.path, o.source, o.read_bytes, EXISTS (SELECT 1 FROM problems p"
+    " WHERE p.origin_id = o.id AND p.code = 'raw-copy-failed'), sum(r.size_bytes)"
+    " FROM origins o JOIN raw_traces r ON r.origin_id = o.id GROUP BY o.id ORDER BY o.path"
+)
+"""Origins with raw records. A copy that is not whole (some syncs kept none) knows less than the
+facts do: then these stay."""
 
 
 def rebuild(connection: sqlite3.Connection) -> Report:
     sync = Sync(connection)
-    rows = connection.execute(
-        "SELECT id, path, source FROM origins o WHERE EXISTS"
-        " (SELECT 1 FROM raw_traces r WHERE r.origin_id = o.id) AND NOT EXISTS (SELECT 1"
-        " FROM problems p WHERE p.origin_id = o.id AND p.code = 'raw-copy-failed') ORDER BY path"
-    ).fetchall()  # a copy that is not whole knows less than the facts
+    rows = [
+        (ident, path, source)
+        for ident, path, source, read, failed, kept in connection.execute(_KEPT).fetchall()
+        if not failed and (not in_lines(path, source) or kept == read)
+    ]
     with transaction(connection):
         connection.execute(
             "INSERT OR IGNORE INTO dirty SELECT DISTINCT platform, external_id FROM facts"

@@ -64,7 +64,7 @@ def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     """Everything under the paths, compared with what the store has read."""
     known = _known(connection)
     made = Survey()
-    met: set[str] = set()
+    met: set[str] = {*_own_files(connection)}
     tops = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - compared as text below
     for top in tops:
         for path, name in _walk(top, made):
@@ -77,6 +77,13 @@ def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
         if missing and any(_is_under(path, top) for top in tops) and is_gone(path):
             made.gone.append(row.id)
     return made
+
+
+def _own_files(connection: sqlite3.Connection) -> Iterator[str]:
+    """The store may lie among what it reads; it is not one of its own origins."""
+    for _, _, path in connection.execute("PRAGMA database_list"):
+        yield path
+        yield f"{path}.lock"
 
 
 def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:
