@@ -21,7 +21,7 @@ from tests.test_extract import ENV, conversation
 from unspool.store.counters import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
 from unspool.store.opening import reading, writing
 from unspool.store.rebuild import rebuild
-from unspool.store.schema import MIGRATIONS, migrate
+from unspool.store.schema import MIGRATIONS, add_attempts, migrate
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
 
@@ -157,7 +157,7 @@ def test_a_store_of_the_time_before_counters_looks_again_once(
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         connection.execute("ALTER TABLE origins DROP COLUMN attempt")
         connection.execute("UPDATE origins SET state = ''")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+        connection.execute(f"PRAGMA user_version = {MIGRATIONS.index(add_attempts)}")
     assert sync(store, home).read == 1
     assert sync(store, home).read == 0
     assert words(store) == ["first"]

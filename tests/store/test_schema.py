@@ -14,7 +14,7 @@ import zstandard
 
 import unspool
 from tests.harness import CASES
-from tests.store.test_search_and_figures import made
+from tests.store.conftest import made
 from tests.store.test_sync import _sorted, run, sound, stored, sync
 from unspool.store import metrics
 from unspool.store.keeping import iter_raw

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.store import cursor
 
 import unspool
 from tests.harness import CASES
@@ -159,3 +160,26 @@ def test_writing_a_conversation_reads_no_table_through(tmp_path: Path) -> None:
                 plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
                 scanned |= {statement for *_, step in plan if step.startswith("SCAN")}
     assert not scanned
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from unspool.store.opening import writing
+from unspool.store.sync import Sync
+with writing(Path(sys.argv[2])) as connection:
+    Sync(connection).run([sys.argv[1]])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def test_memory_does_not_grow_with_a_database(tmp_path: Path) -> None:
+    """Its facts and its copy go into the store in blocks."""
+
+    def peak(megabytes: int) -> int:
+        home = tmp_path / str(megabytes)
+        cursor(home / "Cursor" / "User" / "globalStorage", megabytes * 1_000_000)
+        command = [sys.executable, "-c", PEAK, str(home), str(home / "s.db")]
+        return int(subprocess.run(command, env=ENV, capture_output=True, check=True).stdout)
+
+    assert peak(45) - peak(20) < 15_000_000

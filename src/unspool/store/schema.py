@@ -324,12 +324,30 @@ def add_attempts(connection: sqlite3.Connection) -> None:
     _run(connection, ATTEMPTS)
 
 
+SMALLER_PIECES = """
+DROP TABLE pieces;
+CREATE VIRTUAL TABLE pieces USING fts5(
+    typed, answered, called,
+    content='texts', content_rowid='id', tokenize='trigram', detail='none'
+);
+INSERT INTO pieces (rowid, typed, answered, called)
+    SELECT id, typed, answered, called FROM texts
+    WHERE coalesce(typed, answered, called) IS NOT NULL;
+"""
+
+
+def shrink_pieces(connection: sqlite3.Connection) -> None:
+    """The index of pieces without places: a tenth of the size, half of the time to make."""
+    _run(connection, SMALLER_PIECES)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
     create_search,
     create_indexes,
     add_attempts,
+    shrink_pieces,
 ]
 
 

@@ -2,7 +2,8 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -168,18 +169,21 @@ def _pieces(
     filters: Filters,
     limit: int,
 ) -> Iterator[Hit]:
-    """By the trigram index: any piece of a text, of three characters or more."""
+    """By the trigram index, which knows the texts that hold all trigrams: these are looked at."""
     terms, values = filters.of_messages()
-    wanted = [field for field in fields if field != "returned"]
-    text = '"' + query.replace('"', '""') + '"'
+    wanted = tuple(field for field in fields if field != "returned")
     rows = connection.execute(
         f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
         f" {_JOIN.format(index='pieces')} JOIN texts x ON x.id = m.id"
-        f" WHERE pieces MATCH ? AND {where(terms)} ORDER BY pieces.rowid DESC LIMIT ?",
-        (f"{{{' '.join(wanted)}}} : {text}", *values, limit),
+        f" WHERE pieces MATCH ? AND {where(terms)} ORDER BY pieces.rowid DESC",
+        (_trigrams(query), *values),
     )
-    for *columns, typed, answered, called, returned in rows:
-        yield from _hit(columns, (typed, answered, called, returned), pattern, tuple(wanted))
+    yield from islice(_hits(rows, pattern, wanted), limit)
+
+
+def _trigrams(query: str) -> str:
+    found = dict.fromkeys(query[at : at + 3] for at in range(len(query) - 2))
+    return " AND ".join('"' + one.replace('"', '""') + '"' for one in found)
 
 
 def _scan(
@@ -198,13 +202,14 @@ def _scan(
         f" WHERE {where(terms)} ORDER BY x.id DESC",
         values,
     )
-    count = 0
+    yield from islice(_hits(rows, pattern, fields), limit)
+
+
+def _hits(
+    rows: Iterable[tuple[Any, ...]], pattern: re.Pattern[str], fields: tuple[str, ...]
+) -> Iterator[Hit]:
     for *columns, typed, answered, called, returned in rows:
-        for hit in _hit(columns, (typed, answered, called, returned), pattern, fields):
-            yield hit
-            count += 1
-        if count >= limit:
-            return
+        yield from _hit(columns, (typed, answered, called, returned), pattern, fields)
 
 
 def _hit(

@@ -1,4 +1,4 @@
-"""Search, stats and alignment over a store made from real files."""
+"""Stats and alignment over a store, and its documented queries."""
 
 import csv
 import json
@@ -11,186 +11,21 @@ from typing import Any
 
 import pytest
 
+from tests.store.conftest import made
 from tests.test_extract import ENV, conversation
 from tests.test_front import on_a_terminal
 from unspool.store.align import align, align_all, candidates, in_order
 from unspool.store.filters import Filters
-from unspool.store.opening import transaction, writing
+from unspool.store.opening import transaction
 from unspool.store.prices import rates_of
 from unspool.store.rows import put_trajectory
-from unspool.store.search import CLOSE, OPEN, search
 from unspool.store.stats import GROUPS, stats
 from unspool.times import parse_time
 from unspool.trajectory import (
-    FileTouch,
     Link,
     Message,
-    ToolCall,
-    ToolFunction,
-    Trajectory,
-    Usage,
     Workspace,
 )
-
-FAILURE = "ValueError: no such bucket"
-
-
-def made(
-    ident: str,
-    source: str,
-    said: str,
-    answer: str,
-    minute: int = 0,
-    model: str = "claude-sonnet-4-5",
-    path: str = "/w/app/limiter.py",
-) -> Trajectory:
-    """Two turns: a prompt with an edit and its result; a question and its answer."""
-    stamp = f"2026-03-04T10:{minute:02d}:"
-    call = ToolCall(id=f"{ident}-1", function=ToolFunction("Edit", json.dumps({"file_path": path})))
-    call.started_at = stamp + "02.000Z"
-    usage = Usage(prompt_tokens=1000, completion_tokens=100, cached_tokens=400)
-    messages = [
-        Message("user", said, typed=said, timestamp=stamp + "01.000Z", turn=0),
-        Message("assistant", answer, model=model, tool_calls=[call], usage=usage, turn=0),
-        Message("tool", FAILURE, tool_call_id=call.id, name="Edit", is_error=True, turn=0),
-        Message("user", "<environment_info>secret sauce</environment_info>", kind="injected", turn=0),
-        Message("user", "and the tests?", typed="and the tests?", timestamp=stamp + "40.000Z", turn=1),
-        Message("assistant", "They pass: naïve_parse() is covered.", model=model, turn=1),
-    ]  # fmt: skip
-    trajectory = Trajectory(ident, messages, source=source)
-    trajectory.usage = usage
-    trajectory.model_usage = {"primary_model": model, "models_used": [model]}
-    trajectory.workspace = Workspace(path="/w/app", name="app", hash="a" * 16)
-    trajectory.started_at, trajectory.ended_at = stamp + "01.000Z", stamp + "50.000Z"
-    trajectory.title = f"About {ident}"
-    trajectory.files = [
-        FileTouch(path, lines_added=5, lines_removed=2, turn=0, outcome="accepted"),
-        FileTouch(path, lines_added=9, lines_removed=9, turn=0, outcome="rejected"),
-    ]
-    return trajectory
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with writing(tmp_path / "s.db") as connection:
-        with transaction(connection):
-            for trajectory in (
-                made("c1", "claude-code", "Please fix the rate limiter", "Fixed foo-bar."),
-                made("k1", "cursor", "please fix the rate limiter!", "Done with it."),
-                made("k2", "cursor", "Write a poem", "Roses.", minute=30, path="/p/poem.txt"),
-                made(
-                    "t1",
-                    "copilot-cli",
-                    "What is C++ for?",
-                    "Speed.",
-                    minute=45,
-                    model="who-knows-1",
-                ),
-            ):
-                put_trajectory(connection, trajectory, [])
-        yield connection
-
-
-def ids(found: Any) -> list[str]:
-    return sorted({hit.conversation_id for hit in found.hits})
-
-
-def test_words_phrases_prefixes_and_operators(store: Any) -> None:
-    assert ids(search(store, "limiter")) == ["c1", "k1", "t1"]  # also in the calls
-    assert ids(search(store, "limiter", fields=("typed",))) == ["c1", "k1"]
-    assert ids(search(store, '"rate limiter"', fields=("typed",))) == ["c1", "k1"]
-    assert ids(search(store, "poe*", fields=("typed",))) == ["k2"]
-    assert ids(search(store, "fix NOT limiter", fields=("typed",))) == []
-    assert ids(search(store, "poem OR limiter", fields=("typed",))) == ["c1", "k1", "k2"]
-    assert ids(search(store, "naive_parse")) == ["c1", "k1", "k2", "t1"]
-
-
-@pytest.mark.parametrize("query", ["foo-bar", "C++", "AND", '"', "(", "a.b.c", "x:y", "NEAR(", "*"])
-def test_no_query_is_a_syntax_error(store: Any, query: str) -> None:
-    found = search(store, query)
-    if query == "foo-bar":
-        assert ids(found) == ["c1"]
-    if query == "C++":
-        assert "t1" in ids(found)
-
-
-def test_snippets_mark_what_was_found(store: Any) -> None:
-    (hit,) = search(store, "poem", fields=("typed",)).hits
-    assert (hit.field, hit.role, hit.turn) == ("typed", "user", 0)
-    assert hit.snippet == f"Write a {OPEN}poem{CLOSE}"
-
-
-def test_substring_and_regex(store: Any) -> None:
-    assert ids(search(store, "ate lim", "substring", fields=("typed",))) == ["c1", "k1"]
-    assert ids(search(store, "no such buck", "substring")) == ["c1", "k1", "k2", "t1"]
-    assert ids(search(store, r"R[a-z]ses\.$", "regex")) == ["k2"]
-
-
-def test_injected_context_is_not_found(store: Any) -> None:
-    assert ids(search(store, "secret")) == []
-
-
-@pytest.mark.parametrize(
-    ("filters", "found"),
-    [
-        ({"source": "cursor"}, ["k1", "k2"]),
-        ({"source": "cursor-x"}, []),
-        ({"project": "w/APP"}, ["c1", "k1", "k2", "t1"]),
-        ({"project": "elsewhere"}, []),
-        ({"file": "Poem.txt"}, ["k2"]),
-        ({"file": "prose.txt"}, []),
-        ({"tool": "Edit"}, ["c1", "k1", "k2", "t1"]),
-        ({"tool": "edit"}, []),
-        ({"model": "who-knows"}, ["t1"]),
-        ({"model": "gpt"}, []),
-        ({"role": "tool"}, ["c1", "k1", "k2", "t1"]),
-        ({"role": "user"}, []),
-        ({"since": "2026-03-04T10:40:00Z"}, ["t1"]),
-        ({"since": "2026-03-05T00:00:00Z"}, []),
-        ({"until": "2026-03-04T10:20:00Z"}, ["c1", "k1"]),
-        ({"until": "2026-03-04T09:00:00Z"}, []),
-        ({"source": "cursor", "file": "limiter"}, ["k1"]),
-    ],
-)
-@pytest.mark.parametrize("mode", ["words", "substring", "regex"])
-def test_every_filter_hits_and_misses(
-    store: Any, filters: dict[str, Any], found: list[str], mode: Any
-) -> None:
-    made = {k: parse_time(v) if k in ("since", "until") else v for k, v in filters.items()}
-    assert ids(search(store, "bucket", mode, filters=Filters(**made))) == found
-
-
-def test_a_piece_is_found_by_the_filters_too(store: Any) -> None:
-    """Without what was returned the index of pieces is asked."""
-    typed = ("typed",)
-    assert ids(search(store, "ate lim", "substring", typed, Filters(source="cursor"))) == ["k1"]
-    assert ids(search(store, "ate lim", "substring", typed, Filters(role="assistant"))) == []
-
-
-def test_the_best_come_first(store: Any) -> None:
-    """bm25, with what was typed before what was called."""
-    hits = search(store, "limiter").hits
-    assert hits[0].field == "typed"
-    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert {hit.conversation_id for hit in hits[:2]} == {"c1", "k1"}
-
-
-@pytest.mark.parametrize("field", ["typed", "answered", "called", "returned"])
-def test_each_field_alone(store: Any, field: str) -> None:
-    words = {"typed": "poem", "answered": "Roses", "called": "poem", "returned": "bucket"}
-    hits = search(store, words[field], fields=(field,)).hits
-    assert hits
-    assert {hit.field for hit in hits} == {field}
-    others = tuple(name for name in words if name != field)
-    if field in ("answered", "returned"):
-        assert not search(store, words[field], fields=others).hits
-
-
-def test_a_word_that_is_everywhere_is_ranked_among_the_latest(store: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("unspool.store.search.RANKED", 2)
-    found = search(store, "tests", fields=("typed",))
-    assert found.capped
-    assert len(found.hits) == 2
 
 
 def test_stats_by_source(store: Any) -> None:

@@ -1,0 +1,120 @@
+"""Search over a store: words, pieces, patterns, fields and filters."""
+
+from typing import Any
+
+import pytest
+
+from unspool.store.filters import Filters
+from unspool.store.search import CLOSE, OPEN, search
+from unspool.times import parse_time
+
+
+def ids(found: Any) -> list[str]:
+    return sorted({hit.conversation_id for hit in found.hits})
+
+
+def test_words_phrases_prefixes_and_operators(store: Any) -> None:
+    assert ids(search(store, "limiter")) == ["c1", "k1", "t1"]  # also in the calls
+    assert ids(search(store, "limiter", fields=("typed",))) == ["c1", "k1"]
+    assert ids(search(store, '"rate limiter"', fields=("typed",))) == ["c1", "k1"]
+    assert ids(search(store, "poe*", fields=("typed",))) == ["k2"]
+    assert ids(search(store, "fix NOT limiter", fields=("typed",))) == []
+    assert ids(search(store, "poem OR limiter", fields=("typed",))) == ["c1", "k1", "k2"]
+    assert ids(search(store, "naive_parse")) == ["c1", "k1", "k2", "t1"]
+
+
+@pytest.mark.parametrize("query", ["foo-bar", "C++", "AND", '"', "(", "a.b.c", "x:y", "NEAR(", "*"])
+def test_no_query_is_a_syntax_error(store: Any, query: str) -> None:
+    found = search(store, query)
+    if query == "foo-bar":
+        assert ids(found) == ["c1"]
+    if query == "C++":
+        assert "t1" in ids(found)
+
+
+def test_snippets_mark_what_was_found(store: Any) -> None:
+    (hit,) = search(store, "poem", fields=("typed",)).hits
+    assert (hit.field, hit.role, hit.turn) == ("typed", "user", 0)
+    assert hit.snippet == f"Write a {OPEN}poem{CLOSE}"
+
+
+def test_substring_and_regex(store: Any) -> None:
+    assert ids(search(store, "ate lim", "substring", fields=("typed",))) == ["c1", "k1"]
+    assert ids(search(store, "no such buck", "substring")) == ["c1", "k1", "k2", "t1"]
+    assert ids(search(store, r"R[a-z]ses\.$", "regex")) == ["k2"]
+
+
+def test_injected_context_is_not_found(store: Any) -> None:
+    assert ids(search(store, "secret")) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"source": "cursor"}, ["k1", "k2"]),
+        ({"source": "cursor-x"}, []),
+        ({"project": "w/APP"}, ["c1", "k1", "k2", "t1"]),
+        ({"project": "elsewhere"}, []),
+        ({"file": "Poem.txt"}, ["k2"]),
+        ({"file": "prose.txt"}, []),
+        ({"tool": "Edit"}, ["c1", "k1", "k2", "t1"]),
+        ({"tool": "edit"}, []),
+        ({"model": "who-knows"}, ["t1"]),
+        ({"model": "gpt"}, []),
+        ({"role": "tool"}, ["c1", "k1", "k2", "t1"]),
+        ({"role": "user"}, []),
+        ({"since": "2026-03-04T10:40:00Z"}, ["t1"]),
+        ({"since": "2026-03-05T00:00:00Z"}, []),
+        ({"until": "2026-03-04T10:20:00Z"}, ["c1", "k1"]),
+        ({"until": "2026-03-04T09:00:00Z"}, []),
+        ({"source": "cursor", "file": "limiter"}, ["k1"]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["words", "substring", "regex"])
+def test_every_filter_hits_and_misses(
+    store: Any, filters: dict[str, Any], found: list[str], mode: Any
+) -> None:
+    made = {k: parse_time(v) if k in ("since", "until") else v for k, v in filters.items()}
+    assert ids(search(store, "bucket", mode, filters=Filters(**made))) == found
+
+
+def test_a_piece_is_found_by_the_filters_too(store: Any) -> None:
+    """Without what was returned the index of pieces is asked."""
+    typed = ("typed",)
+    assert ids(search(store, "ate lim", "substring", typed, Filters(source="cursor"))) == ["k1"]
+    assert ids(search(store, "ate lim", "substring", typed, Filters(role="assistant"))) == []
+
+
+def test_the_best_come_first(store: Any) -> None:
+    """bm25, with what was typed before what was called."""
+    hits = search(store, "limiter").hits
+    assert hits[0].field == "typed"
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert {hit.conversation_id for hit in hits[:2]} == {"c1", "k1"}
+
+
+@pytest.mark.parametrize("field", ["typed", "answered", "called", "returned"])
+def test_each_field_alone(store: Any, field: str) -> None:
+    words = {"typed": "poem", "answered": "Roses", "called": "poem", "returned": "bucket"}
+    hits = search(store, words[field], fields=(field,)).hits
+    assert hits
+    assert {hit.field for hit in hits} == {field}
+    others = tuple(name for name in words if name != field)
+    if field in ("answered", "returned"):
+        assert not search(store, words[field], fields=others).hits
+
+
+def test_a_word_that_is_everywhere_is_ranked_among_the_latest(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("unspool.store.search.RANKED", 2)
+    found = search(store, "tests", fields=("typed",))
+    assert found.capped
+    assert len(found.hits) == 2
+
+
+def test_a_piece_stands_in_one_place(store: Any) -> None:
+    """The index knows which trigrams a text has, not where."""
+    assert ids(search(store, "limiter rate", "substring", ("typed",))) == []
+    assert ids(search(store, "LIMIT", "substring", ("typed",))) == ["c1", "k1"]
+    assert ids(search(store, "r!", "substring", ("typed",))) == ["k1"]
+    assert ids(search(store, 'file_path": "/p', "substring", ("called",))) == ["k2"]
+    assert len(search(store, "limiter", "substring", ("called",), limit=2).hits) == 2
