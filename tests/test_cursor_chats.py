@@ -244,3 +244,60 @@ def test_the_model_of_a_step_stands_with_its_reasoning_and_default_is_none(tmp_p
     made = only(tmp_path)
     assert [m.model for m in made.messages] == [None, "step-model", None, None]
     assert (made.messages[2].is_error, made.messages[1].thinking) == (True, "hm")
+
+
+def wire(number: int, value: bytes | int) -> bytes:
+    """A field of a protobuf message."""
+
+    def varint(rest: int) -> bytes:
+        made = b""
+        while rest > 0x7F:
+            made += bytes([rest & 0x7F | 0x80])
+            rest >>= 7
+        return made + bytes([rest])
+
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+AT = 1_760_000_000_123
+
+
+def turn_of(asked: bytes, *steps: bytes) -> tuple[list[bytes], bytes]:
+    """The blobs of a turn, and the reference to it."""
+    blobs = [asked, *steps]
+    refs = [hashlib.sha256(blob).digest() for blob in blobs]
+    body = wire(1, wire(1, refs[0]) + b"".join(wire(2, ref) for ref in refs[1:]))
+    return [*blobs, body], wire(8, hashlib.sha256(body).digest())
+
+
+TURN = turn_of(
+    wire(1, b"list it") + wire(2, b"some-uuid") + wire(25, AT),
+    wire(3, wire(1, b"ls then")),
+    wire(1, wire(1, b"Listing.") + wire(2, AT + 5000)),
+    wire(2, wire(1, b"a tool call, whatever it holds")),
+)
+
+
+def test_the_turns_of_a_root_tell_the_exact_times(tmp_path: Path) -> None:
+    messages = [json.dumps(message).encode() for message in CHAT[2:5]]
+    root = root_of(*CHAT[2:5]) + TURN[1]
+    write_chat(tmp_path / "c/store.db", [*messages, *TURN[0]], root=root)
+    made = only(tmp_path)
+    assert [(m.typed or m.content, m.timestamp) for m in made.messages] == [
+        ("list it", "2025-10-09T08:53:20.123Z"),
+        ("Listing.", "2025-10-09T08:53:25.123Z"),
+        ("a b", None),
+    ]
+
+
+def test_a_chat_that_holds_only_turns_is_read(tmp_path: Path) -> None:
+    simulated = turn_of(wire(1, b"go on") + wire(5, 1), wire(1, wire(1, b"Gone on.")))
+    blobs = [*TURN[0], *simulated[0]]
+    write_chat(tmp_path / "c/store.db", blobs, root=TURN[1] + simulated[1])
+    assert [(m.role, m.content, m.thinking) for m in only(tmp_path).messages] == [
+        ("user", "list it", None),
+        ("assistant", "Listing.", "ls then"),
+        ("assistant", "Gone on.", None),
+    ]

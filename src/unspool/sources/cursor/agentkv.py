@@ -18,6 +18,7 @@ from unspool.sources.cursor.blobs import message_of, walk
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.kv import Keys
 from unspool.sources.cursor.sent import Sent
+from unspool.sources.cursor.turns import Clock, turns
 
 PREFIX = "agentKv:blob:"
 RANK = 2
@@ -70,8 +71,9 @@ class Sendings:
 
     def under(self, root: bytes, key: Key) -> Iterator[list[AnyFact]]:
         """The facts of each message under a root."""
-        sent = self._sent(key)
-        for name, data in walk("", lambda name: self._rows.get(PREFIX + name) if name else root):
+        clock = Clock(turns(root, self._blob))
+        sent = Sent(key, self._origin, RANK, self._offsets, clock=clock)
+        for name, data in walk("", lambda name: self._blob(name) if name else root):
             self._reached.add(name)
             yield _facts(sent, name, data)
 
@@ -80,11 +82,11 @@ class Sendings:
         sent: dict[Key, Sent] = {}
         for key, _, name in sorted(self._owned()) if self.requests or self.calls else ():
             if key not in sent:
-                sent[key] = self._sent(key)
-            yield _facts(sent[key], name, self._rows.get(PREFIX + name) or b"")
+                sent[key] = Sent(key, self._origin, RANK, self._offsets)
+            yield _facts(sent[key], name, self._blob(name) or b"")
 
-    def _sent(self, key: Key) -> Sent:
-        return Sent(key, self._origin, RANK, self._offsets, "", "")
+    def _blob(self, name: str) -> bytes | None:
+        return self._rows.get(PREFIX + name)
 
     def _owned(self) -> Iterator[tuple[Key, int, str]]:
         """(whose it is, its row, its name), in any order."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from unspool.databases import DAMAGE, MAGIC, Database, open_database
-from unspool.facts import NOBODY, ROOT, AnyFact, Key, Noted, Problem
+from unspool.facts import NOBODY, ROOT, AnyFact, Key, MessageSeen, Noted, Problem
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import clean, sample
 from unspool.sources.cursor.blobs import BadWire, fields, message_of, references, walk
@@ -19,6 +19,8 @@ from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.paths import clean_path, is_cursor_folder
 from unspool.sources.cursor.rewound import Layout
 from unspool.sources.cursor.sent import Sent, is_summary
+from unspool.sources.cursor.steps import Steps
+from unspool.sources.cursor.turns import Clock, Turned, turns
 from unspool.times import format_time, parse_time
 
 RANK = 0
@@ -86,6 +88,7 @@ class Chat:
         self.tally = tally
         self.key: Key = NOBODY
         self._offsets = count()
+        self._steps = Steps()
         self._mode = ""
         self._model = ""
 
@@ -104,10 +107,18 @@ class Chat:
         self.tally.records += 1
         yield from self._notes(meta)
         root = _root(connection, meta)
-        if root is not None:
-            yield from self._workspace(_blob(connection, root) or b"")
-        sent = Sent(self.key, self.origin, RANK, self._offsets, self._mode, self._model)
+        top = (_blob(connection, root) if root is not None else None) or b""
+        yield from self._workspace(top)
+
+        def fetch(name: str) -> bytes | None:
+            return _blob(connection, name)
+
+        clock = Clock(turns(top, fetch))
+        sent = Sent(self.key, self.origin, RANK, self._offsets, self._mode, self._model, clock)
         layout = _layout(connection, root)
+        if not layout.main:
+            for said in turns(top, fetch):
+                yield from self._turn(said)
         idents = [sent.ident(name) for name in layout.main]
         is_tree = bool(layout.branches)
         after = ROOT
@@ -121,6 +132,21 @@ class Chat:
             made = self._message(connection, sent, name, ident, after if is_tree else None)
             yield from made
             after = made[0].entry if made and made[0].entry else after
+
+    def _turn(self, said: Turned) -> Iterator[AnyFact]:
+        """What was said, where no message tells it."""
+        self.tally.records += 1
+        ident = f"{self.key[1]}:{said.name[:20]}"
+        if said.role == "user":
+            self._steps.close()
+            step = ident
+        else:
+            step = self._steps.part("text" if said.text else "thinking", ident)
+        yield MessageSeen(
+            key=self.key, origin=self.origin, offset=next(self._offsets), entry=f"turn:{ident}",
+            id=step, time=said.time, role=said.role, text=said.text, thinking=said.thinking,
+            mode=self._mode if said.role == "user" else "", rank=RANK,
+        )  # fmt: skip
 
     def _message(
         self, connection: sqlite3.Connection, sent: Sent, name: str, ident: str, after: str | None

@@ -18,6 +18,7 @@ from unspool.facts import (
 from unspool.shapes import arguments_text
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
 from unspool.sources.cursor.tools import likeness, output_of, touches
+from unspool.sources.cursor.turns import Clock
 
 _TAG = re.compile(r"<[a-z][a-z_-]*>")
 _INJECTED = (
@@ -30,7 +31,14 @@ class Sent:
     """The messages of one conversation, in the order in which they are read."""
 
     def __init__(
-        self, key: Key, origin: str, rank: int, offsets: "count[int]", mode: str, model: str
+        self,
+        key: Key,
+        origin: str,
+        rank: int,
+        offsets: "count[int]",
+        mode: str = "",
+        model: str = "",
+        clock: Clock | None = None,
     ) -> None:
         self._key = key
         self._origin = origin
@@ -38,6 +46,7 @@ class Sent:
         self._offsets = offsets
         self._mode = mode
         self._model = model if model != "default" else ""
+        self._clock = clock
         self._times: dict[str, int] = {}
 
     def ident(self, name: str, mark: str = "") -> str:
@@ -55,11 +64,11 @@ class Sent:
         blocks = [part for part in parts if isinstance(part, dict)]
         options = _options(value)
         text = _joined(blocks, "text")
+        role = str(value["role"])
         common: dict[str, Any] = {
             "key": self._key, "origin": self._origin, "offset": next(self._offsets),
-            "entry": f"blob:{ident}", "time": sent_time(text), "after": after,
+            "entry": f"blob:{ident}", "time": self._time(role, text), "after": after,
         }  # fmt: skip
-        role = value["role"]
         if role == "tool":
             yield from self._results(blocks, options, common)
         elif role == "system":
@@ -68,6 +77,11 @@ class Sent:
             yield from self._user(text, blocks, options, common, ident)
         elif role == "assistant":
             yield from self._assistant(text, blocks, options, common, ident)
+
+    def _time(self, role: str, text: str) -> int | None:
+        words = typed_words(text)
+        exact = self._clock.time(role, text if words is None else words) if self._clock else None
+        return exact if exact is not None else sent_time(text)
 
     def _user(
         self, text: str, blocks: list[dict[str, Any]], options: dict[str, Any],
