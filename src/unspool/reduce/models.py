@@ -117,13 +117,14 @@ def _stands(candidate: Candidate, call: Call) -> bool:
 
 def fill_from_session(messages: list[Message], session: dict[str, str]) -> None:
     """Messages whose call nobody logged: the session's model of their own turn's request."""
-    requests: dict[int | None, str] = {}
+    requests: dict[int, str] = {}
     own = [message for message in within_turns(messages) if not message.copied]
     for message in own:
-        if message.request_id is not None:
+        if message.turn is not None and message.request_id is not None:
             requests.setdefault(message.turn, message.request_id)
     for message in own:
-        message.request_id = message.request_id or requests.get(message.turn)
+        if message.turn is not None:
+            message.request_id = message.request_id or requests.get(message.turn)
         model = session.get(message.request_id or "")
         if model and not message.model:
             message.model, message.model_source = model, "interactiveSession"
