@@ -385,19 +385,32 @@ def _winners(calls: list[Call]) -> list[Call]:
 
 
 def _mode(turn: int, requests: dict[int, list[Call]], about: list[Events]) -> str | None:
-    ids = {i for call in requests.get(turn, ()) for i in (call.request, call.message) if i}
     users = [
         one.properties
         for one in about
         if one.name.endswith(".messageText") and one.properties.get("source") == "user"
     ]
     for p in users:
-        if p.get("mode") and ids & {p.get("headerRequestId"), p.get("messageId")}:
+        if p.get("mode") and _is_of(p, turn, requests):
             return str(p["mode"])
+    # Where the beginning is lost, events that name both show how far the numbers are apart.
+    apart = {
+        int(p["turnIndex"]) - known
+        for p in users
+        for known in requests
+        if "turnIndex" in p and _is_of(p, known, requests)
+    }
+    shift = apart.pop() if len(apart) == 1 else 0
     for p in users:
-        if p.get("mode") and str(p.get("turnIndex", "")) == str(turn):
+        if p.get("mode") and str(p.get("turnIndex", "")) == str(turn + shift):
             return str(p["mode"])
     return None
+
+
+def _is_of(properties: Properties, turn: int, requests: dict[int, list[Call]]) -> bool:
+    """Whether the user's event names the request of the turn."""
+    ids = {i for call in requests.get(turn, ()) for i in (call.request, call.message) if i}
+    return bool(ids & {properties.get("headerRequestId"), properties.get("messageId")})
 
 
 def _session(request: str, about: list[Events]) -> str | None:

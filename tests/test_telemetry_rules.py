@@ -365,3 +365,18 @@ def test_words_that_a_segment_repeats_are_of_their_own_turn(tmp_path: Path) -> N
     one, two, three = [(f"u{n}", n, mode, f"u{n}") for n, mode in enumerate(modes)]
     assert people == [one, two, one, two, three]
     assert made.mode_distribution == {"ask": 1, "edit": 1, "agent": 1}
+
+
+def test_turns_of_a_conversation_whose_beginning_is_lost(tmp_path: Path) -> None:
+    """Events number the turns from the first; the request of one turn shows where the list begins."""
+    told = [
+        event("conversation.messageText", 1, conversationId="c", source="user", turnIndex=number,
+              mode=mode, messageText=f"u{number}", messageId=f"r{number}")
+        for number, mode in enumerate(("ask", "edit", "plan", "agent"))
+    ]  # fmt: skip
+    words = [SYSTEM, SUMMARY, said("user", "u2"), said("assistant", "a2"), said("user", "u3")]
+    (made,) = rebuilt(tmp_path, [*told, call(words, 2, headerRequestId="r3")])
+    assert [(m.content, m.mode, m.typed) for m in made.messages if m.typed] == [
+        ("u2", "plan", "u2"),
+        ("u3", "agent", "u3"),
+    ]

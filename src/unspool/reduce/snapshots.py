@@ -21,6 +21,7 @@ from unspool.reduce.candidates import (
 from unspool.reduce.listing import Answer, Listing, identity, is_empty
 from unspool.reduce.lists import read_lists
 from unspool.reduce.models import annotate, stamp, take_usage
+from unspool.reduce.numbering import count_from_list
 from unspool.reduce.order import Ordered
 from unspool.reduce.prompts import decode_tools
 from unspool.reduce.reduction import Reduction
@@ -93,7 +94,8 @@ class Strand:
         rest = [*rest, *_by_message(views, rest)]
         _describe(trajectory, self.winners, views + [a.view for a in self.answers], rest)
         annotate(self.winners, self.candidates, rest, merge_tool_metadata)
-        complete(trajectory, [n for n in rest if isinstance(n, Noted) and n.name not in INNER])
+        notes = [n for n in rest if isinstance(n, Noted) and n.name not in INNER]
+        complete(trajectory, count_from_list(notes, messages))
         return trajectory
 
     def _late_answers(self) -> list[Answer]:
