@@ -310,18 +310,20 @@ def _conversation(calls: list[Call], about: list[Events]) -> Expected:
                 else:  # summarised within a turn: nobody may have seen the words that opened it
                     headless.setdefault(winner.ident, []).insert(0, call)
     known: dict[Word, tuple[Call, Said]] = {}
+    shift = _shift(winners, requests, about)
     for winner, number, own in numbered:
         word = winner.whole[number]
         begun = any(map(_opens_a_turn, winner.whole[: number + 1]))
         turns = (
             requests.get(own, []) if begun else headless.get(winner.ident, requests.get(own, []))
         )
-        model, source, conflict = _model(winner, number, calls, turns, about)
+        told = [] if turns or own < 0 else _told(own + shift, about)
+        model, source, conflict = _model(winner, number, calls, turns, told, about)
         first = known.get(word)
         copied = first and first[0] is not winner and word.role in ("assistant", "tool")
         if first and copied and source in (None, "interactiveSession"):
             model, source, conflict = first[1][3:]
-        mode = _mode(own, requests, about) if _opens_a_turn(word) else None
+        mode = _mode(own, shift, requests, about) if _opens_a_turn(word) else None
         system = word.role == "system" or own < 0
         said.append(Said(word, None if system else own, mode, model, source, conflict))
         known.setdefault(word, (winner, said[-1]))
@@ -384,33 +386,53 @@ def _winners(calls: list[Call]) -> list[Call]:
     return [winner for _, winner in sorted(made, key=lambda item: item[0])]
 
 
-def _mode(turn: int, requests: dict[int, list[Call]], about: list[Events]) -> str | None:
-    users = [
-        one.properties
-        for one in about
-        if one.name.endswith(".messageText") and one.properties.get("source") == "user"
-    ]
+def _mode(
+    turn: int, shift: int, requests: dict[int, list[Call]], about: list[Events]
+) -> str | None:
+    users = _user_events(about)
     for p in users:
         if p.get("mode") and _is_of(p, turn, requests):
             return str(p["mode"])
-    # Where the beginning is lost, events that name both show how far the numbers are apart.
-    apart = {
-        int(p["turnIndex"]) - known
-        for p in users
-        for known in requests
-        if "turnIndex" in p and _is_of(p, known, requests)
-    }
-    shift = apart.pop() if len(apart) == 1 else 0
     for p in users:
         if p.get("mode") and str(p.get("turnIndex", "")) == str(turn + shift):
             return str(p["mode"])
     return None
 
 
+def _shift(winners: list[Call], requests: dict[int, list[Call]], about: list[Events]) -> int:
+    """How many turns went before, where all that is left begins from a summary: events that name a
+    request and a turn show it, if they agree."""
+    first = winners[0].whole
+    opened = next((n for n, word in enumerate(first) if _opens_a_turn(word)), len(first))
+    if _summary(first[:opened]) is None:
+        return 0
+    apart = {
+        int(p["turnIndex"]) - known
+        for p in _user_events(about)
+        for known in requests
+        if "turnIndex" in p and _is_of(p, known, requests)
+    }
+    return apart.pop() if len(apart) == 1 else 0
+
+
+def _user_events(about: list[Events]) -> list[Properties]:
+    return [
+        one.properties
+        for one in about
+        if one.name.endswith(".messageText") and one.properties.get("source") == "user"
+    ]
+
+
 def _is_of(properties: Properties, turn: int, requests: dict[int, list[Call]]) -> bool:
     """Whether the user's event names the request of the turn."""
     ids = {i for call in requests.get(turn, ()) for i in (call.request, call.message) if i}
     return bool(ids & {properties.get("headerRequestId"), properties.get("messageId")})
+
+
+def _told(turn: int, about: list[Events]) -> list[str]:
+    """The requests that the user's events about a turn name, where no call of it was logged."""
+    users = [p for p in _user_events(about) if str(p.get("turnIndex", "")) == str(turn)]
+    return [p[name] for p in users for name in ("headerRequestId", "messageId") if p.get(name)]
 
 
 def _session(request: str, about: list[Events]) -> str | None:
@@ -428,7 +450,12 @@ def _session(request: str, about: list[Events]) -> str | None:
 
 
 def _model(
-    winner: Call, number: int, calls: list[Call], turn: list[Call], about: list[Events]
+    winner: Call,
+    number: int,
+    calls: list[Call],
+    turn: list[Call],
+    told: list[str],
+    about: list[Events],
 ) -> tuple[str | None, str | None, bool | None]:
     words = winner.whole
     word = words[number]
@@ -453,10 +480,10 @@ def _model(
                 True if last and session and session != one.asked else None,
             )
     if word.role != "system" and not _leads_in(words, number):
-        for one in turn[:1]:
-            session = _session(one.request, about)
-            if session:
-                return session, "interactiveSession", None
+        requests = [one.request for one in turn[:1]] or told
+        models = {_session(request, about) for request in requests} - {None}
+        if len(models) == 1:
+            return models.pop(), "interactiveSession", None
     return None, None, None
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from unspool.facts import AnyFact, Noted, View
 from unspool.reduce.candidates import Candidate, same_answer
 from unspool.reduce.listing import Call, identity
+from unspool.reduce.numbering import count_from_list, requests_told
 from unspool.reduce.totals import is_turn, number_turns
 from unspool.times import format_time
 from unspool.trajectory import Message, Usage
@@ -29,7 +30,8 @@ def annotate(
                 _stamp_by_index(winner, other, session)
     messages = [message for winner in winners for message in winner.messages]
     _number_across(messages)
-    fill_from_session(messages, session)
+    notes = [fact for fact in rest if isinstance(fact, Noted)]
+    fill_from_session(messages, session, requests_told(count_from_list(notes, messages)))
     _fill_copies(messages)
 
 
@@ -115,19 +117,28 @@ def _stands(candidate: Candidate, call: Call) -> bool:
     return same_answer(candidate.messages[count], call.answer.message)
 
 
-def fill_from_session(messages: list[Message], session: dict[str, str]) -> None:
-    """Messages whose call nobody logged: the session's model of their own turn's request."""
+def fill_from_session(
+    messages: list[Message], session: dict[str, str], told: dict[int, list[str]]
+) -> None:
+    """Messages whose call nobody logged: the session's model of their own turn's request.
+
+    `told` has the requests that events name, for turns of which no call was logged at all; where
+    the person went back and asked otherwise, they may be several, and no telling which.
+    """
     requests: dict[int, str] = {}
     own = [message for message in within_turns(messages) if not message.copied]
     for message in own:
         if message.turn is not None and message.request_id is not None:
             requests.setdefault(message.turn, message.request_id)
     for message in own:
+        asked: list[str] = []
         if message.turn is not None:
             message.request_id = message.request_id or requests.get(message.turn)
-        model = session.get(message.request_id or "")
-        if model and not message.model:
-            message.model, message.model_source = model, "interactiveSession"
+            asked = told.get(message.turn, [])
+        asked = [message.request_id] if message.request_id else asked
+        models = {session[request] for request in asked if request in session}
+        if len(models) == 1 and not message.model:
+            message.model, message.model_source = models.pop(), "interactiveSession"
 
 
 def _stamp_call(messages: list[Message], call: Call, count: int, session: dict[str, str]) -> None:

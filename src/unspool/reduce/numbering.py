@@ -1,5 +1,7 @@
 """Numbering: events number the turns of the whole conversation, a list may begin in its middle."""
 
+from itertools import takewhile
+
 import msgspec
 
 from unspool.facts import Noted
@@ -10,18 +12,18 @@ from unspool.trajectory import Message
 def count_from_list(notes: list[Noted], messages: list[Message]) -> list[Noted]:
     """The notes, those on turns numbered as the messages are.
 
-    Events that name a request and a turn show how far the two are apart, where they all agree.
+    Where all that is left begins from a summary, events that name a request and a turn show how many
+    turns went before, if they agree.
     """
-    told = {(n.origin, n.offset): int(n.subject) for n in notes if n.on == "turn"}
-    by_request = {
-        n.subject: told[n.origin, n.offset]
-        for n in notes
-        if n.on == "request" and (n.origin, n.offset) in told
+    if not _begins_late(messages):
+        return notes
+    turns = {
+        request: turn for turn, requests in requests_told(notes).items() for request in requests
     }
     apart = {
-        by_request[message.request_id] - message.turn
+        turns[message.request_id] - message.turn
         for message in messages
-        if message.turn is not None and is_turn(message) and message.request_id in by_request
+        if message.turn is not None and is_turn(message) and message.request_id in turns
     }
     if len(apart) != 1 or apart == {0}:
         return notes
@@ -32,3 +34,19 @@ def count_from_list(notes: list[Noted], messages: list[Message]) -> list[Noted]:
         else note
         for note in notes
     ]
+
+
+def _begins_late(messages: list[Message]) -> bool:
+    before = takewhile(lambda message: not is_turn(message), messages)
+    return any(message.kind == "summary" for message in before)
+
+
+def requests_told(notes: list[Noted]) -> dict[int, list[str]]:
+    """Turn → the requests that events about it name."""
+    places = {(note.origin, note.offset): int(note.subject) for note in notes if note.on == "turn"}
+    told: dict[int, list[str]] = {}
+    for note in notes:
+        turn = places.get((note.origin, note.offset))
+        if note.on == "request" and turn is not None:
+            told.setdefault(turn, []).append(note.subject)
+    return told
