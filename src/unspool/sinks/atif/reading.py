@@ -160,9 +160,9 @@ class Reading:
             marks = [m for m in trajectory.marks or () if (m.kind, m.index) not in places]
             trajectory.marks = sorted([*marks, *value], key=lambda mark: mark.index) or None
         elif name == "children":
-            ids = {tie.conversation_id for tie in value}
-            ties = [tie for tie in trajectory.children or () if tie.conversation_id not in ids]
-            trajectory.children = [*ties, *value] or None
+            # What tells more takes the place of what only a reference told: the order stays.
+            ties = {tie.conversation_id: tie for tie in (*(trajectory.children or ()), *value)}
+            trajectory.children = list(ties.values()) or None
         else:
             setattr(trajectory, name, value)
 
