@@ -12,6 +12,8 @@ from tests.atif.judges import again, documents, families, harbor_errors, write_a
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from unspool.sinks import Family
 from unspool.sinks.atif.rules import check_file
+from unspool.sinks.atif.tree import plant
+from unspool.trajectory import Trajectory
 
 OPTIONS: list[dict[str, str]] = [
     {},
@@ -71,3 +73,9 @@ def test_what_was_written_is_written_again_the_same(family: Family) -> None:
     for options in ({}, {"subagents": "files"}, {"atif_version": "1.5"}, {"atif_version": "1.0"}):
         for document in documents(family, **options):
             assert again(document) == document
+
+
+def test_children_that_nothing_ties_stand_in_the_order_given() -> None:
+    strays = tuple(Trajectory(conversation_id=f"c{n}", messages=[]) for n in range(20))
+    root = plant(Family(Trajectory(conversation_id="root", messages=[]), strays))
+    assert [node.id for node in root.children] == [f"c{n}" for n in range(20)]

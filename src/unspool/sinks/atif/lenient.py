@@ -134,8 +134,9 @@ class Tidied:
 
     def _observation(self, given: Json, path: str, step: Json) -> Json:
         results = given.get("results")
-        for key in given.keys() - {"results"}:  # an observation has no `extra` of its own
-            stray(step, f"observation.{key}", given[key])
+        for key, value in given.items():  # an observation has no `extra` of its own
+            if key != "results":
+                stray(step, f"observation.{key}", value)
         return {
             "results": [
                 self._result(result, f"{path}/results/{at}", step)

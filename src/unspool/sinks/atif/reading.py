@@ -178,6 +178,9 @@ class Reading:
             child = inner.get(link.conversation_id)
             if child is not None and child.parent is not None and not child.parent.tool_call_id:
                 child.parent.tool_call_id = link.tool_call_id
+        if trajectory.children:  # some are told by references, some by our own fields: one order
+            places = {ident: number for number, ident in enumerate(inner)}
+            trajectory.children.sort(key=lambda tie: places.get(tie.conversation_id, len(places)))
 
     def _keep_residue(self, trajectory: Trajectory, wanted: Json) -> None:
         """What the writer would not give back of the document."""

@@ -43,8 +43,9 @@ def plant(family: Family) -> Node:
                 placed.add(child)
                 node.children.append(Node(known[child], call))
         waiting += node.children
-    for ident in known.keys() - placed:  # said to be of the family, but tied to nothing in it
-        root.children.append(Node(known[ident]))
+    for ident, trajectory in known.items():  # said to be of the family, but tied to nothing in it
+        if ident not in placed:
+            root.children.append(Node(trajectory))
     root.children.sort(key=lambda node: node.id not in ties[root.id])
     for node in root.walk():
         order = residue_of(node.trajectory.extra).get("children")
