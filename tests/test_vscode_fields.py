@@ -401,6 +401,7 @@ def test_unknown_kinds_and_answers_are_shown() -> None:
         assert "hologram" in shown
         assert "unknown kind" in shown
         assert "elicit-2" in shown
+        assert "it broke" in shown
         assert "undoStop" not in shown
         assert "Progressing" not in shown
 

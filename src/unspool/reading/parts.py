@@ -26,6 +26,13 @@ class Part(msgspec.Struct):
     uri: str = ""
 
 
+def failure_of(message: Message) -> str:
+    """Why an answer ended early, where its own words do not say it."""
+    error = (message.extra or {}).get("error")
+    told = error.get("message") if isinstance(error, dict) else None
+    return told if isinstance(told, str) and told != message.content else ""
+
+
 def parts_of(message: Message) -> Iterator[Part]:
     held = (message.extra or {}).get("parts")
     for part in held if isinstance(held, list) else ():

@@ -10,7 +10,7 @@ from unspool.reading.calls import arguments_of
 from unspool.reading.characters import one_line, printable
 from unspool.reading.edits import Edit
 from unspool.reading.figures import between_ms, clock, count, day_and_time, duration, plural, size
-from unspool.reading.parts import parts_of
+from unspool.reading.parts import failure_of, parts_of
 from unspool.trajectory import Attachment, Trajectory
 
 Kind = Literal[
@@ -146,6 +146,8 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
         yield Block("attachment", attachment_line(attachment), depth)
     for call in said.calls:
         yield from _call(call, options, depth)
+    if told := failure_of(message):
+        yield Block("error", told, depth)
     for part in parts_of(message):
         shown = part.uri or (part.text if options.full else one_line(part.text, 120))
         yield Block("attachment", f"{part.kind}: {shown}", depth)

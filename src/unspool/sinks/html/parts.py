@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from unspool.reading import Aside, Item, Reading, Rule, Said, Turn
 from unspool.reading.characters import one_line
 from unspool.reading.figures import clock, count, day_and_time, duration, plural
-from unspool.reading.parts import Part, parts_of
+from unspool.reading.parts import Part, failure_of, parts_of
 from unspool.sinks.html.attachments import attachment_part
 from unspool.sinks.html.calls import call_part
 from unspool.sinks.html.markup import Markup, element, join
@@ -156,6 +156,8 @@ def _body(said: Said) -> Iterator[Markup]:
         sent = element("div", {"class": "typed"}, clipped(message.content))
         yield fold("As sent to the model", sent, kind="injected")
     shown = [attachment_part(attachment) for attachment in message.attachments or ()]
+    if told := failure_of(message):
+        yield element("p", {"class": "note status"}, f"Error: {one_line(told, 2000)}")
     shown += [_part(part) for part in parts_of(message)]
     if shown:
         yield element("div", {"class": "attachments"}, shown)

@@ -5,7 +5,7 @@ from typing import Any
 
 from unspool.facts import Attachment
 from unspool.reading.figures import size
-from unspool.reading.parts import parts_of
+from unspool.reading.parts import failure_of, parts_of
 from unspool.sinks.markdown.prose import details, fenced, html, link, plain
 from unspool.trajectory import Message
 
@@ -29,9 +29,7 @@ def _attachment(attachment: Attachment) -> str:
 def remarks(message: Message) -> Iterator[str]:
     """What is known about an answer besides its words."""
     extra = message.extra or {}
-    error = extra.get("error")
-    told = error.get("message") if isinstance(error, dict) else None
-    if isinstance(told, str) and told != message.content:
+    if told := failure_of(message):
         yield f"> **Error:** {plain(told)}"
     for part in parts_of(message):
         if part.uri:
