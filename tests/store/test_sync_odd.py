@@ -182,4 +182,4 @@ def test_memory_does_not_grow_with_a_database(tmp_path: Path) -> None:
         command = [sys.executable, "-c", PEAK, str(home), str(home / "s.db")]
         return int(subprocess.run(command, env=ENV, capture_output=True, check=True).stdout)
 
-    assert peak(45) - peak(20) < 15_000_000
+    assert peak(28) - peak(18) < 15_000_000
