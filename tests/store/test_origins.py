@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.store import cursor
 
 import unspool
 from tests.harness import CASES, obey_modes
@@ -383,3 +384,37 @@ def test_a_usual_place_that_is_taken_away_is_gone(tmp_path: Path) -> None:
     done = subprocess.run(command, env=env, check=True, capture_output=True)
     assert json.loads(done.stdout)["gone"] == 1
     assert stored(store) == before
+
+
+def test_a_database_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
+    """Nothing is lost at first; when it goes on being used, what can be read of it counts."""
+    home, store = tmp_path / "home", tmp_path / "s.db"
+    path = home / "Cursor" / "User" / "globalStorage" / "state.vscdb"
+    cursor(path.parent, 600_000)
+    sync(store, home)
+    before = stored(store)
+    data = bytearray(path.read_bytes())
+    at = data.index(b'"composerId": "c3"') // 4096 * 4096
+    data[at : at + 4096] = b"\xff" * 4096
+    data[27] += 1  # the change counter
+    path.write_bytes(data)
+    for _ in range(2):
+        touch(path, 1)
+        assert sync(store, home).problems == {"unreadable-database": 1}
+        assert stored(store) == before
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        bubble = {"bubbleId": "n", "type": 1, "text": "goes on", "_v": 3}
+        put(connection, "bubbleId:c1:n", bubble)
+        heads = [{"bubbleId": "n", "type": 1}]
+        put(
+            connection,
+            "composerData:c1",
+            {"composerId": "c1", "fullConversationHeadersOnly": heads},
+        )
+    sync(store, home)
+    assert "goes on" in words(store)
+    sound(store)
+
+
+def touch(path: Path, seconds: int) -> None:
+    os.utime(path, (seconds, seconds))

@@ -44,7 +44,7 @@ MOST_PROBLEMS = 1000
 UNREAD = frozenset(("unreadable", "unreadable-database"))
 """Codes of an origin that could not be read to its end."""
 AGAIN = "-"
-"""The `attempt` of a version that is tried again in any case."""
+"""Begins the `attempt` of a version that is tried again in any case."""
 
 
 class Report(msgspec.Struct):
@@ -223,6 +223,9 @@ class Intake:
             return not unread
         if not taking.gave_facts and taking.codes:
             return taking.gave_whole
+        if unread and changed.known.attempt.startswith(AGAIN):
+            # Damaged, and it goes on being written: what can still be read of it counts.
+            return changed.known.attempt != again(changed)
         spoiled = unread or is_half_written(changed.path, taking.codes)
         return taking.gave_whole or not (spoiled and was_whole)
 
@@ -261,9 +264,15 @@ class Intake:
             self.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
             put_problems(self.connection, ident, problems)
             spoiled = not {problem.code for problem in problems} & UNREAD
-            seen = attempt(changed.size_bytes, changed.mtime_ns) if spoiled else AGAIN
+            version = (changed.size_bytes, changed.mtime_ns)
+            seen = attempt(*version) if spoiled else again(changed)
             statement = "UPDATE origins SET attempt = ? WHERE id = ?"
             self.connection.execute(statement, (seen, ident))
+
+
+def again(changed: Changed) -> str:
+    """How a version is remembered that could not be read to its end."""
+    return AGAIN + (changed.state or attempt(changed.size_bytes, changed.mtime_ns))
 
 
 class Savepoint:
