@@ -51,6 +51,19 @@ def test_answers_belong_to_the_generation_that_asked(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_composer_names_the_sub_agents_that_it_started(tmp_path: Path) -> None:
+    rows = rows_of(
+        {"composerId": "above", "subagentComposerIds": ["below", 5]}, bubble("1", 1, "go")
+    )
+    rows |= rows_of({"composerId": "below"}, bubble("2", 1, "do it"), bubble("3", 2, "Done."))
+    write_editor(tmp_path / "state.vscdb", rows)
+    made = {t.conversation_id: t for t in reduce_all(facts_of(origins_of(tmp_path)))}
+    assert [link.conversation_id for link in made["above"].children or ()] == ["below"]
+    parent = made["below"].parent
+    assert parent is not None
+    assert parent.conversation_id == "above"
+
+
 WRITER = """
 import json, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], timeout=30)

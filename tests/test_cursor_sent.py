@@ -79,6 +79,16 @@ def test_without_a_root_the_request_tells_whose_a_message_is(tmp_path: Path) -> 
     assert spoken(only(tmp_path)) == WHOLE
 
 
+def test_without_a_request_a_call_tells_whose_an_answer_is(tmp_path: Path) -> None:
+    silent = [{"role": m["role"], "content": m["content"]} for m in ASKED]
+    write_editor(
+        tmp_path / "state.vscdb", {**rows_of({"composerId": "c"}, *BUBBLES), **blobs(*silent)}
+    )
+    made = only(tmp_path)
+    assert spoken(made) == [*WHOLE[:3], WHOLE[5]]
+    assert made.messages[1].thinking == "ls then"
+
+
 def test_what_was_sent_alone_is_the_conversation(tmp_path: Path) -> None:
     composer = {"composerId": "c", "conversationState": state(*ASKED)}
     write_editor(tmp_path / "state.vscdb", {"composerData:c": composer, **blobs(*ASKED)})

@@ -67,7 +67,9 @@ class Sendings:
         self.requests: dict[str, Key] = {}
         """Request → the conversation, of those without a root."""
         self.calls: dict[str, Key] = {}
-        """Calls whose result the bubbles do not hold → their conversation."""
+        """Calls → the conversation, of the same."""
+        self.unanswered: dict[str, Key] = {}
+        """Of these, those whose result the bubbles do not hold."""
 
     def under(self, root: bytes, key: Key) -> Iterator[list[AnyFact]]:
         """The facts of each message under a root."""
@@ -91,7 +93,7 @@ class Sendings:
     def _owned(self) -> Iterator[tuple[Key, int, str]]:
         """(whose it is, its row, its name), in any order."""
         answers: list[tuple[int, str, list[str]]] = []
-        calls = dict(self.calls)
+        wanted = dict(self.unanswered)
         for number, row, data in self._rows.numbered(PREFIX):
             name = row[len(PREFIX) :]
             if data is None or data[:1] != b"{" or name in self._reached:
@@ -104,14 +106,20 @@ class Sendings:
                 answers.append((number, name, _call_ids(value)))
                 continue
             own = value.providerOptions.cursor if value.providerOptions is not None else None
+            idents = _call_ids(value) if value.role == "assistant" else []
             key = self.requests.get(request_id(own.requestId)) if own is not None else None
+            key = key or _owner(idents, self.calls)
             if key is not None:
                 yield key, number, name
-                calls.update((call, key) for call in _call_ids(value) if call not in calls)
+                wanted.update((ident, key) for ident in idents if ident not in self.calls)
         for number, name, idents in answers:
-            owner = next((calls[ident] for ident in idents if ident in calls), None)
-            if owner is not None:
-                yield owner, number, name
+            key = _owner(idents, wanted)
+            if key is not None:
+                yield key, number, name
+
+
+def _owner(calls: list[str], owners: dict[str, Key]) -> Key | None:
+    return next((owners[call] for call in calls if call in owners), None)
 
 
 def _facts(sent: Sent, name: str, data: bytes) -> list[AnyFact]:

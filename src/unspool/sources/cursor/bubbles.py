@@ -159,6 +159,7 @@ class Chat:
         self.origin = origin
         self.calls: list[str] = []
         """Ids of calls whose result the bubbles do not hold."""
+        self.all_calls: set[str] = set()
         self.requests: set[str] = set()
         self.roots: list[str] = []
         """Folders that bubbles say they were asked in."""
@@ -250,6 +251,7 @@ class Chat:
         call = _str(tool.get("toolCallId")) or f"{ident}:tool"
         given = tool.get("rawArgs") or tool.get("params")
         step = self._steps.part("call", ident, _str(tool.get("modelCallId")))
+        self.all_calls.add(call)
         decision = _str(tool.get("userDecision"))
         yield self._said(bubble, common | {"number": 4}, step)
         yield ToolCalled(

@@ -134,6 +134,8 @@ class Reader:
                 yield from facts
             return
         for call in chat.calls:
+            self.sendings.unanswered.setdefault(call, chat.key)
+        for call in chat.all_calls:
             self.sendings.calls.setdefault(call, chat.key)
         for request in chat.requests - {""}:
             self.sendings.requests.setdefault(request, chat.key)
