@@ -3,6 +3,7 @@
 clocks.py     times of logs that do not tell their zone
 records.py    the facts of one record
 order.py      records of all origins in one order
+witness.py    origins without times, by what another tells
 turns.py      logs without times
 thread.py     the chain, the abandoned branches
 drafts.py     facts by the message and the call that they are about

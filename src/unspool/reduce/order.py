@@ -1,7 +1,8 @@
 """Order: the records of all origins of a conversation in one order.
 
 Each origin keeps its own order and is spliced in at the records that it shares with others; origins
-that share none are woven by time, and go by name where they have none. Every "first" and "last" in
+that share none are woven by time, and where they have none go as another tells what they tell, or by
+name. Every "first" and "last" in
 the reducer means this order.
 """
 
@@ -11,6 +12,7 @@ from typing import get_args
 from unspool.facts import AnyFact
 from unspool.reduce.records import Record
 from unspool.reduce.turns import weave_turns
+from unspool.reduce.witness import by_witness
 
 __all__ = ["Ordered", "Record", "merge", "put_in_order"]
 
@@ -91,7 +93,8 @@ def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[s
     for block in timed[1:]:
         result = _weave(result, block, records)
     if not untimed or any(record.after is not None for record in records.values()):
-        return [*result, *(entry for block in untimed for entry in block)]
+        behind = by_witness(untimed, blocks, records)
+        return [*result, *(entry for block in behind for entry in block)]
     return weave_turns(result, untimed, records)
 
 
