@@ -9,11 +9,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.claude_lines import transcript
+from unspool import sinks, sources
 from unspool.errors import NothingToRead
+from unspool.origins import Head
 from unspool.pipeline import extract
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
@@ -275,3 +280,43 @@ def test_the_databases_of_other_programs_give_nothing(
     found, problems = read(tmp_path)
     assert said(found) == WHOLE
     assert not problems
+
+
+KEYS = """type data name properties sessionId uuid parentUuid message messages role content version cwd
+conversation_id hook_event_name hookEventName payload requests responderUsername kind k v
+chatMessages schema_version steps agent session_id trajectory_id composerId bubbleId prompt model
+generation_id timestamp request response spans resourceSpans journal entry conversation schema id
+subtype tool_name transcript_path workspace source turns logs mutations prompts event baseData"""
+VALUES = st.recursive(
+    st.sampled_from(
+        [None, True, 0, -1.5, 10**30, "", "user", "session.start", "ATIF-v1.7", "\ud800", "x" * 300]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner)
+    ),
+    max_leaves=6,
+)
+OBJECTS = st.lists(st.dictionaries(st.sampled_from(KEYS.split()), VALUES), min_size=1, max_size=3)
+PATHS = [
+    "x.jsonl", "x.json", "x.log", "events.jsonl", "session-state/s/events.jsonl", "plan.md",
+    ".claude/projects/p/s.jsonl", ".claude/projects/p/s/subagents/agent-1.meta.json",
+    "User/workspaceStorage/h/chatSessions/s.json", "User/workspaceStorage/h/workspace.json",
+    "x.chatreplay.json", "x.trajectory.json", "transcripts/s.jsonl", "copilot.jsonl",
+    ".cursor/projects/p/agent-transcripts/s/s.jsonl", "hooks.jsonl", "journal-1.jsonl",
+    "session-state/s/workspace.yaml", "history-session-state/s.json", "meta.json",
+]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(PATHS), OBJECTS, st.booleans(), st.booleans())
+def test_no_file_is_so_odd_that_asking_whose_it_is_fails(
+    path: str, objects: list[dict[str, Any]], as_lines: bool, whole: bool
+) -> None:
+    """A stray file in a folder must not end the run: a `type` may be a list, an id a number."""
+    texts = [json.dumps(value) for value in objects]
+    data = ("\n".join(texts) + "\n" if as_lines else json.dumps(objects[0], indent=1)).encode()
+    head = Head(f"/h/{path}", data, whole)
+    for source in sources.SOURCES:
+        assert isinstance(sources.load(source).claims(head), bool)
+    for reader in sinks.READERS:
+        assert isinstance(sinks.load_reader(reader).claims(head), bool)

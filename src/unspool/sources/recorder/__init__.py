@@ -63,7 +63,7 @@ def claims(head: Head) -> bool:
     if any(value.get("journal") == FORMAT for value in objects[:3]):
         return True
     return bool(objects) and all(
-        value.get("kind") in READERS
+        str(value.get("kind")) in READERS
         and isinstance(value.get("session"), str)
         and isinstance(value.get("time"), int)
         for value in objects
