@@ -9,7 +9,8 @@ _LEAST, _MOST = -(2**63), 2**64 - 1
 
 class Packer:
     """Encodes like msgspec's, and what that refuses: whole numbers of more than 64 bits, which JSON
-    may hold, become floating-point ones, as they are in the programs that wrote them."""
+    may hold, become floating-point ones, as they are in the programs that wrote them. Where a count
+    belongs they count nothing, and are left out."""
 
     def __init__(self) -> None:
         self._encoder = msgspec.msgpack.Encoder()
@@ -18,18 +19,31 @@ class Packer:
         try:
             return self._encoder.encode(value)
         except OverflowError:
-            plain = msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=False)
-            return self._encoder.encode(_tamed(plain))
+            return self._encoder.encode(_tamed(value))
 
 
 def _tamed(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _tamed_struct(value)
     if isinstance(value, dict):
         return {_tamed(key): _tamed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_tamed(item) for item in value]
-    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+    if _is_wild(value):
         try:
             return float(value)
         except OverflowError:
             return str(value)
     return value
+
+
+def _tamed_struct(value: msgspec.Struct) -> msgspec.Struct:
+    made: dict[str, Any] = {}
+    for field in msgspec.structs.fields(value):
+        held = getattr(value, field.name)
+        made[field.name] = None if field.type is not Any and _is_wild(held) else _tamed(held)
+    return msgspec.structs.replace(value, **made)
+
+
+def _is_wild(value: Any) -> bool:
+    return isinstance(value, int) and not _LEAST <= value <= _MOST
