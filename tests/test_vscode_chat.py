@@ -520,6 +520,21 @@ class TestPlaces:
             ("/kept.py", None), ("/gone.py", "undone"),
         ]  # fmt: skip
 
+    def test_words_that_were_taken_back(self, tmp_path: Path) -> None:
+        """A filter took them out of what the person sees: they are no part of the answer."""
+        clear = {"kind": "clearToPreviousToolInvocation", "reason": 2}
+        response = [
+            {"value": "First."}, self.tool("c1"), {"value": "Copied code"}, clear,
+            {"value": "Second."}, self.tool("c2"), {"value": "Last."},
+        ]  # fmt: skip
+        for rounds in (self.rounds(), []):
+            made = one(put(tmp_path, "x.json", self.answered(response, rounds)))
+            answers = [m for m in made.messages if m.role == "assistant"]
+            assert "Copied code" not in "".join(m.content for m in answers)
+            extra = answers[-1].extra or {}
+            assert extra["cleared"] == [{"reason": 2, "text": "Copied code"}]
+            assert "parts" not in extra
+
     def test_words_that_no_round_says_are_kept(self, tmp_path: Path) -> None:
         response = [{"value": "First."}, self.tool("c1"), {"value": "Compacted."}, self.tool("c2")]
         path = put(tmp_path, "x.json", self.answered(response, self.rounds()))

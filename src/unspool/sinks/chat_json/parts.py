@@ -28,9 +28,9 @@ def thinking_id(thoughts: Any, number: int) -> str:
 
 def text_parts(text: str, extra: Part) -> list[Part]:
     """The words; what was said of parts of them goes with parts that are empty."""
-    abouts = _objects(extra.get("markdown")) or ([{}] if text else [])
-    values = [text, *("" for _ in abouts[1:])]
     found = extra.get("vulnerabilities")
+    abouts = _objects(extra.get("markdown")) or ([{}] if text or found else [])
+    values = [text, *("" for _ in abouts[1:])]
     made: list[Part] = []
     for about, value in zip(abouts, values, strict=False):
         if isinstance(found, list) and found and not made:
@@ -43,13 +43,15 @@ def text_parts(text: str, extra: Part) -> list[Part]:
     return made
 
 
-def cleared_parts(reasons: Any) -> list[Part]:
-    """Before the words that stayed: what was taken back is not there any more."""
-    held = reasons if isinstance(reasons, list) else []
-    return [
-        {"kind": "clearToPreviousToolInvocation", **({} if r is None else {"reason": r})}
-        for r in held
-    ]
+def cleared_parts(cleared: Any) -> list[Part]:
+    """Words that were taken back, and right behind them that they were: VS Code shows neither."""
+    made: list[Part] = []
+    for held in _objects(cleared):
+        if isinstance(held.get("text"), str):
+            made.append({"value": held["text"]})
+        reason = {"reason": held["reason"]} if "reason" in held else {}
+        made.append({"kind": "clearToPreviousToolInvocation", **reason})
+    return made
 
 
 def woven(calls: list[list[Part]], extra: Part) -> list[Part]:

@@ -141,10 +141,12 @@ class Writer:
     def _response(self, turn: Turn) -> list[dict[str, Any]]:
         # A person runs commands too: what they gave is all the answer that there is.
         run = turn.user.tool_calls if turn.user is not None else None
-        parts = [part for call in run or () for part in self._call(call, turn)]
+        taken_back = (self._extra(answer).get("cleared") for answer in turn.answers)
+        # First of all: what stands before it, up to the call before, is not shown either.
+        parts = [part for cleared in taken_back for part in cleared_parts(cleared)]
+        parts += [part for call in run or () for part in self._call(call, turn)]
         for answer in turn.answers:
             extra = self._extra(answer)
-            parts += cleared_parts(extra.get("cleared"))
             parts += thinking_parts(answer.thinking or "", extra.get("thoughts"))
             said = "" if _is_error_text(answer) else answer.content
             parts += text_parts(said, extra)

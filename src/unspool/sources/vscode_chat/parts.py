@@ -63,6 +63,8 @@ class Kept(msgspec.Struct, gc=False):
     part: dict[str, Any]
     link: bool = False
     """An inline reference that the text holds as a link: kept where the text is another's."""
+    said: bool = False
+    """Part of the text."""
 
 
 Flow = Tool | Thought | Words | Kept
@@ -85,8 +87,8 @@ class Parts:
         """Sub-agent run → the tool parts that were made in it."""
         self.edits: list[dict[str, Any]] = []
         self.vulnerabilities: list[Any] = []
-        self.cleared: list[Any] = []
-        """Why the words since the last call were taken back, as often as they were."""
+        self.cleared: list[dict[str, Any]] = []
+        """Words that were taken back, and why, as often as that was."""
         self.unknown: list[str] = []
         self.wrong = 0
         """Elements that are no parts at all."""
@@ -120,18 +122,27 @@ class Parts:
             self._call(part)
         elif kind == "inlineReference":
             text = link_text(part)
-            self.flow.append(Kept(part, link=is_plain(part)))
+            self.flow.append(Kept(part, link=is_plain(part), said=True))
             self.late.append(text)
             self._say(text)
         elif kind == "clearToPreviousToolInvocation":
-            del self.blocks[self.tail :]
-            self.late.clear()
-            self._open = False
-            self.cleared.append(part.get("reason"))
+            self._clear(part)
         elif kind in DISPLAY:
             self.flow.append(Kept(compact(part)))
         else:
             self._keep(kind, part)
+
+    def _clear(self, part: dict[str, Any]) -> None:
+        """What was said since the last call was filtered out of what the person sees."""
+        held = {"reason": part.get("reason"), "text": "".join(self.blocks[self.tail :])}
+        self.cleared.append({k: v for k, v in held.items() if v is not None and v != ""})
+        del self.blocks[self.tail :]
+        self.late.clear()
+        self._open = False
+        called = (n for n, item in enumerate(self.flow) if isinstance(item, Tool))
+        since = max(called, default=-1) + 1
+        kept = [item for item in self.flow[since:] if not _is_said(item)]
+        self.flow[since:] = kept
 
     def _call(self, part: dict[str, Any]) -> None:
         run = part.get("subAgentInvocationId")
@@ -198,6 +209,10 @@ class Parts:
     def last_text(self) -> str:
         """What was said after the last tool call; warnings and tasks are not the model's words."""
         return "".join(self.late).strip("\n")
+
+
+def _is_said(item: Flow) -> bool:
+    return isinstance(item, Words) or (isinstance(item, Kept) and item.said)
 
 
 def _says(value: Any) -> bool:
