@@ -78,3 +78,11 @@ def test_what_a_path_tells(tmp_path: Path) -> None:
     assert family("agent-a.jsonl") is None
     assert family("hooks.jsonl") is None
     assert sources.family_of(Origin("/h/state.vscdb", "", "cursor")) is None
+
+
+def test_a_log_in_a_folder_called_workflows_is_a_log(tmp_path: Path) -> None:
+    payload = {"session_id": SESSION, "transcript_path": "t", "hook_event_name": "UserPromptSubmit"}
+    log = write(tmp_path / "app" / "workflows" / "hooks.json", {**payload, "prompt": "hi"})
+    made, _ = extracted(tmp_path)
+    assert [m["content"] for t in made for m in t["messages"]] == ["hi"]
+    assert sources.family_of(Origin(str(log), "", "claude-code")) is None

@@ -36,8 +36,8 @@ def claims(head: Head) -> bool:
     """Any of the first objects is a line of a transcript, a hook payload or a headless stream."""
     if companions.is_meta(head.name, head.parts) or companions.is_output(head.parts):
         return True
-    if companions.is_run(head.name, head.parts):
-        return companions.tells_run(head.data)
+    if companions.is_run(head.name, head.parts) and companions.tells_run(head.data):
+        return True
     if head.name in ("journal.jsonl", "history.jsonl") or not any(m in head.data for m in _MARKERS):
         return False
     if any(_is_ours(value) for value in head_objects(head)):

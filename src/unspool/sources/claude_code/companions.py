@@ -21,8 +21,10 @@ def is_meta(name: str, parts: tuple[str, ...]) -> bool:
 
 
 def is_run(name: str, parts: tuple[str, ...]) -> bool:
-    """`<session>/workflows/<run>.json`."""
-    return name.endswith(".json") and parts[-1:] == ("workflows",) and "subagents" not in parts
+    """`<session>/workflows/<run>.json`; other projects have a folder of that name too."""
+    if not name.endswith(".json") or parts[-1:] != ("workflows",):
+        return False
+    return any(UUID.match(part) for part in parts[-2:-1])
 
 
 def is_output(parts: tuple[str, ...]) -> bool:
