@@ -327,6 +327,7 @@ def _conversation(calls: list[Call], about: list[Events]) -> Expected:
         system = word.role == "system" or own < 0
         said.append(Said(word, None if system else own, mode, model, source, conflict))
         known.setdefault(word, (winner, said[-1]))
+    said += _left_over(said, turn, calls, about)
     best = max(winners, key=lambda one: (one.time, one.place)) if winners else None
     return Expected(said, len(winners), _metadata(best, said, about) if best else {})
 
@@ -397,6 +398,22 @@ def _mode(
         if p.get("mode") and str(p.get("turnIndex", "")) == str(turn + shift):
             return str(p["mode"])
     return None
+
+
+def _left_over(said: list[Said], turn: int, calls: list[Call], about: list[Events]) -> list[Said]:
+    """The person's words after the last call that was logged, where their own was not."""
+    asked = {i for call in calls for i in (call.request, call.message) if i}
+    last = max(((call.time, call.place) for call in calls), default=("", ("", 0)))
+    made: list[Said] = []
+    for one in sorted(about, key=lambda event: (event.time, event.place)):
+        p = one.properties
+        if p not in _user_events([one]) or not p.get("messageId") or p["messageId"] in asked:
+            continue
+        known = any(p["messageText"] in word.word.text for word in said)
+        if not known and (one.time, one.place) > last:
+            word = Word("user", p["messageText"])
+            made.append(Said(word, turn + len(made) + 1, p["mode"], None, None, None))
+    return made
 
 
 def _shift(winners: list[Call], requests: dict[int, list[Call]], about: list[Events]) -> int:

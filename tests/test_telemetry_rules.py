@@ -380,3 +380,82 @@ def test_turns_of_a_conversation_whose_beginning_is_lost(tmp_path: Path) -> None
         ("u2", "plan", "u2"),
         ("u3", "agent", "u3"),
     ]
+
+
+def text_event(second: int, turn: int, text: str, source: str = "user") -> Event:
+    return event(
+        "conversation.messageText", second, conversationId="c", source=source,
+        turnIndex=turn + (source == "model"), messageText=text, messageId=f"r{turn}",
+        mode="ask" if source == "user" else None,
+    )  # fmt: skip
+
+
+def numbered(turn: int) -> dict[str, str]:
+    return {"modelCallId": f"m{turn}", "headerRequestId": f"r{turn}", "messageId": f"r{turn}"}
+
+
+def test_answers_without_calls_stand_among_the_words_of_other_events(tmp_path: Path) -> None:
+    """The person's event is sent when the turn is over."""
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            answer("one", 2, **numbered(0)),
+            text_event(3, 0, "first"),
+            text_event(3, 0, "one", "model"),
+            answer("two", 4, **numbered(1)),
+            text_event(5, 1, "second"),
+            text_event(8, 2, "third"),
+            text_event(9, 2, "three", "model"),
+        ],
+    )
+    told = ["first", "one", "second", "two", "third", "three"]
+    assert [m.content for m in made.messages] == told
+    assert [m.turn for m in made.messages] == [0, 0, 1, 1, 2, 2]
+    assert made.partial == ["input-missing"]
+    assert made.mode_distribution == {"ask": 3}
+
+
+def test_a_turn_after_the_last_list(tmp_path: Path) -> None:
+    (made,) = rebuilt(
+        tmp_path,
+        [
+            call([SYSTEM, USER], 1, **numbered(0)),
+            answer("hello", 2, **numbered(0)),
+            text_event(3, 0, "/hi there"),  # not what was sent, but of the same request
+            text_event(3, 0, "hello", "model"),
+            answer("there", 5, **numbered(1)),
+            text_event(6, 1, "and now?"),
+        ],
+    )
+    told = [("user", "hi"), ("assistant", "hello"), ("user", "and now?"), ("assistant", "there")]
+    assert words(made.messages[1:]) == told
+    assert made.partial == ["input-missing"]
+
+
+@pytest.mark.parametrize("what", ["sub-agent", "unreadable", "bodies"])
+def test_words_of_other_events_where_no_list_is_left(tmp_path: Path, what: str) -> None:
+    lists = {
+        "sub-agent": call([SYSTEM, USER], 4, subType="subagent", **numbered(7)),
+        "unreadable": event("engine.messages", 4, conversationId="c",
+                            messagesJson="[" * 9000 + "]" * 9000),
+        "bodies": event("model.message.added", 4, conversationId="c", messageUuid="u", chunkIndex=0,
+                        totalChunks=1, messageJson=json.dumps(USER)),
+    }  # fmt: skip
+    found = rebuilt(
+        tmp_path, [lists[what], text_event(1, 0, "please"), text_event(2, 0, "done", "model")]
+    )
+    made = {one.conversation_id: one for one in found}
+    assert words(made["c"].messages) == [("user", "please"), ("assistant", "done")]
+    assert made["c"].partial == ["only-echoes"]
+    assert len(made) == (2 if what == "sub-agent" else 1)
+
+
+def test_calls_of_a_list_that_was_cut_off_stay(tmp_path: Path) -> None:
+    """Another conversation has a call of the same id: this one's is no echo of it."""
+    other = [call([SYSTEM, USER, calls("a"), returned("a")], 1, conversation="d")]
+    cut_off = call([SYSTEM, USER, calls("a"), returned("a")], 2)
+    properties = cut_off["data"]["baseData"]["properties"]
+    properties["messagesJson"] = properties["messagesJson"][:-1]
+    made = {one.conversation_id: one for one in rebuilt(tmp_path, [*other, cut_off])}
+    assert made["c"].partial == ["messages-missing"]
+    assert [len(one.messages) for one in made.values()] == [4, 4]

@@ -137,10 +137,11 @@ def _is_fork(trajectory: Trajectory) -> bool:
 
 
 def _strays(trajectory: Trajectory) -> list[str]:
+    echoes = "only-echoes" in (trajectory.partial or ())
     return [
         call.id
         for message in trajectory.messages
-        if (message.extra or {}).get("echo_only") or trajectory.partial
+        if echoes or (message.extra or {}).get("echo_only")
         for call in message.tool_calls or ()
     ]
 

@@ -16,6 +16,8 @@ references.py lists that name their messages, whose bodies came apart
 sides.py      which calls are a sub-agent's
 candidates.py lists with their answers joined, that compete
 snapshots.py  the winner of each segment
+leftovers.py  what was said where no list was logged
+numbering.py  turns of a conversation whose beginning is lost
 models.py     which call made which message
 notes.py      what knows best wins
 naming.py     titles of other conversations
@@ -76,7 +78,13 @@ def reduce_facts(
     ordered = put_in_order(set_clocks(rest) if local else rest)
     main, sides = _split_sides(ordered)
     if lists:
-        return snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
+        found = snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
+        own = any(made.messages for made in found.trajectories if made.parent is None)
+        if not own and _has_words(main):
+            # All lists are sub-agents', or cannot be read: what other events tell is all there is.
+            whole = _reduce_records(key, main, current, _session_notes(ordered.records))
+            found.trajectories = [whole, *(t for t in found.trajectories if t.parent is not None)]
+        return found
     whole = _reduce_records(key, main, current, _session_notes(ordered.records))
     made = [whole]
     for root, records in sides:
@@ -88,6 +96,10 @@ def reduce_facts(
         made.append(side)
     kept = [t for t in made if t.messages or t is made[0]]
     return Reduction(kept, ordered.superseded, naming=find_naming(main))
+
+
+def _has_words(records: list[Record]) -> bool:
+    return any(isinstance(fact, MessageSeen) for record in records for fact in record.facts)
 
 
 def _session_notes(records: list[Record]) -> list[Noted]:

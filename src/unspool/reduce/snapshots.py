@@ -18,6 +18,7 @@ from unspool.reduce.candidates import (
     pick_winners,
     same_answer,
 )
+from unspool.reduce.leftovers import Known, left_over
 from unspool.reduce.listing import Answer, Listing, identity, is_empty
 from unspool.reduce.lists import read_lists
 from unspool.reduce.models import annotate, stamp, take_usage
@@ -75,10 +76,13 @@ class Strand:
 
     def reduce(self, key: Key, rest: list[AnyFact], merge_tool_metadata: bool) -> Trajectory:
         messages, marks = _string_together(self.winners)
-        partial: list[str] = []
-        for answer in self._late_answers():
-            messages.append(answer.message)
-            partial = ["input-missing"]
+        views = [call.view for made in self.candidates for call in made.listing.calls]
+        late = self._late_answers()
+        self.used += len(late)
+        last = max((made.last.when for made in self.winners), default=(-2, "", 0))
+        left = left_over(Known(messages, views, last), late, rest)
+        messages = [*messages, *left]
+        partial = ["input-missing"] if left else []
         if any(made.listing.missing for made in self.winners):
             partial.append("messages-missing")
         trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
@@ -90,7 +94,6 @@ class Strand:
             for made in self.winners
             if made.retries
         ] or None
-        views = [call.view for made in self.candidates for call in made.listing.calls]
         rest = [*rest, *_by_message(views, rest)]
         _describe(trajectory, self.winners, views + [a.view for a in self.answers], rest)
         annotate(self.winners, self.candidates, rest, merge_tool_metadata)
