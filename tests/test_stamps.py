@@ -39,7 +39,7 @@ def test_a_date_is_found(text: str, time: str, zoned: bool) -> None:
 
 @pytest.mark.parametrize(
     "text", ["", "PreToolUse", "12:45:01", "session 12345678901234567890", "Mon Xyz 31 10:00:00 2026",
-             "31/31/2026 10:00:00", "version 2.1.150"],
+             "31/31/2026 10:00:00", "version 2.1.150", "pid 1234567890"],
 )  # fmt: skip
 def test_no_date_is_made_up(text: str) -> None:
     assert find_moment(text) is None

@@ -20,6 +20,8 @@ _NAMED = re.compile(
 _NUMBERED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}),? (\d{1,2}):(\d\d):(\d\d)(?: ?([AP]M))?")
 """`11/15/2026, 10:45:01 PM`: month first, as JavaScript writes it, unless that is no month."""
 _EPOCH = re.compile(r"(?<![\d.])(\d{10}(?:\.\d+)?|\d{13})(?![\d.])")
+_EARLIEST, _LATEST = 1_600_000_000_000_000, 2_600_000_000_000_000
+"""Numbers outside of 2020 to 2052 are no time: a process, a size, a part of an id."""
 _UTC = ("Z", "UTC", "GMT")
 
 
@@ -40,7 +42,7 @@ def find_moment(text: str) -> Moment | None:
         return _of_numbered(found)
     if found := _EPOCH.search(text):
         time = parse_time(float(found[1]) if "." in found[1] else int(found[1]))
-        return Moment(time, True) if time is not None else None
+        return Moment(time, True) if time is not None and _EARLIEST < time < _LATEST else None
     return None
 
 
