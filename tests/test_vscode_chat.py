@@ -326,6 +326,26 @@ class TestStore:
         )
 
 
+def test_a_chat_of_early_2024(tmp_path: Path) -> None:
+    """No request had an id, a vote against was 2, and attachments went by their names."""
+    values = [{"level": "full", "value": "def f(): ...", "kind": "x"}]
+    requests = [
+        {"message": {"text": "same words", "parts": []}, "response": [{"value": f"answer {n}"}],
+         "variableData": {"variables": {"selection": values}}, "vote": n, "isCanceled": False,
+         "followups": None, "providerRequestId": None}
+        for n in (1, 2)
+    ]  # fmt: skip
+    old = {"providerId": "copilot", "requesterUsername": "dana", "responderUsername": "x",
+           "welcomeMessage": ["hi"], "requests": requests}  # fmt: skip
+    path = put(tmp_path, "chat.json", old)
+    made = one(path)
+    assert [w for _, w in words(made)] == ["same words", "answer 1", "same words", "answer 2"]
+    assert [(m.extra or {}).get("vote") for m in made.messages] == [None, "up", None, "down"]
+    (attached,) = made.messages[0].attachments or ()
+    assert (attached.name, attached.text) == ("selection", "def f(): ...")
+    assert codes(path) == []
+
+
 class TestEditingSessions:
     def state(self, folder: Path, value: Any) -> Path:
         put(folder, "w/chatSessions/s.json", chat(request(1)))

@@ -114,6 +114,8 @@ PARTICIPANT = ("metadata", "slashCommands", "disambiguation")
 
 STATES = {0: "pending", 1: "complete", 2: "cancelled", 3: "failed", 4: "needs-input"}
 VOTES = {0: "down", 1: "up"}
+OLD_VOTES = {2: "down"}
+"""Until 2024 a vote against had another number."""
 OUTCOMES = {1: "accepted", 2: "rejected", 3: "modified"}
 NATIVE = "native"
 """In `extra` (and in a chat's `metadata`): fields that are none of these, under the names of what they

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import NATIVE, PARTICIPANT, VOTES
+from unspool.chat_fields import NATIVE, OLD_VOTES, PARTICIPANT, VOTES
 from unspool.facts import ROOT, AnyFact, Key, Noted, Problem
 from unspool.origins import Origin, Tally
 from unspool.records import sample
@@ -51,6 +51,8 @@ class Reading:
         self.problems: list[tuple[str, str]] = []
         """(code, sample)."""
         self.abandoned: list[Abandoned] = []
+        self._ancient = not any(request.requestId for request in self.requests)
+        """Until 2024 no request had an id."""
 
     def facts(self) -> Iterator[AnyFact]:
         turns = self._turns()
@@ -114,14 +116,16 @@ class Reading:
         return made + [left for group in behind.values() for left in group]
 
     def _ident(self, request: Request, seen: set[str]) -> str:
-        ident = request.requestId or ""
-        if not ident:
-            self.problems.append(("missing-request-id", typed_text(request.message)))
+        ident = request.requestId or request.providerRequestId or ""
+        known = bool(ident)
+        if not known:
             ident = f"request:{_digest(typed_text(request.message), request.timestamp)}"
+            if not self._ancient:
+                self.problems.append(("missing-request-id", typed_text(request.message)))
         made, number = ident, 2
         while made in seen:
             made, number = f"{ident}#{number}", number + 1
-        if made != ident:
+        if made != ident and known:
             self.problems.append(("repeated-request-id", ident))
         seen.add(made)
         return made
@@ -135,7 +139,7 @@ class Reading:
     def _vote(self, turn: Turn, offset: int) -> Iterator[AnyFact]:
         """A record of its own: a vote is in the export of a chat, but not in its stored log."""
         held = turn.request.vote
-        vote = VOTES.get(held, held) if isinstance(held, int) else held
+        vote = (VOTES | OLD_VOTES).get(held, held) if isinstance(held, int) else held
         scribe = Scribe(self.key, self.origin.path, offset, f"{turn.id}/vote")
         for name, value in (("vote", vote), ("vote_down_reason", turn.request.voteDownReason)):
             if value is not None and value != "":

@@ -138,13 +138,15 @@ class ModelState(msgspec.Struct, gc=False):
 
 
 class Variables(msgspec.Struct, gc=False):
-    variables: list[dict[str, Any]] | None = None
+    variables: list[dict[str, Any]] | dict[str, Any] | None = None
+    """By name in files of early 2024."""
 
 
 class Request(Whole, gc=False):
     """A user message and what was answered."""
 
     requestId: Text = None
+    providerRequestId: Text = None
     message: Any = None
     variableData: Variables | None = None
     response: Any = None

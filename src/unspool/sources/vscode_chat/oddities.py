@@ -9,6 +9,7 @@ from typing import Any
 
 from unspool.sources.vscode_chat.model import Request, Round
 from unspool.sources.vscode_chat.parts import TEXT_KINDS, TOOLS
+from unspool.sources.vscode_chat.variables import entries_of
 from unspool.times import parse_time
 
 _MESSAGES = ("invocationMessage", "pastTenseMessage", "originMessage")
@@ -20,8 +21,7 @@ def odd_fields(request: Request) -> Iterator[str]:
     yield from _odd_time("timestamp", request.timestamp)
     yield from _odd_time("modelState.completedAt", state.completedAt if state is not None else None)
     yield from _odd_message(request.message)
-    held = request.variableData.variables if request.variableData is not None else None
-    for entry in held or ():
+    for entry in entries_of(request.variableData):
         yield from _not_text(entry, ("kind", "name"), "variableData.variables")
     for part in request.response if isinstance(request.response, list) else ():
         if isinstance(part, dict):

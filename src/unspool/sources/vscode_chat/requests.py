@@ -15,7 +15,7 @@ from unspool.sources.vscode_chat.placing import own_thinking
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.turns import Turn
 from unspool.sources.vscode_chat.uris import uri_of
-from unspool.sources.vscode_chat.variables import attachments_of
+from unspool.sources.vscode_chat.variables import attachments_of, entries_of
 from unspool.times import parse_time
 
 _STATUS = {0: "cancelled", 2: "cancelled", 3: "failed", 4: "cancelled"}
@@ -56,7 +56,6 @@ def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
     request = turn.request
     typed = prompts.typed_text(request.message)
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
-    variables = request.variableData.variables if request.variableData is not None else None
     extra = _extra(fields.USER, request)
     if request.agent is not None:
         extra["agent"] = _agent(request.agent)
@@ -66,7 +65,7 @@ def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
         extra["mentions"] = found
     if request.isSystemInitiated:
         extra["system_initiated"] = True
-    attached = attachments_of(variables)
+    attached = attachments_of(entries_of(request.variableData))
     return scribe.write(
         MessageSeen, id=turn.id, role="user", text=sent or typed, typed=typed, time=turn.time,
         kind="notification" if request.isSystemInitiated else "",

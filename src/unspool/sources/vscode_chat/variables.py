@@ -1,8 +1,10 @@
 """Attachments: the variables of a request, of every kind and of the time before there were kinds."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from unspool.facts import Attachment
+from unspool.sources.vscode_chat.model import Variables
 from unspool.sources.vscode_chat.uris import lines_of, path_of, uri_of
 from unspool.sources.vscode_chat.weights import inlined
 
@@ -29,8 +31,16 @@ _TEXTS = {
 _MEDIA = ("mimeType", "mediaType", "outputMimeType")
 
 
-def attachments_of(variables: list[dict[str, Any]] | None) -> tuple[Attachment, ...]:
-    return tuple(attachment_of(entry) for entry in variables or ())
+def entries_of(held: Variables | None) -> list[dict[str, Any]]:
+    """The entries of a request: a list, or their values by name."""
+    variables = held.variables if held is not None else None
+    if isinstance(variables, dict):
+        return [{"name": name, "values": values} for name, values in variables.items()]
+    return variables or []
+
+
+def attachments_of(entries: Iterable[dict[str, Any]]) -> tuple[Attachment, ...]:
+    return tuple(attachment_of(entry) for entry in entries)
 
 
 def attachment_of(entry: dict[str, Any]) -> Attachment:
