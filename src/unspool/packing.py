@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-_LEAST, _MOST = -(2**63), 2**64 - 1
+_MOST = 2**53
+"""Beyond it JSON's own programs cannot tell a whole number from the next: nothing counts so far."""
 
 
 class Packer:
@@ -19,16 +20,17 @@ class Packer:
         try:
             return self._encoder.encode(value)
         except OverflowError:
-            return self._encoder.encode(_tamed(value))
+            return self._encoder.encode(tamed(value))
 
 
-def _tamed(value: Any) -> Any:
+def tamed(value: Any) -> Any:
+    """The value with all its whole numbers such that 64 bits hold them, and sums of them too."""
     if isinstance(value, msgspec.Struct):
         return _tamed_struct(value)
     if isinstance(value, dict):
-        return {_tamed(key): _tamed(item) for key, item in value.items()}
+        return {tamed(key): tamed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_tamed(item) for item in value]
+        return [tamed(item) for item in value]
     if _is_wild(value):
         try:
             return float(value)
@@ -41,9 +43,9 @@ def _tamed_struct(value: msgspec.Struct) -> msgspec.Struct:
     made: dict[str, Any] = {}
     for field in msgspec.structs.fields(value):
         held = getattr(value, field.name)
-        made[field.name] = None if field.type is not Any and _is_wild(held) else _tamed(held)
+        made[field.name] = None if field.type is not Any and _is_wild(held) else tamed(held)
     return msgspec.structs.replace(value, **made)
 
 
 def _is_wild(value: Any) -> bool:
-    return isinstance(value, int) and not _LEAST <= value <= _MOST
+    return isinstance(value, int) and not -_MOST <= value <= _MOST

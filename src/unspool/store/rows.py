@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from unspool.packing import tamed
 from unspool.shelf import make_entry
 from unspool.store import metrics
 from unspool.store.ids import platform_of, row_id
@@ -21,6 +22,22 @@ def put_trajectory(
     press: Press | None = None,
 ) -> None:
     """Write the conversation, in place of what the store had of it."""
+    connection.execute("SAVEPOINT conversation")
+    try:
+        _put(connection, trajectory, origin_ids, press)
+    except OverflowError:
+        # A number in it is larger than any column: those count nothing and are left out.
+        connection.execute("ROLLBACK TO conversation")
+        _put(connection, tamed(trajectory), origin_ids, press)
+    connection.execute("RELEASE conversation")
+
+
+def _put(
+    connection: sqlite3.Connection,
+    trajectory: Trajectory,
+    origin_ids: Iterable[int],
+    press: Press | None,
+) -> None:
     ident = row_id(trajectory.source, trajectory.conversation_id)
     if connection.execute("SELECT 1 FROM conversations WHERE id = ?", (ident,)).fetchone():
         drop_rows(connection, ident)
