@@ -3,9 +3,11 @@ plain counts over real logs must agree with what the source makes of them."""
 
 import json
 import re
+import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cursor_stores import bubble, rows_of, tool, write_chat, write_editor
+from tests.cursor_stores import bubble, fill, rows_of, tool, write_chat, write_editor
 from tests.harness import corpus, facts_of, origins_of, reduce_all
+from tests.test_cursor_sent import blobs, state
 from unspool.trajectory import Trajectory
 
 CID = "0c0ffee0-0000-4000-8000-00000000000a"
@@ -105,9 +108,21 @@ def to_bubbles(told: Told, folder: Path) -> None:
                 tool(f"{name}-{ident}", KINDS[kind][0], ident, arguments(kind, value),
                      {"output": result}, modelCallId=name)
             )  # fmt: skip
-    write_editor(
-        folder / "Cursor/User/globalStorage/state.vscdb", rows_of({"composerId": CID}, *made)
-    )
+    add_rows(folder, rows_of({"composerId": CID}, *made))
+
+
+def add_rows(folder: Path, rows: dict[str, Any]) -> None:
+    """Rows for the global database, where others may have been put already; a composer's are one."""
+    path = folder / "Cursor/User/globalStorage/state.vscdb"
+    if not path.exists():
+        write_editor(path, {})
+    key = f"composerData:{CID}"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        found = connection.execute(
+            "SELECT value FROM cursorDiskKV WHERE key = ?", (key,)
+        ).fetchone()
+        known = json.loads(found[0]) if found else {}
+        fill(connection, "cursorDiskKV", {**rows, key: {**known, **rows[key]}})
 
 
 def to_transcript(told: Told, folder: Path) -> None:
@@ -169,6 +184,17 @@ def _hooked(stage: str, kind: str, value: str, ident: str, result: str) -> list[
 
 
 def to_chat(told: Told, folder: Path) -> None:
+    write_chat(folder / f"chats/0/{CID}/store.db", messages_of(told))
+
+
+def to_sent(told: Told, folder: Path) -> None:
+    """What the editor keeps of what was sent to the model."""
+    messages = messages_of(told)
+    composer = {"composerId": CID, "conversationState": state(*messages)}
+    add_rows(folder, {f"composerData:{CID}": composer, **blobs(*messages)})
+
+
+def messages_of(told: Told) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for event in told.events:
         if event[0] == "user":
@@ -187,7 +213,7 @@ def to_chat(told: Told, folder: Path) -> None:
             results.append({"type": "tool-result", **named, "result": result})
         messages.append({"role": "assistant", "content": parts})
         messages += [{"role": "tool", "content": [part]} for part in results]
-    write_chat(folder / f"chats/0/{CID}/store.db", messages)
+    return messages
 
 
 def to_stream(told: Told, folder: Path) -> None:
@@ -224,11 +250,12 @@ STORES: dict[str, Callable[[Told, Path], None]] = {
     "transcript": to_transcript,
     "hooks": to_hooks,
     "chat": to_chat,
+    "sent": to_sent,
     "stream": to_stream,
 }
 
 
-RANKS = {"chat": 0, "bubbles": 1, "stream": 1, "transcript": 2, "hooks": 4}
+RANKS = {"chat": 0, "bubbles": 1, "stream": 1, "sent": 2, "transcript": 2, "hooks": 4}
 
 
 def rebuilt(told: Told, stores: set[str]) -> Trajectory:

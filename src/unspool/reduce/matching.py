@@ -104,7 +104,8 @@ def _stands_apart(
     """Whether all that a channel says stands behind the last message that it may repeat of its own
     origin, as in a database: then its place in the origin tells nothing."""
     first = min(place for place, _, _ in echoes)
-    return all(draft.place < first for draft in drafts if draft.origin == channel[1])
+    own = [draft.place for draft in drafts if draft.origin == channel[1]]
+    return bool(own) and max(own) < first
 
 
 class Alike:
@@ -189,7 +190,7 @@ def _join(
 ) -> None:
     for place, fact in group:
         target.parts.append(fact)
-        if apart and target.origin == channel[1]:
+        if apart:
             assembly.anchors.tie_inside(channel, place, target)
         elif target.origin != channel[1]:
             timed = fact.time is not None and target.time is not None

@@ -124,7 +124,7 @@ class Chat:
         after = ROOT
         for place, (name, ident) in enumerate(zip(layout.main, idents, strict=True)):
             for fork, names in layout.before(place):
-                above = after if fork <= place else f"blob:{ident}"
+                above = after if fork <= place else sent.entry(ident)
                 for lost in names:
                     made = self._message(connection, sent, lost, sent.ident(lost, "~"), above)
                     yield from made

@@ -55,6 +55,10 @@ class Sent:
         number = self._times[mark + name] = self._times.get(mark + name, 0) + 1
         return f"{self._key[1]}:{mark}{name[:20]}" + (f":{number}" if number > 1 else "")
 
+    def entry(self, ident: str) -> str:
+        """The id of its record: a record of one store is none of another, which knows less."""
+        return f"sent:{ident}" if self._rank else f"blob:{ident}"
+
     def read(
         self, value: dict[str, Any], ident: str, after: str | None = None
     ) -> Iterator[AnyFact]:
@@ -67,7 +71,7 @@ class Sent:
         role = str(value["role"])
         common: dict[str, Any] = {
             "key": self._key, "origin": self._origin, "offset": next(self._offsets),
-            "entry": f"blob:{ident}", "time": self._time(role, text), "after": after,
+            "entry": self.entry(ident), "time": self._time(role, text), "after": after,
         }  # fmt: skip
         if role == "tool":
             yield from self._results(blocks, options, common)
