@@ -131,6 +131,8 @@ class Intake:
         if point.keep:
             self._finish(changed, taking)
         else:
+            for key in taking.touched:
+                self.fresh.pop(key, None)  # taken back: what is at hand of it never was
             self._miss(changed, taking.samples)
 
     def _put_origin(self, changed: Changed, source: str, end: int, tail: str) -> int:
@@ -217,17 +219,19 @@ class Intake:
     def _is_better(self, changed: Changed, taking: Taking, was_whole: bool) -> bool:
         """Whether what was read may stand in place of what the store knew."""
         unread = bool(UNREAD & taking.codes.keys())
+        if taking.gave_whole:
+            return True
         if changed.known is None:
             return taking.gave_facts or not unread or not is_gone(changed.path)
         if taking.origin.start:
             return not unread
         if not taking.gave_facts and taking.codes:
-            return taking.gave_whole
+            return False
         if unread and changed.known.attempt.startswith(AGAIN):
             # Damaged, and it goes on being written: what can still be read of it counts.
             return changed.known.attempt != again(changed)
         spoiled = unread or is_half_written(changed.path, taking.codes)
-        return taking.gave_whole or not (spoiled and was_whole)
+        return not (spoiled and was_whole)
 
     def _was_whole(self, changed: Changed) -> bool:
         """Whether the store's version had been read to its end."""

@@ -41,7 +41,6 @@ MADE_WHOLE = "\0"
 
 _pack = Packer().encode
 _card = msgspec.msgpack.Decoder(Card).decode
-_patch = msgspec.msgpack.Decoder(Patch).decode
 
 
 class Sync:
