@@ -28,8 +28,8 @@ from unspool.store.reading import (
 from unspool.store.survey import (
     Changed,
     attempt,
-    in_lines,
     is_gone,
+    is_log,
     recognised,
     tail_hash,
     whole_records_end,
@@ -73,7 +73,7 @@ class Taking:
         self.path = path or origin.path
         """Under which its facts are kept: a rebuild reads it elsewhere."""
         self.collection = Collection()
-        self.owners = Owners(in_lines(origin.path, origin.source))
+        self.owners = Owners(is_log(origin))
         self.tally = Tally()
         self.touched: set[Key] = set()
         self.codes: Counter[str] = Counter()
@@ -112,7 +112,7 @@ class Intake:
         try:
             origin = recognised(changed)
             end = changed.size_bytes
-            if origin is not None and in_lines(origin.path, origin.source):
+            if origin is not None and is_log(origin):
                 end = whole_records_end(origin.path, changed.size_bytes)
             tail = tail_hash(changed.path, end) if origin is not None else ""
         except OSError as error:

@@ -51,7 +51,9 @@ def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> N
     head = read_head(str(file))
     name = sinks.recognise(head) or sources.recognise(head) or source
     size = file.stat().st_size
-    taking = Taking(ident, Origin(str(file), Path(path).name, name, size), path)
+    taking = Taking(
+        ident, Origin(str(file), Path(path).name, name, size, lines=head.has_lines), path
+    )
     intake = Intake(sync.press, sync.report, _put_whole(sync.connection), raw=False)
     with transaction(sync.connection):
         forget_facts(sync.connection, ident)

@@ -209,13 +209,21 @@ def recognised(changed: Changed) -> Origin | None:
     if known is not None and changed.change == "grown" and _only_grew(changed.path, known):
         # A short log may look like another one, or like none, while it grows: then all of it is
         # read, as what it was.
-        start = known.read_bytes if name == known.source else 0
-        return Origin(
-            changed.path, changed.name, name or known.source, changed.size_bytes, start=start
-        )
+        same = name == known.source and head.has_lines
+        start = known.read_bytes if same else 0
+        return _origin(changed, name or known.source, head.has_lines, start)
     if name is None:
         return None
-    return Origin(changed.path, changed.name, name, changed.size_bytes)
+    return _origin(changed, name, head.has_lines)
+
+
+def _origin(changed: Changed, source: str, lines: bool, start: int = 0) -> Origin:
+    return Origin(changed.path, changed.name, source, changed.size_bytes, start, lines=lines)
+
+
+def is_log(origin: Origin) -> bool:
+    """Whether its records are lines: a log of objects over several lines is read as a whole."""
+    return origin.lines and in_lines(origin.path, origin.source)
 
 
 def _only_grew(path: str, known: Known) -> bool:

@@ -1,0 +1,193 @@
+"""Databases of running editors: what tells that they changed, and damage."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.store import cursor
+
+from tests.store.test_sync import sound, stored, sync
+from tests.store.test_sync_odd import talk
+from tests.telemetry import write
+from tests.test_extract import ENV
+from unspool.store.counters import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
+from unspool.store.schema import MIGRATIONS, add_attempts
+
+BUBBLE = "bubbleId:c1:b1"
+
+
+@pytest.fixture(params=["delete", "wal"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Cursor's global database with one conversation, in either journal mode."""
+    path = tmp_path / "home" / "Cursor" / "User" / "globalStorage" / "state.vscdb"
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {request.param}")
+        connection.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")
+        heads = [{"bubbleId": "b1", "type": 1}]
+        composer = {"composerId": "c1", "fullConversationHeadersOnly": heads, "_v": 10}
+        put(connection, "composerData:c1", composer)
+        put(connection, BUBBLE, {"bubbleId": "b1", "type": 1, "text": "first", "_v": 3})
+    return path
+
+
+def put(connection: sqlite3.Connection, key: str, value: Any) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO cursorDiskKV VALUES (?, ?)", (key, json.dumps(value))
+    )
+
+
+def say(connection: sqlite3.Connection, text: str) -> None:
+    put(connection, BUBBLE, {"bubbleId": "b1", "type": 1, "text": text, "_v": 3})
+
+
+def words(store: Path) -> list[str]:
+    return [m["content"] for trajectory in stored(store) for m in trajectory["messages"]]
+
+
+def test_a_database_that_changed_within_its_size_and_time(database: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    sync(store, tmp_path / "home")
+    before = database.stat()
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        say(connection, "other")  # as long as the first
+        if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+            os.utime(database, ns=(before.st_atime_ns, before.st_mtime_ns))
+            assert sync(store, tmp_path / "home").read == 1
+            say(connection, "third")  # the log only moves on
+            assert sync(store, tmp_path / "home").read == 1
+            assert words(store) == ["third"]
+            return
+    os.utime(database, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert database.stat().st_size == before.st_size
+    assert sync(store, tmp_path / "home").read == 1
+    assert words(store) == ["other"]
+
+
+@pytest.mark.parametrize("database", ["delete"], indirect=True)
+def test_a_touched_or_copied_database_is_not_read_again(database: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    sync(store, tmp_path / "home")
+    os.utime(database, (1, 1))
+    copy = database.with_name("copy")
+    shutil.copyfile(database, copy)
+    copy.replace(database)
+    report = sync(store, tmp_path / "home")
+    assert (report.read, report.unchanged) == (0, 1)
+
+
+@pytest.mark.parametrize("database", ["wal"], indirect=True)
+def test_a_log_that_is_begun_anew_is_seen(database: Path, tmp_path: Path) -> None:
+    """A checkpoint moves neither the counter nor the length of the log."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        for text in ("one", "two", "six"):
+            say(connection, text)
+            connection.execute("PRAGMA wal_checkpoint(RESTART)")
+            sync(store, home)
+            assert words(store) == [text]
+        assert sync(store, home).read == 0
+    # closed: no log any more, and the counter of the file has never moved
+    sync(store, home)
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        say(connection, "end")
+    sync(store, home)
+    assert words(store) == ["end"]
+
+
+def test_nothing_but_headers_is_read_when_nothing_changed(database: Path, tmp_path: Path) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    write(home / "a.jsonl", talk("one"))
+    with closing(sqlite3.connect(database, isolation_level=None)) as held:
+        say(held, "held open")
+        sync(store, home)
+        trace = tmp_path / "trace"
+        command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store)]
+        subprocess.run(
+            [sys.executable, "-c", WATCHED, str(trace), *command[3:]], env=ENV, check=True
+        )
+    most = {"": HEADER_BYTES, "-wal": LOG_HEADER_BYTES, "-shm": INDEX_HEADER_BYTES}
+    allowed = {f"{database}{suffix}": size for suffix, size in most.items()}
+    found = json.loads(trace.read_text())
+    for path, size in found.items():
+        assert size <= allowed[path]
+    assert str(database) in found
+
+
+WATCHED = """
+import io, json, sys
+home = sys.argv[3]
+read = {}
+opened = io.open
+class File(io.FileIO):
+    def read(self, size=-1):
+        data = super().read(size)
+        read[self.name] = read.get(self.name, 0) + len(data)
+        return data
+def watching(path, mode="r", buffering=-1, **more):
+    if str(path).startswith(home):
+        assert buffering == 0, path
+        return File(path)
+    return opened(path, mode, buffering, **more)
+import builtins
+builtins.open = watching
+from unspool.cli import group
+group.main(sys.argv[2:], standalone_mode=False)
+opened(sys.argv[1], "w").write(json.dumps(read))
+"""
+
+
+def test_a_store_of_the_time_before_counters_looks_again_once(
+    database: Path, tmp_path: Path
+) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    sync(store, home)
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE origins DROP COLUMN attempt")
+        connection.execute("UPDATE origins SET state = ''")
+        connection.execute(f"PRAGMA user_version = {MIGRATIONS.index(add_attempts)}")
+    assert sync(store, home).read == 1
+    assert sync(store, home).read == 0
+    assert words(store) == ["first"]
+    sound(store)
+
+
+def test_a_database_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
+    """Nothing is lost at first; when it goes on being used, what can be read of it counts."""
+    home, store = tmp_path / "home", tmp_path / "s.db"
+    path = home / "Cursor" / "User" / "globalStorage" / "state.vscdb"
+    cursor(path.parent, 600_000)
+    sync(store, home)
+    before = stored(store)
+    data = bytearray(path.read_bytes())
+    at = data.index(b'"composerId": "c3"') // 4096 * 4096
+    data[at : at + 4096] = b"\xff" * 4096
+    data[27] += 1  # the change counter
+    path.write_bytes(data)
+    for _ in range(2):
+        touch(path, 1)
+        assert sync(store, home).problems == {"unreadable-database": 1}
+        assert stored(store) == before
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        bubble = {"bubbleId": "n", "type": 1, "text": "goes on", "_v": 3}
+        put(connection, "bubbleId:c1:n", bubble)
+        heads = [{"bubbleId": "n", "type": 1}]
+        put(
+            connection,
+            "composerData:c1",
+            {"composerId": "c1", "fullConversationHeadersOnly": heads},
+        )
+    sync(store, home)
+    assert "goes on" in words(store)
+    sound(store)
+
+
+def touch(path: Path, seconds: int) -> None:
+    os.utime(path, (seconds, seconds))
