@@ -39,7 +39,7 @@ def left_over(known: Known, answers: list[Answer], rest: list[AnyFact]) -> list[
         when = (fact.time if fact.time is not None else -1, fact.origin, fact.offset)
         # Without ids nobody can tell whether the turn is one that the lists show.
         tells = bool(asked and fact.request) and when > known.last
-        if fact.request in asked or known.has_words(fact.text) or (known.messages and not tells):
+        if fact.request in asked or (known.messages and not tells) or known.has_words(fact.text):
             continue
         if fact.role == "user":  # sent when the turn is over, though said before it
             placed.append(((first.get(fact.request, when), 0), _message(fact)))
