@@ -12,7 +12,7 @@ from tests.telemetry import Event, answer, call, said
 from unspool.facts import Problem
 from unspool.origins import Tally
 from unspool.pipeline.discover import cut, discover
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Trajectory, encode_trajectory
 
 
 def conversation(ident: str, system: str = "be good") -> list[Event]:
@@ -161,3 +161,28 @@ def test_an_escape_that_is_none_costs_no_message(tmp_path: Path) -> None:
     assert outcome.said == {"a": "sua", "b": "sua"}
     assert outcome.trajectories[0].messages[1].content == "hi \\q a"
     assert outcome.trajectories[0].partial is None
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (json.dumps("be good"), "be good"),
+        (
+            json.dumps([{"type": "text", "text": "be"}, {"type": "text", "text": "good"}]),
+            "be\ngood",
+        ),
+        ("undefined", None),
+        ('"be \\ud83d good"', "be \ufffd good"),
+        ('[{"type": "text", "te', '[{"type": "text", "te'),
+        ("be ~ good", "be \ufffd good"),
+    ],
+)
+def test_the_system_prompt_beside_the_list(tmp_path: Path, option: str, told: str | None) -> None:
+    """Whatever stands there, the run goes on."""
+    asked = call(
+        [said("user", "hi")], 1, request__option__system=option, request__option__tools=option
+    )
+    data = json.dumps(asked, ensure_ascii=False).encode().replace(b"~", b"\xff")
+    (made,) = Outcome(tmp_path / "log.jsonl", data).trajectories
+    assert [m.content for m in made.messages if m.role == "system"] == ([told] if told else [])
+    encode_trajectory(made)

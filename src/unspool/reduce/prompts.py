@@ -3,30 +3,35 @@
 import json
 from typing import Any
 
+from unspool.records import clean
 from unspool.shapes import to_messages
 
 
 def decode_system(raw: bytes) -> str:
     """The text of `request.option.system`: JSON inside JSON, a string or text blocks."""
-    if not raw:
-        return ""
-    try:
-        value: Any = json.loads(raw, strict=False)
-        while isinstance(value, str) and value[:1] in ('"', "["):
-            value = json.loads(value, strict=False)
-    except (ValueError, RecursionError):
-        return value if isinstance(value, str) else ""
-    made = to_messages({"role": "system", "content": value})
+    value = _decode(raw)
+    made = to_messages({"role": "system", "content": value}) if value != UNDEFINED else []
     return made[0].content if made else ""
 
 
 def decode_tools(raw: bytes) -> list[dict[str, Any]] | None:
-    try:
-        value: Any = json.loads(raw, strict=False) if raw else None
-        if isinstance(value, str):
-            value = json.loads(value, strict=False)
-    except (ValueError, RecursionError):
-        return None
+    value = _decode(raw)
     if not isinstance(value, list):
         return None
     return [tool for tool in value if isinstance(tool, dict)] or None
+
+
+UNDEFINED = "undefined"
+"""What the sender writes for an option that is not there."""
+
+
+def _decode(raw: bytes) -> Any:
+    """A value that stands as JSON in JSON strings, as far as it can be read."""
+    value: Any = None
+    try:
+        value = json.loads(raw.decode("utf-8", "replace"), strict=False) if raw else None
+        while isinstance(value, str) and value[:1] in ('"', "["):
+            value = json.loads(value, strict=False)
+    except (ValueError, RecursionError):
+        pass
+    return clean(value)
