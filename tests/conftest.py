@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("UNSPOOL_DEBUG", "1")
+"""Faults of ours are raised, where a user's run would count them and go on."""
+
 settings.register_profile("same-every-time", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("same-every-time")

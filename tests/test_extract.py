@@ -16,9 +16,11 @@ from bench.telemetry import generate
 
 import unspool
 from tests.harness import CASES, PEAK_KB, cases, obey_modes
-from unspool.pipeline.batch import Run
+from unspool.pipeline import worker
+from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.discover import discover
 from unspool.pipeline.job import Job
+from unspool.reduce import reduce_facts
 
 TELEMETRY = CASES / "copilot_telemetry"
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
@@ -386,3 +388,20 @@ def test_a_folder_is_no_output_file(folder: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"Is a directory" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_a_fault_of_ours_costs_one_conversation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(key: tuple[str, str], *rest: Any) -> Any:
+        if key[1] == "c3":
+            raise KeyError("oh")
+        return reduce_facts(key, *rest)
+
+    monkeypatch.delenv("UNSPOOL_DEBUG")
+    monkeypatch.setattr(worker, "reduce_facts", faulty)
+    with open_run(Job(paths=[str(folder)])) as started:
+        kept = started.write(started.reduce())
+        problems = [(p.code, p.key[1], p.sample) for p in started.problems()]
+    assert len(kept) == 12
+    assert problems == [("internal-error", "c3", "KeyError: 'oh'")]

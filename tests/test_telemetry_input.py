@@ -1,13 +1,14 @@
 """Telemetry in files of every make: what is merely odd is read, what is bad is counted in its place."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import facts_of, reduce_all
+from tests.harness import cases, facts_of, reduce_all
 from tests.telemetry import Event, answer, call, said
 from unspool.facts import Problem
 from unspool.origins import Tally
@@ -186,3 +187,36 @@ def test_the_system_prompt_beside_the_list(tmp_path: Path, option: str, told: st
     (made,) = Outcome(tmp_path / "log.jsonl", data).trajectories
     assert [m.content for m in made.messages if m.role == "system"] == ([told] if told else [])
     encode_trajectory(made)
+
+
+def test_damage_anywhere_ends_no_run(tmp_path: Path) -> None:
+    """Bytes changed, cut out, put in: what is left is read, and all records are accounted for."""
+    inputs = [
+        path for case in cases("copilot_telemetry") for path in sorted(case.glob("input/*.json*"))
+    ]
+    whole = [path.read_bytes() for path in inputs if path.suffix != ".gz"]
+    chance = random.Random(7)
+    for _ in range(300):
+        data = bytearray(chance.choice(whole))
+        for _ in range(chance.randint(1, 5)):
+            at = chance.randrange(len(data) + 1)
+            end = at + chance.choice((0, 1, 1, 40, 400, len(data)))
+            data[at:end] = chance.choice(
+                (
+                    b"",
+                    b"\xff",
+                    b"\\",
+                    b'"',
+                    b"{",
+                    b"]",
+                    b"\0",
+                    b"\\ud83d",
+                    b"\n",
+                    chance.choice(whole)[:300],
+                )
+            )
+        outcome = Outcome(tmp_path / "log.jsonl", bytes(data), recover=chance.random() < 0.3)
+        tally = outcome.tally
+        assert tally.records >= tally.noise + tally.unrecognised + tally.problems
+        for trajectory in outcome.trajectories:
+            encode_trajectory(trajectory)

@@ -8,6 +8,7 @@
 The same code runs in the calling process when there is one worker.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.enrich import drop_reasoning, enrich
-from unspool.facts import Key, Problem
+from unspool.facts import NOBODY, Key, Problem
 from unspool.link import Card, Patch, apply_patch, make_card
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import (
@@ -146,6 +147,8 @@ class Worker:
                 done = max(done, fact.offset)
         except OSError as error:  # vanished, or no longer permitted
             self._unreadable(span, error)
+        except Exception as error:  # a fault of ours: the other files go on
+            self._fault(NOBODY, (span.path, done), error)
         if collection.weight > limit:
             self._spill()
         end = span.end if span.end is not None else span.size
@@ -173,6 +176,14 @@ class Worker:
             Problem(
                 key=("", ""), origin=span.path, offset=span.start, code="unreadable", sample=text
             )
+        )
+
+    def _fault(self, key: Key, place: Place, error: Exception) -> None:
+        if os.environ.get("UNSPOOL_DEBUG"):
+            raise error
+        text = f"{type(error).__name__}: {error}"
+        self.collection.problems.append(
+            Problem(key=key, origin=place[0], offset=place[1], code="internal-error", sample=text)
         )
 
     def _spill(self) -> None:
@@ -240,7 +251,12 @@ class Worker:
 
     def _reduce_one(self, key: Key, gathered: Gathered, made: list[Reduced]) -> int:
         current = sources.current_of(key, gathered.source)
-        reduction = reduce_facts(key, gathered.all_facts(), current, self.job.merge_tool_metadata)
+        merge = self.job.merge_tool_metadata
+        try:
+            reduction = reduce_facts(key, gathered.all_facts(), current, merge)
+        except Exception as error:  # a fault of ours: the other conversations go on
+            self._fault(key, gathered.first, error)
+            return 0
         self.collection.problems += reduction.problems
         for number, (trajectory, naming) in enumerate(reduction.conversations()):
             made.append(self._reduced(trajectory, naming, (gathered.first, key, number)))
