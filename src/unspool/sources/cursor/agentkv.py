@@ -8,6 +8,7 @@ their messages are told by the request that they were made in, and stand in the 
 import base64
 import binascii
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -59,7 +60,7 @@ def root_of(composer: dict[str, Any]) -> bytes:
 class Sendings:
     """What one database holds of what was sent, told conversation by conversation."""
 
-    def __init__(self, rows: Keys, origin: str, offsets: Any) -> None:
+    def __init__(self, rows: Keys, origin: str, offsets: "count[int]") -> None:
         self._rows = rows
         self._origin = origin
         self._offsets = offsets
