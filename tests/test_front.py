@@ -386,3 +386,12 @@ def test_no_colours_where_they_are_unwelcome(file: Path, more: dict[str, str]) -
         text = on_a_terminal([*arguments], PAGER="cat", **more)
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]", text)
         assert "\x1b[" in on_a_terminal([*arguments], PAGER="cat")
+
+
+def test_every_command_tells_the_time_of_the_place(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_bytes(transcript("hello there"))  # at 09:00 UTC
+    store = ["--store", str(tmp_path / "store.db")]
+    unspool("sync", str(tmp_path), *store, home=tmp_path)
+    for arguments in (["search", "hello", *store], ["list", str(tmp_path / "s.jsonl")]):
+        made = unspool(*arguments, home=tmp_path, TZ="Asia/Tokyo")
+        assert "2026-03-02 18:00" in made.stdout, made

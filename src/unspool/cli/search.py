@@ -11,6 +11,7 @@ from unspool.cli.screen import coloured, columns, say
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
 from unspool.reading.characters import one_line
+from unspool.reading.figures import day_and_time
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
 from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Found, Hit, Mode, search
@@ -115,7 +116,7 @@ def _print(found: Found) -> None:
 
 
 def _print_hit(hit: Hit, color: bool) -> None:
-    when = (hit.timestamp or "")[:16].replace("T", " ")
+    when = day_and_time(hit.timestamp)
     title = one_line(hit.title or "")[:60]
     what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
     head = _show(hit)
