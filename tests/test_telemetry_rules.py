@@ -432,6 +432,18 @@ def test_a_turn_after_the_last_list(tmp_path: Path) -> None:
     assert made.partial == ["input-missing"]
 
 
+def test_an_event_that_names_the_fetch_is_of_its_turn(tmp_path: Path) -> None:
+    """Older calls have an id of their own, which the person's event names beside the message's."""
+    told = text_event(3, 0, "/hi there")
+    told["data"]["baseData"]["properties"]["headerRequestId"] = "fetch"
+    reply = text_event(4, 0, "hello, as shown", "model")
+    asked = call([SYSTEM, USER], 1, headerRequestId="fetch", modelCallId="m")
+    answered = answer("hello", 2, headerRequestId="fetch", modelCallId="m")
+    (made,) = rebuilt(tmp_path, [asked, answered, told, reply])
+    assert words(made.messages[1:]) == [("user", "hi"), ("assistant", "hello")]
+    assert (made.partial, made.mode_distribution) == (None, {"ask": 1})
+
+
 @pytest.mark.parametrize("what", ["sub-agent", "unreadable", "bodies"])
 def test_words_of_other_events_where_no_list_is_left(tmp_path: Path, what: str) -> None:
     lists = {

@@ -6,7 +6,7 @@ events that tell what the person typed and what was replied.
 
 from typing import NamedTuple
 
-from unspool.facts import ECHO, AnyFact, MessageSeen, View
+from unspool.facts import ECHO, AnyFact, MessageSeen, Noted, View
 from unspool.reduce.listing import Answer
 from unspool.times import format_time
 from unspool.trajectory import Message
@@ -28,7 +28,7 @@ class Known(NamedTuple):
 
 def left_over(known: Known, answers: list[Answer], rest: list[AnyFact]) -> list[Message]:
     """The answers, among the words of other events that no list holds, in order."""
-    asked = {ident for view in known.views for ident in (view.request, view.message) if ident}
+    asked = _asked(known.views, rest)
     placed: list[tuple[Place, Message]] = [((one.when, 1), one.message) for one in answers]
     first: dict[str, When] = {}
     for answer in reversed(answers):
@@ -46,6 +46,16 @@ def left_over(known: Known, answers: list[Answer], rest: list[AnyFact]) -> list[
         elif fact.request not in first:
             placed.append(((when, 2), _message(fact)))
     return [message for _, message in sorted(placed, key=lambda item: item[0])]
+
+
+def _asked(views: list[View], rest: list[AnyFact]) -> set[str]:
+    """The requests whose calls were logged, by all the ids that events give to them."""
+    asked = {ident for view in views for ident in (view.request, view.message) if ident}
+    told: dict[tuple[str, int], set[str]] = {}
+    for fact in rest:
+        if isinstance(fact, Noted) and fact.on == "request":
+            told.setdefault((fact.origin, fact.offset), set()).add(fact.subject)
+    return asked.union(*(ids for ids in told.values() if ids & asked))
 
 
 def _message(fact: MessageSeen) -> Message:
