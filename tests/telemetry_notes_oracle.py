@@ -1,52 +1,18 @@
-"""The rest of telemetry's rules once more, plainly: shapes, pieces, turns, modes, models, sub-agents.
+"""The rest of telemetry's rules once more, plainly: turns, modes, models, segments, sub-agents.
 
-Nothing here is shared with the program. Every call has its id: the other oracle knows those without.
+Nothing here is shared with the program.
 """
 
 import itertools
-import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.telemetry import Event
-
-Place = tuple[str, int]
-Properties = dict[str, Any]
+from tests.telemetry_calls import Call, Place, Properties, Seen, Word, once, read_calls
 
 CONTEXT_ONLY = re.compile(r"\s*<environment_info>.*</environment_info>\s*", re.DOTALL)
 SUMMARY = re.compile(r"<conversation-summary>(.*)</conversation-summary>", re.DOTALL)
-UTILITIES = ("title", "progressMessages")
-
-
-class Word(NamedTuple):
-    """One message, whatever shape it came in."""
-
-    role: str
-    text: str
-    calls: tuple[tuple[str, str], ...] = ()
-    """(id, arguments)."""
-    result: str = ""
-    images: int = 0
-
-
-@dataclass
-class Call:
-    ident: str
-    request: str
-    message: str
-    time: str
-    place: Place
-    words: list[Word]
-    asked: str
-    turn_index: str
-    kind: str
-    answer: Word | None = None
-    answered: str = ""
-
-    @property
-    def whole(self) -> list[Word]:
-        return self.words if self.answer is None else [*self.words, self.answer]
 
 
 class Said(NamedTuple):
@@ -68,17 +34,10 @@ class Expected:
     children: list[str] = field(default_factory=list)
 
 
-class Events(NamedTuple):
-    place: Place
-    name: str
-    time: str
-    properties: Properties
-
-
 def expect(events: list[tuple[Place, Event]]) -> tuple[dict[str, Expected], int]:
     """What must come out, by conversation, and how many calls served the program alone."""
     seen = [
-        Events(
+        Seen(
             place,
             event["name"].rsplit("/", 1)[1],
             event.get("time", ""),
@@ -86,7 +45,7 @@ def expect(events: list[tuple[Place, Event]]) -> tuple[dict[str, Expected], int]
         )
         for place, event in sorted(events, key=lambda item: item[0])
     ]
-    calls = _calls(seen)
+    calls = read_calls(seen)
     made: dict[str, Expected] = {}
     for ident in dict.fromkeys(conversation for conversation, _ in calls):
         mine = [one for conversation, one in calls if conversation == ident]
@@ -102,193 +61,13 @@ def expect(events: list[tuple[Place, Event]]) -> tuple[dict[str, Expected], int]
         ]
         for name, rivals in threads.items():
             # What a person typed or chose is nothing of a sub-agent's.
-            made[name] = _conversation(_once(rivals), about if name == ident else [])
+            made[name] = _conversation(once(rivals), about if name == ident else [])
         if ident in made:
             made[ident].children = sorted(name for name in threads if name != ident)
     return made, sum(one.kind == "utility" for _, one in calls)
 
 
-# --- calls
-
-
-def _once(calls: list[Call]) -> list[Call]:
-    """A call that both channels tell of is one call, known by the event that has it all."""
-    made: dict[str, Call] = {}
-    for one in calls:
-        known = made.get(one.ident)
-        if known is None or (len(one.words), bool(one.message)) > (
-            len(known.words),
-            bool(known.message),
-        ):
-            made[one.ident] = one
-    return list(made.values())
-
-
-def _calls(seen: list[Events]) -> list[tuple[str, Call]]:
-    bodies = _pieces(seen, "model.message.added", "messageUuid", "messageJson")
-    options = _pieces(seen, "model.request.options.added", "requestOptionsId", "requestOptionsJson")
-    kinds: dict[str, str] = {}
-    for one in seen:
-        if one.name == "model.request.added":
-            request = one.properties["headerRequestId"]
-            if one.properties.get("subType") == "subagent":
-                kinds[request] = "subagent"
-            elif "mostRecentConversationHeaderRequestId" in one.properties:
-                kinds[request] = "utility"
-    made: list[tuple[str, Call]] = []
-    answers: dict[str, tuple[Word, str]] = {}
-    lists: dict[tuple[str, str], list[Events]] = {}
-    for one in seen:
-        p = one.properties
-        if one.name == "engine.messages" and "baseModel" in p:
-            (word,) = _words(json.loads(_whole(p, "messagesJson"))) or [Word("assistant", "")]
-            answers[p["modelCallId"]] = (word, p["baseModel"])
-        elif one.name == "engine.messages":
-            words = _with_system(
-                _words(json.loads(_whole(p, "messagesJson"))), _option(p, "system")
-            )
-            made.append((p["conversationId"], _call(one, words, _option(p, "model"), _kind(p))))
-        elif one.name in ("model.modelCall.input", "model.modelCall.output"):
-            lists.setdefault((p["modelCallId"], one.name), []).append(one)
-    for (ident, name), pieces in lists.items():
-        if len(pieces) < int(pieces[0].properties["totalChunks"]):
-            continue
-        first = min(pieces, key=lambda one: int(one.properties["chunkIndex"]))
-        uuids = json.loads(_in_order(pieces, "messageUuids"))
-        raw = [json.loads(bodies[uuid]) for uuid in uuids if uuid in bodies]
-        if name.endswith("output"):
-            (word,) = _words(raw) or [Word("assistant", "")]
-            answers.setdefault(ident, (word, ""))
-            continue
-        chosen = json.loads(options.get(first.properties.get("requestOptionsId", ""), "{}"))
-        words = _with_system(_words(raw), _option(chosen, "system"))
-        kind = kinds.get(first.properties["headerRequestId"], "main")
-        made.append(
-            (
-                first.properties["conversationId"],
-                _call(first, words, _option(chosen, "model"), kind),
-            )
-        )
-    for _, call in made:
-        if call.ident in answers:
-            word, model = answers[call.ident]
-            call.answered = model
-            if word.text or word.calls:
-                call.answer = word
-    return made
-
-
-def _call(event: Events, words: list[Word], model: str, kind: str) -> Call:
-    p = event.properties
-    return Call(
-        p["modelCallId"],
-        p.get("headerRequestId", ""),
-        p.get("messageId", ""),
-        event.time,
-        event.place,
-        words,
-        model,
-        str(p.get("turnIndex", "")),
-        kind,
-    )
-
-
-def _kind(properties: Properties) -> str:
-    if properties.get("subType") == "subagent":
-        return "subagent"
-    return "utility" if properties.get("messageSource") in UTILITIES else "main"
-
-
-def _pieces(seen: list[Events], name: str, ident: str, body: str) -> dict[str, str]:
-    found: dict[str, list[Events]] = {}
-    for one in seen:
-        if one.name == name:
-            found.setdefault(one.properties[ident], []).append(one)
-    return {
-        key: _in_order(pieces, body)
-        for key, pieces in found.items()
-        if len({p.properties["chunkIndex"] for p in pieces})
-        == int(pieces[0].properties["totalChunks"])
-    }
-
-
-def _in_order(pieces: list[Events], body: str) -> str:
-    parts = {int(one.properties["chunkIndex"]): one.properties[body] for one in pieces}
-    return "".join(parts[number] for number in sorted(parts))
-
-
-def _whole(properties: Properties, name: str) -> str:
-    return str(properties.get(name, "")) + "".join(
-        properties.get(f"{name}_{number:02d}", "") for number in range(2, 101)
-    )
-
-
-def _option(properties: Properties, name: str) -> Any:
-    for key in (f"request.option.{name}", f"request_option_{name}"):
-        if key in properties:
-            text = _whole(properties, key)
-            return None if text == "undefined" else json.loads(text)
-    return None
-
-
-# --- shapes
-
-
-def _with_system(words: list[Word], system: Any) -> list[Word]:
-    if not system or (words and words[0].role == "system"):
-        return words
-    text = system if isinstance(system, str) else "\n".join(part["text"] for part in system)
-    return [Word("system", text), *words]
-
-
-def _words(items: list[dict[str, Any]]) -> list[Word]:
-    made: list[Word] = []
-    for item in items:
-        if item.get("type") == "function_call":
-            call = (item["call_id"], item["arguments"])
-            if made and made[-1].role == "assistant":
-                made[-1] = made[-1]._replace(calls=(*made[-1].calls, call))
-            else:
-                made.append(Word("assistant", "", (call,)))
-        elif item.get("type") == "function_call_output":
-            made.append(Word("tool", item["output"], (), item["call_id"]))
-        elif item.get("type") != "reasoning":
-            made += _message(item)
-    return [
-        word
-        for word in made
-        if word.text.strip() or word.calls or word.images or word.role == "tool"
-    ]
-
-
-def _message(item: dict[str, Any]) -> list[Word]:
-    calls = [(one["id"], one["function"]["arguments"]) for one in item.get("tool_calls", ())]
-    results: list[Word] = []
-    texts: list[str] = []
-    images = 0
-    content = item.get("content") or ""
-    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-        match part["type"]:
-            case "text" | "input_text" | "output_text":
-                texts.append(part["text"])
-            case "image" | "image_url" | "input_image":
-                images += 1
-            case "tool_use":
-                calls.append((part["id"], json.dumps(part["input"], separators=(",", ":"))))
-            case "tool_result":
-                given = part["content"]
-                text = given if isinstance(given, str) else "\n".join(p["text"] for p in given)
-                results.append(Word("tool", text, (), part["tool_use_id"]))
-    word = Word(item["role"], "\n".join(texts), tuple(calls), item.get("tool_call_id", ""), images)
-    if results and not word.text:
-        return results
-    return [*results, word]
-
-
-# --- conversations
-
-
-def _conversation(calls: list[Call], about: list[Events]) -> Expected:
+def _conversation(calls: list[Call], about: list[Seen]) -> Expected:
     winners = _winners(calls)
     _complete(winners)
     said: list[Said] = []
@@ -387,9 +166,7 @@ def _winners(calls: list[Call]) -> list[Call]:
     return [winner for _, winner in sorted(made, key=lambda item: item[0])]
 
 
-def _mode(
-    turn: int, shift: int, requests: dict[int, list[Call]], about: list[Events]
-) -> str | None:
+def _mode(turn: int, shift: int, requests: dict[int, list[Call]], about: list[Seen]) -> str | None:
     users = _user_events(about)
     for p in users:
         if p.get("mode") and _is_of(p, turn, requests):
@@ -400,7 +177,7 @@ def _mode(
     return None
 
 
-def _left_over(said: list[Said], turn: int, calls: list[Call], about: list[Events]) -> list[Said]:
+def _left_over(said: list[Said], turn: int, calls: list[Call], about: list[Seen]) -> list[Said]:
     """The person's words after the last call that was logged, where their own was not."""
     asked = {i for call in calls for i in (call.request, call.message) if i}
     last = max(((call.time, call.place) for call in calls), default=("", ("", 0)))
@@ -416,7 +193,7 @@ def _left_over(said: list[Said], turn: int, calls: list[Call], about: list[Event
     return made
 
 
-def _shift(winners: list[Call], requests: dict[int, list[Call]], about: list[Events]) -> int:
+def _shift(winners: list[Call], requests: dict[int, list[Call]], about: list[Seen]) -> int:
     """How many turns went before, where all that is left begins from a summary: events that name a
     request and a turn show it, if they agree."""
     first = winners[0].whole
@@ -432,7 +209,7 @@ def _shift(winners: list[Call], requests: dict[int, list[Call]], about: list[Eve
     return apart.pop() if len(apart) == 1 else 0
 
 
-def _user_events(about: list[Events]) -> list[Properties]:
+def _user_events(about: list[Seen]) -> list[Properties]:
     return [
         one.properties
         for one in about
@@ -446,13 +223,13 @@ def _is_of(properties: Properties, turn: int, requests: dict[int, list[Call]]) -
     return bool(ids & {properties.get("headerRequestId"), properties.get("messageId")})
 
 
-def _told(turn: int, about: list[Events]) -> list[str]:
+def _told(turn: int, about: list[Seen]) -> list[str]:
     """The requests that the user's events about a turn name, where no call of it was logged."""
     users = [p for p in _user_events(about) if str(p.get("turnIndex", "")) == str(turn)]
     return [p[name] for p in users for name in ("headerRequestId", "messageId") if p.get(name)]
 
 
-def _session(request: str, about: list[Events]) -> str | None:
+def _session(request: str, about: list[Seen]) -> str | None:
     for name in ("interactiveSessionResponse", "interactiveSessionMessage"):
         found = [
             (one.time, one.place, model)
@@ -472,7 +249,7 @@ def _model(
     calls: list[Call],
     turn: list[Call],
     told: list[str],
-    about: list[Events],
+    about: list[Seen],
 ) -> tuple[str | None, str | None, bool | None]:
     words = winner.whole
     word = words[number]
@@ -504,7 +281,7 @@ def _model(
     return None, None, None
 
 
-def _metadata(winner: Call, said: list[Said], about: list[Events]) -> dict[str, str]:
+def _metadata(winner: Call, said: list[Said], about: list[Seen]) -> dict[str, str]:
     made = {"timestamp": winner.time, "turnIndex": winner.turn_index, "messageId": winner.message}
     modes = [one.mode for one in said if one.mode]
     if modes:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.telemetry import Event, event, stamp
-from tests.telemetry_notes_oracle import Expected, Said, Word, expect
+from tests.telemetry_calls import Word
+from tests.telemetry_notes_oracle import Expected, Said, expect
 from tests.test_telemetry_oracle import spread
 from unspool import Message, Trajectory
 from unspool.origins import Tally
