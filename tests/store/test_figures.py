@@ -269,3 +269,21 @@ def test_every_table_is_documented(store: Any) -> None:
     )
     names = {name for (name,) in rows if not name.startswith(("words_", "pieces_"))}
     assert {name for name in names if f"`{name}`" not in text} == set()
+
+
+def test_show_begins_at_a_turn(store: Any, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
+        store.backup(copy)
+    env = {**ENV, "UNSPOOL_STORE": str(tmp_path / "copy.db"), "HOME": str(tmp_path)}
+
+    def show(turn: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "unspool", "show", "cursor/k2", "--turn", str(turn)]
+        return subprocess.run(command, capture_output=True, env=env, text=True)
+
+    assert "> Write a poem" in show(1).stdout
+    second = show(2).stdout
+    assert ("> and the tests?" in second, "> Write a poem" in second) == (True, False)
+    assert (show(3).returncode, show(3).stderr.strip()) == (
+        2,
+        "unspool: it has 2 turns: there is no turn 3",
+    )
