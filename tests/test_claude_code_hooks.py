@@ -23,7 +23,7 @@ from tests.claude_hooks import (
     spellings,
     transcript,
 )
-from tests.claude_lines import SESSION, at, read, words, write
+from tests.claude_lines import SESSION, answer, at, call, read, result, said, words, write
 from tests.harness import facts_of, origins_of, reduce_all
 from unspool.origins import Tally
 from unspool.sources.claude_code.hooks import EVENTS
@@ -41,8 +41,8 @@ def expected() -> list[Said]:
     made: list[Said] = []
     for turn in TURNS:
         made.append(("user", turn.prompt, ()))
-        for call in turn.calls:
-            made += [("assistant", "", (call.ident,)), ("tool", call.came, ())]
+        for made_call in turn.calls:
+            made += [("assistant", "", (made_call.ident,)), ("tool", made_call.came, ())]
         made.append(("assistant", turn.last, ()))
     return made
 
@@ -61,6 +61,8 @@ def check_joined(made: Trajectory) -> None:
     assert sorted(marks) == ["end", "start", "turn_end", "turn_end", "turn_end"]
     assert marks[0] == "start"
     assert marks[-1] == "end"
+    ends = [mark.index for mark in made.marks or () if mark.kind != "start"]
+    assert all(at == len(made.messages) or made.messages[at].role == "user" for at in ends)
     assert [m.turn for m in made.messages if m.role == "user"] == [0, 1, 2]
     found = calls(made)
     assert [found[i].status for i in sorted(found)] == [
@@ -252,3 +254,31 @@ def test_text_between_payloads_is_no_problem(tmp_path: Path, stamp: str) -> None
     (made,) = reduce_all(facts_of(origins_of(tmp_path), tally))
     assert (tally.problems, tally.records) == (0, len(payloads()))
     assert (made.messages[0].timestamp is not None) == (stamp == "utc")
+
+
+@pytest.mark.parametrize("stamp", ["", "2026-03-02 09:00:04 "])
+@pytest.mark.parametrize("last", [None, "Done."])
+def test_a_turn_ends_behind_its_answer(tmp_path: Path, last: str | None, stamp: str) -> None:
+    """Clocks that show seconds are early; without a clock and the last words, the turn tells."""
+    write(
+        tmp_path / "t.jsonl",
+        said("1", None, "go", 1),
+        answer("2", "1", "m1", call("c1"), second=2),
+        result("3", "2", "c1", "a.txt", second=3),
+        answer("4", "3", "m2", "Done.", second=4.4),
+        said("5", "4", "more", 9),
+        answer("6", "5", "m3", "Yes.", second=10),
+    )
+    base = {"session_id": SESSION, "transcript_path": "/t.jsonl", "cwd": "/w"}
+    given = {"tool_name": "Bash", "tool_input": {}, "tool_use_id": "c1", "tool_response": "a.txt"}
+    stop = {**base, "hook_event_name": "Stop", "stop_hook_active": False}
+    rows = [
+        {**base, "hook_event_name": "PostToolUse", **given},
+        {**stop, "last_assistant_message": last} if last else stop,
+        {**base, "hook_event_name": "SessionEnd", "reason": "other"},
+    ]
+    lines = (f"{stamp}{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "hooks.log").write_text("".join(lines))
+    (made,) = read(tmp_path).values()
+    assert words(made)[3] == "Done."
+    assert [(mark.kind, mark.index) for mark in made.marks or ()] == [("turn_end", 4), ("end", 4)]

@@ -457,6 +457,20 @@ def test_a_queued_prompt_that_became_nothing_stands_where_it_was_typed(
     assert words(made) == ["go", "stop it", "ok"]
 
 
+def test_what_was_queued_is_no_prompt_from_before(tmp_path: Path) -> None:
+    made = session(
+        tmp_path,
+        said("1", None, "continue", 1),
+        answer("2", "1", "m", "ok", second=2),
+        said("3", "2", "more", 3),
+        answer("4", "3", "n", "done", second=4),
+        queue("enqueue", "continue", 500),
+        queue("enqueue", "and the docs", 501),
+        queue("popAll", second=502),
+    )
+    assert words(made) == ["continue", "ok", "more", "done", "continue", "and the docs"]
+
+
 def test_the_same_words_queued_twice_are_two_prompts(tmp_path: Path) -> None:
     made = session(
         tmp_path,

@@ -26,6 +26,9 @@ from unspool.reduce.anchors import Anchors, Channel
 from unspool.reduce.matching import Calls, match_echoes
 from unspool.reduce.order import Record
 
+ENDS = ("turn_end", "end")
+"""Marks that stand behind the words of their own record."""
+
 
 class Draft:
     """A message in the making."""
@@ -75,6 +78,8 @@ class Assembly:
         self.anchors = Anchors()
         self.adrift: set[str] = set()
         """Origins without times whose marks nothing ties to the rest."""
+        self.echoed: dict[float, Draft] = {}
+        """Where a record repeats a message → that message."""
         self.aliases: dict[str, str] = {}
         """Ids by which echoes, or parts that joined it, know a message → its own id."""
         self.joined: dict[str, str] = {}
@@ -209,7 +214,14 @@ class Assembly:
             if all(fact.rank for fact in known):
                 channel = (known[0].rank, known[0].origin)
                 call.place = self.anchors.place(channel, call.place, total)
-        self.marks = [(self._mark_place(p, f, total), f) for p, f in self.marks]
+        reached: dict[str, float] = {}
+        for number, (at, mark) in enumerate(self.marks):
+            place = self._mark_place(at, mark, total)
+            if mark.rank and mark.kind in ENDS:
+                # Behind the words that it repeats, and never before an end that its log has before.
+                said = self.echoed[at].place if at in self.echoed else place
+                place = reached[mark.origin] = max(place, said, reached.get(mark.origin, place))
+            self.marks[number] = (place, mark)
 
     def _mark_place(self, place: float, fact: Marked, total: int) -> float:
         """Of a mark without a time: beside the call that it tells of, or what its origin shares."""

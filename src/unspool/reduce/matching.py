@@ -81,7 +81,8 @@ def match_echoes(
             if target is None and key[0] == "user":
                 target = asked.get(next((f.request for _, f in group if f.request), ""))
             if target is None and key[1]:
-                target = known[key].find(taken, group[0][1].time)
+                waits = any(fact.status == "queued" for _, fact in group)
+                target = known[key].find(taken, group[0][1].time, waits)
             if target is None and last is not None and key[0] == "assistant":
                 target = _held(key[1], last, drafts)
             last = target if target is not None else last
@@ -119,13 +120,15 @@ class Alike:
     def add(self, draft: "Draft") -> None:
         self._drafts.append(draft)
 
-    def find(self, taken: set[int], time: int | None) -> "Draft | None":
+    def find(self, taken: set[int], time: int | None, waits: bool = False) -> "Draft | None":
         """The one at that time, else the first that is free: a log may have begun later than the
-        conversation."""
+        conversation. What waits to be said is nothing that had been said before."""
         while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
             self._gone += 1
         ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
         free = [draft for draft in ahead if id(draft) not in taken]
+        if waits and time is not None:
+            free = [draft for draft in free if draft.time is None or draft.time >= time]
         if len(free) > 1 and time is not None:
             near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
             if near:
@@ -190,10 +193,11 @@ def _join(
 ) -> None:
     for place, fact in group:
         target.parts.append(fact)
-        if apart:
+        assembly.echoed[place] = target
+        timed = fact.time is not None and target.time is not None
+        if apart and not timed:
             assembly.anchors.tie_inside(channel, place, target)
         elif target.origin != channel[1]:
-            timed = fact.time is not None and target.time is not None
             assembly.anchors.tie(channel[1], place, target, timed)
     if target.time is None:
         target.time = next((fact.time for _, fact in group if fact.time is not None), None)

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Marked, MessageSeen, ToolReturned, UsageReported
-from unspool.reduce.drafts import CallDraft, Draft
+from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.matching import joined_text
-from unspool.times import format_time
+from unspool.times import format_time, parse_time
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
 
 
@@ -187,7 +187,7 @@ def build_marks(
     """
     behind = _ends(messages)
     asked = [p for p, m in zip(places, messages, strict=True) if _is_asked(m)]
-    made: list[tuple[float, Mark]] = []
+    made: list[tuple[float, Marked, Mark]] = []
     known: dict[tuple[str, str, int], list[Mark]] = defaultdict(list)
     used: dict[tuple[str, str, int, str], int] = defaultdict(int)
     for place, fact in sorted(marks, key=lambda item: item[1].rank):
@@ -210,13 +210,34 @@ def build_marks(
             data=dict(fact.data) if fact.data else None,
         )
         known[key].append(mark)
-        made.append((place, mark))
+        made.append((place, fact, mark))
     made.sort(key=lambda item: item[0])
-    for place, mark in made:
+    for place, fact, mark in made:
         index = behind.get(mark.subject or "")
-        find = bisect_right if mark.kind in _ENDS else bisect_left
+        find = bisect_right if mark.kind in ENDS else bisect_left
         mark.index = index if index is not None else find(places, place)
-    return _ends_last([mark for _, mark in made])
+        if fact.rank and fact.kind in ENDS and fact.origin not in adrift:
+            mark.index = _answered(mark.index, fact.time, messages)
+    return _ends_last([mark for *_, mark in made])
+
+
+SECOND = 1_000_000
+
+
+def _answered(index: int, time: int | None, messages: list[Message]) -> int:
+    """Behind what was still answered when a log told of an end without a time, or by a clock that
+    shows no more than seconds."""
+    if time is not None and time % SECOND:
+        return index
+    for at in range(index, len(messages)):
+        message = messages[at]
+        if message.role == "user" and message.kind not in ("injected", "summary"):
+            break
+        if time is not None and (parse_time(message.timestamp) or time + SECOND) >= time + SECOND:
+            break
+        if message.role in ("assistant", "tool"):
+            index = at + 1
+    return index
 
 
 def _ends_last(marks: list[Mark]) -> list[Mark]:
@@ -244,10 +265,6 @@ def count_preserved(marks: list[Mark] | None, entries: list[str], places: list[f
 def _is_asked(message: Message) -> bool:
     """Whether a person said something that begins a turn."""
     return message.role == "user" and message.kind in (None, "command", "shell")
-
-
-_ENDS = ("turn_end", "end")
-"""Marks that stand behind the words of their own record."""
 
 
 def _ends(messages: list[Message]) -> dict[str, int]:
