@@ -1,7 +1,7 @@
 """Choosing a conversation: order, short ids, ambiguous ids."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.conversations import sample
@@ -88,6 +88,10 @@ IDS = st.lists(
 
 
 @given(IDS)
+@settings(max_examples=1000)
+@example(["0000000a/aaa/", "0000000/aaa/a"])
+@example(["0000000a/", "0000000a/a"])
+@example(["0000000a", "0000000aa"])
 def test_a_short_id_means_its_conversation(ids: list[str]) -> None:
     entries = [
         Entry(id=ident, source="x", parent_id="0" if "/" in ident else None) for ident in ids

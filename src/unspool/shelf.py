@@ -138,14 +138,14 @@ def _closeness(ident: str, entry: Entry) -> int:
 
 def _spelt(full: str, ident: str) -> int:
     if full == ident:
-        return 4
+        return 5
     parent, inside, agent = full.partition("/")
     above, slash, below = ident.partition("/")
     if not (slash and inside):
         return 1 if full.startswith(ident) else 0
     if not (parent.startswith(above) and agent.startswith(below)):
         return 0
-    return 1 + (parent == above) + (agent == below)
+    return 1 + 2 * (parent == above) + (agent == below)
 
 
 def _candidates(ident: str, entries: list[Entry]) -> str:
