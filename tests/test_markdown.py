@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from tests.test_chat_json import families
+from unspool.facts import Attachment
 from unspool.sinks import Family
 from unspool.sinks.markdown import make_page, write
 from unspool.sinks.markdown.prose import address, code, fenced, plain, prose
@@ -130,3 +131,68 @@ def test_transcript_of_a_tool_call() -> None:
     assert "<summary><code>Bash</code> — ls -l — <b>failed</b> — 1.2 s</summary>" in page
     assert "```sh\nls -l\n```" in page
     assert "````\nno such\n```\nfolder\n````" in page
+
+
+def _page(*response: dict[str, object], **extra: object) -> str:
+    parts = list(response)
+    answer = Message("assistant", str(extra.pop("content", "Done.")), extra={"parts": parts})
+    return make_page(Family(Trajectory("id", [Message("user", "q", typed="q"), answer])))
+
+
+def test_what_was_shown_is_told_in_words() -> None:
+    kid = {"label": "kid.py", "uri": {"scheme": "file", "path": "/p/kid.py"}}
+    diff = {"modifiedUri": {"scheme": "file", "path": "/p/b.py"}, "added": 1, "removed": 2}
+    page = _page(
+        {"kind": "treeData", "treeData": {"label": "p", "children": [kid]}},
+        {"kind": "multiDiffData", "multiDiffData": {"title": "Both", "resources": [diff]}},
+        {"kind": "command", "command": {"id": "x", "title": "Press *me*"}},
+        {"kind": "systemNotification", "content": {"value": "Heads up"}},
+        {"kind": "hook", "hookType": "Stop", "systemMessage": "held"},
+        {"kind": "extensions", "extensions": ["a.b", "c.d"]},
+        {"kind": "pullRequest", "owner": "o", "repo": "r", "pullRequestNumber": 12},
+    )
+    assert blocks(page, "fence") == ["p/\n  kid.py\n", "Both\nfile:///p/b.py  +1 −2\n"]
+    for line in ("Button:* Press \\*me\\*", "Notice:* Heads up", "Hook:* Stop: held",
+                 "Extensions:* a.b, c.d", "Pull request:* o/r\\#12"):  # fmt: skip
+        assert f"*{line}" in page
+
+
+def test_other_shapes_of_these_kinds_are_shown_as_they_are() -> None:
+    page = _page({"kind": "treeData", "treeData": [1]}, {"kind": "hook", "hookType": "Stop"})
+    assert [b.count('"kind"') for b in blocks(page, "fence")] == [1, 1]
+
+
+def test_edits_that_no_call_made_are_shown() -> None:
+    place = {"startLineNumber": 8, "endLineNumber": 9}
+    edit = {"kind": "textEditGroup", "uri": {"scheme": "file", "path": "/a.py"},
+            "edits": [[{"range": place, "text": "one\ntwo\n"}]]}  # fmt: skip
+    (shown,) = blocks(_page(edit), "fence")
+    assert shown == "file:///a.py\n@@ lines 8-9 @@\n+one\n+two\n"
+
+
+def test_links_that_the_words_have_are_not_repeated() -> None:
+    uri = {"scheme": "file", "path": "/a.py"}
+    part = {"kind": "inlineReference", "inlineReference": {"location": {"uri": uri}}, "name": "A"}
+    assert _page(part, content="See [A](file:///a.py).").count("file:///a.py") == 1
+    assert _page(part).count("file:///a.py") == 1
+
+
+def test_a_reference_right_behind_a_code_block_is_no_code() -> None:
+    text = "```py\nx = 1\n```[a.py](file:///a.py) and on"
+    assert blocks(prose(text), "fence") == ["x = 1\n"]
+    assert "[a.py](file:///a.py) and on" in prose(text)
+
+
+def test_a_call_in_the_programs_words_has_no_empty_links() -> None:
+    extra = {"past_tense": "Read [](file:///a/my%20file.py#1-1), lines [1](x) to 5"}
+    call = ToolCall("c", function=ToolFunction("read_file", ""), extra=extra)
+    message = Message("assistant", "", tool_calls=[call])
+    page = make_page(Family(Trajectory("id", [Message("user", "q"), message])))
+    assert "— Read my file.py, lines 1 to 5</summary>" in page
+
+
+def test_attached_texts_are_there_once() -> None:
+    paste = Attachment(kind="paste", name="p", text="PASTED")
+    for content, times in (("q", 1), ("<attachment>PASTED</attachment> q", 1)):
+        message = Message("user", content, typed="q", attachments=[paste])
+        assert make_page(Family(Trajectory("id", [message]))).count("PASTED") == times

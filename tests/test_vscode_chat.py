@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,3 +192,26 @@ class TestRealChats:
 
 def _calls(message: Message) -> list[tuple[str, str, str]]:
     return [(call.id, call.name, call.arguments) for call in message.tool_calls or ()]
+
+
+def _model_call(ident: str, messages: list[Any], answer: str) -> dict[str, Any]:
+    return {"id": ident, "kind": "request", "name": "panel/editAgent",
+            "metadata": {"model": "m", "location": 7, "ourRequestId": "our"},
+            "requestMessages": {"messages": messages},
+            "response": {"type": "success", "message": [answer]}}  # fmt: skip
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_replay_has_its_reasoning_with_the_tools(tmp_path: Path, goes_on: bool) -> None:
+    opening = [{"role": 1, "content": [{"type": 1, "text": "look"}]}]
+    calls = [{"id": c, "function": {"name": "t", "arguments": "{}"}} for c in ("c1", "c2")]
+    later = [*opening, {"role": 2, "content": "Looking.", "toolCalls": calls}]
+    thought = {"id": "x", "text": ["Hm, ", "so."]}
+    logs = [_model_call("r1", opening, "Looking."),
+            *({"id": c, "kind": "toolCall", "tool": "t", "args": "{}", "response": [c],
+               "thinking": thought, "toolMetadata": {"n": 1}} for c in ("c1", "c2")),
+            *([_model_call("r2", later, "Seen.")] if goes_on else [])]  # fmt: skip
+    made = one(put(tmp_path, "x.chatreplay.json", {"prompts": [{"prompt": "look", "logs": logs}]}))
+    first = next(m for m in made.messages if m.role == "assistant")
+    assert (first.content, first.thinking) == ("Looking.", "Hm, so.")
+    assert [c.extra for c in first.tool_calls or ()] == [{"metadata": {"n": 1}}] * 2

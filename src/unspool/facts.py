@@ -188,9 +188,9 @@ class Noted(Fact, frozen=True, kw_only=True, gc=False):
 
     On the conversation, the names of trajectory fields (title, session_id, started_at, parent …)
     land there and all others in `metadata`. On a message, a call, or a message by its request or
-    turn likewise: the fields of a message or tool call, and all others in its `extra`. `model` on a
-    call is the model of the message that called. On what is `following`: `model` or `mode` of the
-    messages behind this record that do not say it themselves, until the next such note.
+    turn likewise: the fields of a message or tool call, and all others in its `extra`. `model` and
+    `thinking` on a call are those of the message that called. On what is `following`: `model` or
+    `mode` of the messages behind this record that do not say it themselves, until the next such note.
     """
 
     on: On = "conversation"

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from unspool.chat_fields import DISPLAY
+from unspool.reading.told import uri_of, words_of
 from unspool.trajectory import Message
 
 _TOLD = frozenset(
@@ -15,15 +15,18 @@ _TOLD = frozenset(
      "elicitationSerialized", "questionCarousel", "planReview")
 )  # fmt: skip
 """Kinds that the list of files, the text, the heading or the answers tell already."""
+EDITS = frozenset(("textEditGroup", "notebookEditGroup"))
+"""Shown where no call did it: a call's arguments tell the edit already."""
 _LINKS = frozenset(("inlineReference", "reference", "pullRequest"))
 
 
 class Part(msgspec.Struct):
-    """A link, or anything else as it is: also of a kind that nobody knows."""
+    """A link, what it says in words, or anything else as it is: also of a kind that nobody knows."""
 
     kind: str
     text: str
     uri: str = ""
+    words: bool = False
 
 
 def failure_of(message: Message) -> str:
@@ -35,28 +38,18 @@ def failure_of(message: Message) -> str:
 
 def parts_of(message: Message) -> Iterator[Part]:
     held = (message.extra or {}).get("parts")
+    told = _TOLD if message.tool_calls else _TOLD - EDITS
     for part in held if isinstance(held, list) else ():
         kind = part.get("kind", part.get("type", "part")) if isinstance(part, dict) else None
-        if not isinstance(kind, str) or kind in DISPLAY or kind in _TOLD:
+        if not isinstance(kind, str) or kind in DISPLAY or kind in told:
             continue
         target = part.get("inlineReference", part.get("reference", part.get("uri")))
-        if kind in _LINKS and (uri := _uri(target)):
+        if kind in _LINKS and (uri := uri_of(target)):
+            if kind == "inlineReference" and f"]({uri})" in message.content:
+                continue  # the words have the link already
             name = part.get("name") or part.get("title")
             yield Part(kind, name if isinstance(name, str) else uri, uri)
-        else:
+        elif said := words_of(kind, part):
+            yield Part(kind, said, words=True)
+        elif kind not in EDITS:
             yield Part(kind, json.dumps(part, indent=1, ensure_ascii=False))
-
-
-def _uri(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, dict):
-        return ""
-    for name in ("external", "uri"):
-        if found := _uri(value.get(name)):
-            return found
-    scheme, path = value.get("scheme"), value.get("path")
-    if not isinstance(scheme, str) or not isinstance(path, str):
-        return ""
-    authority = value.get("authority")
-    return f"{scheme}://{authority if isinstance(authority, str) else ''}{path}"

@@ -33,6 +33,8 @@ GUESS = 8
 _OF_THE_TURN = {"mode", "typed"}
 """What a request or turn tells about the words that opened it, and about no other message; and so
 does its time."""
+_OF_THE_CALLER = {"model", "thinking"}
+"""What a call tells about the message that called."""
 _CALL_FIELDS = {"status", "duration_ms", "started_at", "ended_at", "child_id"}
 
 
@@ -78,8 +80,8 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
                 message.timestamp = note.value  # a result is there when its call has ended
         for call in message.tool_calls or ():
             for note in by_subject.get(("call", call.id), ()):
-                if note.name == "model":
-                    message.model = message.model or note.value
+                if note.name in _OF_THE_CALLER:
+                    setattr(message, note.name, getattr(message, note.name) or note.value)
                 else:
                     _note_call(call, note)
 

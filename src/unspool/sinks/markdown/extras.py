@@ -5,13 +5,34 @@ from typing import Any
 
 from unspool.facts import Attachment
 from unspool.reading.figures import size
-from unspool.reading.parts import failure_of, parts_of
+from unspool.reading.parts import EDITS, Part, failure_of, parts_of
 from unspool.sinks.markdown.prose import details, fenced, html, link, plain
 from unspool.trajectory import Message
+
+_LABELS = {
+    "command": "Button",
+    "extensions": "Extensions",
+    "hook": "Hook",
+    "multiDiffData": "Changes",
+    "notebookEditGroup": "Edit",
+    "pullRequest": "Pull request",
+    "systemNotification": "Notice",
+    "textEditGroup": "Edit",
+    "treeData": "Files",
+}
 
 
 def attached(attachments: Iterable[Attachment]) -> str:
     return "\n".join(f"- {_attachment(attachment)}" for attachment in attachments)
+
+
+def pasted(message: Message) -> Iterator[str]:
+    """The texts that were attached, where the message itself does not hold them."""
+    for attachment in message.attachments or ():
+        text = attachment.text or ""
+        if text.strip() and text not in message.content:
+            name = attachment.name or attachment.path or attachment.kind or "attachment"
+            yield details(f"📎 {html(name)}", fenced(text))
 
 
 def _attachment(attachment: Attachment) -> str:
@@ -34,6 +55,8 @@ def remarks(message: Message) -> Iterator[str]:
     for part in parts_of(message):
         if part.uri:
             yield f"- 🔗 {link(part.text, part.uri)}"
+        elif part.words:
+            yield _told(part)
         else:
             yield details(f"<code>{html(part.kind)}</code>", fenced(part.text, "json"))
     if extra.get("vote") in ("up", "down"):
@@ -43,6 +66,15 @@ def remarks(message: Message) -> Iterator[str]:
     followups = [t for t in map(_followup, _list(extra.get("followups"))) if t]
     if followups:
         yield "*Suggested next:* " + " · ".join(plain(text) for text in followups)
+
+
+def _told(part: Part) -> str:
+    label = _LABELS.get(part.kind, part.kind)
+    if part.kind in EDITS:
+        return details(html(label), fenced(part.text, "diff"))
+    if "\n" in part.text:
+        return f"*{plain(label)}:*\n\n{fenced(part.text)}"
+    return f"*{plain(label)}:* {plain(part.text)}"
 
 
 def _list(value: Any) -> list[Any]:

@@ -1,18 +1,21 @@
 """The page: head, turns, calls, sub-agents, files."""
 
 import json
+import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from unspool.reading import Aside, Call, Item, Reading, Rule, Said, Turn, read_family
 from unspool.reading.edits import Edit
 from unspool.reading.figures import count, duration, plural
 from unspool.sinks import Family
-from unspool.sinks.markdown.extras import attached, remarks
+from unspool.sinks.markdown.extras import attached, pasted, remarks
 from unspool.sinks.markdown.inputs import given, returned
 from unspool.sinks.markdown.prose import code, details, fenced, html, link, plain, prose, quoted
 from unspool.trajectory import FileTouch, Message, Trajectory, text_of
 
 _DEEPEST = 6
+_LINK = re.compile(r"\[([^\[\]]*)\]\(<?([^()<>\s]+)>?\)")
 _WHO = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 _KINDS = {
     "injected": "Context",
@@ -124,6 +127,7 @@ def _said(item: Said, level: int) -> Iterator[str]:
         yield details("As the model got it", fenced(message.content))
     if message.attachments and message.role != "tool":
         yield attached(message.attachments)
+        yield from pasted(message)
     for call in item.calls:
         yield _call(call, level)
     yield from remarks(message)
@@ -151,7 +155,12 @@ def _invocation(call: Call) -> str:
     """How the program itself put the call into words."""
     extra = call.call.extra or {}
     found = extra.get("past_tense") or extra.get("invocation")
-    return found if isinstance(found, str) else ""
+    return _LINK.sub(_linked, found) if isinstance(found, str) else ""
+
+
+def _linked(found: re.Match[str]) -> str:
+    """A link as words: VS Code leaves its text empty and shows the file's name."""
+    return found[1] or unquote(found[2].partition("#")[0].rstrip("/").rpartition("/")[2])
 
 
 def _diff(edit: Edit) -> str:
@@ -176,7 +185,8 @@ def _aside(item: Aside, level: int) -> str:
 
 def _rule(rule: Rule) -> Iterator[str]:
     if rule.kind == "answer" and rule.data:
-        asked = rule.data.get("title") or rule.data.get("message") or rule.data.get("asked_by")
+        told = [t for name in ("title", "message") if isinstance(t := rule.data.get(name), str)]
+        asked = " — ".join(dict.fromkeys(t for t in told if t)) or rule.data.get("asked_by")
         yield f"*The person was asked:* {plain(str(asked))}"
         yield fenced(_answer(rule.data), "json")
     elif not rule.quiet:

@@ -6,6 +6,9 @@ from urllib.parse import quote
 from unspool.reading.characters import printable
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+_GLUED = re.compile(r"^( {0,3}(?:`{3,}|~{3,}))(\[[^\[\]\n]*\]\([^()\s]+\))", re.MULTILINE)
+"""The end of a block with a link on it: a reference that stood behind the block in the chat. A block
+that began so would have a link as its language."""
 _TICKS = re.compile(r"(`+)")
 _RUNS = re.compile(r"`{3,}")
 _TAG = re.compile(r"<(?!https?://|mailto:)(?=[A-Za-z/!?])")
@@ -25,7 +28,7 @@ def prose(text: str) -> str:
     """Markdown that a model wrote: open fences are closed, HTML is shown instead of obeyed."""
     lines: list[str] = []
     fence = ""
-    for line in printable(text).split("\n"):
+    for line in _GLUED.sub(r"\1\n\n\2", printable(text)).split("\n"):
         found = _FENCE.match(line)
         if fence:
             if found and found[1].startswith(fence) and not found[2].strip():

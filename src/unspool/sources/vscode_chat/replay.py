@@ -18,7 +18,7 @@ from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import lost, parse, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
 from unspool.sources.vscode_chat.scribe import Scribe
-from unspool.sources.vscode_chat.spoken import Spoken, text_of
+from unspool.sources.vscode_chat.spoken import Spoken, text_of, thought_of
 from unspool.sources.vscode_chat.uris import path_of
 from unspool.times import format_time, parse_time
 
@@ -154,7 +154,7 @@ def _sent(call: Spoken, origin: Origin) -> Noted:
 
 
 def _tool_facts(key: Key, call: Spoken, origin: str) -> Iterator[AnyFact]:
-    """When the tools that ran next came back, and what they edited."""
+    """What led to the tools that ran next, when they came back, and what they edited."""
     for number, tool in enumerate(call.tools):
         scribe = Scribe(key, origin, (call.number << 20) + number + 1)
         ident = bare_call_id(text_of(tool.get("id")))
@@ -164,6 +164,11 @@ def _tool_facts(key: Key, call: Spoken, origin: str) -> Iterator[AnyFact]:
             yield scribe.write(
                 Noted, on="call", subject=ident, name="ended_at", value=value, time=time
             )
+        # The model call's own entry holds no reasoning, and later lists need not repeat it.
+        told = {"thinking": thought_of(tool.get("thinking")), "metadata": tool.get("toolMetadata")}
+        for name, found in told.items():
+            if ident and found:
+                yield scribe.write(Noted, on="call", subject=ident, name=name, value=found)
         edits = tool.get("edits")
         for edit in edits if isinstance(edits, list) else ():
             path = path_of(edit.get("path")) if isinstance(edit, dict) else ""

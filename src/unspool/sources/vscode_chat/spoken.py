@@ -135,11 +135,16 @@ def _part(value: Any) -> dict[str, Any] | None:
     if kind in (_IMAGE, "image_url"):
         return {"type": "image_url", "image_url": value.get("imageUrl", value.get("image_url"))}
     inner = value.get("value")
-    thinking = inner.get("thinking") if isinstance(inner, dict) else None
-    text = thinking.get("text") if isinstance(thinking, dict) else None
-    if kind == _OPAQUE and isinstance(text, str) and text:
-        return {"type": "thinking", "thinking": text}
-    return None
+    text = thought_of(inner.get("thinking")) if isinstance(inner, dict) else ""
+    return {"type": "thinking", "thinking": text} if kind == _OPAQUE and text else None
+
+
+def thought_of(thinking: Any) -> str:
+    """Its text, or its texts where it came in pieces."""
+    held = thinking.get("text") if isinstance(thinking, dict) else None
+    if isinstance(held, list):
+        return "".join(t for t in held if isinstance(t, str))
+    return text_of(held)
 
 
 def _call(tool: dict[str, Any]) -> dict[str, Any]:
