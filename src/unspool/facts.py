@@ -100,6 +100,8 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     words stand between, or the two name different requests (logs with a record per chunk)."""
     piece: bool = False
     """Goes on in the middle of the text of the part before it (streams)."""
+    apart: bool = False
+    """Its place in the origin tells nothing: in a database, a store beside that of what it repeats."""
     request: str = ""
     """The id of the request that the message belongs to or was answered in."""
     stop: str = ""

@@ -20,7 +20,7 @@ class Anchors:
         self._pairs: dict[str, list[tuple[float, Placed | float]]] = {}
         self._untimed: set[str] = set()
         self._inner: dict[Channel, list[tuple[float, Placed | float]]] = {}
-        """Of a channel that stands apart from better ones of its origin: its ties are not theirs."""
+        """Of a channel that stands apart in its origin: its ties are not those of the others there."""
 
     def tie_inside(self, channel: Channel, place: float, target: Placed) -> None:
         self._inner.setdefault(channel, []).append((place, target))

@@ -64,7 +64,7 @@ def match_echoes(
             for said in {words(draft.parts), joined_text(draft.parts).strip()}:
                 known[(draft.role, said)].add(draft)
         callers = _callers(assembly)
-        apart = _stands_apart(channel, echoes, drafts)
+        apart = all(fact.apart for _, _, fact in echoes)
         last: Draft | None = None
         taken: set[int] = set()
         groups: dict[str, list[tuple[int, MessageSeen]]] = defaultdict(list)
@@ -97,16 +97,6 @@ def match_echoes(
             assembly.aliases[ident] = target.id
             taken.add(id(target))
             _join(assembly, channel, target, group, apart)
-
-
-def _stands_apart(
-    channel: Channel, echoes: list[tuple[int, str, MessageSeen]], drafts: list["Draft"]
-) -> bool:
-    """Whether all that a channel says stands behind the last message that it may repeat of its own
-    origin, as in a database: then its place in the origin tells nothing."""
-    first = min(place for place, _, _ in echoes)
-    own = [draft.place for draft in drafts if draft.origin == channel[1]]
-    return bool(own) and max(own) < first
 
 
 class Alike:

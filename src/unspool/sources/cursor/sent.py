@@ -76,11 +76,14 @@ class Sent:
         if role == "tool":
             yield from self._results(blocks, options, common)
         elif role == "system":
-            yield MessageSeen(**common, id=ident, role="system", text=text, rank=self._rank)
+            yield self._said(common, id=ident, role="system", text=text)
         elif role == "user":
             yield from self._user(text, blocks, options, common, ident)
         elif role == "assistant":
             yield from self._assistant(text, blocks, options, common, ident)
+
+    def _said(self, common: dict[str, Any], **fields: Any) -> MessageSeen:
+        return MessageSeen(**common, rank=self._rank, apart=self._rank > 0, **fields)
 
     def _time(self, role: str, text: str) -> int | None:
         words = typed_words(text)
@@ -100,8 +103,8 @@ class Sent:
             kind = "injected"
         images = tuple(Attachment(kind="image") for b in blocks if b.get("type") == "image")
         if text or images:
-            yield MessageSeen(
-                **common, id=ident, role="user", text=text, typed=typed, kind=kind, rank=self._rank,
+            yield self._said(
+                common, id=ident, role="user", text=text, typed=typed, kind=kind,
                 mode="" if kind else self._mode, attachments=images,
                 request=request_id(options.get("requestId")),
             )  # fmt: skip
@@ -118,8 +121,8 @@ class Sent:
     ) -> Iterator[AnyFact]:  # fmt: skip
         hidden = any(b.get("type") == "redacted-reasoning" for b in blocks)
         kind = "summary" if options.get("isSummary") is True else ""
-        yield MessageSeen(
-            **common, id=ident, role="assistant", text=text, kind=kind, rank=self._rank,
+        yield self._said(
+            common, id=ident, role="assistant", text=text, kind=kind,
             thinking=_joined(blocks, "reasoning"), request=request_id(options.get("requestId")),
             model=_model(blocks, options) or self._model,
             extra={"reasoning_encrypted": True} if hidden else None,
