@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import cases, facts_of, reduce_all
+from tests.harness import cases, corpus, facts_of, reduce_all
 from tests.telemetry import Event, answer, call, said
 from unspool.facts import Problem
 from unspool.origins import Tally
@@ -220,3 +220,24 @@ def test_damage_anywhere_ends_no_run(tmp_path: Path) -> None:
         assert tally.records >= tally.noise + tally.unrecognised + tally.problems
         for trajectory in outcome.trajectories:
             encode_trajectory(trajectory)
+
+
+@pytest.mark.parametrize(
+    "channels", [("GH-enhanced",), ("MSFT-internal",), ("MSFT-internal", "GH-enhanced")]
+)
+def test_real_telemetry_by_channel(tmp_path: Path, channels: tuple[str, ...]) -> None:
+    """Either channel holds the whole conversation, and both together hold it once."""
+    log = corpus("vscode", "telemetry", "two_round_turn.jsonl")
+    if log is None:
+        pytest.skip("no corpus")
+    records = [json.loads(line) for line in log.read_bytes().splitlines()]
+    chosen = [record for channel in channels for record in records if record["channel"] == channel]
+    outcome = Outcome(tmp_path / "log.jsonl", "\n".join(map(json.dumps, chosen)))
+    (made,) = outcome.trajectories
+    assert [m.role[0] for m in made.messages] == list("suata")
+    assert len(made.messages[2].tool_calls or ()) == 1
+    assert outcome.problems == []
+    named = "engine" if "GH-enhanced" in channels else "engine-request"
+    assert {m.model_source for m in made.messages if m.role == "assistant"} == {named}
+    assert made.usage is not None
+    assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (2100, 29)
