@@ -79,10 +79,18 @@ def test_every_filter_hits_and_misses(
 
 
 def test_a_piece_is_found_by_the_filters_too(store: Any) -> None:
-    """Without what was returned the index of pieces is asked."""
     typed = ("typed",)
     assert ids(search(store, "ate lim", "substring", typed, Filters(source="cursor"))) == ["k1"]
     assert ids(search(store, "ate lim", "substring", typed, Filters(role="assistant"))) == []
+
+
+def test_pieces_of_what_was_returned_are_in_the_index(store: Any) -> None:
+    asked: list[str] = []
+    store.set_trace_callback(asked.append)
+    found = ids(search(store, "no such buck", "substring", ("returned",)))
+    store.set_trace_callback(None)
+    assert found == ["c1", "k1", "k2", "t1"]
+    assert any("pieces MATCH" in statement for statement in asked)
 
 
 def test_the_best_come_first(store: Any) -> None:

@@ -14,8 +14,8 @@ LONGEST_TEXT = 32_768
 _TAIL = 8192
 
 
-WORDS = "typed, answered, called, returned"
-PIECES = "typed, answered, called"
+TEXTS = "typed, answered, called, returned"
+"""What both indexes hold."""
 
 
 def put_rows(connection: sqlite3.Connection, into: str, rows: list[tuple[Any, ...]]) -> None:
@@ -79,9 +79,8 @@ def put_messages(connection: sqlite3.Connection, ident: str, trajectory: Traject
             texts.append((start + index, *found))
     put_rows(connection, "messages", rows)
     put_rows(connection, "texts", texts)
-    put_rows(connection, f"words (rowid, {WORDS})", texts)
-    in_pieces = [text[:4] for text in texts if any(text[1:4])]
-    put_rows(connection, f"pieces (rowid, {PIECES})", in_pieces)
+    put_rows(connection, f"words (rowid, {TEXTS})", texts)
+    put_rows(connection, f"pieces (rowid, {TEXTS})", texts)
 
 
 def put_turns(connection: sqlite3.Connection, ident: str, trajectory: Trajectory) -> None:

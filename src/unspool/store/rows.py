@@ -10,7 +10,7 @@ from unspool.shelf import make_entry
 from unspool.store import metrics
 from unspool.store.ids import platform_of, row_id
 from unspool.store.keeping import Press, expand, squeeze
-from unspool.store.messages import PIECES, WORDS, as_json, put_messages, put_rows, put_turns
+from unspool.store.messages import TEXTS, as_json, put_messages, put_rows, put_turns
 from unspool.store.parts import put_model_usage, put_parts
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
@@ -59,12 +59,10 @@ def _put(
 def drop_rows(connection: sqlite3.Connection, ident: str) -> None:
     """All rows of a conversation but its own: foreign keys of others may point there."""
     known = "SELECT id FROM messages WHERE conversation_id = ?"
-    for table, columns in (("words", WORDS), ("pieces", PIECES)):
-        # Taking out what was never put in spoils the index's own count of its rows.
+    for table in ("words", "pieces"):
         connection.execute(
-            f"INSERT INTO {table} ({table}, rowid, {columns})"
-            f" SELECT 'delete', id, {columns} FROM texts WHERE id IN ({known})"
-            f" AND coalesce({columns}) IS NOT NULL",
+            f"INSERT INTO {table} ({table}, rowid, {TEXTS})"
+            f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({known})",
             (ident,),
         )
     connection.execute(f"DELETE FROM texts WHERE id IN ({known})", (ident,))

@@ -66,7 +66,7 @@ def search(
         return Found(list(_scan(connection, _pattern(query), fields, filters, limit)))
     if mode == "substring":
         pattern = re.compile(re.escape(query), re.IGNORECASE)
-        if len(query) < 3 or "returned" in fields:
+        if len(query) < 3:
             return Found(list(_scan(connection, pattern, fields, filters, limit)))
         return Found(list(_pieces(connection, query, pattern, fields, filters, limit)))
     return _words(connection, query, fields, filters, limit)
@@ -171,14 +171,13 @@ def _pieces(
 ) -> Iterator[Hit]:
     """By the trigram index, which knows the texts that hold all trigrams: these are looked at."""
     terms, values = filters.of_messages()
-    wanted = tuple(field for field in fields if field != "returned")
     rows = connection.execute(
         f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
         f" {_JOIN.format(index='pieces')} JOIN texts x ON x.id = m.id"
         f" WHERE pieces MATCH ? AND {where(terms)} ORDER BY pieces.rowid DESC",
         (_trigrams(query), *values),
     )
-    yield from islice(_hits(rows, pattern, wanted), limit)
+    yield from islice(_hits(rows, pattern, fields), limit)
 
 
 def _trigrams(query: str) -> str:
@@ -193,7 +192,7 @@ def _scan(
     filters: Filters,
     limit: int,
 ) -> Iterator[Hit]:
-    """By reading all texts, the latest first: for patterns, and for what tools returned."""
+    """By reading all texts, the latest first: for patterns, and for what is shorter than a trigram."""
     terms, values = filters.of_messages()
     rows = connection.execute(
         f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
