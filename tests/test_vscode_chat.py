@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 import unspool
-from tests.harness import CASES, corpus
+from tests.harness import CASES, corpus, facts_of, origins_of
 from tests.vscode import INPUTS, chat, codes, one, put, request, words
 from unspool import sources
+from unspool.facts import Problem
 from unspool.origins import Head, read_head
+from unspool.sinks import Family
+from unspool.sinks.chat_json import write
 from unspool.sources.vscode_chat import claims
 from unspool.sources.vscode_chat import places as usual_places
 from unspool.sources.vscode_chat.mutations import Replay, decode_mutation
@@ -215,3 +218,30 @@ def test_a_replay_has_its_reasoning_with_the_tools(tmp_path: Path, goes_on: bool
     first = next(m for m in made.messages if m.role == "assistant")
     assert (first.content, first.thinking) == ("Looking.", "Hm, so.")
     assert [c.extra for c in first.tool_calls or ()] == [{"metadata": {"n": 1}}] * 2
+
+
+@pytest.mark.parametrize("kind", ["command", "confirmation", "systemNotification"])
+def test_words_behind_a_block_of_its_own_are_a_new_paragraph(tmp_path: Path, kind: str) -> None:
+    response = [{"value": "One."}, {"kind": kind, "title": "t"}, {"value": "Two"}, {"value": "."}]
+    made = one(put(tmp_path, "s.json", chat(request(1, response=response))))
+    assert made.messages[1].content == "One.\n\nTwo."
+
+
+def test_what_the_program_sent_by_itself_was_typed_by_nobody(tmp_path: Path) -> None:
+    sent = {"metadata": {"renderedUserMessage": [{"type": 1, "text": "<note>finished</note>"}]}}
+    asked = [request(1, isSystemInitiated=True), request(2, isSystemInitiated=True, result=sent)]
+    made = one(put(tmp_path, "s.json", chat(*asked)))
+    first, second = (m for m in made.messages if m.role == "user")
+    assert [(m.kind, m.typed) for m in (first, second)] == [("notification", None)] * 2
+    assert (first.content, second.content) == ("question 1", "<note>finished</note>")
+    (piece,) = write(Family(made), {})
+    again = one(put(tmp_path / "again", "s.json", json.loads(piece.data)))
+    assert again.messages == made.messages
+    assert json.loads(piece.data)["requests"][1]["message"]["text"] == "question 2"
+
+
+def test_a_bad_line_is_told_by_its_place(tmp_path: Path) -> None:
+    first = json.dumps({"kind": 0, "v": chat(request(1))}) + "\n"
+    path = put(tmp_path, "s.jsonl", first + "GARBAGE\n")
+    (problem,) = (f for _, f in facts_of(origins_of(path)) if isinstance(f, Problem))
+    assert (problem.code, problem.offset) == ("invalid-json", len(first))

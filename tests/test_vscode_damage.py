@@ -198,3 +198,15 @@ def test_a_huge_line_with_an_image(tmp_path: Path, form: str) -> None:
     assert (media_type, kept) == ("image/png", "0")
     unit = 1 if sys.platform == "darwin" else 1024
     assert int(peak) * unit <= 4 * path.stat().st_size
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_value_nested_too_deep_takes_no_other_request_with_it(tmp_path: Path, log: bool) -> None:
+    whole = json.dumps(chat(request(1), request(2, unknown="DEEP"), request(3)))
+    whole = whole.replace('"DEEP"', "[" * 5000 + "]" * 5000)
+    name = "s.jsonl" if log else "s.json"
+    path = put(tmp_path, name, f'{{"kind": 0, "v": {whole}}}\n' if log else whole)
+    assert codes(path) == ["too-deep"]
+    made = one(path)
+    assert made.conversation_id == "s"
+    assert [text for _, text in words(made)] == ["question 1", "answer 1", "question 3", "answer 3"]

@@ -269,7 +269,7 @@ ROWS: list[tuple[str, str, Any]] = [
     ("responseMarkdownInfo", f"{ANSWER}/markdown_info/0/suggestionId", "suggestion-1"),
     ("a field of a later version", f"{USER}/native/request/unheardOf", "field of a later version"),
     ("the text", "messages/1/content",
-     "Words. Vulnerable. Beware. [located](file:///located.py)\n\nTask. Task 2. "),
+     "Words. Vulnerable. Beware. \n\n[located](file:///located.py)\n\nTask. Task 2. "),
     ("markdownContent.content", f"{ANSWER}/markdown/0/isTrusted", True),
     ("supportThemeIcons", f"{ANSWER}/markdown/0/supportThemeIcons", True),
     ("supportHtml", f"{ANSWER}/markdown/0/supportHtml", True),

@@ -21,6 +21,7 @@ DAMAGED = {
     "repeated_calls",
 }
 COPIES = {"two_folders", "forked_copies", "exported_twice"}
+APART = ("toolInvocationSerialized", "command", "confirmation", "systemNotification")
 SPOKEN = ("warning", "info", "progressTask", "progressTaskSerialized")
 
 
@@ -87,7 +88,7 @@ def blocks(response: Any) -> list[str]:
             made[-1] += text
         elif kind == "inlineReference":
             made[-1] += f"[{part['name']}]({uri(part['inlineReference'])})"
-        elif kind == "toolInvocationSerialized" and "subAgentInvocationId" not in part:
+        elif kind in APART and "subAgentInvocationId" not in part:
             made.append("")
         elif kind == "clearToPreviousToolInvocation":
             made[-1] = ""

@@ -21,12 +21,18 @@ _NEEDED: dict[str, dict[str, type]] = {
 
 def message_of(message: Message | None) -> dict[str, Any]:
     """Text and parts. Every part has a range in UTF-16 units, or the whole import is empty."""
-    text = text_of(message) if message is not None else ""
+    text = shown_text(message) if message is not None else ""
     held = (message.extra or {}).get("mentions") if message is not None else None
     mentions = [p for p in held if is_mention(p)] if isinstance(held, list) else []
     if not mentions:
         return {"text": text, "parts": [_text_part(text, 0, text)] if text else []}
     return {"text": text, "parts": _woven(text, mentions)}
+
+
+def shown_text(message: Message) -> str:
+    """What the chat shows of it: what was typed, or how the program put what it sent by itself."""
+    shown = (message.extra or {}).get("shown")
+    return shown if isinstance(shown, str) else text_of(message)
 
 
 def is_mention(part: Any) -> bool:

@@ -18,6 +18,7 @@ from unspool.sinks.chat_json.prompts import (
     message_of,
     own_attachments,
     rendered,
+    shown_text,
     text_part,
     variables_of,
 )
@@ -205,7 +206,7 @@ class Writer:
         if last is not None and last.model and not extra.get("model_id"):
             metadata.setdefault("resolvedModel", last.model)
         user = turn.user
-        if user is not None and user.typed is not None and user.content != user.typed:
+        if user is not None and user.content != shown_text(user):
             metadata["renderedUserMessage"] = rendered(user)
         if turn.context:
             metadata["renderedGlobalContext"] = [text_part(m.content) for m in turn.context]

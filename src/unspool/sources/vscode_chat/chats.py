@@ -49,6 +49,8 @@ class Reading:
         self.requests = chat.requests or []
         self.key: Key = (NAME, session or chat.sessionId or derived_id(self.requests))
         self.problems: list[tuple[str, str]] = []
+        self.bad_lines: list[tuple[int, str, str]] = []
+        """Of a log: where it stands, what is wrong, and how it begins."""
         """(code, sample)."""
         self.abandoned: list[Abandoned] = []
         self._ancient = not any(request.requestId for request in self.requests)
@@ -182,13 +184,13 @@ class Reading:
             yield scribe.write(Noted, name="same_as", value=own, rank=WORST)
 
     def _problems(self) -> Iterator[AnyFact]:
-        for number, (code, text) in enumerate(self.problems):
+        others = [(_PROBLEMS + n, *problem) for n, problem in enumerate(self.problems)]
+        for offset, code, text in [*others, *self.bad_lines]:
             self.tally.records += 1
             self.tally.problems += 1
             yield Problem(
-                key=self.key, origin=self.origin.path, offset=_PROBLEMS + number,
-                code=code, sample=sample(text),
-            )  # fmt: skip
+                key=self.key, origin=self.origin.path, offset=offset, code=code, sample=sample(text)
+            )
 
 
 def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:

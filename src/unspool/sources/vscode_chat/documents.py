@@ -19,7 +19,7 @@ from unspool.sources.vscode_chat.model import (
     convert,
     decode_chat,
 )
-from unspool.sources.vscode_chat.mutations import INITIAL, Replay, decode_mutation
+from unspool.sources.vscode_chat.mutations import INITIAL, Mutation, Replay, decode_mutation
 from unspool.sources.vscode_chat.weights import BIG_BYTES, lighten
 
 _REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
@@ -109,7 +109,7 @@ def parse_odd(data: bytes) -> tuple[Any, str]:
     try:
         value = _decoder.decode(text)
     except RecursionError:
-        return None, "too-deep"
+        return _saved_chat(text), "too-deep"
     except ValueError:
         pass
     else:
@@ -118,11 +118,15 @@ def parse_odd(data: bytes) -> tuple[Any, str]:
     value = recover_json(text) if value is None else value  # not even UTF-8
     if isinstance(value, dict) and value.get("requests"):
         return value, "truncated-json"
+    return _saved_chat(text), "invalid-json"
+
+
+def _saved_chat(text: str) -> dict[str, Any] | None:
     found = _saved_requests(text)
     if not found:
-        return None, "invalid-json"
+        return None
     session = _SESSION.search(text)
-    return {"requests": found, **({"sessionId": session[1]} if session else {})}, "invalid-json"
+    return {"requests": found, **({"sessionId": session[1]} if session else {})}
 
 
 def _saved_requests(text: str) -> list[Any]:
@@ -151,12 +155,13 @@ def lost(origin: Origin, tally: Tally, offset: int, code: str, data: bytes | str
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A mutation log. A line that cannot be read is a problem; the others still count."""
     replay = Replay()
+    lines: list[tuple[int, str, str]] = []
     problems: list[tuple[str, str]] = []
     try:
-        for _, line in iter_lines(origin):
+        for offset, line in iter_lines(origin):
             code = _apply(replay, line, recover)
             if code:
-                problems.append((code, sample(line)))
+                lines.append((offset, code, sample(line)))
     except OSError as error:
         problems.append(("unreadable", str(error)))
     if not replay.state and not replay.removed:
@@ -172,6 +177,7 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             reading.abandoned.append(Abandoned(request, held.after))
     if not replay.started:
         reading.problems.append(("no-initial-state", ""))
+    reading.bad_lines = lines
     reading.problems += problems + [("wrong-type", path) for path in bad]
     yield from reading.facts()
 
@@ -199,6 +205,8 @@ def _apply_odd(replay: Replay, line: bytes, recover: bool) -> str:
     first = not replay.started and _INITIAL.match(line) is not None
     found = salvage(line, recover or first)
     code = "truncated-json" if found.code == "recovered" and not recover else found.code
+    if first and not found.values and (saved := _saved_chat(line.decode("utf-8", "replace"))):
+        replay.apply(Mutation(kind=INITIAL, v=saved), len(line))
     for value in found.values:
         try:
             mutation = decode_mutation(msgspec.json.encode(value))

@@ -17,6 +17,9 @@ ASKED = frozenset(
 )
 """Kinds in which a person was asked something."""
 
+APART = frozenset(("command", "confirmation", "systemNotification"))
+"""Kinds that VS Code shows and copies as blocks of their own: what follows is a new paragraph."""
+
 KEPT = frozenset(
     (
         "command",
@@ -75,7 +78,7 @@ class Parts:
 
     def __init__(self, response: Any) -> None:
         self.blocks: list[str] = []
-        """Texts, cut apart where a tool was called."""
+        """Texts, cut apart where a tool was called or a block of its own was shown."""
         self.tail = 0
         """The number of the block behind the last tool call."""
         self.late: list[str] = []
@@ -170,6 +173,8 @@ class Parts:
 
     def _keep(self, kind: str, part: dict[str, Any]) -> None:
         self.flow.append(Kept(part))
+        if kind in APART:
+            self._open = False
         if kind in edits.KINDS:
             self.edits.append(part)
         elif kind in SPOKEN:

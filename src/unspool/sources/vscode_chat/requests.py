@@ -65,9 +65,12 @@ def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
         extra["mentions"] = found
     if request.isSystemInitiated:
         extra["system_initiated"] = True
+        if sent and typed and sent != typed:
+            extra["shown"] = typed
     attached = attachments_of(entries_of(request.variableData))
     return scribe.write(
-        MessageSeen, id=turn.id, role="user", text=sent or typed, typed=typed, time=turn.time,
+        MessageSeen, id=turn.id, role="user", text=sent or typed, time=turn.time,
+        typed=None if request.isSystemInitiated else typed,
         kind="notification" if request.isSystemInitiated else "",
         mode=turn.mode, request=turn.id, status=turn.removed,
         attachments=_without_repeats(attached, images), extra=extra or None,
