@@ -1,4 +1,4 @@
-"""Packed files that are damaged: what can be read is read, and the rest is a problem."""
+"""Files that are packed and damaged, or grow while they are read: what can be read is read."""
 
 import gzip
 import json
@@ -60,3 +60,14 @@ def test_one_that_is_not_packed_at_all_is_told_in_one_line(tmp_path: Path, suffi
     path.write_bytes(LINES)
     with pytest.raises(NothingToRead, match="damaged"), open_run(Job(paths=[str(path)])):
         pass
+
+
+def test_a_file_that_grows_while_it_is_read_ends_where_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "growing.jsonl"
+    path.write_bytes(b"{}\n" * 3 + b'{"a":')
+    read = []
+    for _, line in iter_lines(Origin(str(path), path.name)):
+        with path.open("ab") as file:
+            file.write(b"1}\n" + b"{}\n" * 2_000_000 if not read else b"{}\n")
+        read.append(line)
+    assert read == [b"{}", b"{}", b"{}", b'{"a":1}']

@@ -11,6 +11,7 @@ import pytest
 
 import unspool
 from tests.claude_lines import transcript
+from tests.harness import CASES
 from unspool import errors
 
 PUBLIC = [
@@ -50,13 +51,24 @@ def test_errors_are_one_tree_and_pickle(name: str) -> None:
 
 
 def test_extract_yields_trajectories(tmp_path: object) -> None:
-    from tests.harness import CASES
-
     (found,) = unspool.extract(CASES / "copilot_telemetry" / "two_rounds")
     assert isinstance(found, unspool.Trajectory)
     assert found.messages[-1].content.startswith("There are two files")
     with pytest.raises(unspool.NothingToRead):
         list(unspool.extract(["/nowhere/at/all"]))
+
+
+def test_problems_are_told_to_the_logger(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = next((CASES / "copilot_telemetry" / "two_rounds" / "input").iterdir())
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(given.read_bytes())
+    list(unspool.extract(tmp_path))
+    assert not caplog.records
+    path.write_bytes(given.read_bytes() + b'{"name": "GitHub.copilot-chat/engi')
+    list(unspool.extract(tmp_path))
+    place = f"{path}:{given.stat().st_size}"
+    (told,) = caplog.records
+    assert told.getMessage() == f"not wholly readable: 1 × truncated-json (first at {place})"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

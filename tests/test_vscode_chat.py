@@ -134,6 +134,8 @@ class TestClaims:
         assert claims(Head("/u/Code/User/globalStorage/state.vscdb", magic, True))
         assert not claims(Head("/u/Cursor/User/globalStorage/state.vscdb", magic, True))
         assert not claims(Head("/x/state.vscdb", magic + b"cursorDiskKV", True))
+        assert not claims(Head("/x/Cursor/User/globalStorage/state.vscdb", magic, True))
+        assert claims(Head("/x/cursor/Code/User/globalStorage/state.vscdb", magic, True))
         assert not claims(Head("/x/other.db", magic, True))
 
     def test_places(self) -> None:

@@ -173,7 +173,7 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
         if offset:
             file.seek(offset - 1)
             offset += len(file.readline()) - 1
-        end = origin.end
+        end = origin.end if origin.end is not None else _length(file)
         for line in file:
             start = offset
             if end is not None and start >= end:
@@ -184,6 +184,16 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
             line = line.strip(b"\r\n\0 \t")
             if line:
                 yield start, line
+
+
+def _length(file: io.BufferedReader) -> int | None:
+    """How long a plain file is now: one that is written faster than it is read would never end.
+
+    None where that is not told (packed files, pipes, the kernel's own files).
+    """
+    if not isinstance(file.raw, io.FileIO):
+        return None
+    return os.fstat(file.fileno()).st_size or None
 
 
 def is_folder(path: str) -> bool:

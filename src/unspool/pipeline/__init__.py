@@ -25,6 +25,7 @@ def extract(
     `source` names the format where it should not be found out from the content; `recover` repairs
     JSON that was cut off; with several `workers`, processes share the reading. Raises NothingToRead
     where no file is of a known format. Temporary files are gone when the iterator ends or is closed.
+    Bad data is told, counted by its kind, to the logger `unspool`.
     """
     if source is not None and source not in {*sources.SOURCES, *sinks.READERS}:
         raise UsageError(f"no source is called {source!r}")

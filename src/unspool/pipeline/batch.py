@@ -4,6 +4,7 @@ The output does not depend on the number of workers: conversations go out in the
 message-bearing record by (path, offset), whoever reduced them.
 """
 
+import logging
 import os
 import shutil
 import signal
@@ -34,6 +35,7 @@ from unspool.trajectory import Trajectory
 
 Progress = Callable[[int], None]
 STDIN = "-"
+_log = logging.getLogger("unspool")
 SAMPLES = 20
 
 
@@ -325,4 +327,16 @@ def _nothing(job: Job, found: Found) -> str:
 def iter_trajectories(job: Job) -> Iterator[Trajectory]:
     """The conversations of a job as objects, in order, one at a time."""
     with open_run(job) as run:
-        yield from run.trajectories(run.reduce())
+        reduced = run.reduce()
+        if run.summary.problems:  # who reads objects sees no summary
+            _log.warning("not wholly readable: %s", _told(run.summary))
+        yield from run.trajectories(reduced)
+
+
+def _told(summary: Summary) -> str:
+    """Every kind of problem with its count and the first place where it was met."""
+    places = {made.code: f"{made.origin}:{made.offset}" for made in reversed(summary.samples)}
+    return ", ".join(
+        f"{count} × {code}" + (f" (first at {places[code]})" if code in places else "")
+        for code, count in summary.problems.items()
+    )

@@ -59,8 +59,8 @@ def _is_stored(head: Head) -> bool:
 
 def _is_cursors(head: Head) -> bool:
     """Cursor keeps chats of its own under the same file names."""
-    folders = {part.lower() for part in head.parts}
-    return "cursor" in folders or any(key in head.data for key in _CURSOR_KEYS)
+    folders = ("Cursor", ".cursor")  # a project may be called cursor
+    return any(f in head.parts for f in folders) or any(k in head.data for k in _CURSOR_KEYS)
 
 
 def _is_log(head: Head, data: bytes) -> bool:
