@@ -5,6 +5,8 @@ import time
 from unspool.link import apply_patch, link, make_card
 from unspool.trajectory import Message, Trajectory
 
+ANSWER = "msg_answer_of_the_first"
+
 
 def linked(*conversations: Trajectory) -> list[list[bool]]:
     patches = link(make_card(conversation) for conversation in conversations)
@@ -46,6 +48,15 @@ def test_what_has_no_time_goes_with_what_has() -> None:
     fork = conversation("c2", ("u1", "one"), ("u2", "result"), ("u3", "three"))
     first.messages[1].timestamp = fork.messages[1].timestamp = None
     assert linked(first, fork) == [[False, False], [True, True, False]]
+
+
+def test_an_answer_that_was_not_yet_whole_when_a_fork_took_it_is_a_copy() -> None:
+    first = conversation("c1", ("u1", "one"), (ANSWER, "Let me look. Found it."), ("m2", "Done."))
+    fork = conversation("c2", ("u1", "one"), (ANSWER, "Let me look."), ("m2", "Other."))
+    for message in (*first.messages[1:], *fork.messages[1:]):
+        message.role = "assistant"
+    fork.messages[2].timestamp = "2026-03-01T10:00:05.000Z"  # counted ids: another answer
+    assert linked(first, fork) == [[False, False, False], [True, True, False]]
 
 
 def test_programs_that_count_their_messages_copy_nothing() -> None:

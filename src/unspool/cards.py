@@ -26,6 +26,8 @@ class Card(msgspec.Struct):
     calls: list[str] = []
     names: bytes = b""
     """Digests of the ids of its answers."""
+    moments: bytes = b""
+    """Of the same answers, digests of id and time; a copy may hold less of an answer."""
     run: str = ""
     """The run of several sub-agents that it says it is one of."""
     runs: dict[str, str] = {}
@@ -77,6 +79,7 @@ class Card(msgspec.Struct):
 
 def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     calls = [call for message in trajectory.messages for call in message.tool_calls or ()]
+    answers = [m for m in trajectory.messages if m.role == "assistant" and m.id]
     same_as = _other_id(trajectory)
     indexed = _indexed(trajectory)
     return Card(
@@ -86,7 +89,8 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         children=trajectory.children or [],
         spawned={call.id: call.child_id for call in calls if call.child_id},
         calls=[call.id for call in calls],
-        names=_names(trajectory),
+        names=b"".join(digest(m.id or "") for m in answers),
+        moments=b"".join(digest(f"{m.id} {m.timestamp or m.content}") for m in answers),
         run=str(trajectory.metadata.get("run_id") or "") if _is_child(trajectory.parent) else "",
         runs=_said_by("run_id", calls),
         tasks=_said_by("task_id", calls),
@@ -176,11 +180,6 @@ def _is_child(parent: Link | None) -> bool:
 
 def _needs_call(parent: Link | None) -> bool:
     return _is_child(parent) and parent is not None and parent.tool_call_id is None
-
-
-def _names(trajectory: Trajectory) -> bytes:
-    found = (m.id for m in trajectory.messages if m.role == "assistant" and m.id)
-    return b"".join(map(digest, found))
 
 
 def _said_by(name: str, calls: list[ToolCall]) -> dict[str, str]:

@@ -120,11 +120,12 @@ class _Board:
     def tell_copies(self) -> None:
         for key, (owner, copied) in find_copies(self.by_key).items():
             self.patch(key).copied = b"".join(sorted(copied))
+            self.patch(key).replayed = _begun(self.by_key[owner], self.by_key[key])
             if self.patch(key).parent is None and self.by_key[key].parent is None:
                 self.patch(key).parent = Link(owner[1], kind="fork")
                 self.patch(owner).children.append(Link(key[1], kind="fork"))
         for key, replayed in _replays(self.by_key).items():
-            self.patch(key).replayed = replayed
+            self.patch(key).replayed += replayed
         for key, dropped in _misplaced(self.by_key).items():
             self.patch(key).dropped = dropped
 
@@ -171,6 +172,13 @@ def _titles(by_key: dict[Key, Card]) -> dict[Key, str]:
             if title and (rank < best or (rank == best and key in found)):
                 best, found[key] = rank, title
     return found
+
+
+def _begun(owner: Card, fork: Card) -> bytes:
+    """The answers that a fork took over, also one that was not yet whole at that moment."""
+    known = set(pieces(owner.moments))
+    answers = zip(pieces(fork.moments), pieces(fork.names), strict=True)
+    return b"".join(sorted(name for moment, name in answers if moment in known))
 
 
 def _replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
