@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.harness import case_id, cases, corpus, facts_of, origins_of, reduce_all
 from tests.importer import refusals
+from tests.vscode import chat, put, request
 from unspool.facts import Attachment
 from unspool.sinks import Family
 from unspool.sinks.chat_json import write
@@ -59,6 +60,14 @@ def test_round_trip_of_real_chats(name: str, tmp_path: Path) -> None:
     if path is None:
         pytest.skip("no corpus here")
     assert_round_trip(path, tmp_path)
+
+
+def test_round_trip_of_an_error_of_old(tmp_path: Path) -> None:
+    """Before answers had a state, only the error itself told that one failed."""
+    failed = request(1, result={"errorDetails": {"message": "No such model"}}, response=[])
+    source = put(tmp_path / "in", "chat.json", chat(failed, request(2)))
+    (tmp_path / "out").mkdir()
+    assert_round_trip(source, tmp_path / "out")
 
 
 def assert_round_trip(source: Path, folder: Path) -> None:

@@ -252,8 +252,8 @@ class Writer:
         value = _STATES.get(as_text(extra.get("state")), 1)
         if value == 1 and (turn.stopped or status in ("cancelled", "interrupted")):
             value = 2
-        elif value == 1 and (status == "failed" or (last is not None and last.kind == "error")):
-            value = 3
+        elif value == 1 and not self.native and (status == "failed" or _is_error(last)):
+            value = 3  # a chat of VS Code's says itself whether it was marked so
         made: dict[str, Any] = {"value": value}
         ended = _millis(last.timestamp) if last is not None else None
         duration = last.duration_ms if last is not None else None
@@ -264,6 +264,10 @@ class Writer:
         if extra.get("completed_at") is not None:
             made["completedAt"] = extra["completed_at"]
         return {k: v for k, v in made.items() if v is not None}
+
+
+def _is_error(message: Message | None) -> bool:
+    return message is not None and message.kind == "error"
 
 
 def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:
