@@ -56,6 +56,17 @@ def is_too_deep(value: Any) -> bool:
     return any(isinstance(v, dict | list) for v in level)
 
 
+_ENDS = (b"]]]]]]]]", b"}}}}}}}}", b"]}]}]}]}", b"}]}]}]}]")
+"""How the end of a very deep value looks."""
+
+
+def refuse_depth(data: bytes | bytearray) -> None:
+    """Raise RecursionError where the JSON is nested too deep, on every Python: some decoders go
+    deeper than what works on the value afterwards."""
+    if any(end in data for end in _ENDS) and is_too_deep(msgspec.json.decode(data)):
+        raise RecursionError("nested too deep")
+
+
 class Salvage(msgspec.Struct):
     """What could be read from a line that is not one clean JSON value."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import View
-from unspool.records import clean
+from unspool.records import clean, refuse_depth
 from unspool.shapes import list_to_messages
 from unspool.trajectory import Message
 
@@ -113,8 +113,9 @@ def elements(values: Iterable[Any]) -> list[Message]:
 
 
 def decode_array(text: bytes | bytearray) -> list[Any]:
-    """The elements of `[…]`; raises ValueError where it is no clean array."""
+    """The elements of `[…]`; raises ValueError (or RecursionError) where it is no clean array."""
     try:
+        refuse_depth(text)
         value = msgspec.json.decode(text)
     except msgspec.DecodeError:
         value = clean(json.loads(text, strict=False))

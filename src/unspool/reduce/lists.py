@@ -8,7 +8,7 @@ import msgspec
 
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
-from unspool.records import clean, mend_escapes, recover_json
+from unspool.records import clean, is_too_deep, mend_escapes, recover_json
 from unspool.reduce.listing import Answer, Call, Listing, decode_array, elements
 from unspool.reduce.quoted import unescape
 from unspool.reduce.references import read_references
@@ -80,10 +80,10 @@ def _read_broken(fact: SnapshotSeen) -> Listing | None:
 
 def _whole_list(text: str) -> list[Any] | None:
     try:
-        value = clean(json.loads(text, strict=False))
+        value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, list) else None
+    return clean(value) if isinstance(value, list) and not is_too_deep(value) else None
 
 
 def _close_escape(text: str) -> str:

@@ -10,7 +10,7 @@ from msgspec import ValidationError
 
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.origins import PACKED, Origin, Tally, iter_lines, open_origin
-from unspool.records import clean, recover_json, salvage, sample
+from unspool.records import clean, is_too_deep, recover_json, refuse_depth, salvage, sample
 from unspool.sources.vscode_chat.chats import Abandoned, Reading
 from unspool.sources.vscode_chat.model import (
     Chat,
@@ -38,6 +38,7 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     big = len(data) > BIG_BYTES
     data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
     try:
+        refuse_depth(data)
         chat = decode_chat(data)
     except DecodeErrors as error:
         odd = not isinstance(error, ValidationError)
@@ -58,6 +59,7 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
 def parse(data: bytes) -> tuple[Any, str]:
     """(value, problem) of JSON, clean or not."""
     try:
+        refuse_depth(data)
         return msgspec.json.decode(data), ""
     except DecodeErrors:
         return parse_odd(data)
@@ -108,6 +110,8 @@ def parse_odd(data: bytes) -> tuple[Any, str]:
     text = data.decode("utf-8", "replace")
     try:
         value = _decoder.decode(text)
+        if is_too_deep(value):
+            raise RecursionError
     except RecursionError:
         return _saved_chat(text), "too-deep"
     except ValueError:
@@ -135,10 +139,12 @@ def _saved_requests(text: str) -> list[Any]:
     at = 0
     while (match := _REQUEST.search(text, at)) is not None:
         try:
-            value, at = _decoder.raw_decode(text, match.start())
+            value, end = _decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
-            at = match.end()
-            continue
+            value, end = None, match.end()
+        if is_too_deep(value):
+            value, end = None, match.end()
+        at = end
         if isinstance(value, dict) and "message" in value:
             found.append(clean(value))
     return found
@@ -185,6 +191,7 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
 def _apply(replay: Replay, line: bytes, recover: bool) -> str:
     """Make the change that the line tells; the code of the problem where there is one."""
     try:
+        refuse_depth(line)
         mutation = decode_mutation(line)
     except DecodeErrors:
         return _apply_odd(replay, line, recover)
