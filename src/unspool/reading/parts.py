@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import msgspec
 
 from unspool.chat_fields import DISPLAY
-from unspool.reading.told import uri_of, words_of
+from unspool.reading.told import words_of
 from unspool.trajectory import Message
+from unspool.uris import uri_of
 
 _TOLD = frozenset(
     ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "warning", "info",

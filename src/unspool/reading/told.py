@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from unspool.uris import markdown, uri_of
+
 _DEEPEST = 20
 
 
@@ -13,16 +15,16 @@ def words_of(kind: str, part: dict[str, Any]) -> str:
 
 
 def _notice(part: dict[str, Any]) -> str:
-    return _text(part.get("content"))
+    return markdown(part.get("content"))
 
 
 def _command(part: dict[str, Any]) -> str:
-    return _text(_object(part.get("command")).get("title"))
+    return markdown(_object(part.get("command")).get("title"))
 
 
 def _hook(part: dict[str, Any]) -> str:
-    told = (_text(part.get(name)) for name in ("systemMessage", "stopReason"))
-    said = [_text(part.get("hookType")), *told]
+    told = (markdown(part.get(name)) for name in ("systemMessage", "stopReason"))
+    said = [markdown(part.get("hookType")), *told]
     return ": ".join(text for text in said if text) if any(said[1:]) else ""
 
 
@@ -35,7 +37,7 @@ def _pull_request(part: dict[str, Any]) -> str:
     owner, repo, number = (part.get(n) for n in ("owner", "repo", "pullRequestNumber"))
     if isinstance(owner, str) and isinstance(repo, str) and type(number) is int:
         return f"{owner}/{repo}#{number}"
-    return _text(part.get("title"))
+    return markdown(part.get("title"))
 
 
 def _tree(part: dict[str, Any]) -> str:
@@ -43,7 +45,7 @@ def _tree(part: dict[str, Any]) -> str:
 
 
 def _branches(node: Any, depth: int) -> Iterator[str]:
-    label = _text(_object(node).get("label"))
+    label = markdown(_object(node).get("label"))
     if label and depth < _DEEPEST:
         children = node.get("children")
         children = children if isinstance(children, list) else []
@@ -55,7 +57,7 @@ def _branches(node: Any, depth: int) -> Iterator[str]:
 def _diffs(part: dict[str, Any]) -> str:
     data = _object(part.get("multiDiffData"))
     held = data.get("resources")
-    lines = [_text(data.get("title"))]
+    lines = [markdown(data.get("title"))]
     for resource in held if isinstance(held, list) else ():
         names = ("goToFileUri", "modifiedUri", "originalUri")
         uris = (uri_of(_object(resource).get(name)) for name in names)
@@ -111,25 +113,3 @@ _TELLERS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    """Plain text, or the text of a markdown object."""
-    if isinstance(value, dict):
-        value = value.get("value")
-    return value if isinstance(value, str) else ""
-
-
-def uri_of(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, dict):
-        return ""
-    for name in ("external", "uri", "location"):
-        if found := uri_of(value.get(name)):
-            return found
-    scheme, path = value.get("scheme"), value.get("path")
-    if not isinstance(scheme, str) or not isinstance(path, str):
-        return ""
-    authority = value.get("authority")
-    return f"{scheme}://{authority if isinstance(authority, str) else ''}{path}"

@@ -20,8 +20,8 @@ from unspool.sources.vscode_chat.prompts import typed_text
 from unspool.sources.vscode_chat.requests import request_facts
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.turns import Turn
-from unspool.sources.vscode_chat.uris import path_of
 from unspool.times import format_time, parse_time
+from unspool.uris import path_of
 
 NAME = "vscode-chat"
 _BEST = 1 << 62

@@ -6,7 +6,7 @@ import msgspec
 
 from unspool.chat_fields import DISPLAY, bare_call_id
 from unspool.sources.vscode_chat import edits
-from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
+from unspool.uris import markdown, name_of, uri_of
 
 TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
 SPOKEN = frozenset(("warning", "info", "progressTask", "progressTaskSerialized"))

@@ -19,8 +19,8 @@ from unspool.sources.vscode_chat.documents import lost, parse, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.spoken import Spoken, text_of, thought_of
-from unspool.sources.vscode_chat.uris import path_of
 from unspool.times import format_time, parse_time
+from unspool.uris import path_of
 
 _TALK = frozenset((1, 2, 3, 4, 5, 7))
 """Locations of a conversation; the others are the program's own calls."""

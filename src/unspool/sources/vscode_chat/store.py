@@ -13,8 +13,8 @@ from unspool.sources.vscode_chat.chats import NAME, WORST
 from unspool.sources.vscode_chat.documents import lost, parse, value_facts
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.scribe import Scribe
-from unspool.sources.vscode_chat.uris import path_of
 from unspool.times import format_time, parse_time
+from unspool.uris import path_of
 
 _INDEX = "chat.ChatSessionStore.index"
 _CHATS = "interactive.sessions"
