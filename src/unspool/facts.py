@@ -102,6 +102,11 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     """Goes on in the middle of the text of the part before it (streams)."""
     apart: bool = False
     """Its place in the origin tells nothing: in a database, a store beside that of what it repeats."""
+    withdrawn: bool = False
+    """Its origin tells that the record was taken out of the conversation again."""
+    edition: int = 0
+    """Of two copies of a record that tell equally much, the one in the origin with the higher number
+    counts."""
     request: str = ""
     """The id of the request that the message belongs to or was answered in."""
     stop: str = ""

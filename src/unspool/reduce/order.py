@@ -29,6 +29,7 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
     sequences = _sequences(facts)
     best: dict[str, Record] = {}
     superseded = 0
+    editions = {name: max(r.edition for r in records) for name, records in sequences.items()}
     for sequence in sequences.values():
         for record in sequence:
             known = best.get(record.entry)
@@ -36,11 +37,21 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
                 best[record.entry] = record
                 continue
             superseded += 1
-            kept, gone = (record, known) if record.worth > known.worth else (known, record)
+            editions_of = (editions[record.origin], editions[known.origin])
+            better = (record.worth, editions_of[0]) > (known.worth, editions_of[1])
+            kept, gone = (record, known) if better else (known, record)
             kept.others = (*known.others, *record.others, gone.origin)
+            kept.withdrawn = _is_withdrawn(record, known, *editions_of)
             best[record.entry] = kept
     order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
     return Ordered([best[entry] for entry in order], superseded)
+
+
+def _is_withdrawn(first: Record, second: Record, edition: int, other: int) -> bool:
+    """What the later edition says of it; of equal ones, both must."""
+    if edition == other:
+        return first.withdrawn and second.withdrawn
+    return first.withdrawn if edition > other else second.withdrawn
 
 
 _KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}

@@ -7,7 +7,8 @@ class Record:
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
     __slots__ = (
-        "after", "entry", "facts", "offset", "origin", "others", "richness", "side", "time",
+        "after", "edition", "entry", "facts", "offset", "origin", "others", "richness", "side",
+        "time", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, entry: str, origin: str, offset: int) -> None:
@@ -20,6 +21,9 @@ class Record:
         self.richness = 0
         self.side = False
         """Whether it stands on a side thread."""
+        self.withdrawn = False
+        """Whether it was taken out of the conversation again."""
+        self.edition = 0
         self.others: tuple[str, ...] = ()
         """The other origins that hold it too."""
 
@@ -32,6 +36,8 @@ class Record:
         self.richness += 1
         if isinstance(fact, MessageSeen):
             self.richness += len(fact.text) + len(fact.thinking)
+            self.withdrawn = self.withdrawn or fact.withdrawn
+            self.edition = max(self.edition, fact.edition)
         elif isinstance(fact, ToolReturned):
             self.richness += len(fact.text or "")
         elif isinstance(fact, ToolCalled):

@@ -1,7 +1,8 @@
 """Thread: which records are the conversation, in which order, and which were abandoned.
 
 Records that name what they follow form trees. Every root starts a segment; in each, the current
-leaf is the last one written (or the end of the longest chain), and the way up from it is the chain.
+leaf is the last one written (or the end of the longest chain) that was not taken out again, and the
+way up from it is the chain.
 A message is on the chain if any of its parts is; a result is where its call is. What is left is an
 abandoned branch and keeps its fork point. Records that name nothing keep their place in the order.
 """
@@ -138,6 +139,8 @@ def _chains(
                 roots[at] = root
                 depth[at] = depth[parent] + 1 if parent is not None else 0
 
+    # A conversation that was taken out as a whole is still told.
+    emptied = all(record.withdrawn for record in nodes.values() if _is_turn(record))
     leaves: dict[str, str] = {}
     order: list[str] = []
     for record in records:
@@ -147,7 +150,7 @@ def _chains(
         root = roots[record.entry]
         if root == record.entry:
             order.append(root)
-        if not _is_turn(record):
+        if (record.withdrawn and not emptied) or not _is_turn(record):
             continue
         known = leaves.get(root)
         if known is None or current == "last" or depth[record.entry] >= depth[known]:

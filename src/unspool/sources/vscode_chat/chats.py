@@ -28,6 +28,8 @@ _BEST = 1 << 62
 _PROBLEMS = 1 << 40
 """Problems stand behind all requests."""
 _OTHER_IDS = 1 << 41
+FLAT, LOG = 0, 1
+"""Editions: VS Code went over from flat files to logs, and where it finds both the log counts."""
 WORST = _BEST + 1
 """The rank of what stands beside a chat: the index, the folder."""
 
@@ -49,10 +51,11 @@ class Reading:
         self.requests = chat.requests or []
         self.key: Key = (NAME, session or chat.sessionId or derived_id(self.requests))
         self.problems: list[tuple[str, str]] = []
+        """(code, sample)."""
         self.bad_lines: list[tuple[int, str, str]] = []
         """Of a log: where it stands, what is wrong, and how it begins."""
-        """(code, sample)."""
         self.abandoned: list[Abandoned] = []
+        self.edition = FLAT
         self._ancient = not any(request.requestId for request in self.requests)
         """Until 2024 no request had an id."""
 
@@ -80,7 +83,7 @@ class Reading:
         turns: list[tuple[Turn, str]] = []
         after = ROOT
         for request in self.requests:
-            turn = Turn(request, self._ident(request, seen))
+            turn = Turn(request, self._ident(request, seen), self.edition)
             turns.append((turn, after))
             after = turn.id
         if any(turn.request.editedFileEvents for turn, _ in turns):
@@ -109,7 +112,8 @@ class Reading:
             ident = held.request.requestId
             if ident and ident not in known:
                 known.add(ident)
-                behind.setdefault(held.after, []).append((Turn(held.request, ident), held.after))
+                turn = Turn(held.request, ident, self.edition, withdrawn=True)
+                behind.setdefault(held.after, []).append((turn, held.after))
         made: list[tuple[Turn, str]] = []
         waiting = [*reversed(turns), *reversed(behind.pop(ROOT, []))]
         while waiting:
@@ -151,11 +155,12 @@ class Reading:
 
     def _head(self) -> Iterator[AnyFact]:
         """What the chat says about itself. Of two copies, the one with more requests knows better,
-        then the one with the latest."""
+        then the one with the latest, then a log."""
         scribe = Scribe(self.key, self.origin.path, 0)
         times = [t for r in self.requests if (t := parse_time(r.timestamp)) is not None]
         latest = max(times, default=0) // 1_000_000
-        rank = _BEST - (min(len(self.requests), 1 << 20) << 40) - min(latest, 1 << 39)
+        rank = _BEST - (min(len(self.requests), 1 << 19) << 42) - (min(latest, 1 << 39) << 2)
+        rank -= 2 * self.edition  # an odd rank is that of the folder
         for name, value in _notes(self.chat, times):
             if value not in (None, "", [], {}):
                 # The start is more than an echo of the first request's time.

@@ -11,7 +11,7 @@ from msgspec import ValidationError
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.origins import PACKED, Origin, Tally, iter_lines, open_origin
 from unspool.records import clean, is_too_deep, recover_json, refuse_depth, salvage, sample
-from unspool.sources.vscode_chat.chats import Abandoned, Reading
+from unspool.sources.vscode_chat.chats import LOG, Abandoned, Reading
 from unspool.sources.vscode_chat.model import (
     Chat,
     DecodeErrors,
@@ -177,6 +177,7 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     chat = convert(replay.state, Chat, bad) or Chat()
     session = chat.sessionId or _stem(origin)
     reading = Reading(chat, origin, tally, session)
+    reading.edition = LOG
     for held in replay.removed.values():
         request = convert(held.request, Request, [])
         if request is not None:

@@ -74,6 +74,7 @@ def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
         kind="notification" if request.isSystemInitiated else "",
         mode=turn.mode, request=turn.id, status=turn.removed,
         attachments=_without_repeats(attached, images), extra=extra or None,
+        withdrawn=turn.withdrawn, edition=turn.edition,
     )  # fmt: skip
 
 

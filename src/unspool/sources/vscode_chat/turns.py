@@ -24,9 +24,14 @@ _HOUR = 3600 * 1000
 class Turn:
     """What is worked out once about a request."""
 
-    def __init__(self, request: Request, ident: str) -> None:
+    def __init__(
+        self, request: Request, ident: str, edition: int = 0, withdrawn: bool = False
+    ) -> None:
         self.request = request
         self.id = ident
+        self.edition = edition
+        self.withdrawn = withdrawn
+        """The chat no longer holds it."""
         self.result = request.result or Result()
         self.metadata = self.result.metadata or Metadata()
         self.parts = Parts(request.response)
