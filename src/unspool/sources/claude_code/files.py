@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.origins import Head, Origin, open_origin, read_head
+from unspool.origins import Head, open_origin, read_head
 from unspool.records import clean, decode
 
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
@@ -103,9 +103,29 @@ def scan(text: str) -> Iterator[tuple[int, str, Any]]:
         position = end
 
 
-def read_text(origin: Origin) -> str:
-    with open_origin(origin.path) as file:
+def read_text(path: str) -> str:
+    with open_origin(path) as file:
         return file.read().decode("utf-8-sig", "replace")
+
+
+def search(path: str, *words: bytes) -> Iterator[dict[str, Any]]:
+    """The objects of a file that may hold one of the words, however they lie in it."""
+    if not is_lines(read_head(path)):
+        # Decoded once more as a whole: other files than those cut into lines are small.
+        for _, _, value in scan(read_text(path)):
+            if isinstance(value, dict):
+                yield value
+        return
+    with open_origin(path) as file:
+        for line in file:
+            if not any(word in line for word in words):
+                continue
+            try:
+                value = decode(prefixed(line)[1].rstrip(b"\r\n\0\t, ]"))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                yield value
 
 
 def head_objects(head: Head) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ class Reader:
             yield from found
 
     def _read_whole(self) -> Iterator[AnyFact]:
-        for at, before, value in scan(read_text(self.origin)):
+        for at, before, value in scan(read_text(self.origin.path)):
             if isinstance(value, dict):
                 moment = prefix_moment(before.encode())
                 yield from self._read_value(at, value, moment)

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from unspool.origins import open_origin
+from unspool.sources.claude_code.files import search
 from unspool.sources.claude_code.lines import lenient_content
 from unspool.sources.claude_code.results import agent_in, flat_text
 
@@ -29,7 +27,7 @@ class Spawns:
     @cached_property
     def _agents(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for value in _search(self._path):
+        for value in search(self._path, b"task_started", b"agentId"):
             for call, agent in started(value) or returned(value):
                 found.setdefault(call, agent)
         return found
@@ -59,16 +57,3 @@ def returned(value: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _text(content: Any) -> str:
     return flat_text(lenient_content(content))
-
-
-def _search(path: str) -> Iterator[dict[str, Any]]:
-    with open_origin(path) as file:
-        for line in file:
-            if b"task_started" not in line and b"agentId" not in line:
-                continue
-            try:
-                value = msgspec.json.decode(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                yield value
