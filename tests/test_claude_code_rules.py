@@ -331,7 +331,71 @@ def test_an_answer_that_a_side_thread_replays_counts_once(tmp_path: Path) -> Non
     tokens = {t.conversation_id: t.usage.completion_tokens for t in made.values() if t.usage}
     assert tokens == {SESSION: 10, f"{SESSION}/aside_question-1": 4}
     aside = made[f"{SESSION}/aside_question-1"]
-    assert [m.copied for m in aside.messages] == [False, True, False, False]
+    assert [m.copied for m in aside.messages] == [True, True, False, False]
+    assert [m.turn for m in aside.messages] == [None, None, 0, 0]
+
+
+def test_what_a_side_thread_was_given_opens_no_turn(tmp_path: Path) -> None:
+    """Prompts and results of the session are told again before the last answer of it that is; what
+    stands behind is the aside's own, also where its words are the same."""
+    ident, later = "msg_01AAAAAAAAAAAAAAAA", "msg_01CCCCCCCCCCCCCCCC"
+    own = [
+        said("1", None, "go", 1),
+        answer("2", "1", ident, call("c1"), second=2, requestId="r1", **spent(10)),
+        result("3", "2", "c1", "done", 3),
+        answer("4", "3", later, "Done.", second=4, requestId="r2", **spent(3)),
+        said("5", "4", "and now?", 5),
+    ]
+    side: dict[str, Any] = {"isSidechain": True, "agentId": "aside_question-2"}
+    replay = [
+        {**row, **side, "uuid": f"x{row['uuid']}", "timestamp": f"2026-03-02T09:50:0{number}Z",
+         "parentUuid": f"x{row['parentUuid']}" if row["parentUuid"] else None}
+        for number, row in enumerate(own[:4])
+    ]  # fmt: skip
+    asked = [
+        said("11", "x4", "go", 60, **side),
+        answer("12", "11", "msg_01DDDDDDDDDDDDDDDD", "Gone.", second=61, **spent(1), **side),
+    ]
+    root = tmp_path / "projects"
+    write(root / f"{SESSION}.jsonl", *own)
+    write(root / SESSION / "subagents" / "agent-aside_question-2.jsonl", *replay, *asked)
+    aside = read(root)[f"{SESSION}/aside_question-2"]
+    assert [m.copied for m in aside.messages] == [True] * 4 + [False] * 2
+    assert [m.turn for m in aside.messages] == [None] * 4 + [0, 0]
+    assert aside.usage is not None and aside.usage.completion_tokens == 1
+
+
+@pytest.mark.parametrize("told", [{"agentId": "abc", "status": "completed"}, {}])
+def test_a_sub_agent_belongs_to_the_session_not_to_an_aside_that_repeats_its_call(
+    tmp_path: Path, told: dict[str, Any]
+) -> None:
+    spawn, ident = "toolu_01SSSSSSSSSSSSSSSS", "msg_01AAAAAAAAAAAAAAAA"
+    own = [
+        said("1", None, "go", 1),
+        answer("2", "1", ident, call(spawn, "Task", prompt="count", description="d"), second=2),
+        result("3", "2", spawn, "three", 3, toolUseResult=told),
+    ]
+    side: dict[str, Any] = {"isSidechain": True, "agentId": "aside_question-3"}
+    aside = [
+        {**row, **side, "uuid": f"x{row['uuid']}",
+         "parentUuid": f"x{row['parentUuid']}" if row["parentUuid"] else None}
+        for row in own
+    ]  # fmt: skip
+    counting: dict[str, Any] = {"isSidechain": True, "agentId": "abc"}
+    child = [
+        said("k1", None, "count", 2.1, **counting),
+        answer("k2", "k1", "msg_01KKKKKKKKKKKKKKKK", "three", second=2.2, **counting),
+    ]
+    root = tmp_path / "projects"
+    write(root / f"{SESSION}.jsonl", *own)
+    write(root / SESSION / "subagents" / "agent-aside_question-3.jsonl", *aside)
+    write(root / SESSION / "subagents" / "agent-abc.jsonl", *child)
+    made = read(root)
+    parents = {t.conversation_id: t.parent for t in made.values()}
+    above = parents[f"{SESSION}/abc"]
+    assert above is not None
+    assert (above.conversation_id, above.tool_call_id) == (SESSION, spawn)
+    assert made[f"{SESSION}/aside_question-3"].children is None
 
 
 # Results

@@ -115,6 +115,18 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     )
 
 
+def without_calls(card: Card, calls: set[str]) -> Card:
+    """The card as if the conversation had not made these calls."""
+    return msgspec.structs.replace(
+        card,
+        spawned={call: child for call, child in card.spawned.items() if call not in calls},
+        calls=[call for call in card.calls if call not in calls],
+        runs={run: call for run, call in card.runs.items() if call not in calls},
+        tasks={task: call for task, call in card.tasks.items() if call not in calls},
+        prompts={call: prompt for call, prompt in card.prompts.items() if call not in calls},
+    )
+
+
 def _other_id(trajectory: Trajectory) -> str:
     """Of a conversation whose own record names no session: the one that it may be a copy of."""
     found = trajectory.metadata.get("same_as")

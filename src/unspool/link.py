@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.cards import Card, Key, make_card
+from unspool.cards import Card, Key, make_card, without_calls
 from unspool.copies import digest, digest_of, find_copies, holds, pieces
 from unspool.indexes import find_claims, give_times, give_up
 from unspool.reduce.totals import drop_calls, leave_out
@@ -59,6 +59,7 @@ def link(cards: Iterable[Card]) -> Patches:
     board.name()
     board.take_away()
     board.settle_claims()
+    board.find_replays()
     board.tie()
     board.tell_copies()
     _inherit(board.by_key, board.patches)
@@ -72,6 +73,7 @@ class _Board:
     def __init__(self, cards: Iterable[Card]) -> None:
         self.by_key = {card.key: card for card in cards}
         self.patches: Patches = {}
+        self.replays: dict[Key, bytes] = {}
 
     def patch(self, key: Key) -> Patch:
         return self.patches.setdefault(key, Patch())
@@ -107,6 +109,16 @@ class _Board:
             self.patch(key).absorbed = True
             del self.by_key[key]
 
+    def find_replays(self) -> None:
+        """What a sub-agent only repeats of its session started nobody."""
+        self.replays = _replays(self.by_key)
+        for key in self.replays:
+            card = self.by_key[key]
+            above = set(self.by_key[(card.source, card.session_id or "")].calls)
+            told = {call for call in card.calls if len(call) >= LEAST_ID_CHARS and call in above}
+            if told:
+                self.by_key[key] = without_calls(card, told)
+
     def tie(self) -> None:
         for (parent_key, child_key), tie in find_ties(self.by_key).items():
             if parent_key == child_key:
@@ -124,7 +136,7 @@ class _Board:
             if self.patch(key).parent is None and self.by_key[key].parent is None:
                 self.patch(key).parent = Link(owner[1], kind="fork")
                 self.patch(owner).children.append(Link(key[1], kind="fork"))
-        for key, replayed in _replays(self.by_key).items():
+        for key, replayed in self.replays.items():
             self.patch(key).replayed += replayed
         for key, dropped in _misplaced(self.by_key).items():
             self.patch(key).dropped = dropped
@@ -250,6 +262,21 @@ def _is_replay(message: Message, names: set[bytes]) -> bool:
     return digest(message.id or "") in names
 
 
+def _given(trajectory: Trajectory, names: set[bytes]) -> set[int]:
+    """What a sub-agent was told of its session: all up to the last answer of it. A fork's prompts
+    keep their ids, and it may open with lines of its own."""
+    if trajectory.parent is None or trajectory.parent.kind != "subagent":
+        return set()
+    given: set[int] = set()
+    met: list[int] = []
+    for message in trajectory.messages:
+        met.append(id(message))
+        if _is_replay(message, names):
+            given.update(met)
+            met.clear()
+    return given
+
+
 def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     if patch is None:
         return
@@ -273,7 +300,11 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied or patch.replayed:
         known, names = set(pieces(patch.copied)), set(pieces(patch.replayed))
-        leave_out(trajectory, lambda m: digest_of(m) in known or _is_replay(m, names))
+        given = _given(trajectory, names)
+        leave_out(
+            trajectory,
+            lambda m: id(m) in given or digest_of(m) in known or _is_replay(m, names),
+        )
     for message in trajectory.messages:
         for call in message.tool_calls or ():
             call.child_id = patch.spawned.get(call.id, call.child_id)
