@@ -102,6 +102,23 @@ def payloads(prompt_ids: bool = True, call_ids: bool = True) -> list[Told]:
     return [Told(second, {**common, **payload}) for second, payload in told]
 
 
+def with_displays(told: list[Told], words: str = "I look around.") -> list[Told]:
+    """The same with what appeared on the screen: `words` before every call, and each last answer,
+    in pieces, as they were streamed."""
+    made: list[Told] = []
+    for number, (second, payload) in enumerate(told):
+        event = payload["hook_event_name"]
+        text = {"PreToolUse": words, "Stop": payload.get("last_assistant_message")}.get(event)
+        for index, piece in enumerate((text[:3], text[3:]) if text else ()):
+            shown = {key: payload[key] for key in ("session_id", "transcript_path", "cwd")}
+            shown |= {key: payload[key] for key in ("prompt_id",) if key in payload}
+            shown |= {"hook_event_name": "MessageDisplay", "turn_id": "t", "delta": piece,
+                      "message_id": f"d{number}", "index": index, "final": index == 1}  # fmt: skip
+            made.append(Told(second - 0.2 + 0.1 * index, shown))
+        made.append(Told(second, payload))
+    return made
+
+
 def _came_of(made: Call) -> Payload:
     if made.end == "PostToolUse":
         return {"tool_response": {"stdout": made.came, "stderr": ""}, "duration_ms": 3400}

@@ -70,10 +70,10 @@ def test_every_event_is_known_in_any_case() -> None:
 
 
 def test_every_event_leaves_something(tmp_path: Path) -> None:
-    """Each of the 33 is in the result or counted: only text as it appears on screen is noise."""
+    """Each of the 33 is in the result."""
     tally = Tally()
     facts_of(origins_of(CASES / "claude_code" / "hooks_all_events" / "input"), tally)
-    assert (tally.records, tally.noise, tally.unrecognised, tally.problems) == (33, 1, 0, 0)
+    assert (tally.records, tally.noise, tally.unrecognised, tally.problems) == (33, 0, 0, 0)
 
 
 def ids(messages: list[Any]) -> list[str]:

@@ -22,6 +22,7 @@ from tests.claude_hooks import (
     payloads,
     spellings,
     transcript,
+    with_displays,
 )
 from tests.claude_lines import SESSION, answer, at, call, read, result, said, words, write
 from tests.harness import facts_of, origins_of, reduce_all
@@ -282,3 +283,60 @@ def test_a_turn_ends_behind_its_answer(tmp_path: Path, last: str | None, stamp: 
     (made,) = read(tmp_path).values()
     assert words(made)[3] == "Done."
     assert [(mark.kind, mark.index) for mark in made.marks or ()] == [("turn_end", 4), ("end", 4)]
+
+
+# What appeared on the screen
+
+
+def shown() -> list[Said]:
+    """The conversation with words before every call, as only the screen told them."""
+    made: list[Said] = []
+    for role, text, ids in expected():
+        made += [("assistant", "I look around.", ())] if ids else []
+        made.append((role, text, ids))
+    return made
+
+
+@pytest.mark.parametrize("logger", [log for log in LOGGERS if log is not a_file_per_event],
+                         ids=lambda logger: logger.__name__)  # fmt: skip
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_words_that_appeared_on_the_screen(tmp_path: Path, logger: Logger, stamp: str) -> None:
+    """They are all that a log knows of what was said between the calls; the last answer, which the
+    end of the turn tells again, is there once."""
+    logger(tmp_path, with_displays(payloads()), STAMPS[stamp])
+    (made,) = read(tmp_path).values()
+    spoken = [said for said in told(made.messages) if said[0] != "tool"]
+    assert spoken == [said for said in shown() if said[0] != "tool"]
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("logger", LOGGERS, ids=lambda logger: logger.__name__)
+def test_the_screen_shows_what_the_transcript_holds(
+    tmp_path: Path, logger: Logger, stamp: str
+) -> None:
+    rows = transcript()
+    for row in rows:
+        if row["type"] == "assistant" and row["message"]["content"][0]["type"] == "tool_use":
+            row["message"]["content"].insert(0, {"type": "text", "text": "I look around."})
+    session = write(tmp_path / "projects" / f"{SESSION}.jsonl", *rows)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    logger(logs, with_displays(payloads()), STAMPS[stamp])
+    made = read(session, logs)[SESSION]
+    assert told(made.messages) == [
+        (role, "I look around." if ids else text, ids) for role, text, ids in expected()
+    ]
+    assert not any((m.extra or {}).get("echo_only") for m in made.messages)
+
+
+@pytest.mark.parametrize("stamp", [name for name in STAMPS if name != "none"])
+@pytest.mark.parametrize("logger", [in_two_halves, as_lines], ids=lambda logger: logger.__name__)
+def test_pieces_that_two_logs_hold_are_shown_once(
+    tmp_path: Path, logger: Logger, stamp: str
+) -> None:
+    logger(tmp_path, with_displays(payloads()), STAMPS[stamp])
+    if logger is as_lines:
+        (tmp_path / "copy.jsonl").write_bytes((tmp_path / "hooks.jsonl").read_bytes())
+    (made,) = read(tmp_path).values()
+    words = [m.content for m in made.messages if m.role == "assistant" and m.content]
+    assert words == [text for role, text, _ in shown() if role == "assistant" and text]

@@ -21,7 +21,8 @@ numbering.py  turns of a conversation whose beginning is lost
 models.py     which call made which message
 notes.py      what knows best wins
 naming.py     titles of other conversations
-matching.py   the same thing seen by several channels
+echoes.py     the same message seen by several channels
+matching.py   the same call seen by several channels
 anchors.py    where a channel stands among the others
 runs.py       run segments: their usage, the calls that they cut off
 totals.py     turns, segments, usage, models

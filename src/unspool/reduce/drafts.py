@@ -2,7 +2,7 @@
 
 A message is all parts with its id; a result belongs to its call. Nothing is paired by adjacency. A
 call or a text whose message nobody saw stands by itself. What several channels saw is matched in
-matching.py; messages.py makes messages out of the drafts.
+echoes.py and matching.py; messages.py makes messages out of the drafts.
 """
 
 from collections import defaultdict
@@ -23,7 +23,8 @@ from unspool.facts import (
     UsageReported,
 )
 from unspool.reduce.anchors import Anchors, Channel
-from unspool.reduce.matching import Calls, match_echoes
+from unspool.reduce.echoes import match_echoes
+from unspool.reduce.matching import Calls
 from unspool.reduce.order import Record
 
 ENDS = ("turn_end", "end")

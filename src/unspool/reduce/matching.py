@@ -1,9 +1,7 @@
-"""Matching: the same message or call seen by several channels is one.
+"""Matching: the same call seen by several channels is one.
 
-A channel is an origin at a rank. What has an id that is known already is that thing. A message of a
-higher rank is else the k-th of its role with its words; a call without an id, or one of a higher
-rank with a likeness, the k-th with its signature. What matches nothing stands by itself: beside the
-things of its own origin that did match, where time does not tell its place.
+A channel is an origin at a rank. What has an id that is known already is that call; one without an
+id, or one of a higher rank with a likeness, is the k-th with its signature.
 """
 
 import hashlib
@@ -13,184 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unspool.facts import INDEX, MessageSeen, ToolCalled, ToolReturned
+from unspool.facts import ToolCalled, ToolReturned
 from unspool.reduce.anchors import Channel
 
 if TYPE_CHECKING:
-    from unspool.reduce.drafts import Assembly, CallDraft, Draft
+    from unspool.reduce.drafts import Assembly, CallDraft
 
 Signature = tuple[str, str]
-NEAR = 60 * 1_000_000
-"""Two channels tell of one moment within a minute, if they have the same clock."""
-MOST_ALIKE = 100
-"""So many are compared by their time: nobody says the same words that often within a minute."""
-LEAST_CHARS = 20
-"""A shorter text is held by too many others to prove anything."""
-
-
-def words(parts: list[MessageSeen]) -> str:
-    """What an echo is recognised by: what was typed, else the text, else the thinking."""
-    typed = next((part.typed for part in parts if part.typed is not None), None)
-    if typed is not None:
-        return typed.strip()
-    text = joined_text(parts).strip()
-    return text or next((part.thinking.strip() for part in parts if part.thinking), "")
-
-
-def joined_text(parts: list[MessageSeen]) -> str:
-    """The text of the parts that know best; a part that another one goes on from is left out."""
-    best = min((part.rank for part in parts if part.text), default=0)
-    texts: list[str] = []
-    for part in parts:
-        if part.rank == best and part.text:
-            if texts and part.piece:
-                texts[-1] += part.text
-            elif texts and part.text.startswith(texts[-1]):
-                texts[-1] = part.text
-            else:
-                texts.append(part.text)
-    return "\n\n".join(texts)
-
-
-def match_echoes(
-    assembly: "Assembly", channels: dict[Channel, list[tuple[int, str, MessageSeen]]]
-) -> None:
-    """Messages of a higher rank join those they echo; the rest become messages of their own."""
-    for channel, echoes in sorted(channels.items()):
-        known: dict[tuple[str, str], Alike] = defaultdict(Alike)
-        drafts = sorted(assembly.drafts.values(), key=lambda d: d.place)
-        asked = _asked(drafts)
-        for draft in drafts:
-            for said in {words(draft.parts), joined_text(draft.parts).strip()}:
-                known[(draft.role, said)].add(draft)
-        callers = _callers(assembly)
-        apart = all(fact.apart for _, _, fact in echoes)
-        last: Draft | None = None
-        taken: set[int] = set()
-        groups: dict[str, list[tuple[int, MessageSeen]]] = defaultdict(list)
-        for place, ident, fact in echoes:
-            groups[ident].append((place, fact))
-        for ident, group in groups.items():
-            key = (group[0][1].role, words([fact for _, fact in group]))
-            target = assembly.drafts.get(assembly.aliases.get(ident, ident))
-            if target is None:
-                target = assembly.drafts.get(callers.get(ident, ""))
-                if target is not None and key[1] and not words(target.parts):
-                    # What was said before a call may be known as a message of its own.
-                    target = known[key].find(taken, group[0][1].time) or target
-            if target is None and key[0] == "user":
-                target = asked.get(next((f.request for _, f in group if f.request), ""))
-            if target is None and key[1]:
-                waits = any(fact.status == "queued" for _, fact in group)
-                target = known[key].find(taken, group[0][1].time, waits)
-            if target is None and last is not None and key[0] == "assistant":
-                target = _held(key[1], last, drafts)
-            last = target if target is not None else last
-            if target is None and channel[0] >= INDEX and last is not None:
-                if key[0] == "assistant" and _is_answered(last, drafts):
-                    continue  # a sub-agent's words, or a cut of what is known whole
-                last = None  # a question that only the index knows, and what follows it
-            if target is None:
-                for place, fact in group:
-                    assembly.add_part(place, fact, ident)
-                continue
-            assembly.aliases[ident] = target.id
-            taken.add(id(target))
-            _join(assembly, channel, target, group, apart)
-
-
-class Alike:
-    """Messages of a role with the same words, for the echoes of one channel, each once."""
-
-    def __init__(self) -> None:
-        self._drafts: list[Draft] = []
-        self._gone = 0
-        """So many at the beginning are taken."""
-
-    def add(self, draft: "Draft") -> None:
-        self._drafts.append(draft)
-
-    def find(self, taken: set[int], time: int | None, waits: bool = False) -> "Draft | None":
-        """The one at that time, else the first that is free: a log may have begun later than the
-        conversation. What waits to be said is nothing that had been said before."""
-        while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
-            self._gone += 1
-        ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
-        free = [draft for draft in ahead if id(draft) not in taken]
-        if waits and time is not None:
-            free = [draft for draft in free if draft.time is None or draft.time >= time]
-        if len(free) > 1 and time is not None:
-            near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
-            if near:
-                return min(near, key=lambda d: abs((d.time or 0) - time))
-        return free[0] if free else None
-
-
-def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:
-    """Request → the words that it was made with: the first that are not injected."""
-    asked: dict[str, Draft] = {}
-    for draft in drafts:
-        if draft.role == "user" and not any(part.kind == "injected" for part in draft.parts):
-            for part in draft.parts:
-                if part.request:
-                    asked.setdefault(part.request, draft)
-    return asked
-
-
-def _callers(assembly: "Assembly") -> dict[str, str]:
-    """A message by which a channel knows a call → the message that made it, for who knows best."""
-    callers: dict[str, str] = {}
-    for call in assembly.calls.values():
-        named = [fact for fact in sorted(call.seen, key=lambda f: f.rank) if fact.message]
-        for fact in named[1:]:
-            if fact.rank and fact.message != named[0].message:
-                callers.setdefault(fact.message, named[0].message)
-    aliases = assembly.aliases
-    return {echo: aliases.get(ident, ident) for echo, ident in callers.items()}
-
-
-def _is_answered(asked: "Draft", drafts: list["Draft"]) -> bool:
-    """Whether the turn that a message is in has an answer in words."""
-    for draft in drafts[drafts.index(asked) if asked in drafts else len(drafts) :]:
-        if draft.role == "user" and draft is not asked:
-            return False
-        if draft.role == "assistant" and joined_text(draft.parts).strip():
-            return True
-    return False
-
-
-def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
-    """An answer in the turn of the last match that holds the text, or is held by it."""
-    if len(text) < LEAST_CHARS:
-        return None
-    for draft in drafts[drafts.index(after) if after in drafts else len(drafts) :]:
-        if draft.role == "user" and draft is not after:
-            return None
-        said = joined_text(draft.parts).strip()
-        if draft.role == "assistant" and (
-            text in said or (len(said) >= LEAST_CHARS and said in text)
-        ):
-            return draft
-    return None
-
-
-def _join(
-    assembly: "Assembly",
-    channel: Channel,
-    target: "Draft",
-    group: list[tuple[int, MessageSeen]],
-    apart: bool,
-) -> None:
-    for place, fact in group:
-        target.parts.append(fact)
-        assembly.echoed[place] = target
-        timed = fact.time is not None and target.time is not None
-        if apart and not timed:
-            assembly.anchors.tie_inside(channel, place, target)
-        elif target.origin != channel[1]:
-            assembly.anchors.tie(channel[1], place, target, timed)
-    if target.time is None:
-        target.time = next((fact.time for _, fact in group if fact.time is not None), None)
 
 
 def signature(fact: ToolCalled | ToolReturned) -> Signature:

@@ -12,7 +12,7 @@ import msgspec
 
 from unspool.facts import Attachment, Marked, MessageSeen, ToolReturned, UsageReported
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
-from unspool.reduce.matching import joined_text
+from unspool.reduce.echoes import joined_text
 from unspool.times import format_time, parse_time
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
 

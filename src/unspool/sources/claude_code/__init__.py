@@ -7,6 +7,7 @@ results.py     what tools returned
 transcript.py  user and assistant lines
 context.py     all other lines
 hooks.py       hook payloads
+hook_events.py what each event states
 stream.py      headless streams
 spawns.py      which sub-agent a stream means
 companions.py  the files beside a transcript

@@ -1,0 +1,233 @@
+"""Echoes: messages that a channel of a higher rank tells of again.
+
+A channel is an origin at a rank. What has an id that is known already is that message; else it is
+the k-th of its role with its words. What matches nothing stands by itself: beside the things of its
+own origin that did match, where time does not tell its place.
+"""
+
+from collections import defaultdict
+from collections.abc import Set
+from typing import TYPE_CHECKING
+
+from unspool.facts import INDEX, MessageSeen
+from unspool.reduce.anchors import Channel
+
+if TYPE_CHECKING:
+    from unspool.reduce.drafts import Assembly, Draft
+
+Group = list[tuple[int, MessageSeen]]
+"""The parts of one message, each with its place."""
+NEAR = 60 * 1_000_000
+"""Two channels tell of one moment within a minute, if they have the same clock."""
+MOST_ALIKE = 100
+"""So many are compared by their time: nobody says the same words that often within a minute."""
+LEAST_CHARS = 20
+"""A shorter text is held by too many others to prove anything."""
+
+
+def words(parts: list[MessageSeen]) -> str:
+    """What an echo is recognised by: what was typed, else the text, else the thinking."""
+    typed = next((part.typed for part in parts if part.typed is not None), None)
+    if typed is not None:
+        return typed.strip()
+    text = joined_text(parts).strip()
+    return text or next((part.thinking.strip() for part in parts if part.thinking), "")
+
+
+def joined_text(parts: list[MessageSeen]) -> str:
+    """The text of the parts that know best; a part that another one goes on from is left out."""
+    best = min((part.rank for part in parts if part.text), default=0)
+    texts: list[str] = []
+    for part in parts:
+        if part.rank == best and part.text:
+            if texts and part.piece:
+                texts[-1] += part.text
+            elif texts and part.text.startswith(texts[-1]):
+                texts[-1] = part.text
+            else:
+                texts.append(part.text)
+    return "\n\n".join(texts)
+
+
+def match_echoes(
+    assembly: "Assembly", channels: dict[Channel, list[tuple[int, str, MessageSeen]]]
+) -> None:
+    """Messages of a higher rank join those they echo; the rest become messages of their own."""
+    for channel, echoes in sorted(channels.items()):
+        groups: dict[str, Group] = defaultdict(list)
+        for place, ident, fact in echoes:
+            groups[ident].append((place, fact))
+        heard = _Heard(assembly, channel, all(fact.apart for _, _, fact in echoes))
+        for ident, group in groups.items():
+            heard.take(ident, group)
+
+
+class _Heard:
+    """One channel being matched, in its order."""
+
+    def __init__(self, assembly: "Assembly", channel: Channel, apart: bool) -> None:
+        self._assembly = assembly
+        self._channel = channel
+        self._apart = apart
+        self._drafts = sorted(assembly.drafts.values(), key=lambda d: d.place)
+        self._known: dict[tuple[str, str], Alike] = defaultdict(Alike)
+        for draft in self._drafts:
+            for said in {words(draft.parts), joined_text(draft.parts).strip()}:
+                self._known[(draft.role, said)].add(draft)
+        self._asked = _asked(self._drafts)
+        self._callers = _callers(assembly)
+        self._last: Draft | None = None
+        self._taken: set[int] = set()
+        self._told: dict[str, Alike] = defaultdict(Alike)
+        """Words → the answers with an id that the channel itself has told so far."""
+        self._retold: set[int] = set()
+        self._pieced = {
+            id(draft)
+            for draft in self._drafts
+            if any(part.piece and part.id and part.rank == channel[0] for part in draft.parts)
+        }
+        """What another log of the kind has told in pieces, under another id: that is another one."""
+
+    def take(self, ident: str, group: Group) -> None:
+        said = words([fact for _, fact in group])
+        answers = group[0][1].role == "assistant"
+        target = self._find(ident, group, said)
+        if target is None and self._last is not None and answers:
+            target = _held(said, self._last, self._drafts)
+        self._last = target if target is not None else self._last
+        if target is None and self._channel[0] >= INDEX and self._last is not None:
+            if answers and _is_answered(self._last, self._drafts):
+                return  # a sub-agent's words, or a cut of what is known whole
+            self._last = None  # a question that only the index knows, and what follows it
+        if target is None:
+            for place, fact in group:
+                self._assembly.add_part(place, fact, ident)
+            target = self._assembly.drafts[ident]
+        else:
+            self._assembly.aliases[ident] = target.id
+            self._taken.add(id(target))
+            _join(self._assembly, self._channel, target, group, self._apart)
+        if answers and said and group[0][1].id:
+            self._told[said].add(target)
+
+    def _find(self, ident: str, group: Group, said: str) -> "Draft | None":
+        assembly, first = self._assembly, group[0][1]
+        target = assembly.drafts.get(assembly.aliases.get(ident, ident))
+        if target is None and first.role == "assistant" and not first.id and said in self._told:
+            # The end of a turn repeats the answer that was told in pieces.
+            target = self._told[said].find(self._retold, first.time)
+            self._retold.add(id(target))
+        if target is None:
+            target = assembly.drafts.get(self._callers.get(ident, ""))
+            if target is not None and said and not words(target.parts):
+                # What was said before a call may be known as a message of its own.
+                alike = self._known[(first.role, said)]
+                target = alike.find(self._taken, first.time) or target
+        if target is None and first.role == "user":
+            target = self._asked.get(next((f.request for _, f in group if f.request), ""))
+        if target is None and said:
+            waits = any(fact.status == "queued" for _, fact in group)
+            barred = self._pieced if first.id and first.piece else frozenset()
+            alike = self._known[(first.role, said)]
+            target = alike.find(self._taken, first.time, waits, barred)
+        return target
+
+
+class Alike:
+    """Messages of a role with the same words, for the echoes of one channel, each once."""
+
+    def __init__(self) -> None:
+        self._drafts: list[Draft] = []
+        self._gone = 0
+        """So many at the beginning are taken."""
+
+    def add(self, draft: "Draft") -> None:
+        self._drafts.append(draft)
+
+    def find(
+        self,
+        taken: set[int],
+        time: int | None,
+        waits: bool = False,
+        barred: Set[int] = frozenset(),
+    ) -> "Draft | None":
+        """The one at that time, else the first that is free: a log may have begun later than the
+        conversation. What waits to be said is nothing that had been said before."""
+        while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
+            self._gone += 1
+        ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
+        free = [draft for draft in ahead if id(draft) not in taken and id(draft) not in barred]
+        if waits and time is not None:
+            free = [draft for draft in free if draft.time is None or draft.time >= time]
+        if len(free) > 1 and time is not None:
+            near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
+            if near:
+                return min(near, key=lambda d: abs((d.time or 0) - time))
+        return free[0] if free else None
+
+
+def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:
+    """Request → the words that it was made with: the first that are not injected."""
+    asked: dict[str, Draft] = {}
+    for draft in drafts:
+        if draft.role == "user" and not any(part.kind == "injected" for part in draft.parts):
+            for part in draft.parts:
+                if part.request:
+                    asked.setdefault(part.request, draft)
+    return asked
+
+
+def _callers(assembly: "Assembly") -> dict[str, str]:
+    """A message by which a channel knows a call → the message that made it, for who knows best."""
+    callers: dict[str, str] = {}
+    for call in assembly.calls.values():
+        named = [fact for fact in sorted(call.seen, key=lambda f: f.rank) if fact.message]
+        for fact in named[1:]:
+            if fact.rank and fact.message != named[0].message:
+                callers.setdefault(fact.message, named[0].message)
+    aliases = assembly.aliases
+    return {echo: aliases.get(ident, ident) for echo, ident in callers.items()}
+
+
+def _is_answered(asked: "Draft", drafts: list["Draft"]) -> bool:
+    """Whether the turn that a message is in has an answer in words."""
+    for draft in drafts[drafts.index(asked) if asked in drafts else len(drafts) :]:
+        if draft.role == "user" and draft is not asked:
+            return False
+        if draft.role == "assistant" and joined_text(draft.parts).strip():
+            return True
+    return False
+
+
+def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
+    """An answer in the turn of the last match that holds the text, or is held by it."""
+    if len(text) < LEAST_CHARS:
+        return None
+    for draft in drafts[drafts.index(after) if after in drafts else len(drafts) :]:
+        if draft.role == "user" and draft is not after:
+            return None
+        said = joined_text(draft.parts).strip()
+        if draft.role == "assistant" and (
+            text in said or (len(said) >= LEAST_CHARS and said in text)
+        ):
+            return draft
+    return None
+
+
+def _join(
+    assembly: "Assembly",
+    channel: Channel,
+    target: "Draft",
+    group: list[tuple[int, MessageSeen]],
+    apart: bool,
+) -> None:
+    for place, fact in group:
+        target.parts.append(fact)
+        assembly.echoed[place] = target
+        timed = fact.time is not None and target.time is not None
+        if apart and not timed:
+            assembly.anchors.tie_inside(channel, place, target)
+        elif target.origin != channel[1]:
+            assembly.anchors.tie(channel[1], place, target, timed)
+    if target.time is None:
+        target.time = next((fact.time for _, fact in group if fact.time is not None), None)
