@@ -191,3 +191,49 @@ def test_a_database_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
 
 def touch(path: Path, seconds: int) -> None:
     os.utime(path, (seconds, seconds))
+
+
+def chats(path: Path, *names: str) -> None:
+    """A store of VS Code's with old chats in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    held = [
+        {"sessionId": name, "responderUsername": "x",
+         "requests": [{"requestId": f"request_{name}", "message": f"about {name}"}]}
+        for name in names
+    ]  # fmt: skip
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE ItemTable (key TEXT UNIQUE, value BLOB)")
+        row = ("interactive.sessions", json.dumps(held))
+        connection.execute("INSERT INTO ItemTable VALUES (?, ?)", row)
+
+
+@pytest.mark.parametrize("damage", ["pages", "header", "missing"])
+@pytest.mark.parametrize("product", ["Code", "Cursor"])
+def test_the_backup_of_a_database_that_breaks_later(
+    tmp_path: Path, damage: str, product: str
+) -> None:
+    """The editor goes back to it; and what the store knew of the database stays."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    database = home / product / "User" / "workspaceStorage" / "w" / "state.vscdb"
+    backup = database.with_name("state.vscdb.backup")
+    chats(database, "a", "b")
+    chats(backup, "a", "c")
+    sync(store, home)
+    assert sorted(words(store)) == ["about a", "about b"]
+    assert sync(store, home).read == 0
+    data = database.read_bytes()
+    if damage == "missing":
+        database.unlink()
+    else:
+        keep = 100 if damage == "pages" else 0
+        database.write_bytes(data[:keep] + b"\1" * len(data))
+    sync(store, home)
+    assert sorted(words(store)) == ["about a", "about b", "about c"]
+    sync(store, home)
+    assert sorted(words(store)) == ["about a", "about b", "about c"]
+    shutil.copyfile(backup, database)
+    sync(store, home)
+    assert {"about a", "about c"} <= {*words(store)}
+    assert sync(store, home).read == 0
+    sound(store)

@@ -4,11 +4,13 @@ A database with a rollback journal counts its transactions in its header: equal 
 contents, whatever size and time say. In WAL mode that counter stands still. There it is the log that
 tells (its salts change whenever it is begun anew), and where the database is in use the index of the
 log, which counts transactions too; and as a checkpoint leaves no trace in any of them, the time.
+The backup that an editor keeps beside a database is read only where that one is missing or broken: it
+counts as changed whenever the database does.
 """
 
 import os
 
-from unspool.databases import MAGIC
+from unspool.databases import BACKUP, MAGIC
 
 HEADER_BYTES = 100
 LOG_HEADER_BYTES = 32
@@ -19,6 +21,22 @@ _WAL = 2
 
 def database_state(path: str, status: os.stat_result) -> str:
     """A text that changes when the database does; empty where the file is no database."""
+    own = _own_state(path, status)
+    return (
+        f"{own} of {_state_of(path.removesuffix(BACKUP))}" if own and path.endswith(BACKUP) else own
+    )
+
+
+def _state_of(path: str) -> str:
+    """Of the database that a backup is of."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - asked of every backup
+        return _own_state(path, status) or f"{status.st_size} {status.st_mtime_ns}"
+    except OSError:
+        return "missing"
+
+
+def _own_state(path: str, status: os.stat_result) -> str:
     header = _start(path, HEADER_BYTES)
     if len(header) < HEADER_BYTES or not header.startswith(MAGIC):
         return ""

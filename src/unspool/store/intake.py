@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from unspool.databases import is_spare
 from unspool.facts import AnyFact, Key, Problem
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import Collection, Gathered
@@ -121,6 +122,11 @@ class Intake:
         if origin is None:
             self.report.unknown += 1
             self._put_origin(changed, "", changed.size_bytes, "")
+            return
+        if changed.known is not None and is_spare(changed.path):
+            # The database that it is the backup of is good again: what was read while it was not stays.
+            self._put_origin(changed, origin.source, end, tail)
+            self.report.unchanged += 1
             return
         was_whole = self._was_whole(changed)
         with savepoint(self.connection) as point:
