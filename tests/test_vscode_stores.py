@@ -183,6 +183,35 @@ class TestEditingSessions:
         assert files[0]["request_id"] == "request_1"
         assert files[0]["original_hash"] == "aaaaaaa"
 
+    def test_an_edit_has_the_outcome_of_its_file(self, tmp_path: Path) -> None:
+        """That of the request which the state names; what the chat itself tells goes before."""
+
+        def edit(name: str) -> dict[str, Any]:
+            uri = {"scheme": "file", "path": f"/p/{name}.py"}
+            return {"kind": "textEditGroup", "uri": uri, "edits": [[{"text": "x"}]]}
+
+        told = [{"uri": {"scheme": "file", "path": "/p/told.py"}, "eventKind": 3}]
+        requests = [
+            request(1, response=[edit(name) for name in ("kept", "gone", "open", "told")]),
+            request(2, response=[edit("kept"), edit("kept")], editedFileEvents=told),
+        ]
+        entries = [
+            {"resource": f"file:///p/{name}.py", "state": state,
+             "telemetryInfo": {"requestId": f"request_{number}"}}
+            for name, state, number in (
+                ("kept", 1, 2), ("gone", 2, 1), ("open", 0, 1), ("told", 1, 1), ("other", 1, 1),
+            )
+        ]  # fmt: skip
+        put(tmp_path, "w/chatSessions/s.json", chat(*requests))
+        state = {"version": 2, "recentSnapshot": {"entries": entries}}
+        put(tmp_path, "w/chatEditingSessions/s/state.json", state)
+        made = one(tmp_path)
+        assert [(f.path[3:-3], f.turn, f.outcome) for f in made.files or ()] == [
+            ("kept", 0, None), ("gone", 0, "rejected"), ("open", 0, None), ("told", 0, "modified"),
+            ("kept", 1, "accepted"), ("kept", 1, "accepted"),
+        ]  # fmt: skip
+        assert made.marks is None
+
     @pytest.mark.parametrize("value", ["{", "[]", '{"recentSnapshot": 3}', ""])
     def test_broken(self, tmp_path: Path, value: str) -> None:
         self.state(tmp_path, value)

@@ -14,7 +14,7 @@ from unspool.reduce.listing import identity
 from unspool.reduce.messages import to_usage
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.runs import TOKENS, Runs, close_calls, total
-from unspool.trajectory import FileTouch, Message, Trajectory, Usage, Workspace
+from unspool.trajectory import FileTouch, Mark, Message, Trajectory, Usage, Workspace
 from unspool.typed import context_kind
 
 NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
@@ -190,7 +190,11 @@ def take_files(trajectory: Trajectory) -> None:
     """Calls that the person said no to, as against a rule."""
     files: list[FileTouch] = []
     marks = []
+    told: list[Mark] = []
     for mark in trajectory.marks:
+        if mark.kind == "file_outcome":
+            told.append(mark)
+            continue
         if mark.kind != "file":
             marks.append(mark)
             continue
@@ -210,8 +214,25 @@ def take_files(trajectory: Trajectory) -> None:
             if touch.tool_call_id in refused:
                 touch.outcome = "rejected"
         files.append(touch)
+    for mark in told:
+        _settle_outcome(mark, files, trajectory.messages)
     trajectory.marks = marks or None
     trajectory.files = [*(trajectory.files or []), *files] or None
+
+
+def _settle_outcome(mark: Mark, files: list[FileTouch], messages: list[Message]) -> None:
+    """What became of a file in the end became of its touches in the request that the mark names, else
+    in the last that touched it; what is known of them already, is known better."""
+    data = mark.data or {}
+    touched = [
+        (messages[touch.index].request_id, touch)
+        for touch in files
+        if touch.path == data.get("path") and touch.index is not None
+    ]
+    wanted = mark.subject or (touched[-1][0] if touched else None)
+    for request, touch in touched:
+        if request == wanted and touch.outcome is None:
+            touch.outcome = str(data["outcome"])
 
 
 def take_references(trajectory: Trajectory) -> None:

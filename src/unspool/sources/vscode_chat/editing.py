@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.facts import AnyFact, Noted
+from unspool.facts import AnyFact, Marked, Noted
 from unspool.origins import Head, Origin, Tally
 from unspool.sources.vscode_chat.chats import NAME, WORST
 from unspool.sources.vscode_chat.documents import lost, parse, read_whole
@@ -17,6 +17,7 @@ from unspool.uris import path_of, uri_of
 
 FOLDER = "chatEditingSessions"
 _STATES = {0: "undecided", 1: "accepted", 2: "rejected"}
+_OUTCOMES = ("accepted", "rejected")
 _FIELDS = {
     "language": "languageId",
     "original_hash": "originalHash",
@@ -39,11 +40,16 @@ def read_state(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         return
     tally.records += 1
     files = [file for entry in entries if (file := _file(entry))]
-    if files:
-        key = (NAME, Path(origin.path).parent.name)
-        yield Scribe(key, origin.path, 0).write(Noted, name="edited_files", value=files, rank=WORST)
-    else:
+    if not files:
         tally.noise += 1
+        return
+    scribe = Scribe((NAME, Path(origin.path).parent.name), origin.path, 0)
+    yield scribe.write(Noted, name="edited_files", value=files, rank=WORST)
+    for file in files:
+        if file["state"] in _OUTCOMES:
+            outcome = {"path": file["path"], "outcome": file["state"]}
+            subject = file.get("request_id", "")
+            yield scribe.write(Marked, kind="file_outcome", subject=subject, data=outcome)
 
 
 def _file(entry: Any) -> dict[str, Any] | None:
