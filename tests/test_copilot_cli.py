@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.harness import CASES, case_id, cases, corpus, facts_of, origins_of, reduce_all
+from tests.copilot_check import differences
+from tests.copilot_oracle import tell
+from tests.harness import CASES, case_id, cases, corpus, facts_of, origins_of, plain, reduce_all
 from unspool import sources
 from unspool.origins import Tally, read_head
 from unspool.sources import copilot_cli, copilot_vscode
@@ -19,124 +19,9 @@ from unspool.trajectory import Trajectory
 NAMES = {"copilot-cli", "copilot-vscode"}
 
 
-class Oracle:
-    """What the CLI itself would replay from a clean log, without forgetting: one agent's view."""
-
-    def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
-        self.results: dict[str, str] = {}
-        self.open: dict[str, Any] | None = None
-
-    def say(self, role: str, text: str) -> None:
-        self.open = None
-        self.messages.append({"role": role, "texts": [text], "calls": []})
-
-    def answer(self, data: dict[str, Any], is_root: bool) -> None:
-        text = data.get("content")
-        text = text if isinstance(text, str) else json.dumps(text)
-        request = data.get("apiCallId") or data.get("interactionId") or ""
-        known = self.open
-        if known is None or (known["request"] and request and known["request"] != request):
-            known = {"role": "assistant", "texts": [], "calls": [], "request": request}
-            self.messages.append(known)
-        known["request"] = known["request"] or request
-        known["texts"].append(text)
-        known["calls"] += [call["toolCallId"] for call in data.get("toolRequests") or ()]
-        self.open = known if is_root else None
-
-    def words(self) -> list[tuple[str, str]]:
-        made: list[tuple[str, str]] = []
-        for message in self.messages:
-            made.append((message["role"], "\n\n".join(t for t in message["texts"] if t)))
-            for call in message["calls"]:
-                if call in self.results:
-                    made.append(("tool", self.results[call]))
-        return made
-
-
-def replay(events: list[dict[str, Any]]) -> dict[str, Oracle]:
-    """Every agent's messages, by the call that started it; the session's own under ''."""
-    agents: dict[str, str] = {}
-    prompts: dict[str, str] = {}
-    views: dict[str, Oracle] = defaultdict(Oracle)
-    prompted: set[str] = set()
-    systems: set[tuple[str, str]] = set()
-    for event in events:
-        kind, data = event.get("type"), event.get("data") or {}
-        if kind in ("subagent.started", "custom_agent.started"):
-            agents[event.get("agentId") or data["toolCallId"]] = data["toolCallId"]
-    for event in events:
-        kind, data = event.get("type"), event.get("data") or {}
-        child = event.get("agentId") or data.get("parentToolCallId") or ""
-        child = agents.get(child, child)
-        view = views[child]
-        if kind == "user.message":
-            view.say("user", data.get("transformedContent") or data["content"])
-        elif kind == "system.notification":
-            if data["kind"].get("type") != "instruction_discovered":
-                view.say("user", data["content"])
-        elif kind == "session.error":
-            view.say("system", data["message"])
-        elif kind == "system.message":
-            if (data.get("role"), data["content"]) not in systems:
-                view.say("system", data["content"])
-            systems.add((data.get("role"), data["content"]))
-        elif kind == "assistant.message":
-            view.answer(data, not child)
-            for call in data.get("toolRequests") or ():
-                arguments = call.get("arguments")
-                prompt = arguments.get("prompt") if isinstance(arguments, dict) else None
-                if call["toolCallId"] in agents.values() and prompt:
-                    prompts[call["toolCallId"]] = prompt
-        elif kind == "assistant.turn_start":
-            view.open = None
-        elif kind == "tool.execution_complete":
-            view.open = None
-            text = _result(data)
-            view.results.setdefault(data["toolCallId"], text)
-        for call, prompt in prompts.items():
-            if call not in prompted:
-                prompted.add(call)
-                views[call].say("user", prompt)
-    return views
-
-
-def _result(data: dict[str, Any]) -> str:
-    if data.get("success") is False or ("success" not in data and data.get("error")):
-        return (data.get("error") or {}).get("message") or "Tool execution failed"
-    result = data.get("result")
-    return result if isinstance(result, str) else (result or {}).get("content") or ""
-
-
-def tokens(events: list[dict[str, Any]]) -> int | None:
-    """Output tokens of all runs: as reported, else summed over the messages of the run."""
-    total: int | None = None
-    run: int | None = None
-    for event in events:
-        kind, data = event.get("type"), event.get("data") or {}
-        if kind == "assistant.message" and data.get("outputTokens") is not None:
-            run = (run or 0) + data["outputTokens"]
-        elif kind == "session.resume" and run is not None:
-            total, run = (total or 0) + run, None
-        elif kind == "session.shutdown" and data.get("modelMetrics"):
-            reported = [m["usage"]["outputTokens"] for m in data["modelMetrics"].values()]
-            total, run = (total or 0) + sum(reported), None
-    return total if run is None else (total or 0) + run
-
-
-def read_events(path: Path) -> list[dict[str, Any]]:
-    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    return [json.loads(line) for line in lines]
-
-
 def judge(path: Path, made: list[Trajectory]) -> None:
-    events = read_events(path)
-    by_child = {t.conversation_id.partition("/")[2]: t for t in made}
-    expected = {child: view.words() for child, view in replay(events).items() if view.messages}
-    found = {child: [(m.role, m.content) for m in t.messages] for child, t in by_child.items()}
-    assert found == expected
-    usage = by_child[""].usage
-    assert (usage.completion_tokens if usage else None) == tokens(events)
+    key = made[0].conversation_id.partition("/")[0]
+    assert differences(tell(path.read_bytes()), key, plain(made, path.parent)) == []
 
 
 CLEAN = ("plain_session", "subagent_by_call", "subagent_by_registry", "three_runs", "pending_work",

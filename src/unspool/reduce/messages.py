@@ -99,9 +99,10 @@ def _by_rank(part: MessageSeen) -> int:
     return part.rank
 
 
-def _call_order(number: int, call: CallDraft) -> tuple[int, int]:
+def _call_order(number: int, call: CallDraft) -> tuple[float, int, int]:
+    """As the records of the message stand, each of which may number its calls from 0."""
     index = call.seen[0].index
-    return (index if index is not None else number, number)
+    return (call.place, index if index is not None else number, number)
 
 
 def _is_bare(result: Message) -> bool:
@@ -123,7 +124,7 @@ def build_call(call: CallDraft) -> ToolCall:
         extra=extra or None,
     )
     if call.results:
-        results = sorted(call.results, key=lambda fact: fact.rank)
+        results = _standing(call.results)
         made.status = _call_status(results)
         made.duration_ms = next((r.duration_ms for r in results if r.duration_ms is not None), None)
         made.ended_at = format_time(results[0].time)
@@ -141,6 +142,18 @@ def _begun(call: CallDraft) -> int | None:
     return min(run) if run else call.seen[0].time
 
 
+def _standing(results: list[ToolReturned]) -> list[ToolReturned]:
+    """Lowest rank first; a second answer in the same channel says nothing: the first one stands."""
+    found: list[ToolReturned] = []
+    answered: set[int] = set()
+    for result in sorted(results, key=lambda fact: fact.rank):
+        if result.text is None or result.rank not in answered:
+            found.append(result)
+        if result.text is not None:
+            answered.add(result.rank)
+    return found
+
+
 def _call_status(results: list[ToolReturned]) -> str:
     status = next((result.status for result in results if result.status), "")
     if status:
@@ -150,8 +163,8 @@ def _call_status(results: list[ToolReturned]) -> str:
 
 
 def build_result(call: CallDraft, name: str | None) -> Message:
-    """The tool message of a call: lowest rank first, then what was seen first."""
-    results = sorted(call.results, key=lambda fact: fact.rank)
+    """The tool message of a call."""
+    results = _standing(call.results)
     text = next((result.text for result in results if result.text is not None), None)
     extra: dict[str, Any] = {}
     for result in reversed(results):

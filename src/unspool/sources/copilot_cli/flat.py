@@ -30,8 +30,7 @@ def read_message(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     role = _ROLES.get(plain(data.get("role")) or event.type.partition("_")[0], "user")
     text = plain(data.get("content"))
     if role == "user" and text.strip():
-        rank = FIRST_PROMPT_RANK + event.offset
-        yield event.fact(Noted, name="title", value=title_of(text), rank=rank)
+        yield event.fact(Noted, name="title", value=title_of(text), rank=FIRST_PROMPT_RANK)
     yield event.fact(MessageSeen, role=role, text=text, model=event.text("model"))
 
 

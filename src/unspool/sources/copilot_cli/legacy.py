@@ -130,7 +130,7 @@ def _message(
         thinking=plain(message.get("reasoning_text") or message.get("reasoning_content")),
     )
     if role == "user" and text.strip():
-        yield say(Noted, name="title", value=title_of(text), rank=FIRST_PROMPT_RANK + number)
+        yield say(Noted, name="title", value=title_of(text), rank=FIRST_PROMPT_RANK)
     shown = times.get((role, text.strip()))
     if shown:
         yield say(Noted, on="message", subject=ident, name="timestamp", value=shown.pop(0), rank=-1)

@@ -29,7 +29,7 @@ def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
             Noted,
             name="title",
             value=title_of(content),
-            rank=FIRST_PROMPT_RANK + event.offset,
+            rank=FIRST_PROMPT_RANK,
         )
     yield event.fact(
         MessageSeen,

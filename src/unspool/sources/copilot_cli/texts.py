@@ -6,7 +6,7 @@ import msgspec
 
 TITLE_CHARS = 100
 FIRST_PROMPT_RANK = 10
-"""Of titles drawn from a prompt; a later prompt says less well what a session is about."""
+"""Of titles drawn from a prompt: a guess, of which the first in order stays."""
 
 
 def title_of(text: str) -> str:

@@ -72,6 +72,8 @@ def read_complete(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     if code:
         extra["error_code"] = code
     text = _text(result, error, bool(failed))
+    if text is None and success is True and not event.rank:
+        text = ""  # as the CLI replays it; a transcript of the editor's never holds results
     yield event.fact(
         ToolReturned,
         call=call,
@@ -94,7 +96,7 @@ def read_complete(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
 
 
 def _text(result: Any, error: Any, failed: bool) -> str | None:
-    """What the model got; None in transcripts, which never hold it."""
+    """What the model got; None where the record does not hold it."""
     if failed:
         return (plain(error) if error else plain(result)) or "Tool execution failed"
     if result is None:

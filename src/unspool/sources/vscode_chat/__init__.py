@@ -26,6 +26,7 @@ CURRENT: Literal["last", "longest"] = "last"
 
 _MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
 _MUTATION_FIELDS = frozenset(("kind", "k", "v", "i"))
+_REQUESTS = re.compile(rb'"requests"\s*:\s*\[')
 _STORES = ("state.vscdb", f"state.vscdb{BACKUP}")
 _DESCRIPTION = "workspace.json"
 _REPLAY = b'"totalLogEntries"'
@@ -77,7 +78,8 @@ def _is_mutation(value: dict[str, object]) -> bool:
 
 
 def _is_chat(data: bytes) -> bool:
-    if b'"requests"' not in data:
+    """A list of requests: the reports in Copilot CLI's logs count theirs under the same name."""
+    if _REQUESTS.search(data) is None:
         return False
     return any(
         mark in data for mark in (b'"responderUsername"', b'"requestId"', b'"requesterUsername"')
