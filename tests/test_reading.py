@@ -8,6 +8,10 @@ from unspool.reading.calls import headline
 from unspool.reading.characters import one_line, printable
 from unspool.reading.edits import Line, diff, edits_of
 from unspool.reading.figures import count, duration, size
+from unspool.show.blocks import Options, iter_blocks
+from unspool.sinks import Family
+from unspool.sinks.html.page import make_page as html_page
+from unspool.sinks.markdown import make_page as markdown_page
 from unspool.trajectory import Link, Mark, Message, Trajectory
 
 
@@ -16,8 +20,8 @@ def test_calls_have_their_results_and_sub_agents() -> None:
     reading = read_family(root, children)
     calls = {c.call.id: c for said in reading.said() for c in said.calls}
     assert calls["c1"].result is root.messages[4]
-    assert calls["c2"].child is not None
-    assert [said.message.role for said in calls["c2"].child.said()] == [
+    (child,) = calls["c2"].children
+    assert [said.message.role for said in child.said()] == [
         "user",
         "assistant",
         "assistant",
@@ -25,6 +29,48 @@ def test_calls_have_their_results_and_sub_agents() -> None:
     assert calls["c4"].failed
     assert calls["i1"].intent
     assert [turn.number for turn in reading.turns] == [None, 0, 1, 2]
+
+
+def test_all_sub_agents_of_a_call_stand_with_it() -> None:
+    """A workflow starts several by one call: in the terminal, in Markdown and on the page they
+    are inside it, each with its own title, and not at the end of the conversation."""
+    parent, children = workflow()
+    reading = read_family(parent, children)
+    (made,) = [c for said in reading.said() for c in said.calls]
+    assert [(child.trajectory.conversation_id, title) for child, title in made.agents()] == [
+        ("s/left", "Sort the left shelf"), ("s/right", "Sort the right shelf"),
+    ]  # fmt: skip
+    assert not any(isinstance(item, Aside) for item in reading.items())
+    shown = [block.text for block in iter_blocks(reading, Options())]
+    family = Family(parent, tuple(children))
+    for text in ("\n".join(shown), html_page(family), markdown_page(family)):
+        places = [text.index(words) for words in ("Left is done.", "Right is done.", "All sorted.")]
+        assert places == sorted(places)
+
+
+def workflow() -> tuple[Trajectory, list[Trajectory]]:
+    children = [
+        Trajectory(
+            f"s/{side}",
+            [Message(role="assistant", content=f"{side.title()} is done.")],
+            title=f"Sort the {side} shelf",
+            parent=Link("s", tool_call_id="w1"),
+        )
+        for side in ("left", "right")
+    ]
+    started = call("w1", "Workflow", {"name": "shelves"})
+    started.child_id = "s/left"
+    parent = Trajectory(
+        "s",
+        [
+            Message(role="user", content="Sort them."),
+            Message(role="assistant", content="", tool_calls=[started]),
+            result("w1", "launched"),
+            Message(role="assistant", content="All sorted."),
+        ],
+        children=[Link(child.conversation_id, tool_call_id="w1") for child in children],
+    )
+    return parent, children
 
 
 def test_every_message_stands_somewhere_once() -> None:

@@ -28,11 +28,17 @@ class Call(msgspec.Struct):
     result_index: int | None = None
     """The number of the message that is its result."""
     edits: list[Edit] = []
-    child: "Reading | None" = None
+    children: list["Reading"] = []
+    """The sub-agents that it started."""
 
     @property
     def failed(self) -> bool:
         return self.call.status in _BAD or bool(self.result and self.result.is_error)
+
+    def agents(self) -> Iterator[tuple["Reading", str]]:
+        """Its sub-agents, each with a title: the call's own line where it started only one."""
+        for child in self.children:
+            yield child, self.line if len(self.children) == 1 else child.title
 
     @property
     def intent(self) -> bool:

@@ -44,12 +44,13 @@ class _Layout:
         marks = _by_index(trajectory.marks or ())
         branches = _by_index(trajectory.branches or ())
         results = _results(trajectory.messages)
+        started = _started(trajectory)
         shown = set(results.values())
         for index, message in enumerate(trajectory.messages):
             self._between(reading, marks.pop(index, []), branches.pop(index, []))
             if index in shown:
                 continue
-            said = self._said(trajectory, message, index, results)
+            said = self._said(trajectory, message, index, results, started)
             if is_turn(message) and said.category == "user":
                 reading.turns.append(Turn(message.turn, said))
             reading.turns[-1].items.append(said)
@@ -77,7 +78,12 @@ class _Layout:
         ]
 
     def _said(
-        self, trajectory: Trajectory, message: Message, index: int, results: dict[str, int]
+        self,
+        trajectory: Trajectory,
+        message: Message,
+        index: int,
+        results: dict[str, int],
+        started: dict[str, list[str]],
     ) -> Said:
         root = (trajectory.workspace.path if trajectory.workspace else None) or ""
         calls: list[Call] = []
@@ -85,7 +91,8 @@ class _Layout:
             at = results.get(call.id)
             result = trajectory.messages[at] if at is not None else None
             made = Call(call, headline(call, root), result, at, edits_of(call, result))
-            made.child = self._child(call.child_id) if call.child_id else None
+            named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
+            made.children = [child for ident in named if (child := self._child(ident)) is not None]
             calls.append(made)
         return Said(message, index, category_of(message), calls)
 
@@ -135,6 +142,15 @@ def _results(messages: list[Message]) -> dict[str, int]:
         ident = message.tool_call_id
         if message.role == "tool" and ident in called:
             found.setdefault(str(ident), index)
+    return found
+
+
+def _started(trajectory: Trajectory) -> dict[str, list[str]]:
+    """Tool call → the sub-agents that it started; one may start many."""
+    found: dict[str, list[str]] = {}
+    for link in trajectory.children or ():
+        if link.tool_call_id:
+            found.setdefault(link.tool_call_id, []).append(link.conversation_id)
     return found
 
 

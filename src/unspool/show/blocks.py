@@ -208,8 +208,8 @@ def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:
     elif call.failed:
         said = one_line(result, 160) or call.call.status or ""
         yield Block("failure", said, depth)
-    if call.child is not None:
-        yield from _agent(call.child, call.line, options, depth)
+    for child, title in call.agents():
+        yield from _agent(child, title, options, depth)
 
 
 def _opened(call: Call, result: str, depth: int) -> Iterator[Block]:

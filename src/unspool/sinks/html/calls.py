@@ -15,8 +15,8 @@ from unspool.sinks.html.markup import Markup, element
 from unspool.sinks.html.pieces import CLIP, clipped, link, message_id
 
 
-def call_part(reading: Reading, call: Call, ident: str, agent: Markup | None) -> Markup:
-    """A call folded to its line, what it did inside, and the sub-agent that it started."""
+def call_part(reading: Reading, call: Call, ident: str, agents: list[Markup]) -> Markup:
+    """A call folded to its line, what it did inside, and the sub-agents that it started."""
     if call.intent and not call.failed:
         own = {"class": "unit tools said-intent", "id": ident, "tabindex": "-1"}
         line = element("p", {"class": "intent"}, call.line)
@@ -40,7 +40,7 @@ def call_part(reading: Reading, call: Call, ident: str, agent: Markup | None) ->
         "article",
         {"class": f"unit call {kind}", "id": ident, "tabindex": "-1", "aria-label": label},
         details,
-        agent,
+        agents,
     )
 
 

@@ -153,8 +153,7 @@ def _agents(turn: Turn) -> Iterator[tuple[Reading, str]]:
     for item in turn.items:
         if isinstance(item, Said):
             for call in item.calls:
-                if call.child is not None:
-                    yield call.child, call.line
+                yield from call.agents()
         elif isinstance(item, Aside) and item.agent:
             yield item.reading, item.title
 

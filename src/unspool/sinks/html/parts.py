@@ -80,8 +80,8 @@ def said_parts(reading: Reading, said: Said, turn: Turn, again: bool) -> Iterato
     for number, call in enumerate(said.calls):
         # The message itself must have a place to link to, also where it is nothing but calls.
         own = ident if not body and not number else f"{ident}-{number + 1}"
-        agent = agent_part(call.child, call.line) if call.child is not None else None
-        yield call_part(reading, call, own, agent)
+        agents = [agent_part(child, title) for child, title in call.agents()]
+        yield call_part(reading, call, own, agents)
 
 
 def _only_thinks(said: Said) -> bool:

@@ -145,8 +145,7 @@ def _call(call: Call, level: int) -> str:
     blocks = [_diff(edit) for edit in call.edits] or [given(call.call)]
     if call.result is not None:
         blocks.append(returned(call.result))
-    if call.child is not None:
-        blocks.append(_child(call.child, call.child.title, level))
+    blocks += [_child(child, child.title, level) for child in call.children]
     body = "\n\n".join(block for block in blocks if block)
     return details(" — ".join([name, *notes]), body or "*no input, no output*")
 
