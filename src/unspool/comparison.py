@@ -18,7 +18,7 @@ import msgspec
 
 from unspool.differences import differing_fields, first_message
 from unspool.errors import UnknownFormat, UnreadableOrigin
-from unspool.origins import PACKED, Origin, iter_lines, open_origin, read_head
+from unspool.origins import Origin, iter_lines, open_origin, read_head
 from unspool.sinks import jsonl
 
 SHOWN = 20
@@ -74,12 +74,13 @@ _BAD = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 @contextmanager
 def plain_file(path: str) -> Iterator[Origin]:
-    """The file as one that can be read at any place: a packed one is unpacked for the time."""
+    """The file as one that can be read at any place: one that is packed, or in UTF-16, is made
+    plain for the time."""
     try:
         head = read_head(path)
         if head.data.strip() and not jsonl.claims(head):
             raise UnknownFormat(f"{path}: no trajectory JSONL")
-        if not path.endswith(PACKED):
+        if head.plain:
             yield Origin(path, Path(path).name)
             return
         with tempfile.NamedTemporaryFile(prefix="unspool-", suffix=".jsonl") as copy:

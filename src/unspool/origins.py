@@ -1,5 +1,6 @@
 """Origins: where traces are read from. Finding them, opening them, cutting them into lines."""
 
+import codecs
 import errno
 import gzip
 import io
@@ -15,6 +16,7 @@ import zstandard
 
 HEAD_BYTES = 65536
 PACKED = (".gz", ".zst")
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,7 +33,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     named: bool = False
     """Given on the command line itself, not merely met in a folder."""
     lines: bool = True
-    """Whether its lines seem to be records: only then may it be cut into ranges."""
+    """Whether its lines seem to be records, and lie there as they are read: only then may it be
+    cut into ranges."""
 
 
 class Tally(msgspec.Struct):
@@ -71,11 +74,13 @@ class Tally(msgspec.Struct):
 class Head:
     """The first bytes of a file, for a source to say whether the file is its own."""
 
-    def __init__(self, path: str, data: bytes, whole: bool) -> None:
+    def __init__(self, path: str, data: bytes, whole: bool, plain: bool = True) -> None:
         self.path = path
         self.data = data
         self.whole = whole
         """Whether `data` is the whole file."""
+        self.plain = plain
+        """Whether the bytes are those of the file: not packed, not in UTF-16."""
         self._objects: list[dict[str, object]] | None = None
 
     @cached_property
@@ -93,8 +98,8 @@ class Head:
 
     @property
     def has_lines(self) -> bool:
-        """Whether a line is an object, or the first is too long to tell."""
-        return b"\n" not in self.data or bool(self.objects)
+        """Whether a line of the file is an object, or the first is too long to tell."""
+        return self.plain and (b"\n" not in self.data or bool(self.objects))
 
     @property
     def objects(self) -> list[dict[str, object]]:
@@ -116,50 +121,120 @@ class Head:
                 yield value
 
 
-class _Unpacked(io.RawIOBase):
-    """What a packed file holds; one that is damaged raises OSError like any unreadable file."""
+class _Made(io.RawIOBase):
+    """What a packed file holds, or one in UTF-16 says. It can be gone back in, by beginning anew.
 
-    def __init__(self, packed: Any) -> None:
-        self._packed = packed
+    One that is damaged raises OSError like any unreadable file.
+    """
+
+    def __init__(self, begin: Callable[[], Any]) -> None:
+        self._begin = begin
+        self._inner = begin()
+        self._at = 0
 
     def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         try:
             # Not `readinto`, which would lose what it read before it met the damage.
-            return cast(int, self._packed.readinto1(buffer))
+            count = cast(int, self._inner.readinto1(buffer))
         except (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile) as error:
             raise OSError(errno.EIO, f"damaged: {error}") from None
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        while whence == os.SEEK_END and self.read(1 << 20):
+            pass
+        target = max(offset if whence == os.SEEK_SET else self._at + offset, 0)
+        if target < self._at:
+            self._inner.close()
+            self._inner, self._at = self._begin(), 0
+        while self._at < target and self.read(min(target - self._at, 1 << 20)):
+            pass
+        return self._at
 
     def close(self) -> None:
-        self._packed.close()
+        self._inner.close()
         super().close()
 
 
+class _Utf8:
+    """What a file in UTF-16 says, in UTF-8; its mark is gone."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._text = io.TextIOWrapper(file, "utf-16", errors="replace", newline="")
+        self._ready = b""
+
+    def readinto1(self, buffer: Any) -> int:
+        if not self._ready:
+            self._ready = self._text.read(1 << 18).encode()
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        self._text.close()
+
+
 def open_origin(path: str) -> io.BufferedReader:
-    """Open for reading bytes, unpacked."""
-    if path.endswith(".gz"):
-        return io.BufferedReader(_Unpacked(gzip.open(path, "rb")), 1 << 20)
-    if path.endswith(".zst"):
-        raw = open(path, "rb")  # noqa: SIM115 - the reader closes it
-        reader = zstandard.ZstdDecompressor().stream_reader(
-            raw, closefd=True, read_across_frames=True
-        )
-        return io.BufferedReader(_Unpacked(reader), 1 << 20)
+    """Open for reading bytes, unpacked and in UTF-8: Windows PowerShell writes UTF-16 where the
+    output of a program goes to a file."""
+    file = _open_packed(path) if path.endswith(PACKED) else _open_plain(path)
+    try:
+        utf16 = _starts_with_mark(file)
+    except OSError:
+        file.close()
+        raise
+    if not utf16:
+        return file
+    file.close()
+    begin = _open_packed if path.endswith(PACKED) else _open_plain
+    return io.BufferedReader(_Made(lambda: _Utf8(begin(path))), 1 << 20)
+
+
+def _open_plain(path: str) -> io.BufferedReader:
     return cast(io.BufferedReader, open(path, "rb", buffering=1 << 20))
+
+
+def _open_packed(path: str) -> io.BufferedReader:
+    def begin() -> Any:
+        if path.endswith(".gz"):
+            return gzip.open(path, "rb")
+        raw = open(path, "rb")  # noqa: SIM115 - the reader closes it
+        unpacked = zstandard.ZstdDecompressor()
+        return unpacked.stream_reader(raw, closefd=True, read_across_frames=True)
+
+    return io.BufferedReader(_Made(begin), 1 << 20)
+
+
+def _starts_with_mark(file: io.BufferedReader) -> bool:
+    if not isinstance(file.raw, io.FileIO):
+        return file.peek(2)[:2] in UTF16_MARKS
+    if not file.raw.seekable():
+        return False
+    # Not through the buffer, which would read a megabyte of every file that is merely looked at.
+    start = file.raw.read(2)
+    file.raw.seek(0)
+    return start in UTF16_MARKS
 
 
 def read_head(path: str) -> Head:
     data = b""
     with open_origin(path) as file:
+        plain = isinstance(file.raw, io.FileIO)
         try:
             while len(data) <= HEAD_BYTES and (more := file.read1(HEAD_BYTES + 1 - len(data))):
                 data += more
         except OSError:
             if not data:
                 raise
-    return Head(path, data[:HEAD_BYTES], len(data) <= HEAD_BYTES)
+    return Head(path, data[:HEAD_BYTES], len(data) <= HEAD_BYTES, plain)
 
 
 def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:

@@ -7,7 +7,7 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Problem
-from unspool.origins import PACKED, Origin, is_folder, read_head, walk
+from unspool.origins import Origin, is_folder, read_head, walk
 from unspool.records import clean_text
 
 RANGE_BYTES = 64 * 1024 * 1024
@@ -77,9 +77,8 @@ def _problem(path: str, code: str, text: str) -> Problem:
 def cut(origins: Iterable[Origin], size: int = RANGE_BYTES) -> Iterator[Origin]:
     """Long origins as several byte ranges."""
     for origin in origins:
-        packed = origin.path.endswith(PACKED)
         whole = origin.source in sinks.READERS or not sources.load(origin.source).RANGES
-        if packed or whole or not origin.lines or origin.size <= size:
+        if whole or not origin.lines or origin.size <= size:
             yield origin
             continue
         for start in range(0, origin.size, size):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from unspool.facts import ECHO, INDEXED, AnyFact, MessageSeen, Noted
-from unspool.origins import Head, Origin, Tally
+from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import clean
 from unspool.sources.cursor.bubbles import RANK, words_of
 from unspool.sources.cursor.composers import Reader
@@ -51,7 +51,10 @@ class Folder:
 
     def get(self, key: str) -> bytes | None:
         path = self._folder / f"{key}.json"
-        return path.read_bytes() if path.is_file() else None
+        if not path.is_file():
+            return None
+        with open_origin(str(path)) as file:
+            return file.read()
 
     def keys(self, prefix: str) -> Iterator[str]:
         names = (path.name.removesuffix(".json") for path in self._folder.glob(f"{prefix}*.json"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.origins import is_folder, read_head, walk
+from unspool.origins import is_folder, open_origin, read_head, walk
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.rules.figures import check_figures
 from unspool.sinks.atif.rules.findings import Finding, Findings, items
@@ -59,7 +59,8 @@ def _check(
 def check_file(path: Path) -> list[Finding]:
     """All findings on a file with one document, or with several in an array or by their ids."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with open_origin(str(path)) as file:
+            text = file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return [Finding("error", "not-utf8", "$", f"byte {error.start} is not UTF-8")]
     try:
