@@ -5,6 +5,8 @@ from typing import Any
 
 from tests.copilot_oracle import Agent, Said, Session
 
+MARKS = ("interruption", "resume", "end", "compaction_start", "compaction", "compaction_failed")
+
 
 def differences(session: Session, key: str, trajectories: Iterable[dict[str, Any]]) -> list[str]:
     """Every disagreement on the session and its sub-agents."""
@@ -55,6 +57,30 @@ def _of_agent(session: Session, agent: Agent, found: dict[str, Any]) -> Iterator
             yield f"message {index}: {_apart(left, right)}"
             break
     yield from _calls(agent, found)
+    yield from _marks(agent, found, asked, len(mine) - len(agent.said))
+    if agent.key and agent.key in session.calls_of:
+        yield from _parent(session, agent, found)
+
+
+def _marks(agent: Agent, found: dict[str, Any], asked: set[str], before: int) -> Iterator[str]:
+    """What happened between which messages; results, and calls that nobody asked for, do not count."""
+    said = [m["role"] != "tool" and not _alone(m, asked) for m in found["messages"]]
+    theirs = [(m["kind"], sum(said[: m["index"]])) for m in found.get("marks", ())]
+    mine = [(kind, at + before) for kind, at in agent.marks]
+    theirs = [mark for mark in theirs if mark[0] in MARKS]
+    if mine != theirs:
+        yield f"marks: oracle {mine} / ours {theirs}"
+
+
+def _parent(session: Session, agent: Agent, found: dict[str, Any]) -> Iterator[str]:
+    """Nesting: the parent is the agent that asked for the call."""
+    root = found["conversation_id"].partition("/")[0]
+    spawner = session.calls_of[agent.key]
+    mine = (f"{root}/{spawner}" if spawner else root, agent.key)
+    parent = found.get("parent") or {}
+    theirs = (parent.get("conversation_id"), parent.get("tool_call_id"))
+    if mine != theirs:
+        yield f"parent: oracle {mine} / ours {theirs}"
 
 
 def _calls(agent: Agent, found: dict[str, Any]) -> Iterator[str]:

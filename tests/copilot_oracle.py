@@ -55,9 +55,15 @@ class Agent:
     by_user: set[str] = field(default_factory=set)
     model: str | None = None
     mergeable: Said | None = None
+    thought: str | None = None
+    """Reasoning that was told by itself: of the answer that comes next."""
     split_at: int | None = None
     compactions: int = 0
-    interruptions: int = 0
+    marks: list[tuple[str, int]] = field(default_factory=list)
+    """What happened between the messages: its kind, and how many stand before it."""
+
+    def mark(self, kind: str) -> None:
+        self.marks.append((kind, len(self.said)))
 
 
 @dataclass
@@ -110,6 +116,7 @@ class Session:
         if isinstance(data.get("model"), str):
             agent.model = data["model"]
         if kind in CHILD_END:
+            agent.mark("end")
             agent.closed |= {call for call in agent.names if call not in agent.results}
 
     def say(self, agent: Agent, said: Said) -> None:
@@ -139,7 +146,7 @@ class Session:
         ]
         said = Said("assistant", data.get("content") or "", model=data.get("model") or agent.model)
         said.model_told = bool(data.get("model"))
-        said.thinking = data.get("reasoningText") or None
+        said.thinking, agent.thought = data.get("reasoningText") or agent.thought, None
         said.tokens, said.api_call = data.get("outputTokens"), data.get("apiCallId")
         for request in requests:
             agent.names[request["toolCallId"]] = request.get("name") or ""
@@ -152,6 +159,9 @@ class Session:
             self.runs[-1].output += said.tokens
             self.runs[-1].known = True
         self.join(agent, said)
+
+    def on_assistant_reasoning(self, event: dict[str, Any], data: dict[str, Any]) -> None:
+        self.agent_of(event).thought = data["content"]
 
     def join(self, agent: Agent, said: Said) -> None:
         last = agent.mergeable
@@ -251,13 +261,13 @@ class Session:
         self.say(self.agent_of(event), Said("user", text, kind="injected"))
 
     def on_abort(self, event: dict[str, Any], data: dict[str, Any]) -> None:
-        agent = self.agent_of(event)
-        agent.interruptions += 1
+        self.agent_of(event).mark("interruption")
         self.close_calls()
 
     def on_session_resume(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         self.runs.append(Run())
         self.agents[""].mergeable = None
+        self.agents[""].mark("resume")
         if not data.get("continuePendingWork"):
             self.close_calls()
 
@@ -267,6 +277,7 @@ class Session:
 
     def on_session_shutdown(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         self.close_calls()
+        self.agents[""].mark("end")
         metrics = data.get("modelMetrics")
         if isinstance(metrics, dict) and metrics:
             usages = [m.get("usage") or {} for m in metrics.values()]
@@ -277,9 +288,11 @@ class Session:
     def on_session_compaction_start(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         agent = self.agent_of(event)
         agent.split_at = len(agent.said)
+        agent.mark("compaction_start")
 
     def on_session_compaction_complete(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         agent = self.agent_of(event)
+        agent.mark("compaction" if data.get("success") else "compaction_failed")
         if data.get("success") and data.get("summaryContent"):
             agent.compactions += 1
             split = len(agent.said) if agent.split_at is None else agent.split_at

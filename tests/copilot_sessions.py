@@ -140,6 +140,14 @@ class Script:
             data["model"] = model
         if self.chance(0.3):
             data |= {"reasoningText": self.text("think"), "reasoningOpaque": "b3BhcXVl"}
+        if self.chance(0.15):
+            thought = data.get("reasoningText") or self.text("think")
+            told = {k: v for k, v in data.items() if k == "parentToolCallId"}
+            self.write(
+                "assistant.reasoning",
+                told | {"reasoningId": self.next("r"), "content": thought},
+                agentId=agent,
+            )
         if self.chance(0.8):
             data["outputTokens"] = self.random.randrange(1, 100)
             self.output[model] = self.output.get(model, 0) + data["outputTokens"]

@@ -1,5 +1,8 @@
 """Made-up Copilot CLI sessions of any shape against tests/copilot_oracle.py."""
 
+import json
+import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +12,67 @@ from tests.copilot_check import differences
 from tests.copilot_oracle import tell
 from tests.copilot_sessions import Script, lines_of
 from tests.harness import facts_of, origins_of, plain, reduce_all
-
-LOG = "events.jsonl"
+from unspool.origins import Tally
 
 
 def write(folder: Path, session: str, data: bytes) -> None:
-    (folder / "session-state" / session).mkdir(parents=True)
-    (folder / "session-state" / session / LOG).write_bytes(data)
+    log = folder / "session-state" / session / "events.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(data)
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
-    return plain(reduce_all(facts_of(origins_of(folder))), folder)
+def read(folder: Path, tally: Tally | None = None) -> list[dict[str, Any]]:
+    return plain(reduce_all(facts_of(origins_of(folder), tally)), folder)
+
+
+def made_up(seed: int, named_agents: bool = True) -> tuple[Script, list[bytes]]:
+    script = Script(seed)
+    script.named_agents = script.named_agents and named_agents
+    return script, lines_of(script.play(2 + seed % 25))
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_any_session_agrees_with_the_oracle(seed: int, tmp_path: Path) -> None:
-    script = Script(seed)
-    data = b"".join(lines_of(script.play(2 + seed % 25)))
+    script, lines = made_up(seed)
+    write(tmp_path, script.session, b"".join(lines))
+    assert differences(tell(b"".join(lines)), script.session, read(tmp_path)) == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_session_in_two_files_is_one(seed: int, tmp_path: Path) -> None:
+    """Its head in one and its tail in the other, with or without something in common; or a state of
+    old beside the whole. (Which call started an agent with a name of its own is told only once.)"""
+    script, lines = made_up(1000 + seed, named_agents=False)
+    dice = random.Random(seed)
+    at, more = dice.randrange(len(lines) + 1), dice.choice((0, 0, 3, len(lines)))
+    head, tail = b"".join(lines[: at + more]), b"".join(lines[0 if dice.random() < 0.3 else at :])
+    first, second = dice.sample(("a", "b"), 2)
+    write(tmp_path / first, script.session, head)
+    write(tmp_path / second, script.session, tail)
+    assert differences(tell(b"".join(lines)), script.session, read(tmp_path)) == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "nul", "glued"])
+@pytest.mark.parametrize("seed", range(30))
+def test_a_spoiled_log_gives_what_is_whole(seed: int, damage: str, tmp_path: Path) -> None:
+    script, lines = made_up(2000 + seed)
+    dice = random.Random(seed)
+    at = dice.randrange(len(lines))
+    torn = lines[at][: dice.randrange(1, len(lines[at]))].rstrip(b"\n")
+    data = {
+        "cut": b"".join(lines[:at]) + torn,
+        "nul": b"".join(lines) + b"\0" * 3000,
+        "glued": b"".join(lines[:at]) + torn + b"".join(lines[at:]),
+    }[damage]
     write(tmp_path, script.session, data)
     assert differences(tell(data), script.session, read(tmp_path)) == []
+
+
+def test_a_torn_line_with_a_long_list_is_read_once(tmp_path: Path) -> None:
+    blocks = [{"type": "text", "text": str(number)} for number in range(20_000)]
+    event = {"type": "tool.execution_complete", "data": {"result": {"contents": blocks}}}
+    write(tmp_path, Script(0).session, json.dumps(event, separators=(",", ":")).encode()[:-3])
+    tally, begun = Tally(), time.monotonic()
+    assert read(tmp_path, tally) == []
+    assert time.monotonic() - begun < 20  # minutes, were it read again for each of its elements
+    assert (tally.records, tally.problems) == (1, 1)

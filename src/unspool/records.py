@@ -160,18 +160,25 @@ _OBJECT = re.compile(r'\{"(?:type|name|ver|time|data|uuid|parentUuid|hook_event_
 
 def _whole_objects(text: str, start: int) -> tuple[list[Any], int] | None:
     """The whole objects up to the end of the line, behind a cut-off one (two writers, one line)."""
+    failed: set[int] = set()
+    """From there on something is no value: nothing that comes by there is tried to its end again,
+    or a long torn list would be read once for each of its elements."""
     for match in _OBJECT.finditer(text, start):
         at = end = match.start()
         values: list[Any] = []
+        passed: list[int] = []
         try:
-            while end < len(text):
+            while end < len(text) and end not in failed:
+                passed.append(end)
                 value, end = _decoder.raw_decode(text, end)
                 values.append(value)
                 while end < len(text) and text[end] in " \t\r\n\0,":
                     end += 1
         except (ValueError, RecursionError):
-            continue
-        return values, at
+            end = -1
+        if end == len(text):
+            return values, at
+        failed.update(passed)
     return None
 
 

@@ -1,8 +1,10 @@
 """Runs: a conversation is carried on in run segments, each of which may report what it used.
 
 A report covers what lies between the start or resumption of its run (or the report before it) and
-itself. What no report covers is the sum of the calls known for that time, or of the messages: a run
-that ended without a report used something all the same.
+itself. Where a second program took the conversation up while a first one had it (`already_in_use`),
+both report: between them they cover it from where the first began. What no report covers is the sum
+of the calls known for that time, or of the messages: a run that ended without a report used
+something all the same.
 """
 
 from collections.abc import Sequence
@@ -113,19 +115,24 @@ def _is_own(report: UsageReported) -> bool:
 def _spans(
     usage: Sequence[tuple[float, UsageReported]], marks: Sequence[tuple[float, Marked]]
 ) -> list[Span]:
-    events: dict[float, tuple[bool, int | None]] = {}
+    events: dict[float, tuple[str, int | None]] = {}
     for place, mark in marks:
         if mark.kind in OPENERS:
-            events[place] = (False, mark.time)
+            beside = (mark.data or {}).get("already_in_use")
+            events[place] = ("beside" if beside else "open", mark.time)
     for place, report in usage:
         if report.on == "segment":
-            events[place] = (True, report.time)
+            events[place] = ("report", report.time)
     spans: list[Span] = []
-    start, since = float("-inf"), None
-    for place, (is_report, time) in sorted(events.items()):
-        if is_report:
+    last: tuple[float, int | None] = (float("-inf"), None)
+    running: list[tuple[float, int | None]] = []
+    for place, (kind, time) in sorted(events.items()):
+        if kind == "report":
+            start, since = running.pop() if running else last
             spans.append(Span(start, place, since, time))
-        start, since = place, time
+            last = (place, time)
+        else:
+            running = [*(running if kind == "beside" else ()), (place, time)]
     return spans
 
 

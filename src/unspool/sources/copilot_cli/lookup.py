@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from unspool.origins import open_origin, read_head
+from unspool.records import salvage
 
 STATE = "session-state"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -138,14 +139,19 @@ def _call(event: dict[str, Any]) -> str:
 def _search(path: str) -> Iterator[dict[str, Any]]:
     with open_origin(path) as file:
         for line in file:
-            if _WANTED.search(line, 0, 400) is None:
+            if _WANTED.search(line) is None:
                 continue
-            try:
-                value = msgspec.json.decode(line.strip(b"\0\r\n "))
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict) and isinstance(value.get("data"), dict):
-                yield value
+            for value in _values(line.strip(b"\0\r\n ")):
+                if isinstance(value, dict) and isinstance(value.get("data"), dict):
+                    yield value
+
+
+def _values(line: bytes) -> list[Any]:
+    """What stands on a line: its event, or whole events behind a cut-off one."""
+    try:
+        return [msgspec.json.decode(line)]
+    except (ValueError, RecursionError):
+        return salvage(line).values
 
 
 def _last_result(path: str) -> str:

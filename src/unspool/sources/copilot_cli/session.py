@@ -63,7 +63,9 @@ def read_start(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
 
 
 def read_resume(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    data = event.chosen("eventCount", "selectedModel", "reasoningEffort", "sessionWasActive")
+    data = event.chosen(
+        "eventCount", "selectedModel", "reasoningEffort", "sessionWasActive", "alreadyInUse"
+    )
     if event.data.get("continuePendingWork") is True:
         data["continues"] = True
     yield event.fact(Marked, kind="resume", data=data or None)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import AnyFact, Marked, MessageSeen, Noted, ToolCalled, UsageReported
+from unspool.facts import AnyFact, Link, Marked, MessageSeen, Noted, ToolCalled, UsageReported
 from unspool.sources.copilot_cli.attachments import attachments
 from unspool.sources.copilot_cli.envelope import Event, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
@@ -74,8 +74,8 @@ def read_assistant(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
         model=event.text("model") or event.model,
         rank=event.rank,
         request=call or event.text("interactionId"),
-        # One record per chunk or call in the oldest logs; no turn events tell a child's apart.
-        joins=event.rank == 0 and event.key == event.root,
+        # One record per chunk or call in the oldest logs; reasoning may stand before it.
+        joins=event.rank == 0,
         extra=extra or None,
     )
     tokens = event.number_of("outputTokens")
@@ -92,6 +92,8 @@ def read_assistant(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
             )  # fmt: skip
             yield event.fact(Noted, key=event.root, name="usage_includes_subagents", value=True)
     yield from _requests(event, ident, lookup)
+    if event.key != event.root:
+        yield event.fact(Link)  # no turn events tell a child's answers apart
 
 
 def read_delta(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
