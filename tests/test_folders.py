@@ -115,6 +115,70 @@ def test_links_that_lead_nowhere_are_problems(tmp_path: Path) -> None:
     assert problems == {"unreadable": 2}
 
 
+def test_linked_folders_are_looked_into(tmp_path: Path) -> None:
+    """As those have them who keep their settings elsewhere and link them into their home."""
+    kept = tmp_path / "kept" / "shop"
+    kept.mkdir(parents=True)
+    (kept / "good.jsonl").write_bytes(transcript("hello"))
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "projects").symlink_to(kept.parent)
+    found, problems = read(home)
+    assert said(found) == WHOLE
+    assert [one.file_path for one in found] == ["projects/shop/good.jsonl"]
+    assert not problems
+    assert said(read(home / "projects")[0]) == WHOLE
+
+
+def test_links_go_round_no_circle_and_up_to_nothing(tmp_path: Path) -> None:
+    """Neither does one lead out to the folders above, where everything else of the disk lies."""
+    top = tmp_path / "out" / "top"
+    inner = top / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "good.jsonl").write_bytes(transcript("hello"))
+    (tmp_path / "out" / "other.jsonl").write_bytes(transcript("not meant", "other"))
+    for name, target in (("self", inner), ("up", top), ("above", tmp_path), ("root", Path("/"))):
+        (inner / name).symlink_to(target)
+    (top / "to").symlink_to(top / "fro")
+    (top / "fro").symlink_to(top / "to")
+    found, problems = read(top)
+    assert said(found) == WHOLE
+    assert [one.file_path for one in found] == ["a/b/good.jsonl"]
+    assert problems == {"unreadable": 2}
+
+
+def test_what_several_links_lead_to_is_read_once_by_its_own_path(tmp_path: Path) -> None:
+    top, kept = tmp_path / "top", tmp_path / "kept"
+    (top / "z").mkdir(parents=True)
+    (kept / "deep").mkdir(parents=True)
+    (top / "z" / "own.jsonl").write_bytes(transcript("own", "own"))
+    (kept / "deep" / "far.jsonl").write_bytes(transcript("far", "far"))
+    (top / "a").symlink_to(top / "z")
+    (top / "b").symlink_to(kept / "deep")
+    (top / "c").symlink_to(kept)
+    (kept / "back").symlink_to(top)
+    with open_run(Job(paths=[str(top)])) as run:
+        found = list(run.trajectories(run.reduce()))
+        assert {one.conversation_id: one.file_path for one in found} == {
+            "own": "z/own.jsonl", "far": "b/far.jsonl",
+        }  # fmt: skip
+        assert run.summary.files == 2
+        assert run.summary.problems == {}
+
+
+def test_linked_folders_give_the_same_in_any_order_of_making(tmp_path: Path) -> None:
+    """Which of two paths names a file does not depend on how the disk lists them."""
+    names = []
+    for order in ((1, 2, 3), (3, 1, 2)):
+        top = tmp_path / str(order[0])
+        (top / "kept").mkdir(parents=True)
+        for number in order:
+            (top / "kept" / f"{number}.jsonl").write_bytes(transcript(str(number), str(number)))
+            (top / f"link{number}").symlink_to(top / "kept")
+        names.append([one.file_path for one in read(top)[0]])
+    assert names[0] == names[1] == ["kept/1.jsonl", "kept/2.jsonl", "kept/3.jsonl"]
+
+
 def test_a_file_under_several_names_is_read_once(tmp_path: Path) -> None:
     good = tmp_path / "good.jsonl"
     good.write_bytes(transcript("hello"))

@@ -1,4 +1,4 @@
-"""Origins: where traces are read from. Finding them, opening them, cutting them into lines."""
+"""Origins: where traces are read from. Opening them, cutting them into lines."""
 
 import codecs
 import errno
@@ -269,55 +269,3 @@ def _length(file: io.BufferedReader) -> int | None:
     if not isinstance(file.raw, io.FileIO):
         return None
     return os.fstat(file.fileno()).st_size or None
-
-
-def is_folder(path: str) -> bool:
-    """Not where it may not be looked at: opening it says why (`Path.is_dir` would raise)."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
-def walk(
-    argument: str, unreadable: Callable[[OSError], None] | None = None
-) -> Iterator[tuple[str, str]]:
-    """(path, name) of every file under an argument, in sorted order of names.
-
-    `unreadable` is told of folders that cannot be looked into, and of names that are no text.
-    """
-    tell = unreadable if unreadable is not None else _nobody
-    top = Path(argument)
-    if not _is_text(argument):
-        tell(_nameless(argument))
-        return
-    if not is_folder(argument):
-        yield argument, top.name or argument
-        return
-    found: list[tuple[str, str]] = []
-    below = len(os.path.join(argument, ""))  # noqa: PTH118 - as os.walk joins
-    for folder, folders, files in os.walk(argument, onerror=unreadable):
-        folders.sort()
-        for file in files:
-            path = os.path.join(folder, file)  # noqa: PTH118 - os.walk speaks strings
-            if _is_text(path):
-                found.append((path[below:].replace(os.sep, "/"), path))
-            else:
-                tell(_nameless(path))
-    for name, path in sorted(found):
-        yield path, name
-
-
-def _nobody(error: OSError) -> None:
-    """Nobody wants to know."""
-
-
-def _is_text(path: str) -> bool:
-    """Bytes of a name that are not UTF-8 are lone surrogates in Python: no output can hold them."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _nameless(path: str) -> OSError:
-    shown = os.fsencode(path).decode("utf-8", "replace")
-    return OSError(errno.EILSEQ, "its name is not UTF-8: rename it, or pipe it in", shown)

@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.atif.judges import documents, families
 from tests.harness import facts_of, reduce_all
-from unspool.origins import Origin, walk
+from unspool.folders import walk
+from unspool.origins import Origin
 
 Json = dict[str, Any]
 FIELDS = ("message", "reasoning", "model", "calls", "results", "tokens")

@@ -7,7 +7,8 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Problem
-from unspool.origins import Origin, is_folder, read_head, walk
+from unspool.folders import is_folder, walk
+from unspool.origins import Origin, read_head
 from unspool.records import clean_text
 
 RANGE_BYTES = 64 * 1024 * 1024

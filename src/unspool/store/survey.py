@@ -13,7 +13,8 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.databases import MAGIC
-from unspool.origins import Origin, read_head, walk
+from unspool.folders import walk
+from unspool.origins import Origin, read_head
 from unspool.pipeline.discover import COMPANIONS
 from unspool.store.counters import database_state
 

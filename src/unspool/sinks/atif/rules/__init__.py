@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.origins import is_folder, open_origin, read_head, walk
+from unspool.folders import is_folder, walk
+from unspool.origins import open_origin, read_head
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.rules.figures import check_figures
 from unspool.sinks.atif.rules.findings import Finding, Findings, items
