@@ -55,13 +55,14 @@ def conversation(
 ) -> bytes:
     messages = [{"role": "system", "content": "You help."}] if system else []
     messages += [{"role": "user", "content": text} for text in texts]
+    messages.append({"role": "assistant", "content": f"to {ident}"})
     properties = {
         "conversationId": ident,
         "baseModel": "gpt-5",
-        "messagesJson": json.dumps([*messages, {"role": "assistant", "content": f"to {ident}"}]),
+        "messagesJson": json.dumps(messages, ensure_ascii=False),
     }
     event = {"name": "GitHub.copilot-chat/engine.messages", "time": stamp, "properties": properties}
-    return json.dumps(event).encode() + b"\n"
+    return json.dumps(event, ensure_ascii=False).encode() + b"\n"
 
 
 @pytest.fixture
@@ -297,17 +298,25 @@ def peak(path: Path, out: Path) -> int:
     return int(subprocess.run(command, capture_output=True, env=ENV, check=True).stdout)
 
 
-def test_a_very_long_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ['    return made("b")\n' * 8_000_000],
+        ['    return made("─")\n' * 7_000_000],
+        ['    return made("😀")\n' * 8_000] * 900,
+    ],
+    ids=["one message", "one message with wide characters", "many messages, an emoji in each"],
+)
+def test_a_very_long_line(tmp_path: Path, texts: list[str]) -> None:
     """The peak of the whole process is at most four times the line: here of a program's text, where
     every line has a quote and an end that are escaped twice."""
-    code = '    return made("b")\n' * 8_000_000
     path = tmp_path / "long.jsonl"
-    path.write_bytes(conversation("long", code))
+    path.write_bytes(conversation("long", *texts))
     size = path.stat().st_size
     assert size > 200_000_000
     assert peak(path, tmp_path / "out.jsonl") <= 4 * size
     (found,) = lines((tmp_path / "out.jsonl").read_bytes())
-    assert [m["content"] == code for m in found["messages"]] == [False, True, False]
+    assert [m["content"] for m in found["messages"][1:-1]] == texts
 
 
 def test_every_case_reads_without_a_traceback(tmp_path: Path) -> None:

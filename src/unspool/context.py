@@ -141,7 +141,7 @@ def _take_legacy(text: str, found: list[Block], scan: Scan) -> None:
     if scan.catalogue.legacy is None or any(b.name in scan.catalogue.telling for b in found):
         return
     said: dict[str, list[str]] = {}
-    for match in scan.catalogue.legacy.finditer("\n" + (without(text, found) if found else text)):
+    for match in scan.catalogue.legacy.finditer(without(text, found) if found else text):
         said.setdefault(scan.catalogue.legacy_route(match), []).append(match[0].strip())
     for route, texts in said.items():
         scan.texts.setdefault(route, texts)

@@ -63,8 +63,12 @@ _ENDS = (b"]]]]]]]]", b"}}}}}}}}", b"]}]}]}]}", b"}]}]}]}]")
 def refuse_depth(data: bytes | bytearray) -> None:
     """Raise RecursionError where the JSON is nested too deep, on every Python: some decoders go
     deeper than what works on the value afterwards."""
-    if any(end in data for end in _ENDS) and is_too_deep(msgspec.json.decode(data)):
+    if may_be_deep(data) and is_too_deep(msgspec.json.decode(data)):
         raise RecursionError("nested too deep")
+
+
+def may_be_deep(data: bytes | bytearray) -> bool:
+    return any(end in data for end in _ENDS)
 
 
 class Salvage(msgspec.Struct):

@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from unspool.linestarts import LineStart
+
 SNIPPET_CHARS = 160
-_FENCE = re.compile(r"\n(`{3,}+)([^\n`]*)(?=\n|$)")
+_FENCE = LineStart(r"(`{3,}+)([^\n`]*)(?=\n|$)")
 _FILE_COMMENT = re.compile(
     r"\s*(?://|#|--|;|/\*|<!--)\s*filepath:\s*([^\n]+?)\s*(?:\*/|-->)?(?:\n|$)"
 )
@@ -37,8 +39,6 @@ def code_snippets(text: str) -> list[dict[str, Any]]:
         return []
     found: list[dict[str, Any]] = []
     opening: re.Match[str] | None = None
-    # One newline in front: the text may begin with a fence.
-    text = "\n" + text
     for fence in _FENCE.finditer(text):
         if opening is None:
             opening = fence

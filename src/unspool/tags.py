@@ -17,9 +17,10 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from unspool.linestarts import LineStart
+
 _ATTRIBUTES = r'(?:[ \t]++(?:[^<>"\n/]|"(?:[^"\\\n]|\\.)*+"|/(?!>))*+)?+'
-# Begins with a newline, a literal that the search finds ten times faster than `^`.
-_TAG = re.compile(rf"\n ?(</?+)([A-Za-z_][\w.\-]*+)({_ATTRIBUTES})(/?+)>(?=(\r?\n)?)")
+_TAG = LineStart(rf" ?(</?+)([A-Za-z_][\w.\-]*+)({_ATTRIBUTES})(/?+)>(?=(\r?\n)?)")
 _CLOSING = re.compile(r"</([A-Za-z_][\w.\-]*+)>")
 _ATTRIBUTE = re.compile(r'([A-Za-z_][\w.\-]*+)=("(?:[^"\\\n]|\\.)*+"|[^\s"]++)')
 
@@ -94,10 +95,10 @@ def _read(text: str) -> tuple[list[Block], list[Tag]]:
     """Blocks that need no pairing (empty, or closed on their line), and the other tags."""
     found: list[Block] = []
     tags: list[Tag] = []
-    for match in _TAG.finditer("\n" + text):
+    for match in _TAG.finditer(text):
         slash, name, attributes, empty, alone = match.groups()
-        start = match.start(1) - 1
-        end = match.end(4)  # one less for the newline put before the text, one more for `>`
+        start = match.start(1)
+        end = match.end(4) + 1
         if slash == "</":
             tags.append(Tag(name, start, end, True, "", False))
         elif empty:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Role
+from unspool.longjson import decode_long, encode_long, is_long
 from unspool.packing import Packer
 
 __all__ = [
@@ -235,6 +236,8 @@ _unpacker: msgspec.msgpack.Decoder[Trajectory] = msgspec.msgpack.Decoder(Traject
 _messages_unpacker: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[Message])
 _MESSAGES = b'"messages":['
 _BATCH_CHARS = 1_000_000
+_GOES_ON, _ENDS = b"J", b"E"
+"""How parts begin that are JSON; msgpack begins no list so."""
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
@@ -245,7 +248,7 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
 def encode_line(trajectory: Trajectory) -> Iterator[bytes]:
     """The line with its end, in pieces, because it may be very long."""
     batches = list(_batches(trajectory.messages))
-    if len(batches) < 2:
+    if len(batches) < 2 and not any(map(_is_long, batches)):
         yield _encoder.encode_lines([trajectory])
         return
     frame = _encoder.encode_lines([msgspec.structs.replace(trajectory, messages=[])])
@@ -254,8 +257,10 @@ def encode_line(trajectory: Trajectory) -> Iterator[bytes]:
     for number, batch in enumerate(batches):
         if number:
             yield b","
-        # Without the brackets; a very long message stands alone, so that it is not copied.
-        yield _encoder.encode(batch)[1:-1] if len(batch) > 1 else _encoder.encode(batch[0])
+        if _is_long(batch):
+            yield from encode_long(batch[0])
+        else:
+            yield _encoder.encode(batch)[1:-1]  # without the brackets
     yield frame[at:]
 
 
@@ -273,33 +278,53 @@ def unpack_trajectory(data: bytes) -> Trajectory:
 
 
 def pack_parts(trajectory: Trajectory) -> Iterator[bytes]:
-    """The same in parts: all but the messages, then these, some at a time."""
+    """The same in parts: all but the messages, then these, some at a time, a long one as JSON."""
     yield _packer.encode(msgspec.structs.replace(trajectory, messages=[]))
     for batch in _batches(trajectory.messages):
-        yield _packer.encode(batch)
+        if _is_long(batch):
+            yield from (_GOES_ON + piece for piece in encode_long(batch))
+            yield _ENDS
+        else:
+            yield _packer.encode(batch)
 
 
 def unpack_parts(parts: Iterable[bytes]) -> Trajectory:
     found = iter(parts)
     trajectory = _unpacker.decode(next(found))
+    long = bytearray()
     for part in found:
-        trajectory.messages += _messages_unpacker.decode(part)
+        if part.startswith(_GOES_ON):
+            long += memoryview(part)[len(_GOES_ON) :]
+        elif part == _ENDS:
+            trajectory.messages += msgspec.convert(decode_long(long), list[Message])
+        else:
+            trajectory.messages += _messages_unpacker.decode(part)
     return trajectory
+
+
+def _is_long(batch: list[Message]) -> bool:
+    """Only one message that is long makes a batch long."""
+    return len(batch) == 1 and is_long(_length(batch[0]))
 
 
 def _batches(messages: list[Message]) -> Iterator[list[Message]]:
     """Some messages at a time: about a million characters, or one message that is longer."""
     first = weight = 0
     for at, message in enumerate(messages):
-        size = len(message.content) + len(message.thinking or "")
-        for call in message.tool_calls or ():
-            size += len(call.function.arguments)
+        size = _length(message)
         if weight + size > _BATCH_CHARS and first < at:
             yield messages[first:at]
             first, weight = at, 0
         weight += size
     if first < len(messages):
         yield messages[first:]
+
+
+def _length(message: Message) -> int:
+    size = len(message.content) + len(message.thinking or "")
+    for call in message.tool_calls or ():
+        size += len(call.function.arguments)
+    return size
 
 
 def text_of(message: Message) -> str:

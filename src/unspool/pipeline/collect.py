@@ -71,6 +71,14 @@ class Gathered:
     def all_facts(self) -> list[AnyFact]:
         return self.facts + list(self.joiner.facts() if self.joiner else ())
 
+    def hand_out(self) -> Iterator[AnyFact]:
+        """The same, each for good: a list may be hundreds of megabytes, and whoever takes it
+        decides how long it stays."""
+        facts, self.facts, self.joiner = self.all_facts(), [], None
+        facts.reverse()
+        while facts:
+            yield facts.pop()
+
 
 def _weight(fact: AnyFact) -> int:
     """Bytes of its texts: one character beyond Latin-1 doubles a whole text, an emoji quadruples it."""

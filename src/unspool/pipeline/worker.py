@@ -253,7 +253,7 @@ class Worker:
         current = sources.current_of(key, gathered.source)
         merge = self.job.merge_tool_metadata
         try:
-            reduction = reduce_facts(key, gathered.all_facts(), current, merge)
+            reduction = reduce_facts(key, gathered.hand_out(), current, merge)
         except Exception as error:  # a fault of ours: the other conversations go on
             self._fault(key, gathered.first, error)
             return 0

@@ -9,7 +9,6 @@ thread.py     the chain, the abandoned branches
 drafts.py     facts by the message and the call that they are about
 rewound.py    echoes of what was abandoned
 messages.py   messages, calls, results, marks
-quoted.py     JSON inside of a JSON string
 listing.py    a message list, the calls that saw it, their answers
 lists.py      message lists that calls logged, decoded once each
 references.py lists that name their messages, whose bodies came apart
@@ -67,16 +66,8 @@ def reduce_facts(
     merge_tool_metadata: bool = True,
 ) -> Reduction:
     """Fold the facts of one conversation. The order in which they come does not matter."""
-    lists: list[SnapshotSeen | ListSeen | PieceSeen] = []
-    rest: list[AnyFact] = []
-    local = False
-    for fact in facts:
-        if isinstance(fact, SnapshotSeen | ListSeen | PieceSeen):
-            lists.append(fact)
-        else:
-            rest.append(fact)
-            local = local or is_zoneless(fact)
-    ordered = put_in_order(set_clocks(rest) if local else rest)
+    lists, rest = _set_apart(facts)
+    ordered = put_in_order(set_clocks(rest) if any(map(is_zoneless, rest)) else rest)
     main, sides = _split_sides(ordered)
     if lists:
         found = snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
@@ -97,6 +88,20 @@ def reduce_facts(
         made.append(side)
     kept = [t for t in made if t.messages or t is made[0]]
     return Reduction(kept, ordered.superseded, naming=find_naming(main))
+
+
+def _set_apart(
+    facts: Iterable[AnyFact],
+) -> tuple[list[SnapshotSeen | ListSeen | PieceSeen], list[AnyFact]]:
+    """The message lists, and all else."""
+    lists: list[SnapshotSeen | ListSeen | PieceSeen] = []
+    rest: list[AnyFact] = []
+    for fact in facts:
+        if isinstance(fact, SnapshotSeen | ListSeen | PieceSeen):
+            lists.append(fact)
+        else:
+            rest.append(fact)
+    return lists, rest
 
 
 def _has_words(records: list[Record]) -> bool:

@@ -1,13 +1,10 @@
 """Listing: a message list that engine calls logged, the calls, and what answered them."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from unspool.facts import View
-from unspool.records import clean, refuse_depth
+from unspool.longjson import decode
 from unspool.shapes import list_to_messages
 from unspool.trajectory import Message
 
@@ -114,11 +111,7 @@ def elements(values: Iterable[Any]) -> list[Message]:
 
 def decode_array(text: bytes | bytearray) -> list[Any]:
     """The elements of `[…]`; raises ValueError (or RecursionError) where it is no clean array."""
-    try:
-        refuse_depth(text)
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        value = clean(json.loads(text, strict=False))
+    value = decode(text)
     if not isinstance(value, list):
         raise ValueError("not an array")
     return value

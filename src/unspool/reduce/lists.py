@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,8 +10,8 @@ import msgspec
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
 from unspool.records import clean, is_too_deep, mend_escapes, recover_json
-from unspool.reduce.listing import Answer, Call, Listing, decode_array, elements
-from unspool.reduce.quoted import unescape
+from unspool.reduce.listing import Answer, Call, Listing, elements
+from unspool.reduce.listtext import ListText
 from unspool.reduce.references import read_references
 from unspool.trajectory import Message
 
@@ -19,30 +20,20 @@ def read_snapshot(fact: SnapshotSeen) -> Listing | None:
     """The list of a snapshot, decoded piece by piece between the ends that calls saw."""
     if fact.broken:
         return _read_broken(fact)
-    counts: dict[int, int] = {}
-    messages: list[Message] = []
-    at = 0
-    for size in sorted({*(view.size for view in fact.views), len(fact.text)}):
-        if size - at > LEAST or fact.text[at:size].strip() not in (b"", b"["):
-            try:
-                messages += elements(decode_between(fact, at, size))
-            except (ValueError, RecursionError):
-                return _read_broken(fact)
-        counts[size] = len(messages)
-        at = size
-    return Listing(messages, [Call(view, counts[view.size]) for view in _in_place(fact.views)])
-
-
-LEAST = 16
-"""A piece longer than this holds a message and not only spaces and a bracket."""
-
-
-def decode_between(fact: SnapshotSeen, at: int, end: int) -> list[Any]:
-    """The elements between two ends. The text may be very long: no more copies than needed."""
-    piece = memoryview(fact.text)[at + 1 : end]
-    if fact.escaped:
-        return decode_array(unescape(piece, b"[", b"]"))
-    return decode_array(b"".join((b"[", piece, b"]")))
+    views = _in_place(fact.views)
+    ends = sorted({*(view.size for view in views), len(fact.text)})
+    text = ListText(fact.text, fact.escaped)
+    if text.can_be_taken(ends):
+        del fact  # there is no room for it while the messages are decoded
+        made = text.take(ends)
+    else:
+        try:
+            made = text.read(ends)
+        except (ValueError, RecursionError):
+            return _read_broken(fact)
+    counts = dict(zip(ends, accumulate(map(len, made)), strict=True))
+    messages = [message for between in made for message in between]
+    return Listing(messages, [Call(view, counts[view.size]) for view in views])
 
 
 def _in_place(views: Iterable[View]) -> list[View]:
@@ -100,23 +91,24 @@ class Lists(NamedTuple):
     problems: list[Problem]
 
 
-def read_lists(key: Key, facts: Iterable[SnapshotSeen | ListSeen | PieceSeen]) -> Lists:
-    snapshots: list[SnapshotSeen] = []
-    references: list[ListSeen | PieceSeen] = []
-    for fact in facts:
-        if isinstance(fact, SnapshotSeen):
-            snapshots.append(fact)
-        else:
-            references.append(fact)
+def read_lists(key: Key, facts: list[SnapshotSeen | ListSeen | PieceSeen]) -> Lists:
+    """The facts are taken out of the list: the text of one may be as long as all else together."""
+    snapshots = [fact for fact in facts if isinstance(fact, SnapshotSeen)]
+    references = [fact for fact in facts if not isinstance(fact, SnapshotSeen)]
+    facts.clear()
     snapshots.sort(key=lambda fact: fact.place)
     inputs, outputs = read_references(references)
     problems: list[Problem] = []
     answers: list[Answer] = []
     lists: list[Listing] = []
-    for fact in join(snapshots):
-        listing = read_snapshot(fact)
+    joined = join(snapshots)
+    snapshots.clear()
+    joined.reverse()
+    while joined:
+        first = _in_place(joined[-1].views)[0]
+        listing = read_snapshot(joined.pop())
         if listing is None:
-            problems.append(_problem(key, _in_place(fact.views)[0], "messages-unreadable"))
+            problems.append(_problem(key, first, "messages-unreadable"))
         else:
             inputs.append(listing)
     for listing in sorted(inputs, key=lambda made: made.calls[0].place):

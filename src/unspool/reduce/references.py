@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.facts import ListSeen, PieceSeen, View
+from unspool.longjson import unescape
 from unspool.records import recover_json
 from unspool.reduce.listing import Call, Listing, decode_array, elements
-from unspool.reduce.quoted import unescape
 from unspool.trajectory import Message
 
 Pieces = dict[int, PieceSeen]

@@ -103,12 +103,14 @@ class Strand:
 
     def _late_answers(self) -> list[Answer]:
         """Answers whose call was never logged, where they are later than all that was."""
-        known = {message.content.rstrip() for made in self.winners for message in made.messages}
+        known = {  # hashes, because a stripped text is a copy, and these may be long
+            hash(message.content.rstrip()) for made in self.winners for message in made.messages
+        }
         last = max((made.last.when for made in self.winners), default=(-1, "", 0))
         late: list[Answer] = []
         for answer in by_time(self.answers):
             message = answer.message
-            if answer.used or is_empty(message) or message.content.rstrip() in known:
+            if answer.used or is_empty(message) or hash(message.content.rstrip()) in known:
                 continue
             if answer.when > last:
                 message.call_id = answer.view.call or None

@@ -1,0 +1,54 @@
+"""The text of a message list, decoded between the ends that calls saw."""
+
+from itertools import pairwise
+
+from unspool.longjson import LongArray, is_long, unescape
+from unspool.reduce.listing import decode_array, elements
+from unspool.trajectory import Message
+
+LEAST = 16
+"""A piece longer than this holds a message and not only spaces and a bracket."""
+
+
+class ListText:
+    """A JSON array without its closing bracket; where `escaped`, the inside of a JSON string."""
+
+    def __init__(self, text: bytes, escaped: bool) -> None:
+        self._text: bytes | bytearray = text
+        self._escaped = escaped
+
+    def read(self, ends: list[int]) -> list[list[Message]]:
+        """The messages up to each end; raises ValueError or RecursionError where it is no clean
+        array."""
+        return [elements(decode_array(self._array(*piece))) for piece in pairwise([0, *ends])]
+
+    def can_be_taken(self, ends: list[int]) -> bool:
+        """Whether it is long and clean: `take` will not fail."""
+        if not is_long(len(self._text)):
+            return False
+        try:
+            for at, end in pairwise([0, *ends]):
+                LongArray(self._array(at, end))
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+    def take(self, ends: list[int]) -> list[list[Message]]:
+        """The same as `read` gives, from the end, so that the text goes as the messages come."""
+        self._text = text = bytearray(self._text)
+        made: list[list[Message]] = []
+        for at, end in reversed(list(pairwise([0, *ends]))):
+            array = LongArray(self._array(at, end))
+            del text[at:]
+            made.append(elements(array.take()))
+        made.reverse()
+        return made
+
+    def _array(self, at: int, end: int) -> bytes | bytearray:
+        """What stands between two ends. It may be very long: no more copies than needed."""
+        with memoryview(self._text) as text, text[at + 1 : end] as piece:
+            if end - at <= LEAST and not bytes(piece).strip():
+                return b"[]"
+            if self._escaped:
+                return unescape(piece, b"[", b"]")
+            return b"".join((b"[", piece, b"]"))
