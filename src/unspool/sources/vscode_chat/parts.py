@@ -66,8 +66,12 @@ class Kept(msgspec.Struct, gc=False):
     part: dict[str, Any]
     link: bool = False
     """An inline reference that the text holds as a link: kept where the text is another's."""
-    said: bool = False
-    """Part of the text."""
+    text: str = ""
+    """What it adds to the words: a link, a warning."""
+    spoken: bool = False
+    """Its words are the program's, not the model's."""
+    apart: bool = False
+    """Shown as a block of its own."""
 
 
 Flow = Tool | Thought | Words | Kept
@@ -77,12 +81,6 @@ class Parts:
     """The parts of one response, sorted by what they are, in their order."""
 
     def __init__(self, response: Any) -> None:
-        self.blocks: list[str] = []
-        """Texts, cut apart where a tool was called or a block of its own was shown."""
-        self.tail = 0
-        """The number of the block behind the last tool call."""
-        self.late: list[str] = []
-        """Markdown and links behind the last tool call, one by one."""
         self.flow: list[Flow] = []
         """Everything in its order."""
         self.tools: list[dict[str, Any]] = []
@@ -96,7 +94,6 @@ class Parts:
         self.wrong = 0
         """Elements that are no parts at all."""
         self.model = ""
-        self._open = False
         self._known: dict[str, list[dict[str, Any]]] = {}
         """Tool parts by their ids."""
         if response is not None and not isinstance(response, list):
@@ -124,10 +121,7 @@ class Parts:
         elif kind in TOOLS:
             self._call(part)
         elif kind == "inlineReference":
-            text = link_text(part)
-            self.flow.append(Kept(part, link=is_plain(part), said=True))
-            self.late.append(text)
-            self._say(text)
+            self.flow.append(Kept(part, link=is_plain(part), text=link_text(part)))
         elif kind == "clearToPreviousToolInvocation":
             self._clear(part)
         elif kind in DISPLAY:
@@ -137,15 +131,12 @@ class Parts:
 
     def _clear(self, part: dict[str, Any]) -> None:
         """What was said since the last call was filtered out of what the person sees."""
-        held = {"reason": part.get("reason"), "text": "".join(self.blocks[self.tail :])}
-        self.cleared.append({k: v for k, v in held.items() if v is not None and v != ""})
-        del self.blocks[self.tail :]
-        self.late.clear()
-        self._open = False
         called = (n for n, item in enumerate(self.flow) if isinstance(item, Tool))
         since = max(called, default=-1) + 1
-        kept = [item for item in self.flow[since:] if not _is_said(item)]
-        self.flow[since:] = kept
+        text = "".join(said_in(item) for item in self.flow[since:])
+        held = {"reason": part.get("reason"), "text": text}
+        self.cleared.append({k: v for k, v in held.items() if v is not None and v != ""})
+        self.flow[since:] = [left for item in self.flow[since:] if (left := _cleared(item))]
 
     def _call(self, part: dict[str, Any]) -> None:
         run = part.get("subAgentInvocationId")
@@ -158,9 +149,6 @@ class Parts:
         self._known.setdefault(ident, []).append(part)
         self.flow.append(Tool(len(self.tools)))
         self.tools.append(part)
-        self._open = False
-        self.tail = len(self.blocks)
-        self.late.clear()
 
     def _take_bare(self, part: dict[str, Any]) -> None:
         """Without a kind it is markdown if it has a value, else (in exports) a file tree."""
@@ -172,13 +160,11 @@ class Parts:
             self._keep("no kind", part)
 
     def _keep(self, kind: str, part: dict[str, Any]) -> None:
-        self.flow.append(Kept(part))
-        if kind in APART:
-            self._open = False
+        spoken = kind in SPOKEN
+        text = markdown(part.get("content")) if spoken else ""
+        self.flow.append(Kept(part, text=text, spoken=spoken, apart=kind in APART))
         if kind in edits.KINDS:
             self.edits.append(part)
-        elif kind in SPOKEN:
-            self._say(markdown(part.get("content")))
         elif kind == "autoModeResolution":
             self.model = self.model or _resolved(part)
         elif kind not in KEPT:
@@ -186,15 +172,6 @@ class Parts:
 
     def _write(self, text: str, about: dict[str, Any]) -> None:
         self.flow.append(Words(text, about))
-        self.late.append(text)
-        self._say(text)
-
-    def _say(self, text: str) -> None:
-        if self._open:
-            self.blocks[-1] += text
-        elif text:
-            self.blocks.append(text)
-            self._open = True
 
     def _think(self, part: dict[str, Any]) -> None:
         value = part.get("value")
@@ -206,18 +183,17 @@ class Parts:
     def kept(self) -> list[dict[str, Any]]:
         return [held.part for held in self.flow if isinstance(held, Kept)]
 
-    @property
-    def text(self) -> str:
-        return "\n\n".join(block.strip("\n") for block in self.blocks)
 
-    @property
-    def last_text(self) -> str:
-        """What was said after the last tool call; warnings and tasks are not the model's words."""
-        return "".join(self.late).strip("\n")
+def said_in(item: Flow) -> str:
+    """The words of an item, whoever said them."""
+    return item.text if isinstance(item, Words | Kept) else ""
 
 
-def _is_said(item: Flow) -> bool:
-    return isinstance(item, Words) or (isinstance(item, Kept) and item.said)
+def _cleared(item: Flow) -> Flow | None:
+    """What is left of an item when the words since the last call are taken back."""
+    if isinstance(item, Kept) and item.text:
+        return Kept(item.part) if item.spoken else None
+    return None if isinstance(item, Words) else item
 
 
 def _says(value: Any) -> bool:

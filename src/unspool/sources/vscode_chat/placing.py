@@ -6,18 +6,18 @@ edit names the call that made it. What stands between two of these belongs to th
 way.
 """
 
-import re
+from bisect import bisect_right
 from typing import Any
 
 import msgspec
 
 from unspool.chat_fields import bare_call_id
+from unspool.sources.vscode_chat.answers import Answer
 from unspool.sources.vscode_chat.edits import KINDS as EDITS
 from unspool.sources.vscode_chat.model import Round
-from unspool.sources.vscode_chat.parts import Flow, Kept, Thought, Tool, Words
-from unspool.sources.vscode_chat.tools import Joined
+from unspool.sources.vscode_chat.parts import Flow, Thought, Tool, Words
+from unspool.sources.vscode_chat.steps import WORD, begins
 
-_WORD = re.compile(r"\w")
 _AHEAD = 8
 """So many rounds ahead of the current one words are looked for."""
 
@@ -62,20 +62,15 @@ class Owner(msgspec.Struct):
 class Placing:
     """The walk through one response."""
 
-    def __init__(
-        self,
-        rounds: list[Round],
-        calls: list[list[Joined]],
-        homes: list[int],
-        inner: set[int],
-        undone: Any = None,
-    ) -> None:
+    def __init__(self, answer: Answer, undone: Any = None) -> None:
         """`undone`: the undo stop that the person went back to."""
         self._undone = undone
-        self._rounds = rounds
-        self._homes = homes
-        self._inner = inner
-        self._links = bool(rounds)
+        self._starts = answer.starts
+        self._rounds = [] if answer.starts else answer.rounds
+        """What the model itself tells of its rounds."""
+        self._homes = answer.homes
+        self._inner = answer.inner
+        calls = answer.calls
         self._places = {id(c.part): n for made in calls for n, c in enumerate(made)}
         self._calls = {c.id: (r, n) for r, made in enumerate(calls) for n, c in enumerate(made)}
         self.placed = [Placed(len(made)) for made in calls]
@@ -102,9 +97,16 @@ class Placing:
                 self._read(held)
             elif isinstance(held, Thought):
                 self._think(held)
-            elif isinstance(held, Kept) and (self._links or not held.link):
-                self._keep(held.part)
+            else:
+                self._advance(begins(held))
+                if self._rounds or not held.link:
+                    self._keep(held.part)
         return self.placed
+
+    def _advance(self, spoken: bool) -> None:
+        """To the message that begins here, where the parts alone tell when one does."""
+        if spoken and self._starts:
+            self._go(max(self._now, bisect_right(self._starts, self._passed) - 1))
 
     def _call(self, number: int, part: dict[str, Any]) -> None:
         self._passed = number + 1
@@ -131,6 +133,7 @@ class Placing:
     def _read(self, words: Words) -> None:
         text = words.text.strip()
         number = None
+        self._advance(begins(words))
         if text and self._rounds:
             spoken = (n for n in self._ahead() if text in (self._rounds[n].response or ""))
             number = next(spoken, None)
@@ -138,7 +141,7 @@ class Placing:
                 self._go(number)
             else:
                 number = self._speaker(text)
-            if number is None and _WORD.search(text):
+            if number is None and WORD.search(text):
                 # Shown by the program, and said by no round of the model.
                 held = {"kind": "markdownContent", "content": {"value": words.text}}
                 self._keep({**held, **words.about})
@@ -155,6 +158,7 @@ class Placing:
         return next(spoken, None)
 
     def _think(self, thought: Thought) -> None:
+        self._advance(bool(thought.text))
         if len(self._rounds) > 1 and (thought.text or self._seen):
             spoken = (n for n in self._ahead() if thought.text in own_thinking(self._rounds[n]))
             # Rounds of older files do not tell it: it is what led to the next call.

@@ -139,7 +139,7 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     """No rounds are known: one message out of the parts that bear text."""
     request = turn.request
     calls = [call for group in turn.calls for call in group]
-    text = turn.parts.text
+    text = turn.answer.text
     (beside,) = turn.placed
     thinking = "\n\n".join(beside.thinking)
     extra = _with_native(_last_extra(turn, text), beside.extra())

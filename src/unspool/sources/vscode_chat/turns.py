@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
-from unspool.sources.vscode_chat import edits, tools
-from unspool.sources.vscode_chat.model import Metadata, Request, Result, Round
+from unspool.sources.vscode_chat import edits
+from unspool.sources.vscode_chat.answers import answer_of
+from unspool.sources.vscode_chat.model import Metadata, Request, Result
 from unspool.sources.vscode_chat.parts import Parts
 from unspool.sources.vscode_chat.placing import Placing
 from unspool.times import parse_time
@@ -39,24 +40,13 @@ class Turn:
         self.time = parse_time(request.timestamp)
         self.error = self.result.errorDetails or request.responseErrorDetails
         self.ended, self.duration_ms = self._end()
-        self.rounds = self._rounds()
-        own = self.parts.tools
-        self.calls: list[list[tools.Joined]] = []
-        """The calls of every round, or of the whole answer."""
-        self.homes: list[int] = []
-        """The round of every tool part."""
-        self.inner: set[int] = set()
-        """Numbers of tool parts that the model did not ask for."""
-        if self.rounds:
-            self.calls, self.homes = tools.join(self.rounds, own, ident)
-            self._place_rest(own)
-        else:
-            made = [tools.from_part(part, f"{ident}/part.{n}") for n, part in enumerate(own)]
-            self.calls, self.homes = [made], [0] * len(own)
+        self.answer = answer_of(self.parts, self.metadata.toolCallRounds, ident, self.response_id)
+        self.rounds = self.answer.rounds
+        self.calls = self.answer.calls
         removed = request.shouldBeRemovedOnSend
         undone = removed.get("afterUndoStop") if isinstance(removed, dict) else None
-        placing = Placing(self.rounds, self.calls, self.homes, self.inner, undone)
-        self.placed = placing.walk(self.parts.flow, own)
+        placing = Placing(self.answer, undone)
+        self.placed = placing.walk(self.parts.flow, self.parts.tools)
         """What every message holds beside its words and calls."""
         self.owners = placing.owners
         self.tail = placing.tail
@@ -92,37 +82,6 @@ class Turn:
         state = self.request.modelState
         stamp = state.completedAt if state is not None else None
         return stamp if stamp is not None and parse_time(stamp) != self.ended else None
-
-    def _place_rest(self, parts: list[dict[str, Any]]) -> None:
-        """Parts without a call: those behind all others are calls of a round that was not kept."""
-        last = max((n for n, home in enumerate(self.homes) if home >= 0), default=-1)
-        open_end = bool(self.rounds[-1].toolCalls)
-        late: list[tools.Joined] = []
-        for number, part in enumerate(parts):
-            if self.homes[number] >= 0 or tools.is_announcement(part, self.calls):
-                continue
-            if number > last and open_end:
-                late.append(tools.from_part(part, f"{self.id}/part.{number}"))
-                self.homes[number] = len(self.rounds)
-            else:
-                self.inner.add(number)
-        if late:
-            self.rounds.append(Round(id=self.response_id))
-            self.calls.append(late)
-
-    def _rounds(self) -> list[Round]:
-        """The model's rounds, with the words after the last call where no round has them."""
-        rounds = list(self.metadata.toolCallRounds or ())
-        if not rounds:
-            return []
-        said = self.parts.last_text
-        told = (text.strip() for text in self.parts.late)
-        known = all(any(r.response and text in r.response for r in rounds) for text in told if text)
-        if said and rounds[-1].toolCalls and not known:
-            rounds.append(Round(id=self.response_id, response=said))
-        elif not any(r.response for r in rounds):
-            rounds[-1] = msgspec.structs.replace(rounds[-1], response=self.parts.text)
-        return rounds
 
     def tell_apart(self, seen: set[str]) -> int:
         """Ids of answers and rounds that the chat repeats, told apart; how many there were."""

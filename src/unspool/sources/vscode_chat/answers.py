@@ -1,0 +1,120 @@
+"""Answers: the messages of an answer, by the model's rounds and, where those end, by its parts."""
+
+import msgspec
+
+from unspool.sources.vscode_chat import tools
+from unspool.sources.vscode_chat.model import Round
+from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, said_in
+from unspool.sources.vscode_chat.steps import Step, steps_of
+
+
+class Answer(msgspec.Struct):
+    """The messages of an answer, and which tool parts are whose calls."""
+
+    rounds: list[Round] = []
+    """One for every message; empty where the answer is a single one that no round tells."""
+    calls: list[list[tools.Joined]] = []
+    """Those of every message."""
+    homes: list[int] = []
+    """The message of every tool part; -1 where it has none."""
+    inner: set[int] = set()
+    """Numbers of tool parts that the model did not ask for."""
+    starts: list[int] = []
+    """Where the parts alone tell the messages: how many tool parts stand before each."""
+    text: str = ""
+    """The words of a single message."""
+
+
+def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -> Answer:
+    """`prefix` is for the ids of calls that have none, `ident` is the id of the response."""
+    if not told:
+        return _by_parts(parts, prefix, ident)
+    calls, homes = tools.join(told, parts.tools, prefix)
+    made = Answer(list(told), calls, homes)
+    last = max((n for n, home in enumerate(homes) if home >= 0), default=-1)
+    if not any(held.response for held in made.rounds):
+        _give_words(made, parts)
+    if made.rounds[-1].toolCalls:
+        # The model went on after that: the rounds were not kept to the end.
+        news = _news(made, parts, last)
+        _append(made, [step for step in steps_of(news) if step.text or step.tools], parts, prefix)
+        if len(made.rounds) > len(told):
+            made.rounds[-1] = msgspec.structs.replace(made.rounds[-1], id=ident)
+    made.inner = {
+        number
+        for number, part in enumerate(parts.tools)
+        if made.homes[number] < 0 and not tools.is_announcement(part, calls[: len(told)])
+    }
+    return made
+
+
+def _by_parts(parts: Parts, prefix: str, ident: str) -> Answer:
+    steps = steps_of(parts.flow)
+    made = Answer(homes=[-1] * len(parts.tools))
+    _append(made, steps, parts, prefix)
+    if len(steps) == 1:
+        return msgspec.structs.replace(made, rounds=[], text=steps[0].text, starts=[0])
+    made.rounds[-1] = msgspec.structs.replace(made.rounds[-1], id=ident)
+    before = 0
+    for step in steps:
+        made.starts.append(before)
+        before += len(step.tools)
+    return made
+
+
+def _append(made: Answer, steps: list[Step], parts: Parts, prefix: str) -> None:
+    """The steps as rounds of their own."""
+    for step in steps:
+        for number in step.tools:
+            made.homes[number] = len(made.rounds)
+        made.rounds.append(Round(response=step.text))
+        made.calls.append(
+            [tools.from_part(parts.tools[n], f"{prefix}/part.{n}") for n in step.tools]
+        )
+
+
+def _give_words(made: Answer, parts: Parts) -> None:
+    """Rounds that keep no words: what was shown before the calls of a round, it said."""
+    texts: dict[int, list[str]] = {}
+    waiting: list[Flow] = []
+    for item in parts.flow:
+        if not isinstance(item, Tool):
+            waiting.append(item)
+        elif made.homes[item.number] >= 0:
+            texts.setdefault(made.homes[item.number], []).append(_text(waiting))
+            waiting = []
+    if not made.rounds[-1].toolCalls:
+        texts.setdefault(len(made.rounds) - 1, []).append(_text(waiting))
+    for number, found in texts.items():
+        response = "\n\n".join(text for text in found if text)
+        made.rounds[number] = msgspec.structs.replace(made.rounds[number], response=response)
+
+
+def _text(flow: list[Flow]) -> str:
+    return "\n\n".join(step.text for step in steps_of(flow))
+
+
+def _news(made: Answer, parts: Parts, last: int) -> list[Flow]:
+    """What stands behind the last part of a known call and no round tells; warnings and tasks are not
+    the model's words."""
+    found: list[Flow] = []
+    run: list[Flow] = []
+    behind = last < 0
+    for item in parts.flow:
+        if behind and isinstance(item, Tool):
+            found += _unheard(run, made.rounds)
+            run = []
+            if not tools.is_announcement(parts.tools[item.number], made.calls):
+                found.append(item)
+        elif behind and not (isinstance(item, Kept) and item.spoken):
+            run.append(item)
+        behind = behind or (isinstance(item, Tool) and item.number == last)
+    return found + _unheard(run, made.rounds)
+
+
+def _unheard(run: list[Flow], rounds: list[Round]) -> list[Flow]:
+    """The run of parts between two calls, without its words where the rounds say all of them."""
+    texts = [text for item in run if (text := said_in(item).strip())]
+    if all(any(text in (held.response or "") for held in rounds) for text in texts):
+        return [item for item in run if isinstance(item, Thought)]
+    return run

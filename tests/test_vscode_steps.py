@@ -1,0 +1,148 @@
+"""VS Code chats whose parts tell more than the model's rounds, or of which no rounds are known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_chat_json import assert_round_trip
+from tests.vscode import chat, one, put, request
+from unspool.trajectory import Trajectory
+
+
+def tool(number: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "toolInvocationSerialized", "toolId": "copilot_readFile", "isComplete": True,
+            "toolCallId": f"call_{number}", "invocationMessage": f"Reading {number}",
+            "resultDetails": {"input": f'{{"n":{number}}}', "output": [
+                {"type": "embed", "isText": True, "value": f"file {number}"}]}, **more}  # fmt: skip
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"value": text}
+
+
+def thought(text: str) -> dict[str, Any]:
+    return {"kind": "thinking", "value": text, "id": "t"}
+
+
+def model_round(number: int, text: str, *calls: int) -> dict[str, Any]:
+    made = [{"id": f"call_{n}", "name": "read_file", "arguments": f'{{"n":{n}}}'} for n in calls]
+    return {"id": f"round_{number}", "response": text, "toolCalls": made}
+
+
+def row(trajectory: Trajectory) -> list[str]:
+    """The messages behind the first: `thinking|words>calls`, results by their text."""
+    made = []
+    for message in trajectory.messages[1:]:
+        calls = "".join(f">{call.id[5:]}" for call in message.tool_calls or ())
+        thinking = f"{message.thinking}|" if message.thinking else ""
+        made.append(f"{thinking}{message.content}{calls}")
+    return made
+
+
+WARNING = {"kind": "warning", "content": {"value": "Careful"}}
+EDIT = {"kind": "textEditGroup", "uri": {"scheme": "file", "path": "/p/x.py"},
+        "edits": [[{"text": "x"}]]}  # fmt: skip
+LINK = {"kind": "inlineReference", "name": "x", "inlineReference": {"scheme": "file", "path": "/x"}}
+
+
+@pytest.mark.parametrize(
+    ("response", "messages"),
+    [
+        ([said("A"), tool(1), said("B"), tool(2), said("C")],
+         ["A>1", "file 1", "B>2", "file 2", "C"]),
+        ([tool(1), tool(2), said("A"), tool(3)], [">1>2", "file 1", "file 2", "A>3", "file 3"]),
+        ([said("A"), said("B"), tool(1)], ["AB>1", "file 1"]),
+        ([thought("why"), tool(1), thought("then"), tool(2), said("A")],
+         ["why|>1", "file 1", "then|>2", "file 2", "A"]),
+        ([said("A"), tool(1), LINK, said(" is it"), tool(2)],
+         ["A>1", "file 1", "[x](file:///x) is it>2", "file 2"]),
+        # The program's own words do not make a message.
+        ([said("A"), tool(1), WARNING, tool(2)], ["A\n\nCareful>1>2", "file 1", "file 2"]),
+        ([said("A"), tool(1), WARNING, said(" B")], ["A>1", "file 1", "Careful B"]),
+        # Marks without a word do not make a message; before words they belong to those.
+        ([said("A"), tool(1), said("\n```\n"), tool(2)], ["A\n\n```>1>2", "file 1", "file 2"]),
+        ([said("A"), tool(1), said("- "), said("B"), tool(2)], ["A>1", "file 1", "- B>2", "file 2"]),
+        ([said("A"), tool(1), said("\n\n"), tool(2), thought("")], ["A>1>2", "file 1", "file 2"]),
+        ([said("A"), tool(1), said("B"),
+          {"kind": "clearToPreviousToolInvocation", "reason": 1}, said("C")],
+         ["A>1", "file 1", "C"]),
+    ],
+)  # fmt: skip
+def test_without_rounds_the_parts_tell_the_order(
+    response: list[Any], messages: list[str], tmp_path: Path
+) -> None:
+    path = put(tmp_path, "chat.json", chat(request(1, response=response)))
+    made = one(path)
+    assert row(made) == messages
+    assert [m.id for m in made.messages if m.role == "assistant"][-1] == "response_1"
+    (tmp_path / "out").mkdir()
+    assert_round_trip(path, tmp_path / "out")
+
+
+def test_what_stands_behind_a_call_is_of_its_message(tmp_path: Path) -> None:
+    response = [said("A"), tool(1), EDIT, tool(2), said("B"), tool(3), EDIT]
+    made = one(put(tmp_path, "chat.json", chat(request(1, response=response))))
+    first, second = (m for m in made.messages if m.role == "assistant")
+    assert [p["kind"] for p in (first.extra or {})["parts"]] == ["textEditGroup"]
+    assert (first.extra or {})["parts_at"] == [1]
+    assert [p["kind"] for p in (second.extra or {})["parts"]] == ["textEditGroup"]
+    assert [made.messages[f.index or 0].id for f in made.files or ()] == [first.id, second.id]
+
+
+def test_what_is_told_of_the_whole_answer_is_told_of_its_last_message(tmp_path: Path) -> None:
+    held = request(1, response=[said("A"), tool(1), said("B")], vote=1, modelId="copilot/m",
+                   modelState={"value": 2, "completedAt": 1_760_000_065_000},
+                   followups=[{"message": "x"}])  # fmt: skip
+    made = one(put(tmp_path, "chat.json", chat(held)))
+    first, last = (m for m in made.messages if m.role == "assistant")
+    assert (first.status, first.timestamp, first.model) == (None, None, "m")
+    assert (last.status, last.duration_ms, last.model) == ("cancelled", 5000, "m")
+    assert (last.extra or {})["vote"] == "up"
+    assert (last.extra or {})["followups"] == [{"message": "x"}]
+    assert "vote" not in (first.extra or {})
+
+
+def test_what_was_undone_behind_a_stop(tmp_path: Path) -> None:
+    stop = {"kind": "undoStop", "id": "stop"}
+    response = [said("A"), tool(1), stop, said("B"), tool(2), said("C")]
+    removed = {"requestId": "request_1", "afterUndoStop": "stop"}
+    held = request(1, response=response, shouldBeRemovedOnSend=removed)
+    made = one(put(tmp_path, "chat.json", chat(held)))
+    assert [m.status for m in made.messages if m.role == "assistant"] == [None, "undone", "undone"]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "response", "messages"),
+    [
+        # The parts go on where the rounds end.
+        ([model_round(1, "A", 1)],
+         [said("A"), tool(1), said("B"), tool(2), said("C"), tool(3), said("D")],
+         ["A>1", "file 1", "B>2", "file 2", "C>3", "file 3", "D"]),
+        ([model_round(1, "A", 1)], [said("A"), tool(1), tool(2), said("B")],
+         ["A>1", "file 1", ">2", "file 2", "B"]),
+        ([model_round(1, "A", 1)], [said("A"), tool(1), thought("hm"), tool(2)],
+         ["A>1", "file 1", "hm|>2", "file 2"]),
+        # The rounds end with an answer: what else was run, the model did not ask for.
+        ([model_round(1, "A", 1), model_round(2, "B")],
+         [said("A"), tool(1), tool(2), said("B")], ["A>1", "file 1", "B"]),
+        # The words of a round whose call is not shown are not said twice.
+        ([model_round(1, "A", 1), model_round(2, "B", 9)], [said("A"), tool(1), said("B")],
+         ["A>1", "file 1", "B>9"]),
+        # Rounds that keep no words.
+        ([model_round(1, "", 1), model_round(2, "", 2), model_round(3, "")],
+         [said("A"), tool(1), said("B"), tool(2), said("C")],
+         ["A>1", "file 1", "B>2", "file 2", "C"]),
+        ([model_round(1, "", 1), model_round(2, "", 2)],
+         [said("A"), tool(1), said("B"), tool(2), said("C"), tool(3)],
+         ["A>1", "file 1", "B>2", "file 2", "C>3", "file 3"]),
+    ],
+)  # fmt: skip
+def test_rounds_that_tell_less_than_the_parts(
+    rounds: list[Any], response: list[Any], messages: list[str], tmp_path: Path
+) -> None:
+    result = {"metadata": {"toolCallRounds": rounds, "sessionId": "s"}}
+    path = put(tmp_path, "chat.json", chat(request(1, response=response, result=result)))
+    assert row(one(path)) == messages
+    (tmp_path / "out").mkdir()
+    assert_round_trip(path, tmp_path / "out")
