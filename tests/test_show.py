@@ -11,7 +11,9 @@ from unspool.reading import read_family
 from unspool.show.blocks import Options, iter_blocks
 from unspool.show.plain import iter_lines
 from unspool.show.terminal import make_screen, print_blocks, safe_markdown
-from unspool.trajectory import Message, Trajectory
+from unspool.sinks import Family
+from unspool.sinks.markdown.page import make_page
+from unspool.trajectory import Mark, Message, Trajectory
 
 SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 """What rich itself writes: colours, and nothing else."""
@@ -93,6 +95,39 @@ def test_a_failure_says_why() -> None:
     assert "TypeError: refill() missing" in lines[at + 1]
 
 
+def test_an_error_in_place_of_an_answer_is_shown_also_where_the_program_says_it() -> None:
+    error = Message(role="system", kind="error", content="402 You have no quota\n" + "x\n" * 60)
+    made = Trajectory(conversation_id="x", messages=[Message(role="user", content="hi"), error])
+    lines = list(iter_lines(iter_blocks(read_family(made), Options())))
+    assert "! 402 You have no quota" in lines
+    assert "! … 41 more lines (--full)" in lines
+    assert "402 You have no quota" in make_page(Family(made))
+
+
+def test_what_stands_between_messages_says_what_it_is_about() -> None:
+    made = Trajectory(
+        conversation_id="x",
+        messages=[Message(role="user", content="hi"), Message(role="assistant", content="yes")],
+        marks=[
+            Mark(kind="skill", index=1, data={"name": "review", "content": "How to review."}),
+            Mark(
+                kind="compaction", index=1, data={"pre_compaction_tokens": 900, "summary": "All."}
+            ),
+            Mark(kind="context_cleared", index=1),
+            Mark(kind="task_complete", index=2, data={"summary": "The task is done."}),
+        ],
+    )
+    text = "\n".join(iter_lines(iter_blocks(read_family(made), Options())))
+    assert "---- History compacted (900 tokens) ----" in text
+    assert "---- Context cleared ----" in text
+    assert "The task is done." in text
+    assert "review" not in text
+    shown = "\n".join(iter_lines(iter_blocks(read_family(made), Options(context=True))))
+    assert "---- Skill (review) ----" in shown
+    assert "< How to review." in shown
+    assert "< All." in shown
+
+
 def test_terminal_has_markdown_margin_and_indented_sub_agents() -> None:
     root, children = sample()
     out = io.StringIO()
@@ -149,3 +184,18 @@ def test_a_long_conversation_begins_at_once() -> None:
     blocks = iter_blocks(read_family(long()), Options())
     first = next(iter(iter_lines(blocks)))
     assert first == "A long one"
+
+
+def test_of_a_conversation_without_messages_the_checkpoints_are_shown() -> None:
+    made = Trajectory(conversation_id="x", messages=[], partial=["no-messages"])
+    made.checkpoints = [
+        {"number": 1, "title": "Half", "file": "001-half.md", "work_done": "A cart."}
+    ]
+    text = "\n".join(iter_lines(iter_blocks(read_family(made), Options())))
+    assert "---- Checkpoint 1 Half ----" in text
+    assert "## Work done\n\nA cart." in text
+    assert "A cart." in make_page(Family(made))
+    said = Trajectory(conversation_id="x", messages=[Message(role="user", content="hi")])
+    said.checkpoints = made.checkpoints
+    blocks = list(iter_lines(iter_blocks(read_family(said), Options())))
+    assert "A cart." not in "\n".join(blocks)

@@ -72,13 +72,14 @@ def tell_problems(shelf: Shelf) -> None:
 
 
 def roots(shelf: Shelf) -> list[Entry]:
-    """Conversations in which something was said; sub-agents only where their parent is missing."""
+    """Conversations in which something was said, or of which only checkpoints are left; sub-agents
+    only where their parent is missing."""
     entries = shelf.entries()
     known = {(entry.source, entry.id) for entry in entries}
     return [
         entry
         for entry in entries
-        if entry.messages
+        if (entry.messages or entry.partial)
         and (entry.parent_id is None or (entry.source, entry.parent_id) not in known)
     ]
 

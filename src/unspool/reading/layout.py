@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from unspool.reading.calls import headline
 from unspool.reading.characters import one_line
+from unspool.reading.checkpoints import checkpoint_rules
 from unspool.reading.edits import edits_of
 from unspool.reading.items import Aside, Call, Category, Reading, Rule, Said, Turn
 from unspool.reduce.totals import is_turn
@@ -18,6 +19,7 @@ _RULES = {
     "compaction": "History compacted",
     "rewind": "Rewound",
     "clear": "Context cleared",
+    "context_cleared": "Context cleared",
     "fork": "Forked",
     "resume": "Resumed",
     "restart": "Restarted",
@@ -56,6 +58,7 @@ class _Layout:
             reading.turns[-1].items.append(said)
         for left in sorted({*marks, *branches}):
             self._between(reading, marks.get(left, []), branches.get(left, []))
+        reading.turns[-1].items += checkpoint_rules(trajectory)
         for link in trajectory.children or ():
             child = self._child(link.conversation_id)
             if child is not None:
@@ -125,6 +128,8 @@ def read_family(root: Trajectory, descendants: Iterable[Trajectory] = ()) -> Rea
 
 
 def category_of(message: Message) -> Category:
+    if message.kind == "error":
+        return "assistant"  # in place of an answer, whoever says it: nobody may miss it
     if message.role == "system" or message.kind in _INJECTED:
         return "injected"
     if message.role == "user" and message.typed == "" and not message.attachments:
@@ -170,8 +175,8 @@ def _rule_text(mark: Mark) -> str:
     if mark.kind == "answer":
         return _asked(text, data)
     before, after = _number(data, _BEFORE), _number(data, _AFTER)
-    trigger = data.get("trigger")
-    notes = [str(trigger)] if isinstance(trigger, str) and trigger else []
+    told = (data.get(name) for name in _TOLD)
+    notes = [one_line(one, 80) for one in told if isinstance(one, str) and one.strip()][:1]
     if before is not None:
         notes.append(
             f"{before:,} → {after:,} tokens" if after is not None else f"{before:,} tokens"
@@ -187,8 +192,17 @@ def _asked(text: str, data: dict[str, object]) -> str:
     return one_line(f"{text}: {asked} → {', '.join(words)}", 200)
 
 
-_BEFORE = ("pre_tokens", "preTokens", "tokens_before", "preCompactionTokens")
-_AFTER = ("post_tokens", "postTokens", "tokens_after", "postCompactionTokens")
+_TOLD = ("trigger", "name", "new_model", "chosen_model", "new_mode", "agent_name", "message")
+"""What a mark is about, in a word: a skill, the model or mode that it went over to."""
+_BEFORE = (
+    "pre_tokens",
+    "preTokens",
+    "tokens_before",
+    "preCompactionTokens",
+    "pre_compaction_tokens",
+)
+_AFTER = ("post_tokens", "postTokens", "tokens_after", "postCompactionTokens",
+          "post_compaction_tokens")  # fmt: skip
 
 
 def _number(data: dict[str, object], names: tuple[str, ...]) -> int | None:

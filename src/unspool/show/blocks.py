@@ -8,6 +8,7 @@ import msgspec
 from unspool.reading import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.reading.calls import arguments_of
 from unspool.reading.characters import one_line, printable
+from unspool.reading.checkpoints import KIND as CHECKPOINT
 from unspool.reading.edits import Edit
 from unspool.reading.figures import between_ms, clock, count, day_and_time, duration, plural, size
 from unspool.reading.parts import failure_of, parts_of
@@ -36,6 +37,8 @@ CLIP_LINES = 400
 """Of a longer output `--full` shows this many lines and says how many there are."""
 
 PROMPT_LINES = 20
+_LAST_WORD = "task_complete"
+"""A mark with the answer of an agent that was left alone with its task."""
 
 
 class Block(msgspec.Struct):
@@ -105,10 +108,26 @@ def _item(item: Item, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
     if isinstance(item, Rule):
         if not item.quiet or options.context:
             yield Block("rule", one_line(item.text, 100), depth, margin=clock(item.timestamp))
+        if (
+            options.context
+            or item.kind == _LAST_WORD
+            or (item.kind == CHECKPOINT and not item.quiet)
+        ):
+            yield from _given(item, depth)
     elif isinstance(item, Aside):
         yield from _aside(item, options, depth)
     else:
         yield from _said(item, turn, options, depth)
+
+
+def _given(rule: Rule, depth: int) -> Iterator[Block]:
+    """What the model was given there: the summary that stands for its history, a skill's text. Or
+    what it says when it is done, which may be the only answer."""
+    for name in ("summary", "content"):
+        text = (rule.data or {}).get(name)
+        if isinstance(text, str) and text.strip():
+            kind: Kind = "answer" if rule.kind in (_LAST_WORD, CHECKPOINT) else "context"
+            yield Block(kind, text.strip(), depth, name)
 
 
 def _aside(aside: Aside, options: Options, depth: int) -> Iterator[Block]:
@@ -137,7 +156,7 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
         return
     if words.strip():
         block = _words(said, words, turn, depth)
-        if block.kind == "prompt" and not options.full:
+        if block.kind in ("prompt", "error") and not options.full:
             block.text = _beginning(block.text)
         yield block
     if options.context and message.typed is not None and message.typed != message.content:

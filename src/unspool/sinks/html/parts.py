@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from unspool.reading import Aside, Item, Reading, Rule, Said, Turn
 from unspool.reading.characters import one_line
+from unspool.reading.checkpoints import KIND as CHECKPOINT
 from unspool.reading.figures import clock, count, day_and_time, duration, plural
 from unspool.reading.parts import Part, failure_of, parts_of
 from unspool.sinks.html.attachments import attachment_part
@@ -185,6 +186,10 @@ def _words(said: Said, words: str) -> Iterator[Markup]:
 
 
 def rule_part(rule: Rule) -> Markup:
+    if rule.kind == CHECKPOINT and rule.data:
+        body = element("div", {"class": "prose", "dir": "auto"}, render(str(rule.data["summary"])))
+        kind = "context injected" if rule.quiet else "context"
+        return fold(one_line(rule.text, 200), body, kind=kind, opened=not rule.quiet)
     when = clock(rule.timestamp)
     return element(
         "div",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from unspool.reading import Aside, Call, Item, Reading, Rule, Said, Turn, read_family
+from unspool.reading.checkpoints import KIND as CHECKPOINT
 from unspool.reading.edits import Edit
 from unspool.reading.figures import count, duration, plural
 from unspool.sinks import Family
@@ -188,6 +189,8 @@ def _rule(rule: Rule) -> Iterator[str]:
         asked = " — ".join(dict.fromkeys(t for t in told if t)) or rule.data.get("asked_by")
         yield f"*The person was asked:* {plain(str(asked))}"
         yield fenced(_answer(rule.data), "json")
+    elif rule.kind == CHECKPOINT and rule.data:
+        yield details(html(rule.text), prose(str(rule.data["summary"])), opened=not rule.quiet)
     elif not rule.quiet:
         yield f"---\n\n*{plain(rule.text)}*"
 
