@@ -1,20 +1,18 @@
 """`unspool extract` as its user sees it: a real process on real files."""
 
+import gzip
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from bench.telemetry import generate
 
-import unspool
 from tests.harness import CASES, PEAK_KB, cases, obey_modes
 from unspool.pipeline import worker
 from unspool.pipeline.batch import Run, open_run
@@ -118,6 +116,88 @@ def test_stdin(folder: Path) -> None:
     assert found[0]["file_path"] == "-"
 
 
+def test_stdin_is_unpacked(folder: Path) -> None:
+    data = (folder / "a.jsonl").read_bytes()
+    for packed in (gzip.compress(data), zstandard.compress(data)):
+        assert len(lines(run("-", "-q", stdin=packed).stdout)) == 5
+
+
+def test_stdin_of_no_known_format_is_called_so() -> None:
+    done = run("-", stdin=b'{"a": 1}\n')
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "unspool: nothing readable in standard input "
+        "(standard input: not a format that unspool knows)\n"
+    )
+
+
+@pytest.mark.parametrize("target", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_an_open_file_is_written_to_where_it_stands(
+    folder: Path, tmp_path: Path, target: str
+) -> None:
+    """`-o /dev/stdout >> file` appends, as `>> file` does."""
+    file = tmp_path / "kept.jsonl"
+    file.write_text("kept\n")
+    command = [sys.executable, "-m", "unspool", "extract", str(folder), "-q", "-o", target]
+    with file.open("ab") as out:
+        assert subprocess.run(command, stdout=out, env=ENV).returncode == 0
+    kept, *rest = file.read_bytes().splitlines()
+    assert (kept, len(rest)) == (b"kept", 13)
+
+
+def test_a_descriptor_that_nobody_opened(folder: Path) -> None:
+    """Not one of our own, by accident."""
+    done = run(folder, "-q", "-o", "/dev/fd/7")
+    assert done.stderr == b"unspool: cannot write /dev/fd/7: Bad file descriptor\n"
+
+
+def test_problems_go_to_standard_output(folder: Path, tmp_path: Path) -> None:
+    (folder / "a.jsonl").write_bytes(conversation("c", "x")[:-20])
+    done = run(folder, "-q", "-o", tmp_path / "x.jsonl", "--problems", "-")
+    assert [problem["code"] for problem in lines(done.stdout)] == ["truncated-json"]
+    assert run(folder, "-q", "--problems", "-").returncode == 2
+
+
+def closed(number: int, *command: str) -> Done:
+    return subprocess.run(
+        [sys.executable, "-m", "unspool", *command],
+        capture_output=True,
+        env=ENV,
+        preexec_fn=lambda: os.close(number),
+    )
+
+
+def test_streams_that_the_caller_closed(folder: Path, tmp_path: Path) -> None:
+    assert closed(0, "extract", "-").stderr == b"unspool: nothing readable in standard input\n"
+    for command in (["extract", str(folder), "-q"], ["list", str(folder)], ["--help"]):
+        done = closed(1, *command)
+        assert done.returncode == 1
+        assert done.stderr == b"unspool: cannot write the output: Bad file descriptor\n"
+    assert closed(2, "extract", str(folder), "-o", str(tmp_path / "x")).returncode == 0
+    assert len(lines((tmp_path / "x").read_bytes())) == 13
+
+
+def test_standard_output_is_full(folder: Path) -> None:
+    for command in (["extract", str(folder), "-q"], ["list", str(folder)], ["--help"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "unspool", *command],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                env=ENV,
+            )
+        assert done.returncode == 1
+        assert done.stderr == b"unspool: cannot write the output: No space left on device\n"
+
+
+def test_a_folder_that_may_not_be_written_is_named(folder: Path, tmp_path: Path) -> None:
+    shut = tmp_path / "shut"
+    shut.mkdir(mode=0o500)
+    done = run(folder, "-q", "--to", "atif", "-o", shut / "out", modes=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"unspool: cannot write {shut}/out".encode())
+
+
 def test_disk_full_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -135,44 +215,6 @@ def test_no_room_even_to_start(folder: Path, tmp_path: Path) -> None:
     done = run(folder, "-o", tmp_path / "x.jsonl", "--workers", 2, limit=100)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert not (tmp_path / "x.jsonl").exists()
-
-
-def test_interrupted_while_it_tidies_up(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clean_up = tempfile.TemporaryDirectory.cleanup
-
-    def disturbed(self: tempfile.TemporaryDirectory[str]) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        clean_up(self)
-
-    monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", disturbed)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = list(tmp_path.iterdir())
-    assert len(list(unspool.extract(folder))) == 13
-    assert list(tmp_path.iterdir()) == before
-
-
-def test_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
-    generate(tmp_path / "in", 120_000_000, files=4)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    command = [sys.executable, "-m", "unspool", "extract", str(tmp_path / "in")]
-    process = subprocess.Popen(
-        [*command, "-o", str(tmp_path / "o.jsonl")],
-        env={**ENV, "TMPDIR": str(temporary)},
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 20
-    while not any(temporary.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert process.returncode == 130, error
-    assert b"Traceback" not in error
-    assert list(temporary.iterdir()) == []
-    assert not (tmp_path / "o.jsonl").exists()
 
 
 def test_require_system_first(tmp_path: Path) -> None:

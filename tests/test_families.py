@@ -1,5 +1,6 @@
 """One worker reduces a conversation as soon as its files are read: nothing of it may show."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,47 @@ def test_a_file_that_holds_more_than_its_name_says(tmp_path: Path, name: str, me
     (only,) = made
     assert [m["content"] for m in only["messages"]] == ["go", "first", "second"]
     assert (summary.problems, summary.records) == ({"invalid-json": 1}, 6)
+
+
+def _two_files(folder: Path) -> tuple[Path, Path]:
+    """A session, and behind it a stream of the same under another session's name."""
+    own = write(folder / f"{SESSION}.jsonl", said("1", None, "go"), answer("2", "1", "m1", "first"))
+    other = folder / "ffffffff-52d3-4f0e-8c11-7a6d5e4f3b2a.jsonl"
+    write(other, *stream(("m1", "first"), ("m2", "second")))
+    return own, other
+
+
+@pytest.mark.parametrize("fault", [OSError(2, "No such file"), ValueError("ours")])
+def test_a_file_that_cannot_be_read_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """It vanishes between the two readings: a problem of that file, and the rest goes on."""
+    monkeypatch.delenv("UNSPOOL_DEBUG", raising=False)
+    own, _ = _two_files(tmp_path)
+    read, times = sources.read, []
+
+    def vanishing(span: Origin, *options: Any) -> Any:
+        times.append(span.path)
+        if times.count(str(own)) > 1:
+            raise fault
+        return read(span, *options)
+
+    monkeypatch.setattr(sources, "read", vanishing)
+    made, summary = extracted(tmp_path)
+    assert times.count(str(own)) == 2
+    assert [m["content"] for m in made[0]["messages"]] == ["first", "second"]
+    code = "unreadable" if isinstance(fault, OSError) else "internal-error"
+    assert summary.problems == {code: 1}
+
+
+def test_a_damaged_file_that_is_read_once_more_is_told_once(tmp_path: Path) -> None:
+    own, _ = _two_files(tmp_path)
+    rows = own.read_bytes() + b"".join(b'{"type": "summary", "n": %d}\n' % n for n in range(9999))
+    own.with_suffix(".jsonl.gz").write_bytes(gzip.compress(rows)[:-20])
+    own.unlink()
+    made, summary = extracted(tmp_path)
+    assert [m["content"] for m in made[0]["messages"]] == ["go", "first", "second"]
+    assert summary.problems["unreadable"] == 1
 
 
 def test_what_a_path_tells(tmp_path: Path) -> None:

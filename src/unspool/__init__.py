@@ -1,11 +1,12 @@
 """unspool rebuilds whole AI coding conversations from the traces that coding agents leave behind."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # as type checkers know it, without the import: every start pays for it
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from unspool.errors import (
         AmbiguousId,
         BrokenCatalogue,
@@ -66,7 +67,9 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> "Any":
         if name in _HOMES:
+            from importlib import import_module
+
             return getattr(import_module(_HOMES[name]), name)
         raise AttributeError(f"module 'unspool' has no attribute {name!r}")

@@ -7,10 +7,11 @@ a size limit the log is left out, and that is a problem to count.
 
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from unspool.scratch import scratch
 
 MAGIC = b"SQLite format 3\0"
 COPY_LIMIT_BYTES = 4 * 1024**3
@@ -55,7 +56,7 @@ def open_database(path: str | Path, copy_limit: int = COPY_LIMIT_BYTES) -> Itera
         # would make the two files beside the database.
         yield from _opened(f"{path.as_uri()}?mode=ro&immutable=1", stale=bool(log_bytes))
         return
-    with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
+    with scratch() as folder:
         copy = Path(folder, path.name)
         shutil.copyfile(path, copy)
         shutil.copyfile(log, copy.with_name(log.name))

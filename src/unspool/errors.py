@@ -70,3 +70,9 @@ class BrokenCatalogue(UnspoolError):
     """A tag catalogue or another data file is malformed."""
 
     exit_code = 2
+
+
+def unwritable(error: OSError) -> OutputError:
+    """Of a step that writes to temporary files, unless the system names another one."""
+    where = error.filename or "temporary files"
+    return OutputError(f"cannot write {where}: {error.strerror or error}")

@@ -1,22 +1,16 @@
 """Origins: where traces are read from. Opening them, cutting them into lines."""
 
-import codecs
-import errno
-import gzip
 import io
 import os
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
 
 import msgspec
-import zstandard
+
+from unspool.unpacking import PACKED, open_unpacked
 
 HEAD_BYTES = 65536
-PACKED = (".gz", ".zst")
-UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -121,107 +115,9 @@ class Head:
                 yield value
 
 
-class _Made(io.RawIOBase):
-    """What a packed file holds, or one in UTF-16 says. It can be gone back in, by beginning anew.
-
-    One that is damaged raises OSError like any unreadable file.
-    """
-
-    def __init__(self, begin: Callable[[], Any]) -> None:
-        self._begin = begin
-        self._inner = begin()
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            # Not `readinto`, which would lose what it read before it met the damage.
-            count = cast(int, self._inner.readinto1(buffer))
-        except (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile) as error:
-            raise OSError(errno.EIO, f"damaged: {error}") from None
-        self._at += count
-        return count
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        while whence == os.SEEK_END and self.read(1 << 20):
-            pass
-        target = max(offset if whence == os.SEEK_SET else self._at + offset, 0)
-        if target < self._at:
-            self._inner.close()
-            self._inner, self._at = self._begin(), 0
-        while self._at < target and self.read(min(target - self._at, 1 << 20)):
-            pass
-        return self._at
-
-    def close(self) -> None:
-        self._inner.close()
-        super().close()
-
-
-class _Utf8:
-    """What a file in UTF-16 says, in UTF-8; its mark is gone."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._text = io.TextIOWrapper(file, "utf-16", errors="replace", newline="")
-        self._ready = b""
-
-    def readinto1(self, buffer: Any) -> int:
-        if not self._ready:
-            self._ready = self._text.read(1 << 18).encode()
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def close(self) -> None:
-        self._text.close()
-
-
 def open_origin(path: str) -> io.BufferedReader:
-    """Open for reading bytes, unpacked and in UTF-8: Windows PowerShell writes UTF-16 where the
-    output of a program goes to a file."""
-    file = _open_packed(path) if path.endswith(PACKED) else _open_plain(path)
-    try:
-        utf16 = _starts_with_mark(file)
-    except OSError:
-        file.close()
-        raise
-    if not utf16:
-        return file
-    file.close()
-    begin = _open_packed if path.endswith(PACKED) else _open_plain
-    return io.BufferedReader(_Made(lambda: _Utf8(begin(path))), 1 << 20)
-
-
-def _open_plain(path: str) -> io.BufferedReader:
-    return cast(io.BufferedReader, open(path, "rb", buffering=1 << 20))
-
-
-def _open_packed(path: str) -> io.BufferedReader:
-    def begin() -> Any:
-        if path.endswith(".gz"):
-            return gzip.open(path, "rb")
-        raw = open(path, "rb")  # noqa: SIM115 - the reader closes it
-        unpacked = zstandard.ZstdDecompressor()
-        return unpacked.stream_reader(raw, closefd=True, read_across_frames=True)
-
-    return io.BufferedReader(_Made(begin), 1 << 20)
-
-
-def _starts_with_mark(file: io.BufferedReader) -> bool:
-    if not isinstance(file.raw, io.FileIO):
-        return file.peek(2)[:2] in UTF16_MARKS
-    if not file.raw.seekable():
-        return False
-    # Not through the buffer, which would read a megabyte of every file that is merely looked at.
-    start = file.raw.read(2)
-    file.raw.seek(0)
-    return start in UTF16_MARKS
+    """Open for reading bytes, unpacked and in UTF-8."""
+    return open_unpacked(path)
 
 
 def read_head(path: str) -> Head:

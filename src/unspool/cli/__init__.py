@@ -4,11 +4,11 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from unspool import __version__
+from unspool import __version__, stops
 from unspool.errors import UnspoolError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -48,7 +48,8 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: Any = import_module(COMMANDS[cmd_name][0]).command
+        with stops.AtOnce():
+            command: Any = import_module(COMMANDS[cmd_name][0]).command
         return command  # type: ignore[no-any-return]  # a module attribute has no type
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -56,8 +57,8 @@ class Lazy(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             # The reader of our output went away (`| head`): not an error of ours. Caught before
-            # click, which would end with 1; what is still in the buffer goes nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # click, which would end with 1.
+            _drop_output()
             return ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,22 +88,57 @@ def group(ctx: click.Context) -> None:
 
 def main() -> None:
     """The console command: errors are one line on stderr and an exit code, never a traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal or a locale that cannot show a character does not end a command.
-            stream.reconfigure(errors="replace")
+    _open_streams()
+    stops.listen()
     try:
         code = group.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except UnspoolError as error:
         # Imported only now: `--help` and what goes well do without it.
         from unspool.reading.characters import printable
 
         click.echo(f"unspool: {printable(str(error))}", err=True)
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("unspool: stopped", err=True)
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
+        stops.go_deaf()
+        click.echo(stops.TOLD, err=True)
+        _leave(stops.exit_code())
+    except OSError as error:
+        where = error.filename or "cannot write the output"
+        click.echo(f"unspool: {where}: {error.strerror or error}", err=True)
+        _leave(1)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _open_streams() -> None:
+    """All three are there, whatever the caller closed, and can take any character."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # Nothing comes in, messages go nowhere; results that nobody could get are an error,
+            # as a descriptor that is only for reading makes of them.
+            handle = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - kept open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or a locale that cannot show a character does not end a command.
+            stream.reconfigure(errors="replace")
+
+
+def _leave(code: int) -> NoReturn:
+    try:
+        sys.stdout.flush()
+    except OSError:  # told before; Python would try once more and complain
+        _drop_output()
+    sys.exit(code)
+
+
+def _drop_output() -> None:
+    """What is still in the buffer of standard output goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,11 +12,11 @@ import msgspec
 from unspool import catalogue, sinks, sources
 from unspool.cli.display import Display, print_summary
 from unspool.cli.moments import Moment
-from unspool.errors import UnspoolError, UsageError
+from unspool.errors import UsageError, unwritable
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.filters import TELEMETRY
 from unspool.pipeline.job import MEGABYTE, Job, Summary
-from unspool.pipeline.output import is_special, whole_file, write_many, write_one
+from unspool.pipeline.output import is_special, opened, write_many, write_one
 from unspool.tagscan import write_summary
 
 EXAMPLES = """
@@ -181,7 +181,7 @@ def command(
     """  # fmt: skip
     many = sinks.load(sink).MANY_FILES
     to_file = output is not None and output != "-" and not is_special(output)
-    _check(sink, many, output, regex, context_tag_map)
+    _check(sink, many, output, problems_file, regex, context_tag_map)
     job = Job(
         paths=list(paths),
         source=source,
@@ -213,11 +213,18 @@ def command(
 
 
 def _check(
-    sink: str, many: bool, output: str | None, regex: str | None, tag_map: str | None
+    sink: str,
+    many: bool,
+    output: str | None,
+    problems_file: str | None,
+    regex: str | None,
+    tag_map: str | None,
 ) -> None:
     """What is wrong with the options is told before anything is read."""
     if many and (output is None or output == "-"):
         raise UsageError(f"--to {sink} writes a file per conversation: name a folder with -o")
+    if problems_file == "-" and not many and (output is None or output == "-"):
+        raise UsageError("--problems -: standard output has the conversations; name a file")
     try:
         re.compile(regex or "")
     except re.error as error:
@@ -238,13 +245,13 @@ def _run(run: Run, output: str | None, many: bool, problems_file: str | None) ->
         else:
             write_one(written, output)
         if problems_file is not None:
-            with whole_file(Path(problems_file)) as file:
+            with opened(problems_file) as file:
                 for problem in run.problems():
                     file.write(msgspec.json.encode(_problem(problem)) + b"\n")
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise UnspoolError(f"cannot go on: {error.strerror or error}") from None
+        raise unwritable(error) from None
     return run.finish()
 
 

@@ -7,10 +7,7 @@ message-bearing record by (path, offset), whoever reduced them.
 import logging
 import os
 import shutil
-import signal
 import sys
-import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from unspool import sinks
-from unspool.errors import NothingToRead, OutputError
+from unspool.errors import NothingToRead, OutputError, unwritable
 from unspool.facts import Key, Problem
 from unspool.link import Patch, Patches, link
 from unspool.origins import Tally
@@ -30,13 +27,17 @@ from unspool.pipeline.filters import FILTERS, sampled
 from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.spool import Slot
 from unspool.pipeline.worker import Reduced, Task, Worker, Written
+from unspool.scratch import scratch
 from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
+from unspool.unpacking import packed_as
 
 Progress = Callable[[int], None]
 STDIN = "-"
 _log = logging.getLogger("unspool")
 SAMPLES = 20
+PEEK_BYTES = 4096
+COPY_BYTES = 1 << 20
 
 
 class Run:
@@ -243,40 +244,24 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
 
     `progress` gets the number of bytes that there are and gives what is told the bytes done.
     """
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="unspool-", dir=job.temporary)
-    except OSError as error:
-        raise OutputError(f"cannot make a temporary folder: {error.strerror or error}") from None
-    try:
-        found = _discover(job, Path(folder.name))
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(scratch(job.temporary))
+        except OSError as error:
+            raise OutputError(
+                f"cannot make a temporary folder: {error.strerror or error}"
+            ) from None
+        found = _discover(job, folder)
         if not found.origins:
             raise NothingToRead(_nothing(job, found))
         total = sum(origin.size for origin in found.origins)
         # Workers are forked in here, before a progress display may start a thread.
         try:
-            run = Run(job, Path(folder.name), found, progress(total) if progress else None)
+            run = Run(job, folder, found, progress(total) if progress else None)
         except OSError as error:  # what workers share lies in a file, and the disk may be full
-            raise OutputError(f"cannot start: {error.strerror or error}") from None
-        try:
-            yield run
-        finally:
-            run.crew.close()
-    finally:
-        with _undisturbed():
-            folder.cleanup()
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C while temporary files are removed must not leave the rest of them behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # where only the main thread hears it
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+            raise unwritable(error) from None
+        stack.callback(run.crew.close)
+        yield run
 
 
 def _discover(job: Job, folder: Path) -> Found:
@@ -291,6 +276,10 @@ def _discover(job: Job, folder: Path) -> Found:
     found.origins = [
         msgspec.structs.replace(origin, name=spooled.get(origin.path, origin.name))
         for origin in found.origins
+    ]
+    found.problems = [
+        msgspec.structs.replace(problem, origin=spooled.get(problem.origin, problem.origin))
+        for problem in found.problems
     ]
     return found
 
@@ -307,20 +296,28 @@ def _spool(path: str, place: Path) -> str:
     try:
         with ExitStack() as stack:
             source = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))
-            shutil.copyfileobj(source, stack.enter_context(open(place, "wb")), 1 << 20)
+            head = source.read(PEEK_BYTES)
+            place = place.with_suffix(packed_as(head))
+            target = stack.enter_context(open(place, "wb"))
+            target.write(head)
+            shutil.copyfileobj(source, target, COPY_BYTES)
     except OSError as error:
-        name = "standard input" if path == STDIN else path
-        raise OutputError(f"cannot keep {name}: {error.strerror or error}") from None
+        raise OutputError(f"cannot keep {_told_of(path)}: {error.strerror or error}") from None
     return str(place)
+
+
+def _told_of(path: str) -> str:
+    return "standard input" if path == STDIN else path
 
 
 def _nothing(job: Job, found: Found) -> str:
     reasons = [
-        f"{p.origin}: {p.sample or 'not a format that unspool knows'}" for p in found.problems
+        f"{_told_of(p.origin)}: {p.sample or 'not a format that unspool knows'}"
+        for p in found.problems
     ]
     if found.skipped:
         reasons.append(f"{found.skipped} files are of no known format")
-    where = ", ".join(job.paths)
+    where = ", ".join(map(_told_of, job.paths))
     return f"nothing readable in {where}" + (f" ({'; '.join(reasons[:3])})" if reasons else "")
 
 

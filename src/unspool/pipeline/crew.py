@@ -9,17 +9,19 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from unspool.errors import OutputError, UnspoolError
+from unspool.errors import UnspoolError, unwritable
 from unspool.facts import Key
 from unspool.origins import Origin
 from unspool.pipeline.families import FamilyWorker
 from unspool.pipeline.job import Job
 from unspool.pipeline.worker import Outcome, Pieces, Report, Task, Worker
+from unspool.stops import STOPS, Later
 
 Progress = Callable[[int], None]
 
@@ -78,10 +80,15 @@ class Team:
         for number in range(job.workers):
             ours, theirs = context.Pipe()
             shared = (self.next_span, self.next_task, self.bytes_read)
+            # A forked worker has our ends of the pipes too; open there, it would never see us go.
+            inherited = [*self.pipes, ours] if method == "fork" else []
             process = context.Process(
-                target=_serve, args=(number, folder, job, names, theirs, shared), daemon=True
+                target=_serve,
+                args=(number, folder, job, names, theirs, shared, inherited),
+                daemon=True,
             )
-            process.start()
+            with Later():  # until the worker has answers of its own
+                process.start()
             theirs.close()
             self.pipes.append(ours)
             self.processes.append(process)
@@ -138,14 +145,22 @@ def _serve(
     names: dict[str, str],
     pipe: Connection,
     shared: tuple[Any, Any, Any],
+    inherited: list[Connection],
 ) -> None:
-    """A worker process: answers until the driver hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker process: answers until the driver hangs up, or is no more."""
+    for stop in STOPS:
+        signal.signal(stop, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for end in inherited:
+        end.close()
+    tempfile.tempdir = str(folder)  # what a worker leaves when it is ended, the driver removes
     gc.disable()
     next_span, next_task, bytes_read = shared
+    driver = os.getppid()
 
     def progress(count: int) -> None:
+        if os.getppid() != driver:
+            os._exit(1)
         bytes_read[number] += count
 
     worker = Worker(number, folder, job, names, progress)
@@ -167,12 +182,15 @@ def _serve(
         except UnspoolError as error:
             answer = error
         except OSError as error:
-            answer = OutputError(f"cannot write temporary files: {error.strerror or error}")
+            answer = unwritable(error)
         except Exception as error:
             answer = UnspoolError(f"internal error in a worker: {type(error).__name__}: {error}")
             if os.environ.get("UNSPOOL_DEBUG"):
                 raise
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except OSError:
+            os._exit(1)
 
 
 def _shared(items: list[Any], counter: Any) -> Iterator[Any]:

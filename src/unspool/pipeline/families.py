@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from unspool import sources
 from unspool.facts import NOBODY, Key, Problem
 from unspool.origins import Origin, Tally
+from unspool.pipeline.collect import Place
 from unspool.pipeline.worker import Outcome, Reduced, Report, Worker
 
 
@@ -18,9 +19,12 @@ class FamilyWorker(Worker):
 
     _early: dict[Key, tuple[list[Reduced], int, list[Origin]]]
     """Family → its trajectories, how many records they left out, and where they were read."""
+    _failed: set[str]
+    """Files of which it was told that they cannot be read."""
 
     def read(self, spans: Iterable[Origin]) -> Report:
         self._early = {}
+        self._failed = set()
         families: dict[Key, list[Origin]] = {NOBODY: []}
         for span in spans:
             name = sources.family_of(span)
@@ -58,11 +62,29 @@ class FamilyWorker(Worker):
         """Some other file holds more of the family: its facts are needed again."""
         _, _, members = self._early.pop(family)
         for span in members:
-            for fact in sources.read(span, Tally(), self.job.recover):
-                if not isinstance(fact, Problem):  # told already
-                    self.collection.add(span.source, fact)
+            try:
+                self._read_again(span)
+            except OSError as error:  # it vanished since, or was damaged before
+                if span.path not in self._failed:
+                    self._unreadable(span, error)
+            except Exception as error:
+                if span.path not in self._failed:
+                    self._fault(family, (span.path, span.start), error)
             if self.collection.weight > self.job.memory_bytes:
                 self._spill()
+
+    def _read_again(self, span: Origin) -> None:
+        for fact in sources.read(span, Tally(), self.job.recover):
+            if not isinstance(fact, Problem):  # told already
+                self.collection.add(span.source, fact)
+
+    def _unreadable(self, span: Origin, error: OSError) -> None:
+        self._failed.add(span.path)
+        super()._unreadable(span, error)
+
+    def _fault(self, key: Key, place: Place, error: Exception) -> None:
+        self._failed.add(place[0])
+        super()._fault(key, place, error)
 
 
 def _family(key: Key) -> Key:

@@ -1,6 +1,8 @@
 """Output: what was written goes to its place, whole or not at all."""
 
+import errno
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -12,6 +14,7 @@ from unspool.errors import OutputError
 from unspool.pipeline.spool import Slot, Slots
 from unspool.pipeline.worker import Written
 from unspool.sinks import unique_names
+from unspool.stops import Later
 
 COPY_BYTES = 1 << 20
 
@@ -20,44 +23,63 @@ COPY_BYTES = 1 << 20
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name only when it is whole; otherwise nothing of it stays.
 
-    A link keeps leading where it led. A device or a pipe is written to, never replaced.
+    A link keeps leading where it led. A device, a pipe or an open descriptor (`/dev/stdout`, which
+    may well be a file that is appended to) is written to, never replaced.
     """
-    if is_special(path):
-        with _opened(path) as file:
-            yield file
-        return
-    path = Path(os.path.realpath(path))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):
-            Path(name).unlink()
-
-
-def is_special(path: str | Path) -> bool:
-    """Whether something is there that is no plain file: a device, a pipe, a folder."""
-    return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113 - never raise
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with open(path, "wb") as file:
-            yield file
+        if is_special(path):
+            descriptor = _descriptor(path)
+            with open(path if descriptor is None else _doubled(descriptor), "wb") as file:
+                yield file
+        else:
+            with _replacing(Path(os.path.realpath(path))) as file:
+                yield file
     except BrokenPipeError:
         raise
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name: str | None = None
+    try:
+        with Later():
+            handle, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    finally:
+        if name is not None:
+            with suppress(OSError):
+                Path(name).unlink()
+
+
+def is_special(path: str | Path) -> bool:
+    """Whether something is there that is no plain file: a device, a pipe, a folder."""
+    if _descriptor(path) is not None:
+        return True
+    return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113 - never raise
+
+
+_DESCRIPTOR = re.compile(r"/dev/(?:(stdout)|(stderr)|fd/(\d+))|/proc/self/fd/(\d+)")
+
+
+def _descriptor(path: str | Path) -> int | None:
+    """The open descriptor that a path means; opening it anew would write over what is there."""
+    match = _DESCRIPTOR.fullmatch(str(path))
+    if match is None:
+        return None
+    return 1 if match[1] else 2 if match[2] else int(match[3] or match[4])
+
+
+def _doubled(descriptor: int) -> int:
+    """Only of what the caller opened: what we opened ourselves is not inheritable."""
+    if not os.get_inheritable(descriptor):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return os.dup(descriptor)
 
 
 def _umask() -> int:
@@ -68,14 +90,20 @@ def _umask() -> int:
 
 def write_one(written: Iterable[Written], output: str | None) -> None:
     """All pieces one after the other, to a file or to standard output."""
-    slots = (slot for item in written for _, slot in item.pieces)
+    with opened(output) as file:
+        _copy((slot for item in written for _, slot in item.pieces), file)
+
+
+@contextmanager
+def opened(output: str | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that gets its name only when it is whole."""
+    if output is not None and output != "-":
+        with whole_file(Path(output)) as file:
+            yield file
+        return
     try:
-        if output is None or output == "-":
-            _copy(slots, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        else:
-            with whole_file(Path(output)) as file:
-                _copy(slots, file)
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -2,7 +2,6 @@
 
 import io
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from unspool import sinks, sources
 from unspool.databases import open_database
 from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.origins import Origin, Tally, open_origin
+from unspool.scratch import scratch
 from unspool.store.keeping import BLOCK_BYTES, RawRecord
 from unspool.store.survey import LOGS, is_database, is_whole
 from unspool.trajectory import Trajectory
@@ -192,7 +192,7 @@ def _pieces(file: io.BufferedReader, owner: Key, kind: str) -> Iterator[RawRecor
 @contextmanager
 def copied_database(path: str) -> Iterator[io.BufferedReader]:
     """The database with its log, in one file."""
-    with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
+    with scratch() as folder:
         target = Path(folder, "copy")
         with open_database(path) as database:
             copy = sqlite3.connect(target)

@@ -5,12 +5,12 @@ read. What was kept without raw records is made anew from its facts.
 """
 
 import sqlite3
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from unspool import sinks, sources
-from unspool.origins import PACKED, Origin, read_head
+from unspool.origins import Origin, read_head
+from unspool.scratch import scratch
 from unspool.store.intake import Intake, Report, Taking
 from unspool.store.keeping import forget_facts, iter_raw
 from unspool.store.opening import transaction
@@ -18,6 +18,7 @@ from unspool.store.rows import put_trajectory
 from unspool.store.survey import Survey, in_lines
 from unspool.store.sync import Sync
 from unspool.trajectory import Trajectory
+from unspool.unpacking import PACKED
 
 _KEPT = (
     "SELECT o.id, o.path, o.source, o.read_bytes, EXISTS (SELECT 1 FROM problems p"
@@ -39,7 +40,7 @@ def rebuild(connection: sqlite3.Connection) -> Report:
         connection.execute(
             "INSERT OR IGNORE INTO dirty SELECT DISTINCT platform, external_id FROM facts"
         )
-    with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
+    with scratch() as folder:
         # All files first: some formats look at the files beside the one that they read.
         files = [lay_out(connection, ident, path, Path(folder)) for ident, path, _ in rows]
         for (ident, path, source), file in zip(rows, files, strict=True):

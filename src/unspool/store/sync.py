@@ -11,7 +11,6 @@ conversation is clean only when it is written: a sync that was killed goes on wh
 
 import gc
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from unspool.pipeline.collect import Gathered
 from unspool.pipeline.spool import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
+from unspool.scratch import scratch
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
 from unspool.store.keeping import Press, get_facts
@@ -78,7 +78,7 @@ class Sync:
         return self.report
 
     def _bring_up_to_date(self, found: Survey) -> None:
-        with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
+        with scratch() as folder:
             self.spool = Spool(Path(folder, "bases"))
             for batch in iter_batches(found.changed, BATCH_BYTES):
                 self._read_batch(batch)
