@@ -35,7 +35,7 @@ def relative(trajectory: Any, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("memory", [64 << 20, SMALL])
-@pytest.mark.parametrize("case", cases("claude_code"), ids=case_id)
+@pytest.mark.parametrize("case", [*cases("claude_code"), *cases("copilot_cli")], ids=case_id)
 def test_the_same_comes_out_as_by_the_plainest_way(case: Path, memory: int) -> None:
     made, _ = extracted(case / "input", memory_bytes=memory)
     assert made == plainly(case / "input")
@@ -51,21 +51,27 @@ def stream(*messages: tuple[str, str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("memory", [64 << 20, SMALL])
+@pytest.mark.parametrize("hooks", [False, True])
 @pytest.mark.parametrize("name", ["00000000", "ffffffff"], ids=["before", "behind"])
-def test_a_file_that_holds_more_than_its_name_says(tmp_path: Path, name: str, memory: int) -> None:
+def test_a_file_that_holds_more_than_its_name_says(
+    tmp_path: Path, name: str, hooks: bool, memory: int
+) -> None:
     """A stream that somebody saved under another session's name, read before or behind the file
-    of its own session."""
+    of its own session; and hooks told of that session too."""
     rows = [said("1", None, "go"), answer("2", "1", "m1", "first")]
     path = write(tmp_path / f"{SESSION}.jsonl", *rows)
     path.write_text(path.read_text() + "{bad\n")
     other = tmp_path / f"{name}-52d3-4f0e-8c11-7a6d5e4f3b2a.jsonl"
     write(other, *stream(("m1", "first"), ("m2", "second")))
     assert sources.family_of(Origin(str(other), "", "claude-code")) == other.stem
+    if hooks:
+        payload = {"session_id": SESSION, "transcript_path": "t", "prompt": "go"}
+        write(tmp_path / "hooks.jsonl", {**payload, "hook_event_name": "UserPromptSubmit"})
     made, summary = extracted(tmp_path, memory_bytes=memory)
     assert made == plainly(tmp_path)
     (only,) = made
     assert [m["content"] for m in only["messages"]] == ["go", "first", "second"]
-    assert (summary.problems, summary.records) == ({"invalid-json": 1}, 6)
+    assert (summary.problems, summary.records) == ({"invalid-json": 1}, 6 + hooks)
 
 
 def _two_files(folder: Path) -> tuple[Path, Path]:
@@ -128,3 +134,19 @@ def test_a_log_in_a_folder_called_workflows_is_a_log(tmp_path: Path) -> None:
     made, _ = extracted(tmp_path)
     assert [m["content"] for t in made for m in t["messages"]] == ["hi"]
     assert sources.family_of(Origin(str(log), "", "claude-code")) is None
+
+
+def test_copilot_cli_files_are_known_by_their_folder() -> None:
+    session = "00000000-0000-4000-8000-000000000001"
+
+    def family(path: str) -> str | None:
+        return sources.family_of(Origin(f"/h/.copilot/{path}", "", "copilot-cli"))
+
+    assert family(f"session-state/{session}/events.jsonl") == session
+    assert family(f"session-state/{session}/checkpoints/001-half.md") == session
+    assert family(f"session-state/{session}.jsonl") == session
+    assert family("session-state/by-hand/events.jsonl") is None  # the log may say another id
+    assert family("session-store.db") is None
+    assert family(f"{session}/session-store.db") is None
+    assert family(f"history-session-state/session_{session}_1.json") is None
+    assert family("stdout.jsonl") is None

@@ -120,6 +120,10 @@ class Worker:
     # 1. read
 
     def read(self, spans: Iterable[Origin]) -> Report:
+        self.read_spans(spans)
+        return Report({*self.collection.conversations, *self.spill.keys}, self.tally)
+
+    def read_spans(self, spans: Iterable[Origin]) -> None:
         limit = self.job.memory_bytes // max(1, self.job.workers)
         with open(self.folder / f"problems-{self.number}", "ab") as problems:
             for span in spans:
@@ -128,8 +132,6 @@ class Worker:
                 else:
                     self._read_span(span, limit)
                 self._flush_problems(problems)
-        keys = {*self.collection.conversations, *self.spill.keys}
-        return Report(keys, self.tally)
 
     def _read_span(self, span: Origin, limit: int) -> None:
         collection = self.collection

@@ -4,7 +4,7 @@ All of them are views of one session: the log is the conversation, the others fi
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from unspool.databases import MAGIC
@@ -13,7 +13,7 @@ from unspool.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli import flat, legacy
 from unspool.sources.copilot_cli.companions import kind_of, read_companion
 from unspool.sources.copilot_cli.events import KNOWN, read_events
-from unspool.sources.copilot_cli.lookup import STATE, Lookup
+from unspool.sources.copilot_cli.lookup import STATE, UUID, Lookup, folder_session
 from unspool.sources.copilot_cli.store import is_store, read_store
 
 NAME = "copilot-cli"
@@ -68,6 +68,15 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     found += [home / ".copilot", home / ".local" / "state" / ".copilot"]
     inner = (STATE, _HISTORY, "session-store.db")
     return [base / name for base in dict.fromkeys(found) for name in inner]
+
+
+def family(path: str) -> str | None:
+    """The session whose folder a file is in, or whose log it is; stores and oldest files tell it."""
+    file = PurePath(path)
+    if _HISTORY in file.parts or ".db" in file.suffixes:
+        return None
+    named = folder_session(path)
+    return named if named is not None and UUID.fullmatch(named) else None
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:

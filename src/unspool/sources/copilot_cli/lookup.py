@@ -17,7 +17,7 @@ from unspool.origins import open_origin, read_head
 from unspool.records import salvage
 
 STATE = "session-state"
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WANTED = re.compile(
     rb'"(?:subagent\.started|custom_agent\.started|skill\.invoked|session\.binary_asset)"'
 )
@@ -31,7 +31,7 @@ def folder_session(path: str) -> str | None:
     if STATE in parts[:-1]:
         at = len(parts) - 1 - parts[::-1].index(STATE)
         return _bare(parts[at + 1])
-    return next((part for part in reversed(parts[:-1]) if _UUID.fullmatch(part)), None)
+    return next((part for part in reversed(parts[:-1]) if UUID.fullmatch(part)), None)
 
 
 def _bare(name: str) -> str:
@@ -54,7 +54,7 @@ class Lookup:
         the same file, is the same session.
         """
         named = folder_session(self.path)
-        if named is not None and _UUID.fullmatch(named):
+        if named is not None and UUID.fullmatch(named):
             return named
         return self._told() or named or f"{_bare(PurePath(self.path).name)}-{self._first()}"
 
