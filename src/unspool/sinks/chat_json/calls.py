@@ -4,7 +4,6 @@ from typing import Any
 
 from unspool.chat_fields import CALL, NATIVE
 from unspool.facts import Attachment
-from unspool.shapes import text as as_text
 from unspool.trajectory import Message, ToolCall, Trajectory, text_of
 
 _DENIED = {"type": 0}
@@ -17,8 +16,7 @@ def call_part(call: ToolCall, result: Message | None, child: Trajectory | None) 
     made: dict[str, Any] = {"kind": "toolInvocationSerialized"}
     if isinstance(extra.get("tool_id"), str):
         made |= {theirs: extra[ours] for ours, theirs in CALL.items() if ours in extra}
-        made.pop("uiCallId", None)
-        made["toolCallId"] = as_text(extra.get("ui_call")) or call.id
+        made["toolCallId"] = call.id
         if result is not None and result.details is not None:
             made["resultDetails"] = _with_data(result.details, result.attachments or [])
         made.setdefault("invocationMessage", call.name)
@@ -84,31 +82,36 @@ def _with_data(details: Any, attachments: list[Attachment]) -> Any:
     """Result details with the bytes that were taken out of them."""
     if not isinstance(details, dict):
         return details if isinstance(details, list) else None
+    if not holds_data(details, attachments):
+        return details
     waiting = [a.data for a in attachments]
-    output = details.get("output")
-    if isinstance(output, list):
-        return {**details, "output": [_filled(part, waiting) for part in output]}
-    if isinstance(output, dict) and waiting and "base64Data" not in output:
+    output = details["output"]
+    if isinstance(output, dict):
         return {**details, "output": {**output, "base64Data": waiting[0]}}
-    return details
+    filled = [{**part, "value": waiting.pop(0)} if _is_empty(part) else part for part in output]
+    return {**details, "output": filled}
 
 
-def _filled(part: Any, waiting: list[str]) -> Any:
-    if isinstance(part, dict) and part.get("type") == "embed" and "value" not in part and waiting:
-        return {**part, "value": waiting.pop(0)}
-    return part
+def _is_empty(part: Any) -> bool:
+    """Whether the bytes of the part were taken out of it."""
+    return isinstance(part, dict) and part.get("type") == "embed" and "value" not in part
 
 
-def holds_data(details: Any) -> bool:
-    """Whether the images of a result have their place in its details."""
-    return isinstance(details, dict) and isinstance(details.get("output"), list | dict)
+def holds_data(details: Any, attachments: list[Attachment]) -> bool:
+    """Whether the images of a result have their places in its details."""
+    output = details.get("output") if isinstance(details, dict) else None
+    if isinstance(output, dict):
+        return len(attachments) == 1 and "base64Data" not in output
+    places = sum(map(_is_empty, output)) if isinstance(output, list) else 0
+    return 0 < places == len(attachments)
 
 
 def result_of(result: Message) -> dict[str, Any]:
     """What the model got, as Copilot keeps it."""
     content: list[dict[str, Any]] = [{"$mid": 21, "value": result.content}]
-    if not holds_data(result.details):
-        for attachment in result.attachments or ():
+    attachments = result.attachments or []
+    if not holds_data(result.details, attachments):
+        for attachment in attachments:
             if attachment.data:
                 data = {"mimeType": attachment.media_type, "data": {"$base64": attachment.data}}
                 content.append({"$mid": 24, "value": data})

@@ -151,7 +151,7 @@ def own_attachments(user: Message | None) -> Any:
     """Attachments but for the images that stand only in the rendered message."""
     if user is None or not user.attachments:
         return None
-    rendered = user.typed is not None and user.content != user.typed
+    rendered = user.content != shown_text(user)
     return [a for a in user.attachments if not (rendered and _is_rendered_image(a))]
 
 

@@ -59,6 +59,8 @@ class Writer:
         calls = (call for m in trajectory.messages for call in m.tool_calls or ())
         self._called = {call.child_id for call in calls}
         self._taken: set[str] = set()
+        self._prefix = f"{trajectory.conversation_id}/"
+        """Before the ids of the runs of its sub-agents."""
 
     def request(self, turn: Turn) -> dict[str, Any]:
         user = turn.user
@@ -158,7 +160,7 @@ class Writer:
     def _nameless(self, turn: Turn) -> list[dict[str, Any]]:
         """What sub-agents did of which only their calls are known, and not who started them."""
         parts: list[dict[str, Any]] = []
-        prefix = f"{self.trajectory.conversation_id}/"
+        prefix = self._prefix
         for ident, child in self.children.items():
             first = child.messages[0] if len(child.messages) else None
             known = first is None or first.role == "user" or first.content
@@ -173,14 +175,16 @@ class Writer:
         """The part of a call, and behind it those of the sub-agent that it started."""
         result = turn.results.get(call.id)
         child = self.children.get(call.child_id or "")
-        if result is None and call.status is None and not call.extra:
-            return []  # nobody knows that it was ever run: only the round tells it
-        parts = [call_part(call, result, child)]
-        if self.trajectory.parent is not None and "toolSpecificData" not in parts[0]:
-            parts[0].pop("subAgentInvocationId", None)  # the run that this chat is
+        parts: list[dict[str, Any]] = []
+        if result is not None or call.status is not None or call.extra:
+            parts.append(call_part(call, result, child))
+            if self.trajectory.parent is not None and not _is_start(parts[0]):
+                parts[0].pop("subAgentInvocationId", None)  # the run that this chat is
+        # Else nobody knows that it was ever run: only the round tells it.
         if child is not None:
             self.shown.add(child.conversation_id)
-            parts += self._inside(child, call.id)
+            run = child.conversation_id.removeprefix(self._prefix) if self.native else call.id
+            parts += self._inside(child, run)
         return parts
 
     def _inside(self, child: Trajectory, run: str) -> list[dict[str, Any]]:
@@ -203,7 +207,7 @@ class Writer:
         if last is not None and extra.get("code_blocks"):
             metadata["codeBlocks"] = fields.unquoted(extra["code_blocks"], last.content)
         metadata["sessionId"] = self.trajectory.conversation_id
-        if last is not None and last.model and not extra.get("model_id"):
+        if last is not None and last.model and not extra.get("model_id") and not self._told(turn):
             metadata.setdefault("resolvedModel", last.model)
         user = turn.user
         if user is not None and user.content != shown_text(user):
@@ -211,16 +215,24 @@ class Writer:
         if turn.context:
             metadata["renderedGlobalContext"] = [text_part(m.content) for m in turn.context]
         rounds = [self._round(answer, n, turn) for n, answer in enumerate(turn.answers)]
-        if not (len(rounds) == 1 and _is_error_text(turn.answers[0])):
+        if not (len(rounds) == 1 and self._is_bare_error(turn.answers[0])):
             metadata["toolCallRounds"] = rounds
         metadata["toolCallResults"] = {
-            ident: result_of(result)
-            for ident, result in turn.results.items()
-            # What the model got of VS Code's own calls may be unknown; elsewhere nothing is nothing.
-            if result.content or result.details is None or not self.native
+            ident: result_of(result) for ident, result in turn.results.items()
         }
         _fill(metadata, _native(extra, "metadata"))
         return {**made, "metadata": metadata}
+
+    def _is_bare_error(self, answer: Message) -> bool:
+        """Whether no model answered: an error of a chat that has the id of a round is that of one."""
+        own = self._extra(answer).get("response_id") or f"{answer.request_id}/response"
+        return _is_error_text(answer) and (not self.native or answer.id == own)
+
+    def _told(self, turn: Turn) -> bool:
+        """Whether a part of the answer tells its model."""
+        kept = (self._extra(answer).get("parts") for answer in turn.answers)
+        parts = (part for held in kept if isinstance(held, list) for part in held)
+        return any(isinstance(p, dict) and p.get("kind") == "autoModeResolution" for p in parts)
 
     def _round(self, answer: Message, number: int, turn: Turn) -> dict[str, Any]:
         made: dict[str, Any] = {
@@ -264,6 +276,12 @@ class Writer:
         if extra.get("completed_at") is not None:
             made["completedAt"] = extra["completed_at"]
         return {k: v for k, v in made.items() if v is not None}
+
+
+def _is_start(part: dict[str, Any]) -> bool:
+    """Whether the part is of a call that started a sub-agent."""
+    specific = part.get("toolSpecificData")
+    return isinstance(specific, dict) and specific.get("kind") == "subagent"
 
 
 def _is_error(message: Message | None) -> bool:

@@ -4,8 +4,8 @@ import msgspec
 
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.model import Round
-from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, said_in
-from unspool.sources.vscode_chat.steps import Step, steps_of
+from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, Words
+from unspool.sources.vscode_chat.steps import Step, begins, steps_of
 
 
 class Answer(msgspec.Struct):
@@ -31,12 +31,11 @@ def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -
         return _by_parts(parts, prefix, ident)
     calls, homes = tools.join(told, parts.tools, prefix)
     made = Answer(list(told), calls, homes)
-    last = max((n for n, home in enumerate(homes) if home >= 0), default=-1)
     if not any(held.response for held in made.rounds):
         _give_words(made, parts)
     if made.rounds[-1].toolCalls:
         # The model went on after that: the rounds were not kept to the end.
-        news = _news(made, parts, last)
+        news = _news(made, parts)
         _append(made, [step for step in steps_of(news) if step.text or step.tools], parts, prefix)
         if len(made.rounds) > len(told):
             made.rounds[-1] = msgspec.structs.replace(made.rounds[-1], id=ident)
@@ -79,7 +78,8 @@ def _give_words(made: Answer, parts: Parts) -> None:
     waiting: list[Flow] = []
     for item in parts.flow:
         if not isinstance(item, Tool):
-            waiting.append(item)
+            if not (isinstance(item, Kept) and item.spoken):
+                waiting.append(item)
         elif made.homes[item.number] >= 0:
             texts.setdefault(made.homes[item.number], []).append(_text(waiting))
             waiting = []
@@ -91,30 +91,37 @@ def _give_words(made: Answer, parts: Parts) -> None:
 
 
 def _text(flow: list[Flow]) -> str:
+    """The words of a run of parts; links alone are none."""
+    if not any(isinstance(item, Words) and begins(item) for item in flow):
+        return ""
     return "\n\n".join(step.text for step in steps_of(flow))
 
 
-def _news(made: Answer, parts: Parts, last: int) -> list[Flow]:
-    """What stands behind the last part of a known call and no round tells; warnings and tasks are not
-    the model's words."""
+def _news(made: Answer, parts: Parts) -> list[Flow]:
+    """What stands behind the part of the last call that has one, and no round tells; warnings and tasks
+    are not the model's words."""
     found: list[Flow] = []
     run: list[Flow] = []
-    behind = last < 0
+    shown = (call.part for group in reversed(made.calls) for call in reversed(group) if call.part)
+    last = next(shown, None)
+    behind = last is None
     for item in parts.flow:
         if behind and isinstance(item, Tool):
             found += _unheard(run, made.rounds)
             run = []
-            if not tools.is_announcement(parts.tools[item.number], made.calls):
+            part = parts.tools[item.number]
+            if made.homes[item.number] < 0 and not tools.is_announcement(part, made.calls):
                 found.append(item)
         elif behind and not (isinstance(item, Kept) and item.spoken):
             run.append(item)
-        behind = behind or (isinstance(item, Tool) and item.number == last)
+        behind = behind or (isinstance(item, Tool) and parts.tools[item.number] is last)
     return found + _unheard(run, made.rounds)
 
 
 def _unheard(run: list[Flow], rounds: list[Round]) -> list[Flow]:
-    """The run of parts between two calls, without its words where the rounds say all of them."""
-    texts = [text for item in run if (text := said_in(item).strip())]
+    """The run of parts between two calls, without its words where the rounds say all of them. Links do
+    not count: the model wrote them otherwise than they are shown."""
+    texts = [text for item in run if isinstance(item, Words) and (text := item.text.strip())]
     if all(any(text in (held.response or "") for held in rounds) for text in texts):
         return [item for item in run if isinstance(item, Thought)]
     return run

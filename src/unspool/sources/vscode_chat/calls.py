@@ -10,11 +10,14 @@ from unspool.sources.vscode_chat.tools import Joined, call_extra, call_status
 from unspool.sources.vscode_chat.turns import Turn
 
 
-def call_facts(turn: Turn, scribe: Scribe, calls: list[Joined], message: str) -> Iterator[AnyFact]:
+def call_facts(
+    turn: Turn, scribe: Scribe, calls: list[Joined], message: str, inside: bool = False
+) -> Iterator[AnyFact]:
+    """`inside` a sub-agent, of whose calls a chat has no other record than their parts."""
     for index, call in enumerate(calls):
         shown = shown_result(call.part) if call.part is not None else Shown()
         returned = _outcome(turn, call)
-        told = returned is None and shown.plain
+        told = returned is None and shown.plain and not inside
         yield scribe.write(
             ToolCalled, id=call.id, message=message, name=call.name, index=index,
             arguments=call.arguments or shown.arguments,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.chat_fields import bare_call_id
+from unspool.chat_fields import CALL, bare_call_id
 from unspool.facts import ROOT, AnyFact, Key, MessageSeen, Noted
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.calls import call_facts
@@ -39,7 +39,7 @@ def child_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyF
         )  # fmt: skip
         made = [tools.from_part(part, f"{run}/part.{n}") for n, part in enumerate(parts)]
         tools.unique(made, set(), run)
-        yield from call_facts(turn, scribe, made, f"{run}/answer")
+        yield from call_facts(turn, scribe, made, f"{run}/answer", inside=True)
 
 
 def _starter(turn: Turn, run: str) -> tools.Joined | None:
@@ -51,9 +51,10 @@ def _starter(turn: Turn, run: str) -> tools.Joined | None:
         if run == bare_call_id(str(named or "")):
             return call
     for call in [*started, *calls]:
-        if run in (bare_call_id(call.native), tools.part_id(call.part or {})):
+        part = call.part or {}
+        if run in (bare_call_id(call.native), tools.part_id(part), part.get(CALL["ui_call"])):
             return call
-    return started[0] if len(started) == 1 else None
+    return started[0] if len(started) == len(turn.parts.side) == 1 else None
 
 
 def _text(values: dict[str, Any], name: str) -> str:

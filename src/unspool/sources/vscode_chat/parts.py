@@ -133,7 +133,8 @@ class Parts:
         """What was said since the last call was filtered out of what the person sees."""
         called = (n for n, item in enumerate(self.flow) if isinstance(item, Tool))
         since = max(called, default=-1) + 1
-        text = "".join(said_in(item) for item in self.flow[since:])
+        said = (item.text for item in self.flow[since:] if isinstance(item, Words | Kept))
+        text = "".join(said)
         held = {"reason": part.get("reason"), "text": text}
         self.cleared.append({k: v for k, v in held.items() if v is not None and v != ""})
         self.flow[since:] = [left for item in self.flow[since:] if (left := _cleared(item))]
@@ -182,11 +183,6 @@ class Parts:
     @property
     def kept(self) -> list[dict[str, Any]]:
         return [held.part for held in self.flow if isinstance(held, Kept)]
-
-
-def said_in(item: Flow) -> str:
-    """The words of an item, whoever said them."""
-    return item.text if isinstance(item, Words | Kept) else ""
 
 
 def _cleared(item: Flow) -> Flow | None:

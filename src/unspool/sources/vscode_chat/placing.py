@@ -35,13 +35,18 @@ class Placed(msgspec.Struct):
     markdown: list[dict[str, Any]] = []
     """What the parts with the text say besides, each way once."""
 
+    def settle(self) -> None:
+        """The parts by their places: an undo stop may have led back to an earlier call."""
+        order = sorted(range(len(self.parts)), key=self.at.__getitem__)
+        self.parts = [self.parts[n] for n in order]
+        self.at = [self.at[n] for n in order]
+
     def extra(self) -> dict[str, Any]:
         made: dict[str, Any] = {}
         if self.parts:
-            order = sorted(range(len(self.parts)), key=self.at.__getitem__)
-            made["parts"] = [self.parts[n] for n in order]
+            made["parts"] = self.parts
             if any(at != self.calls for at in self.at):
-                made["parts_at"] = [self.at[n] for n in order]
+                made["parts_at"] = self.at
         if self.thoughts:
             made["thoughts"] = self.thoughts
         if self.markdown:
@@ -101,6 +106,8 @@ class Placing:
                 self._advance(begins(held))
                 if self._rounds or not held.link:
                     self._keep(held.part)
+        for placed in self.placed:
+            placed.settle()
         return self.placed
 
     def _advance(self, spoken: bool) -> None:

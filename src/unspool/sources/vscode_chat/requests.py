@@ -143,7 +143,7 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
     (beside,) = turn.placed
     thinking = "\n\n".join(beside.thinking)
     extra = _with_native(_last_extra(turn, text), beside.extra())
-    if not (text or thinking or calls or extra.keys() - _SILENT):
+    if not (text or thinking or calls or extra.keys() - _SILENT or _is_judged(turn)):
         return
     ending = _ending(turn, bool(text or calls), turn.removed)
     if not text and ending["kind"] == "error":
@@ -154,6 +154,11 @@ def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
         request=turn.id, extra=extra or None, **ending,
     )  # fmt: skip
     yield from call_facts(turn, scribe, calls, turn.response_id)
+
+
+def _is_judged(turn: Turn) -> bool:
+    """Whether an answer without a word was voted on or counted: then there was one."""
+    return turn.request.vote is not None or bool(_usage(turn))
 
 
 def _ending(turn: Turn, answered: bool, removed: str) -> dict[str, str]:
@@ -218,6 +223,13 @@ def _with_native(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
 
 
 def _usage_facts(turn: Turn, scribe: Scribe, last: str) -> Iterator[AnyFact]:
+    if usage := _usage(turn):
+        yield scribe.write(
+            UsageReported, on="message", subject=last, model=turn.model, time=turn.ended, **usage
+        )
+
+
+def _usage(turn: Turn) -> dict[str, Any]:
     """Tokens of the whole turn where they are told, else of its last model call."""
     request = turn.request
     old = turn.result.usage or {}
@@ -236,11 +248,8 @@ def _usage_facts(turn: Turn, scribe: Scribe, last: str) -> Iterator[AnyFact]:
         completion = _sum(totals, "outputTokens")
         cached = _sum(totals, "cachedTokens")
     if prompt is None and completion is None and not extra:
-        return
-    yield scribe.write(
-        UsageReported, on="message", subject=last, model=turn.model, time=turn.ended,
-        prompt=prompt, completion=completion, cached=cached, extra=extra or None,
-    )  # fmt: skip
+        return {}
+    return {"prompt": prompt, "completion": completion, "cached": cached, "extra": extra or None}
 
 
 def _sum(totals: list[dict[str, Any]], name: str) -> int | None:
@@ -256,35 +265,41 @@ def _first(*values: Any) -> int | None:
 
 
 def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
-    """Edited files, answers that a person gave, pull requests."""
-    seen: set[str] = set()
-    for part, made in turn.touched:
-        owner = turn.owners[id(part)]
-        told = turn.round_id(owner.number) if turn.rounds else turn.response_id
-        for touch in made:
-            seen.add(touch["path"])
-            if touch["path"] in turn.outcomes:
-                touch["outcome"] = turn.outcomes[touch["path"]]
-            elif owner.undone or turn.removed == "undone":
-                touch["outcome"] = "undone"
-            subject = owner.call or told
-            yield scribe.write(Marked, kind="file", subject=subject, data=touch, time=turn.ended)
-    for path, outcome in turn.outcomes.items():
-        if path not in seen:
-            touch = {"path": path, "operation": "edit", "outcome": outcome}
-            yield scribe.write(Marked, kind="file", subject=turn.id, data=touch, time=turn.time)
-    for part in turn.parts.kept:
-        kind = str(part.get("kind"))
-        if kind in ASKED and (found := answers(part)) is not None:
+    """Edited files, answers that a person gave, pull requests: as they stand in the messages."""
+    touched = {id(part): made for part, made in turn.touched}
+    for part in (part for placed in turn.placed for part in placed.parts):
+        kind = part.get("kind")
+        if id(part) in touched:
+            yield from _touch_facts(turn, scribe, part, touched[id(part)])
+        elif kind == "pullRequest":
+            yield scribe.write(Noted, name="references", value=_pull_request(part))
+        elif isinstance(kind, str) and kind in ASKED and (found := answers(part)) is not None:
             yield scribe.write(
                 Marked, kind="answer", subject=turn.last_id, data=found, time=turn.ended
             )
-        elif kind == "pullRequest":
-            yield scribe.write(Noted, name="references", value=_pull_request(part))
+    edited = {touch["path"] for _, made in turn.touched for touch in made}
+    for path, outcome in turn.outcomes.items():
+        if path not in edited:
+            touch = {"path": path, "operation": "edit", "outcome": outcome}
+            yield scribe.write(Marked, kind="file", subject=turn.id, data=touch, time=turn.time)
     for summary in _summaries(turn):
         held = summary.get("toolCallRoundId")
         at = held if isinstance(held, str) else turn.id
         yield scribe.write(Marked, kind="compaction", subject=at, data=summary, time=turn.time)
+
+
+def _touch_facts(
+    turn: Turn, scribe: Scribe, part: dict[str, Any], made: list[dict[str, Any]]
+) -> Iterator[AnyFact]:
+    owner = turn.owners[id(part)]
+    told = turn.round_id(owner.number) if turn.rounds else turn.response_id
+    for touch in made:
+        if touch["path"] in turn.outcomes:
+            touch["outcome"] = turn.outcomes[touch["path"]]
+        elif owner.undone or turn.removed == "undone":
+            touch["outcome"] = "undone"
+        subject = owner.call or told
+        yield scribe.write(Marked, kind="file", subject=subject, data=touch, time=turn.ended)
 
 
 def _pull_request(part: dict[str, Any]) -> dict[str, Any]:
