@@ -1,5 +1,6 @@
 """Cards: small extracts of trajectories, all that linking needs to know about a conversation."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -77,8 +78,15 @@ class Card(msgspec.Struct):
         return (self.forked, _is_child(self.parent), self.ended_at, self.id)
 
 
+def iter_calls(trajectory: Trajectory) -> Iterator[ToolCall]:
+    """All its calls: one that was abandoned has started its sub-agent all the same."""
+    for messages in (trajectory.messages, *(b.messages for b in trajectory.branches or ())):
+        for message in messages:
+            yield from message.tool_calls or ()
+
+
 def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
-    calls = [call for message in trajectory.messages for call in message.tool_calls or ()]
+    calls = list(iter_calls(trajectory))
     answers = [m for m in trajectory.messages if m.role == "assistant" and m.id]
     same_as = _other_id(trajectory)
     indexed = _indexed(trajectory)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.cards import Card, Key, make_card, without_calls
+from unspool.cards import Card, Key, iter_calls, make_card, without_calls
 from unspool.copies import digest, digest_of, find_copies, holds, pieces
 from unspool.indexes import find_claims, give_times, give_up
 from unspool.reduce.totals import drop_calls, leave_out
@@ -305,6 +305,5 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
             trajectory,
             lambda m: id(m) in given or digest_of(m) in known or _is_replay(m, names),
         )
-    for message in trajectory.messages:
-        for call in message.tool_calls or ():
-            call.child_id = patch.spawned.get(call.id, call.child_id)
+    for call in iter_calls(trajectory) if patch.spawned else ():
+        call.child_id = patch.spawned.get(call.id, call.child_id)

@@ -1,0 +1,407 @@
+"""Made-up homes of Claude Code with every kind of line, and a ledger of what must come of them.
+
+The ledger is kept while the story is written; no line is ever read for it.
+"""
+
+import base64
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from tests.claude_lines import Row, text
+
+PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n-picture").decode()
+
+
+class Answer:
+    """One call of the model."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+        self.calls: list[str] = []
+        self.tokens = (0, 0)
+
+
+class Ledger:
+    """What one conversation must hold."""
+
+    def __init__(self) -> None:
+        self.prompts: dict[str, str] = {}
+        """Line → its words."""
+        self.answers: dict[str, Answer] = {}
+        self.results: dict[str, str] = {}
+        self.beside: list[str] = []
+        """Words that stand somewhere, once."""
+        self.chain: list[str] = []
+        """Prompts and answers that count, in order."""
+        self.gone: set[str] = set()
+        self.marks: list[str] = []
+        """Their kinds; not those of what was abandoned."""
+        self.copied: set[str] = set()
+        self.parent: tuple[str, str | None] | None = None
+        """(conversation, call)."""
+
+
+class Story:
+    """A thread of lines: a session, or a sub-agent in a file of its own."""
+
+    def __init__(self, home: "Home", ident: str, key: str, **fixed: Any) -> None:
+        self.home = home
+        self.dice = home.dice
+        self.ident = ident
+        self.key = key
+        self.fixed = fixed
+        self.ledger = home.ledgers.setdefault(key, Ledger())
+        self.rows: list[Row] = []
+        self.inline = True
+        """Whether its lines stand in the session's own file."""
+        self.last: str | None = None
+        self.turns: list[tuple[str, int, int]] = []
+        """Where a rewind may go back to: the line before the prompt, and how much there was."""
+
+    # Lines
+
+    def line(self, kind: str, **fields: Any) -> str:
+        """A line of the chain."""
+        uuid = self.home.name("u")
+        parent = fields.pop("parent", self.last)
+        row = {
+            "parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/w/shop",
+            "sessionId": self.ident, "version": "2.1.150", "gitBranch": "main", "type": kind,
+            "uuid": uuid, "timestamp": self.home.now(), **self.fixed, **fields,
+        }  # fmt: skip
+        self.rows.append(row)
+        self.last = uuid
+        return uuid
+
+    def bare(self, kind: str, **fields: Any) -> None:
+        """A line without an id."""
+        self.rows.append({"type": kind, **fields})
+
+    def user(self, content: Any, **fields: Any) -> str:
+        return self.line("user", message={"role": "user", "content": content}, **fields)
+
+    # What happens
+
+    def go_on(self, turns: int) -> None:
+        for _ in range(turns):
+            what = self.dice.random()
+            if what < 0.15 and self.turns:
+                self.rewind()
+            elif what < 0.25:
+                self.compact()
+            elif what < 0.3:
+                self.restart()
+            self.turn()
+
+    def rewind(self) -> None:
+        self.last, length, marks = self.dice.choice(self.turns)
+        self.ledger.gone.update(self.ledger.chain[length:])
+        del self.ledger.chain[length:]
+        del self.ledger.marks[marks:]
+        self.turns = [turn for turn in self.turns if turn[1] < length]
+
+    def compact(self) -> None:
+        before = self.last
+        self.line(
+            "system", parent=None, logicalParentUuid=before, subtype="compact_boundary",
+            content="Conversation compacted", isMeta=False, level="info",
+            compactMetadata={"trigger": "auto", "preTokens": 1000},
+        )  # fmt: skip
+        self.ledger.marks.append("compaction")
+        words = self.home.words("This session is being continued from a previous conversation")
+        self.user(words, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+        self.ledger.beside.append(words)
+        self.turns = []
+
+    def restart(self) -> None:
+        self.last, self.turns = None, []
+        if self.dice.random() < 0.5:
+            self.hook_success("SessionStart")
+
+    def hook_success(self, event: str) -> None:
+        self.line("attachment", attachment={
+            "type": "hook_success", "hookName": event, "hookEvent": event, "toolUseID": "h",
+            "content": "", "stdout": self.home.words("hook"), "stderr": "", "exitCode": 0,
+        })  # fmt: skip
+        self.ledger.marks.append("hook")
+
+    def turn(self) -> None:
+        self.between()
+        if self.last is not None:  # a second root is no rewind
+            self.turns.append((self.last, len(self.ledger.chain), len(self.ledger.marks)))
+        self.prompt()
+        for _ in range(self.dice.randint(0, 3)):
+            self.model_call()
+            self.between()
+        if self.dice.random() < 0.5:
+            self.line("system", subtype="turn_duration", durationMs=5, isMeta=False)
+            self.ledger.marks.append("turn_end")
+
+    def prompt(self) -> None:
+        words = self.home.words("prompt")
+        content: Any = words
+        dice = self.dice.random()
+        if dice < 0.15:
+            image = {"type": "base64", "media_type": "image/png", "data": PICTURE}
+            content = [text(words), {"type": "image", "source": image}]
+        elif dice < 0.25:
+            opened = "<ide_opened_file>The user opened the file /w/a.py in the IDE.</ide_opened_file>"
+            content = [text(opened), text(words)]
+        uuid = self.user(content, promptId=self.home.name("q"), permissionMode="default")
+        self.ledger.prompts[uuid] = words
+        self.ledger.chain.append(uuid)
+
+    def model_call(self) -> None:
+        if self.dice.random() < 0.08:
+            self.failure()
+            return
+        ident = f"msg_{self.home.name('01ABCDEFGHIJKLMNOP')}"
+        made = self.ledger.answers[ident] = Answer()
+        self.ledger.chain.append(ident)
+        request = self.home.name("req_")
+        blocks = self.blocks(made)
+        where: dict[str, str] = {}
+        for number, block in enumerate(blocks):
+            final = number == len(blocks) - 1
+            usage = {
+                "input_tokens": self.dice.randint(1, 9), "output_tokens": 1 + number,
+                "cache_read_input_tokens": 10, "cache_creation_input_tokens": 3,
+            }  # fmt: skip
+            made.tokens = (usage["input_tokens"] + 13, usage["output_tokens"])
+            body = {
+                "id": ident, "type": "message", "role": "assistant", "model": "claude-opus-4-6",
+                "content": [block], "stop_reason": "end_turn" if final else None, "usage": usage,
+            }  # fmt: skip
+            uuid = self.line("assistant", message=body, requestId=request)
+            if block["type"] == "tool_use":
+                where[block["id"]] = uuid
+            if self.dice.random() < 0.15:
+                self.progress(block.get("id", "h"))
+        self.answer_calls(made, where)
+
+    def blocks(self, made: Answer) -> list[Row]:
+        blocks: list[Row] = []
+        if self.dice.random() < 0.3:
+            words = self.home.words("thought")
+            made.thoughts.append(words)
+            blocks.append({"type": "thinking", "thinking": words, "signature": "x"})
+        for _ in range(self.dice.choice((0, 1, 1, 2))):
+            words = self.home.words("text")
+            made.texts.append(words)
+            blocks.append(text(words))
+        for _ in range(self.dice.choice((0, 1, 1, 3)) if blocks else 1):
+            ident = self.home.name("toolu_01ABCDEFGHIJ")
+            made.calls.append(ident)
+            given = {"command": self.home.words("command")}
+            blocks.append({"type": "tool_use", "id": ident, "name": "Bash", "input": given})
+        return blocks
+
+    def answer_calls(self, made: Answer, where: dict[str, str]) -> None:
+        waiting = list(made.calls)
+        self.dice.shuffle(waiting)
+        for ident in waiting:
+            if self.dice.random() < 0.06:
+                continue  # stopped
+            self.spawn(ident, where[ident])
+            words = self.home.words("result")
+            kind = self.dice.random()
+            content: Any = words
+            details: Any = {"stdout": words, "stderr": "", "interrupted": False}
+            if kind < 0.2:
+                content = [text(words)]
+            elif kind < 0.3:
+                image = {"type": "base64", "media_type": "image/png", "data": PICTURE}
+                content = [text(words), {"type": "image", "source": image}]
+            elif kind < 0.4:
+                content, details = self.persisted(words)
+            block = {"type": "tool_result", "tool_use_id": ident, "content": content}
+            if 0.4 <= kind < 0.5:
+                block["is_error"], details = True, f"Error: {words}"
+            if ident in self.home.spawned:
+                details = {"status": "completed", "agentId": self.home.spawned[ident]}
+            self.user(
+                [block], parent=where[ident], toolUseResult=details,
+                sourceToolAssistantUUID=where[ident],
+            )  # fmt: skip
+            self.ledger.results[ident] = flat(content)
+
+    def persisted(self, words: str) -> tuple[str, Row]:
+        name = f"{self.home.name('out')}.txt"
+        path = f"/h/.claude/projects/shop/{self.ident}/tool-results/{name}"
+        self.home.outputs[(self.ident, name)] = f"whole {words}"
+        content = f"<persisted-output>\nFull output saved to: {path}\n\n{words}\n</persisted-output>"
+        return content, {"stdout": words, "persistedOutputPath": path, "persistedOutputSize": 9}
+
+    def spawn(self, call: str, caller: str) -> None:
+        """Now and then a call turns out to be a sub-agent's."""
+        if self.home.depth > 2 or self.dice.random() > 0.12:
+            return
+        self.home.spawn(self, call)
+
+    def failure(self) -> None:
+        """The program's own answer."""
+        words = self.home.words("API Error: 529")
+        body = {
+            "id": self.home.name("e"), "type": "message", "role": "assistant",
+            "model": "<synthetic>", "content": [text(words)], "stop_reason": "stop_sequence",
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }  # fmt: skip
+        self.line("assistant", message=body, isApiErrorMessage=True, error="overloaded")
+        self.ledger.beside.append(words)
+
+    def progress(self, call: str) -> None:
+        kind = self.dice.choice(("hook_progress", "bash_progress", "waiting_for_task"))
+        self.line(
+            "progress", data={"type": kind, "output": self.home.words("progress")}, toolUseID=call
+        )
+
+    def between(self) -> None:
+        """Lines that may stand anywhere."""
+        known = ANYWHERE if "/" in self.key else ANYWHERE + TYPED
+        for make in self.dice.sample(known, self.dice.choice((0, 0, 1, 2))):
+            make(self)
+
+    def micro(self) -> None:
+        self.line("system", subtype="microcompact_boundary", content="Context microcompacted",
+                  microcompactMetadata={"preTokens": 9, "tokensSaved": 3})  # fmt: skip
+        self.ledger.marks.append("microcompaction")
+
+    def api_error(self) -> None:
+        self.line("system", subtype="api_error", error={"status": 529}, retryAttempt=1)
+        self.ledger.marks.append("api_error")
+
+    def told(self) -> None:
+        words = self.home.words("away")
+        self.line("system", subtype="away_summary", content=words, isMeta=False)
+        self.ledger.beside.append(words)
+
+    def injected(self) -> None:
+        words = self.home.words("Base directory for this skill")
+        self.user([text(words)], isMeta=True)
+        self.ledger.beside.append(words)
+
+    def reminder(self) -> None:
+        words = self.home.words("remember")
+        self.line("attachment", attachment={"type": "task_reminder", "content": words})
+        self.ledger.beside.append(words)
+
+    def hooked(self) -> None:
+        self.hook_success("PostToolUse:Bash")
+
+    def snapshot(self) -> None:
+        self.bare("file-history-snapshot", messageId=self.last or "x", isSnapshotUpdate=False,
+                  snapshot={"messageId": "x", "trackedFileBackups": {}})  # fmt: skip
+
+    def titles(self) -> None:
+        self.bare("ai-title", aiTitle="A title", sessionId=self.ident)
+        self.bare("last-prompt", lastPrompt="p", leafUuid=self.last, sessionId=self.ident)
+
+    def summary(self) -> None:
+        self.bare("summary", summary="A summary", leafUuid=self.home.name("elsewhere"))
+
+    def queued(self) -> None:
+        """Typed ahead: it becomes an attachment, or stays where it was typed."""
+        words = self.home.words("queued")
+        stamp = self.home.now()
+        queue = {"sessionId": self.ident, "timestamp": stamp}
+        self.bare("queue-operation", operation="enqueue", content=words, **queue)
+        self.bare("queue-operation", operation=self.dice.choice(("remove", "popAll")), **queue)
+        if self.dice.random() < 0.5:
+            self.line("attachment", attachment={
+                "type": "queued_command", "prompt": words, "commandMode": "prompt",
+            })  # fmt: skip
+        self.ledger.beside.append(words)
+
+    def command(self) -> None:
+        name = self.home.words("command-output")
+        self.user("<command-name>/model</command-name>\n<command-message>model</command-message>\n"
+                  f"<command-args>{name}</command-args>")  # fmt: skip
+        self.ledger.beside.append(f"/model {name}")
+        words = f"<local-command-stdout>{self.home.words('Set')}</local-command-stdout>"
+        self.user(words)
+        self.ledger.beside.append(words)
+
+
+ANYWHERE = [
+    Story.micro, Story.api_error, Story.told, Story.injected, Story.reminder, Story.hooked,
+]  # fmt: skip
+TYPED = [Story.snapshot, Story.titles, Story.summary, Story.queued, Story.command]
+
+
+def flat(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(block["text"] for block in content if block["type"] == "text")
+
+
+class Home:
+    """A project folder with sessions, their sub-agents and their outputs."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.ledgers: dict[str, Ledger] = {}
+        self.files: dict[str, list[Row]] = {}
+        self.outputs: dict[tuple[str, str], str] = {}
+        self.metas: dict[str, Row] = {}
+        self.spawned: dict[str, str] = {}
+        """Call → the sub-agent that it started."""
+        self.depth = 0
+        self._clock = 0
+        self._number = 0
+
+    def name(self, prefix: str) -> str:
+        self._number += 1
+        return f"{prefix}{self._number}"
+
+    def words(self, prefix: str) -> str:
+        return self.name(f"{prefix} number ")
+
+    def now(self) -> str:
+        self._clock += 1
+        seconds = self._clock
+        return f"2026-03-02T{9 + seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.000Z"
+
+    def session(self, number: int = 0, turns: int | None = None) -> Story:
+        ident = f"0f4b7c1a-52d3-4f0e-8c11-{number:012d}"
+        story = Story(self, ident, ident)
+        self.files[f"{ident}.jsonl"] = story.rows
+        story.go_on(turns or self.dice.randint(1, 6))
+        return story
+
+    def spawn(self, above: Story, call: str) -> None:
+        agent = self.name("a")
+        self.spawned[call] = agent
+        key = f"{above.ident}/{agent}"
+        child = Story(self, above.ident, key, isSidechain=True, agentId=agent)
+        child.ledger.parent = (above.key, call)
+        layouts = ("folder", "beside", "inline") if above.inline else ("folder", "beside")
+        layout = self.dice.choice(layouts)
+        child.inline = layout == "inline"
+        self.depth += 1
+        child.go_on(self.dice.randint(1, 2))
+        self.depth -= 1
+        if layout == "folder":
+            stem = f"{above.ident}/subagents/agent-{agent}"
+            self.files[f"{stem}.jsonl"] = child.rows
+            if self.dice.random() < 0.5:
+                self.metas[f"{stem}.meta.json"] = {"agentType": "Explore", "toolUseId": call}
+        elif layout == "beside":
+            self.files[f"agent-{agent}.jsonl"] = child.rows
+        else:
+            above.rows += child.rows
+
+    def write(self, folder: Path) -> Path:
+        for name, rows in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for name, value in self.metas.items():
+            (folder / name).write_text(json.dumps(value))
+        for (ident, name), words in self.outputs.items():
+            path = folder / ident / "tool-results" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(words)
+        return folder
