@@ -21,6 +21,7 @@ class Answer:
         self.texts: list[str] = []
         self.thoughts: list[str] = []
         self.calls: list[str] = []
+        self.given: dict[str, str] = {}
         self.tokens = (0, 0)
 
 
@@ -34,6 +35,10 @@ class Ledger:
         self.results: dict[str, str] = {}
         self.beside: list[str] = []
         """Words that stand somewhere, once."""
+        self.queued: list[str] = []
+        """Those among them that no line of the chain holds: no copy has them."""
+        self.partly = False
+        """Whether only its prompts, answers and results are known here."""
         self.chain: list[str] = []
         """Prompts and answers that count, in order."""
         self.gone: set[str] = set()
@@ -61,6 +66,16 @@ class Story:
         self.turns: list[tuple[str, int, int]] = []
         """Where a rewind may go back to: the line before the prompt, and how much there was."""
 
+    def copy(self, known: Ledger, names: dict[str | None, str | None]) -> None:
+        """What another conversation held, under the new names of its lines."""
+        own = self.ledger
+        own.prompts = {names.get(uuid, uuid) or "": words for uuid, words in known.prompts.items()}
+        own.answers, own.results = dict(known.answers), dict(known.results)
+        own.chain = [names.get(ident, ident) or "" for ident in known.chain]
+        own.gone = {names.get(ident, ident) or "" for ident in known.gone}
+        own.beside, own.marks = list(known.beside), list(known.marks)
+        own.copied = {*own.prompts, *own.answers}
+
     # Lines
 
     def line(self, kind: str, **fields: Any) -> str:
@@ -83,12 +98,21 @@ class Story:
     def user(self, content: Any, **fields: Any) -> str:
         return self.line("user", message={"role": "user", "content": content}, **fields)
 
+    def hook(self, event: str, **fields: Any) -> None:
+        """The payload that a hook got at this moment."""
+        if "/" in self.key:
+            fields["agent_id"] = self.key.partition("/")[2]
+        self.home.payloads.append({
+            "session_id": self.ident, "transcript_path": f"/h/{self.ident}.jsonl", "cwd": "/w/shop",
+            "hook_event_name": event, "logged_at": self.home.now(), **fields,
+        })  # fmt: skip
+
     # What happens
 
     def go_on(self, turns: int) -> None:
         for _ in range(turns):
             what = self.dice.random()
-            if what < 0.15 and self.turns:
+            if what < 0.15 and self.turns and "/" not in self.key:
                 self.rewind()
             elif what < 0.25:
                 self.compact()
@@ -136,6 +160,9 @@ class Story:
         for _ in range(self.dice.randint(0, 3)):
             self.model_call()
             self.between()
+        last = self.ledger.answers.get(self.ledger.chain[-1])
+        if last is not None and last.texts and not last.calls:
+            self.hook("Stop", last_assistant_message=last.texts[-1], stop_hook_active=False)
         if self.dice.random() < 0.5:
             self.line("system", subtype="turn_duration", durationMs=5, isMeta=False)
             self.ledger.marks.append("turn_end")
@@ -148,9 +175,17 @@ class Story:
             image = {"type": "base64", "media_type": "image/png", "data": PICTURE}
             content = [text(words), {"type": "image", "source": image}]
         elif dice < 0.25:
-            opened = "<ide_opened_file>The user opened the file /w/a.py in the IDE.</ide_opened_file>"
+            opened = (
+                "<ide_opened_file>The user opened the file /w/a.py in the IDE.</ide_opened_file>"
+            )
             content = [text(opened), text(words)]
-        uuid = self.user(content, promptId=self.home.name("q"), permissionMode="default")
+        elif dice < 0.35 and "/" not in self.key:
+            queue = {"sessionId": self.ident, "timestamp": self.home.now()}
+            self.bare("queue-operation", operation="enqueue", content=words, **queue)
+            self.bare("queue-operation", operation="dequeue", **queue)
+        prompt = self.home.name("q")
+        uuid = self.user(content, promptId=prompt, permissionMode="default")
+        self.hook("UserPromptSubmit", prompt=words, prompt_id=prompt)
         self.ledger.prompts[uuid] = words
         self.ledger.chain.append(uuid)
 
@@ -178,6 +213,8 @@ class Story:
             uuid = self.line("assistant", message=body, requestId=request)
             if block["type"] == "tool_use":
                 where[block["id"]] = uuid
+                self.hook("PreToolUse", tool_name="Bash", tool_use_id=block["id"],
+                          tool_input=block["input"])  # fmt: skip
             if self.dice.random() < 0.15:
                 self.progress(block.get("id", "h"))
         self.answer_calls(made, where)
@@ -190,12 +227,18 @@ class Story:
             blocks.append({"type": "thinking", "thinking": words, "signature": "x"})
         for _ in range(self.dice.choice((0, 1, 1, 2))):
             words = self.home.words("text")
+            if (
+                self.dice.random() < 0.15
+            ):  # older versions wrote what there was so far, again and again
+                blocks.append(text(words))
+                words += " and on"
             made.texts.append(words)
             blocks.append(text(words))
         for _ in range(self.dice.choice((0, 1, 1, 3)) if blocks else 1):
             ident = self.home.name("toolu_01ABCDEFGHIJ")
             made.calls.append(ident)
             given = {"command": self.home.words("command")}
+            made.given[ident] = given["command"]
             blocks.append({"type": "tool_use", "id": ident, "name": "Bash", "input": given})
         return blocks
 
@@ -227,12 +270,16 @@ class Story:
                 sourceToolAssistantUUID=where[ident],
             )  # fmt: skip
             self.ledger.results[ident] = flat(content)
+            self.hook("PostToolUse", tool_name="Bash", tool_use_id=ident, tool_response=details,
+                      tool_input={"command": made.given[ident]})  # fmt: skip
 
     def persisted(self, words: str) -> tuple[str, Row]:
         name = f"{self.home.name('out')}.txt"
         path = f"/h/.claude/projects/shop/{self.ident}/tool-results/{name}"
         self.home.outputs[(self.ident, name)] = f"whole {words}"
-        content = f"<persisted-output>\nFull output saved to: {path}\n\n{words}\n</persisted-output>"
+        content = (
+            f"<persisted-output>\nFull output saved to: {path}\n\n{words}\n</persisted-output>"
+        )
         return content, {"stdout": words, "persistedOutputPath": path, "persistedOutputSize": 9}
 
     def spawn(self, call: str, caller: str) -> None:
@@ -310,9 +357,23 @@ class Story:
         self.bare("queue-operation", operation="enqueue", content=words, **queue)
         self.bare("queue-operation", operation=self.dice.choice(("remove", "popAll")), **queue)
         if self.dice.random() < 0.5:
-            self.line("attachment", attachment={
-                "type": "queued_command", "prompt": words, "commandMode": "prompt",
-            })  # fmt: skip
+            self.ledger.queued.append(words)
+            return
+        self.line("attachment", attachment={
+            "type": "queued_command", "prompt": words, "commandMode": "prompt",
+        })  # fmt: skip
+        self.ledger.beside.append(words)
+
+    def interrupted(self) -> None:
+        words = f"[Request interrupted by user] {self.home.name('')}"
+        self.user([text(words)])
+        self.ledger.beside.append(words)
+
+    def notified(self) -> None:
+        words = (
+            f"<task-notification>\n<task-id>{self.home.name('b')}</task-id>\n</task-notification>"
+        )
+        self.user(words, origin={"kind": "task-notification"})
         self.ledger.beside.append(words)
 
     def command(self) -> None:
@@ -328,7 +389,10 @@ class Story:
 ANYWHERE = [
     Story.micro, Story.api_error, Story.told, Story.injected, Story.reminder, Story.hooked,
 ]  # fmt: skip
-TYPED = [Story.snapshot, Story.titles, Story.summary, Story.queued, Story.command]
+TYPED = [
+    Story.snapshot, Story.titles, Story.summary, Story.queued, Story.command, Story.interrupted,
+    Story.notified,
+]  # fmt: skip
 
 
 def flat(content: Any) -> str:
@@ -346,6 +410,7 @@ class Home:
         self.files: dict[str, list[Row]] = {}
         self.outputs: dict[tuple[str, str], str] = {}
         self.metas: dict[str, Row] = {}
+        self.payloads: list[Row] = []
         self.spawned: dict[str, str] = {}
         """Call → the sub-agent that it started."""
         self.depth = 0
@@ -362,7 +427,9 @@ class Home:
     def now(self) -> str:
         self._clock += 1
         seconds = self._clock
-        return f"2026-03-02T{9 + seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.000Z"
+        return (
+            f"2026-03-02T{9 + seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.000Z"
+        )
 
     def session(self, number: int = 0, turns: int | None = None) -> Story:
         ident = f"0f4b7c1a-52d3-4f0e-8c11-{number:012d}"
@@ -383,6 +450,8 @@ class Home:
         self.depth += 1
         child.go_on(self.dice.randint(1, 2))
         self.depth -= 1
+        if self.dice.random() < 0.5:
+            self._show(above, call, agent, child.rows)
         if layout == "folder":
             stem = f"{above.ident}/subagents/agent-{agent}"
             self.files[f"{stem}.jsonl"] = child.rows
@@ -392,6 +461,83 @@ class Home:
             self.files[f"agent-{agent}.jsonl"] = child.rows
         else:
             above.rows += child.rows
+
+    def _show(self, above: Story, call: str, agent: str, rows: list[Row]) -> None:
+        """What a sub-agent says, shown in its parent while it runs."""
+        for row in rows:
+            if row.get("type") in ("user", "assistant") and row["agentId"] == agent:
+                names = ("type", "message", "uuid", "timestamp", "requestId", "toolUseResult")
+                told = {name: row[name] for name in names if name in row}
+                data = {"type": "agent_progress", "agentId": agent, "prompt": "p", "message": told}
+                above.line("progress", data=data, parentToolUseID=call, toolUseID=self.name("t"))
+
+    def aside(self, session: Story) -> None:
+        """A question beside the conversation, which is told again for it, by other lines."""
+        agent = self.name("aside_question-")
+        side = {"isSidechain": True, "agentId": agent}
+        story = Story(self, session.ident, f"{session.ident}/{agent}", **side)
+        story.inline = False
+        known = session.ledger
+        names = {
+            None: None,
+            **{row["uuid"]: self.name("u") for row in session.rows if "uuid" in row},
+        }
+        for row in list(session.rows):
+            if row.get("type") in ("user", "assistant") and not row["isSidechain"]:
+                again = {
+                    "uuid": names[row["uuid"]],
+                    "parentUuid": story.last,
+                    "timestamp": self.now(),
+                }
+                story.rows.append({**row, **again, **side})
+                story.last = again["uuid"]
+        story.copy(known, names)
+        answered = [n for n, ident in enumerate(story.ledger.chain) if ident in known.answers]
+        story.ledger.copied = set(story.ledger.chain[: answered[-1] + 1 if answered else 0])
+        story.ledger.partly = True
+        story.ledger.parent = (session.key, None)
+        story.turn()
+        self.files[f"{session.ident}/subagents/agent-{agent}.jsonl"] = story.rows
+
+    def fork(self, session: Story, number: int) -> Story:
+        """A session that goes on from a copy of another one's lines."""
+        ident = f"0f4b7c1a-52d3-4f0e-8c11-{number:012d}"
+        made = self.dice.choice((self._kept_fork, self._renamed_fork))(session, ident)
+        self.files[f"{ident}.jsonl"] = made.rows
+        made.go_on(self.dice.randint(1, 3))
+        return made
+
+    def _kept_fork(self, session: Story, ident: str) -> Story:
+        """Lines keep their ids and times; only the session is another one."""
+        story = Story(self, ident, ident)
+        story.fixed = {"sessionKind": "bg"} if self.dice.random() < 0.5 else {}
+        rows = [row for row in session.rows if "uuid" in row and not row["isSidechain"]]
+        story.rows += [{**row, "sessionId": ident, **story.fixed} for row in rows]
+        story.copy(session.ledger, {})
+        story.last = session.last
+        story.ledger.parent = (session.key, None)
+        return story
+
+    def _renamed_fork(self, session: Story, ident: str) -> Story:
+        """The SDK's: new ids, every line names the one that it was; progress is left out."""
+        story = Story(self, ident, ident)
+        names: dict[str | None, str | None] = {None: None}
+        for row in session.rows:
+            if "uuid" not in row or row["isSidechain"]:
+                continue
+            if row["type"] == "progress":
+                names[row["uuid"]] = names[row["parentUuid"]]
+                continue
+            names[row["uuid"]] = self.name("u")
+            story.rows.append({
+                **row, "uuid": names[row["uuid"]], "parentUuid": names[row["parentUuid"]],
+                "sessionId": ident,
+                "forkedFrom": {"sessionId": session.ident, "messageUuid": row["uuid"]},
+            })  # fmt: skip
+        story.copy(session.ledger, names)
+        story.last = names[session.last]
+        story.ledger.parent = (session.key, None)
+        return story
 
     def write(self, folder: Path) -> Path:
         for name, rows in self.files.items():

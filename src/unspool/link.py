@@ -11,6 +11,7 @@ import msgspec
 
 from unspool.cards import Card, Key, iter_calls, make_card, without_calls
 from unspool.copies import digest, digest_of, find_copies, holds, pieces
+from unspool.forks import Copies, child_elsewhere, nearer_parents
 from unspool.indexes import find_claims, give_times, give_up
 from unspool.reduce.totals import drop_calls, leave_out
 from unspool.ties import find_ties, find_twins
@@ -60,6 +61,7 @@ def link(cards: Iterable[Card]) -> Patches:
     board.take_away()
     board.settle_claims()
     board.find_replays()
+    board.find_copies()
     board.tie()
     board.tell_copies()
     _inherit(board.by_key, board.patches)
@@ -74,6 +76,7 @@ class _Board:
         self.by_key = {card.key: card for card in cards}
         self.patches: Patches = {}
         self.replays: dict[Key, bytes] = {}
+        self.copies: Copies = {}
 
     def patch(self, key: Key) -> Patch:
         return self.patches.setdefault(key, Patch())
@@ -119,6 +122,29 @@ class _Board:
             if told:
                 self.by_key[key] = without_calls(card, told)
 
+    def find_copies(self) -> None:
+        """The calls that a fork copied started no sub-agents of its own."""
+        self.copies = find_copies(self.by_key)
+        known = len(self.by_key)
+        for key in sorted(self.copies):
+            if key in self.by_key:
+                self._lead_elsewhere(key)
+        if len(self.by_key) < known:
+            self.copies = find_copies(self.by_key)
+        for key, owner in nearer_parents(self.by_key, self.copies).items():
+            self.by_key[key].parent = Link(owner[1], kind="fork")
+
+    def _lead_elsewhere(self, key: Key) -> None:
+        card = self.by_key[key]
+        for call, child in list(card.spawned.items()):
+            elsewhere = child_elsewhere(key, child, self.by_key, self.copies)
+            if elsewhere is None:
+                continue
+            if (key[0], child) in self.by_key:
+                self._absorb((key[0], child), elsewhere)
+            self.patch(key).spawned[call] = elsewhere[1]
+            del card.spawned[call]
+
     def tie(self) -> None:
         for (parent_key, child_key), tie in find_ties(self.by_key).items():
             if parent_key == child_key:
@@ -130,7 +156,7 @@ class _Board:
                 self.patch(parent_key).children.append(down)
 
     def tell_copies(self) -> None:
-        for key, (owner, copied) in find_copies(self.by_key).items():
+        for key, (owner, copied) in self.copies.items():
             self.patch(key).copied = b"".join(sorted(copied))
             self.patch(key).replayed = _begun(self.by_key[owner], self.by_key[key])
             if self.patch(key).parent is None and self.by_key[key].parent is None:

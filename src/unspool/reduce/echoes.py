@@ -49,6 +49,15 @@ def joined_text(parts: list[MessageSeen]) -> str:
     return "\n\n".join(texts)
 
 
+def last_words(parts: list[MessageSeen]) -> str:
+    """The last text of a message that has several."""
+    best = min((part.rank for part in parts if part.text), default=0)
+    texts = [part for part in parts if part.rank == best and part.text]
+    if len(texts) < 2 or texts[-1].piece:
+        return ""
+    return texts[-1].text.strip()
+
+
 def match_echoes(
     assembly: "Assembly", channels: dict[Channel, list[tuple[int, str, MessageSeen]]]
 ) -> None:
@@ -74,6 +83,11 @@ class _Heard:
         for draft in self._drafts:
             for said in {words(draft.parts), joined_text(draft.parts).strip()}:
                 self._known[(draft.role, said)].add(draft)
+        self._ends: dict[str, Alike] = defaultdict(Alike)
+        """The last words of answers that say more than those."""
+        for draft in self._drafts:
+            if draft.role == "assistant" and (said := last_words(draft.parts)):
+                self._ends[said].add(draft)
         self._asked = _asked(self._drafts)
         self._callers = _callers(assembly)
         self._last: Draft | None = None
@@ -125,11 +139,13 @@ class _Heard:
                 target = alike.find(self._taken, first.time) or target
         if target is None and first.role == "user":
             target = self._asked.get(next((f.request for _, f in group if f.request), ""))
+        barred = self._pieced if first.id and first.piece else frozenset()
         if target is None and said:
             waits = any(fact.status == "queued" for _, fact in group)
-            barred = self._pieced if first.id and first.piece else frozenset()
             alike = self._known[(first.role, said)]
             target = alike.find(self._taken, first.time, waits, barred)
+        if target is None and first.role == "assistant" and said in self._ends:
+            target = self._ends[said].find(self._taken, first.time, barred=barred)
         return target
 
 
