@@ -21,7 +21,6 @@ class Answer:
         self.texts: list[str] = []
         self.thoughts: list[str] = []
         self.calls: list[str] = []
-        self.given: dict[str, str] = {}
         self.tokens = (0, 0)
 
 
@@ -63,7 +62,7 @@ class Story:
         self.inline = True
         """Whether its lines stand in the session's own file."""
         self.last: str | None = None
-        self.turns: list[tuple[str, int, int]] = []
+        self.turns: list[tuple[str | None, int, int]] = []
         """Where a rewind may go back to: the line before the prompt, and how much there was."""
 
     def copy(self, known: Ledger, names: dict[str | None, str | None]) -> None:
@@ -141,7 +140,7 @@ class Story:
         self.turns = []
 
     def restart(self) -> None:
-        self.last, self.turns = None, []
+        self.last, self.turns = self.dice.choice((None, self.home.name("gone"))), []
         if self.dice.random() < 0.5:
             self.hook_success("SessionStart")
 
@@ -154,7 +153,7 @@ class Story:
 
     def turn(self) -> None:
         self.between()
-        if self.last is not None:  # a second root is no rewind
+        if any(row.get("uuid", "") == self.last for row in self.rows):  # a second root is no rewind
             self.turns.append((self.last, len(self.ledger.chain), len(self.ledger.marks)))
         self.prompt()
         for _ in range(self.dice.randint(0, 3)):
@@ -167,8 +166,8 @@ class Story:
             self.line("system", subtype="turn_duration", durationMs=5, isMeta=False)
             self.ledger.marks.append("turn_end")
 
-    def prompt(self) -> None:
-        words = self.home.words("prompt")
+    def prompt(self, words: str = "") -> None:
+        words = words or self.home.words("prompt")
         content: Any = words
         dice = self.dice.random()
         if dice < 0.15:
@@ -198,7 +197,8 @@ class Story:
         self.ledger.chain.append(ident)
         request = self.home.name("req_")
         blocks = self.blocks(made)
-        where: dict[str, str] = {}
+        at_once = self.dice.random() < 0.2  # tools run while the answer still goes on
+        waiting: list[tuple[Row, str]] = []
         for number, block in enumerate(blocks):
             final = number == len(blocks) - 1
             usage = {
@@ -212,12 +212,18 @@ class Story:
             }  # fmt: skip
             uuid = self.line("assistant", message=body, requestId=request)
             if block["type"] == "tool_use":
-                where[block["id"]] = uuid
-                self.hook("PreToolUse", tool_name="Bash", tool_use_id=block["id"],
+                self.hook("PreToolUse", tool_name=block["name"], tool_use_id=block["id"],
                           tool_input=block["input"])  # fmt: skip
+                if at_once:
+                    self.answer_call(block, uuid)
+                    self.last = self.last if final else uuid
+                else:
+                    waiting.append((block, uuid))
             if self.dice.random() < 0.15:
                 self.progress(block.get("id", "h"))
-        self.answer_calls(made, where)
+        self.dice.shuffle(waiting)
+        for block, uuid in waiting:
+            self.answer_call(block, uuid)
 
     def blocks(self, made: Answer) -> list[Row]:
         blocks: list[Row] = []
@@ -237,41 +243,40 @@ class Story:
         for _ in range(self.dice.choice((0, 1, 1, 3)) if blocks else 1):
             ident = self.home.name("toolu_01ABCDEFGHIJ")
             made.calls.append(ident)
-            given = {"command": self.home.words("command")}
-            made.given[ident] = given["command"]
-            blocks.append({"type": "tool_use", "id": ident, "name": "Bash", "input": given})
+            name, given = "Bash", {"command": self.home.words("command")}
+            if self.home.depth < 2 and self.dice.random() < 0.12:
+                name = self.dice.choice(("Task", "Agent"))
+                given = {"description": "d", "prompt": self.home.words("task")}
+            blocks.append({"type": "tool_use", "id": ident, "name": name, "input": given})
         return blocks
 
-    def answer_calls(self, made: Answer, where: dict[str, str]) -> None:
-        waiting = list(made.calls)
-        self.dice.shuffle(waiting)
-        for ident in waiting:
-            if self.dice.random() < 0.06:
-                continue  # stopped
-            self.spawn(ident, where[ident])
-            words = self.home.words("result")
-            kind = self.dice.random()
-            content: Any = words
-            details: Any = {"stdout": words, "stderr": "", "interrupted": False}
-            if kind < 0.2:
-                content = [text(words)]
-            elif kind < 0.3:
-                image = {"type": "base64", "media_type": "image/png", "data": PICTURE}
-                content = [text(words), {"type": "image", "source": image}]
-            elif kind < 0.4:
-                content, details = self.persisted(words)
-            block = {"type": "tool_result", "tool_use_id": ident, "content": content}
-            if 0.4 <= kind < 0.5:
-                block["is_error"], details = True, f"Error: {words}"
-            if ident in self.home.spawned:
-                details = {"status": "completed", "agentId": self.home.spawned[ident]}
-            self.user(
-                [block], parent=where[ident], toolUseResult=details,
-                sourceToolAssistantUUID=where[ident],
-            )  # fmt: skip
-            self.ledger.results[ident] = flat(content)
-            self.hook("PostToolUse", tool_name="Bash", tool_use_id=ident, tool_response=details,
-                      tool_input={"command": made.given[ident]})  # fmt: skip
+    def answer_call(self, called: Row, caller: str) -> None:
+        ident = called["id"]
+        told = ""
+        if called["name"] != "Bash":
+            told = self.home.spawn(self, ident, called["input"]["prompt"])
+        if self.dice.random() < 0.06 and not told:
+            return  # stopped
+        words = self.home.words("result")
+        kind = self.dice.random()
+        content: Any = words
+        details: Any = {"stdout": words, "stderr": "", "interrupted": False}
+        if kind < 0.2:
+            content = [text(words)]
+        elif kind < 0.3:
+            image = {"type": "base64", "media_type": "image/png", "data": PICTURE}
+            content = [text(words), {"type": "image", "source": image}]
+        elif kind < 0.4:
+            content, details = self.persisted(words)
+        block = {"type": "tool_result", "tool_use_id": ident, "content": content}
+        if 0.4 <= kind < 0.5:
+            block["is_error"], details = True, f"Error: {words}"
+        if told:
+            details = {"status": "completed", "agentId": told}
+        self.user([block], parent=caller, toolUseResult=details, sourceToolAssistantUUID=caller)
+        self.ledger.results[ident] = flat(content)
+        self.hook("PostToolUse", tool_name=called["name"], tool_use_id=ident,
+                  tool_response=details, tool_input=called["input"])  # fmt: skip
 
     def persisted(self, words: str) -> tuple[str, Row]:
         name = f"{self.home.name('out')}.txt"
@@ -281,12 +286,6 @@ class Story:
             f"<persisted-output>\nFull output saved to: {path}\n\n{words}\n</persisted-output>"
         )
         return content, {"stdout": words, "persistedOutputPath": path, "persistedOutputSize": 9}
-
-    def spawn(self, call: str, caller: str) -> None:
-        """Now and then a call turns out to be a sub-agent's."""
-        if self.home.depth > 2 or self.dice.random() > 0.12:
-            return
-        self.home.spawn(self, call)
 
     def failure(self) -> None:
         """The program's own answer."""
@@ -411,8 +410,6 @@ class Home:
         self.outputs: dict[tuple[str, str], str] = {}
         self.metas: dict[str, Row] = {}
         self.payloads: list[Row] = []
-        self.spawned: dict[str, str] = {}
-        """Call → the sub-agent that it started."""
         self.depth = 0
         self._clock = 0
         self._number = 0
@@ -438,9 +435,9 @@ class Home:
         story.go_on(turns or self.dice.randint(1, 6))
         return story
 
-    def spawn(self, above: Story, call: str) -> None:
+    def spawn(self, above: Story, call: str, prompt: str) -> str:
+        """A sub-agent that a call starts; its name, where the result is to tell it."""
         agent = self.name("a")
-        self.spawned[call] = agent
         key = f"{above.ident}/{agent}"
         child = Story(self, above.ident, key, isSidechain=True, agentId=agent)
         child.ledger.parent = (above.key, call)
@@ -448,8 +445,11 @@ class Home:
         layout = self.dice.choice(layouts)
         child.inline = layout == "inline"
         self.depth += 1
-        child.go_on(self.dice.randint(1, 2))
+        child.prompt(prompt)
+        child.model_call()
+        child.go_on(self.dice.randint(0, 1))
         self.depth -= 1
+        told = self.dice.choice((agent, ""))
         if self.dice.random() < 0.5:
             self._show(above, call, agent, child.rows)
         if layout == "folder":
@@ -461,6 +461,7 @@ class Home:
             self.files[f"agent-{agent}.jsonl"] = child.rows
         else:
             above.rows += child.rows
+        return told
 
     def _show(self, above: Story, call: str, agent: str, rows: list[Row]) -> None:
         """What a sub-agent says, shown in its parent while it runs."""
@@ -502,7 +503,8 @@ class Home:
     def fork(self, session: Story, number: int) -> Story:
         """A session that goes on from a copy of another one's lines."""
         ident = f"0f4b7c1a-52d3-4f0e-8c11-{number:012d}"
-        made = self.dice.choice((self._kept_fork, self._renamed_fork))(session, ident)
+        ways = (self._kept_fork, self._renamed_fork, self._old_resume)
+        made = self.dice.choice(ways)(session, ident)
         self.files[f"{ident}.jsonl"] = made.rows
         made.go_on(self.dice.randint(1, 3))
         return made
@@ -518,6 +520,15 @@ class Home:
         story.ledger.parent = (session.key, None)
         return story
 
+    def _old_resume(self, session: Story, ident: str) -> Story:
+        """Old versions resumed into a new file: the lines of before still name their session."""
+        story = Story(self, ident, ident)
+        story.rows += [row for row in session.rows if "uuid" in row and not row["isSidechain"]]
+        story.copy(session.ledger, {})
+        story.last = session.last
+        story.ledger.parent = (session.key, None)
+        return story
+
     def _renamed_fork(self, session: Story, ident: str) -> Story:
         """The SDK's: new ids, every line names the one that it was; progress is left out."""
         story = Story(self, ident, ident)
@@ -526,11 +537,11 @@ class Home:
             if "uuid" not in row or row["isSidechain"]:
                 continue
             if row["type"] == "progress":
-                names[row["uuid"]] = names[row["parentUuid"]]
+                names[row["uuid"]] = names.get(row["parentUuid"])
                 continue
             names[row["uuid"]] = self.name("u")
             story.rows.append({
-                **row, "uuid": names[row["uuid"]], "parentUuid": names[row["parentUuid"]],
+                **row, "uuid": names[row["uuid"]], "parentUuid": names.get(row["parentUuid"]),
                 "sessionId": ident,
                 "forkedFrom": {"sessionId": session.ident, "messageUuid": row["uuid"]},
             })  # fmt: skip

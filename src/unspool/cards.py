@@ -43,8 +43,10 @@ class Card(msgspec.Struct):
     ended_at: str = ""
     ids: bytes = b""
     """Digests of its message ids, to find history that another conversation copied."""
+    said_copied: bytes = b""
+    """Of these, the messages that it says itself it has from elsewhere."""
     forked: bool = False
-    """Says itself that it goes on from a copy."""
+    """Says itself that it goes on from a copy, but not of which messages."""
     opening: bytes = b""
     """Digest of its first words, where it does not know the call that started it."""
     prompts: dict[str, bytes] = {}
@@ -108,6 +110,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         started_at=trajectory.started_at or "",
         ended_at=trajectory.ended_at or "",
         ids=digests(trajectory.messages),
+        said_copied=digests(m for m in trajectory.messages if m.copied),
         forked=_is_fork(trajectory),
         opening=opening_of(trajectory) if _needs_call(trajectory.parent) else b"",
         prompts=dict(filter(None, map(_prompt, calls))),
@@ -156,7 +159,7 @@ def _opinions(trajectory: Trajectory) -> dict[str, dict[str, Any]]:
 
 def _is_fork(trajectory: Trajectory) -> bool:
     if trajectory.parent is not None and trajectory.parent.kind == "fork":
-        return True
+        return not any(message.copied for message in trajectory.messages)
     return trajectory.metadata.get("forked") is True
 
 

@@ -26,6 +26,10 @@ class Copyable(Protocol):
         """Digests of its messages, one after the other."""
 
     @property
+    def said_copied(self) -> bytes:
+        """Of these, those that it says itself it has from elsewhere."""
+
+    @property
     def seniority(self) -> tuple[bool, bool, str, str]:
         """Of two that hold the same message, the lower one owns it."""
 
@@ -73,18 +77,32 @@ def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
     """Conversation → (the owner of what it copied, the digests of the copied messages)."""
     found: dict[Key, tuple[Key, set[bytes]]] = {}
     for group in _groups(cards):
-        owners: dict[bytes, Key] = {}
-        for key in sorted(group, key=lambda k: cards[k].seniority):
+        owners = _owners(group, cards)
+        for key in group:
             copied: set[bytes] = set()
             owner: Key | None = None
             for piece in pieces(cards[key].ids):
-                first = owners.setdefault(piece, key)
-                if first != key:
+                if owners[piece] != key:
                     copied.add(piece)
-                    owner = first  # the last one: that is where it forked off
+                    owner = owners[piece]  # the last one: that is where it forked off
             if owner is not None and any(map(_tells, copied)):
                 found[key] = (owner, copied)
     return found
+
+
+def _owners(group: list[Key], cards: Mapping[Key, Card]) -> dict[bytes, Key]:
+    """Message → the first of those that do not say they have it from elsewhere, if there is one."""
+    oldest = sorted(group, key=lambda k: cards[k].seniority)
+    owners: dict[bytes, Key] = {}
+    for key in oldest:
+        told = set(pieces(cards[key].said_copied))
+        for piece in pieces(cards[key].ids):
+            if piece not in told:
+                owners.setdefault(piece, key)
+    for key in oldest:
+        for piece in pieces(cards[key].said_copied):
+            owners.setdefault(piece, key)
+    return owners
 
 
 def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:

@@ -64,7 +64,8 @@ class Reader:
         self.file = File(origin.path)
         self.spawns = Spawns(origin.path)
         self._noted: dict[tuple[Key, str], Any] = {}
-        self._said: dict[Key, tuple[Any, ...]] = {}
+        self._said: dict[tuple[Key, int], tuple[Any, ...]] = {}
+        """By rank: a line may turn out to be told better elsewhere, and its notes go with it."""
         self._floor: set[Key] = set()
         self._used: tuple[str, Usage] | None = None
         self._speech: Speech | None = None
@@ -215,7 +216,7 @@ class Reader:
         """What the line says of its session, where the line before it did not."""
         key = place.key
         said = _said_of(line)
-        known = self._said.get(key)
+        known = self._said.get((key, place.rank))
         found: list[AnyFact] = []
         if known is None:
             session, _, agent = key[1].partition("/")
@@ -227,7 +228,7 @@ class Reader:
             if agent and self.file.run:
                 found.append(place.note("run_id", self.file.run))
         if said != known:
-            self._said[key] = said
+            self._said[(key, place.rank)] = said
             found += self._news(said, known or (None,) * len(said), place)
         if key not in self._floor and _is_floor(line):
             self._floor.add(key)
