@@ -40,6 +40,26 @@ def test_blank_bad_and_unknown_lines_cost_nothing_else(tmp_path: Path) -> None:
     assert tally.records == 5
 
 
+def test_what_stands_inside_a_torn_line_is_no_line(tmp_path: Path) -> None:
+    """A sub-agent's message, shown in a progress line that breaks off behind it; a line that was
+    glued behind the torn one is one."""
+    told = {"type": "user", "message": {"role": "user", "content": "inner"}, "uuid": "i1"}
+    data = {"type": "agent_progress", "agentId": "a1", "prompt": "p", "message": told}
+    shown = json.dumps(line("progress", "3", "2", data=data, parentToolUseID="c1"))
+    torn = shown[: shown.index('"i1"}') + len('"i1"}')]
+    path = write(tmp_path / f"{SESSION}.jsonl", said("1", None, "go"), answer("2", "1", "m", "hi"))
+    whole = path.read_text()
+    for more, expected in (
+        (torn, ["go", "hi"]),
+        (torn[:-9] + json.dumps(said("4", "2", "on")), ["go", "hi", "on"]),
+    ):
+        path.write_text(whole + more)
+        tally = Tally()
+        (made,) = reduce_all(facts_of(origins_of(path), tally))
+        assert words(made) == expected
+        assert tally.problems == 1
+
+
 def test_links_of_the_chain_are_no_messages_but_hold_it(tmp_path: Path) -> None:
     made = session(
         tmp_path,

@@ -4,10 +4,12 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.claude_lines import read
 from tests.claude_story import Home, Ledger
+from tests.harness import facts_of, origins_of, plain, reduce_all
 from unspool.trajectory import Message, Trajectory
 
 KINDS = ("compaction", "microcompaction", "hook", "api_error")
@@ -119,3 +121,21 @@ def test_hooks_add_nothing_to_what_the_transcript_knows(
     told = [{k: v for k, v in row.items() if k not in left_out} for row in home.payloads]
     (tmp_path / "hooks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
     check_home(home, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pieces_of_the_files_in_any_order_say_the_same(tmp_path: Path, seed: int) -> None:
+    home = Home(seed)
+    home.fork(home.session(0), 1)
+    origins = origins_of(home.write(tmp_path / "projects" / "shop"))
+    size = home.dice.randint(200, 5000)
+    pieces = [
+        msgspec.structs.replace(origin, start=start, end=min(start + size, origin.size))
+        for origin in origins
+        for start in range(0, origin.size, size)
+        if origin.path.endswith(".jsonl")
+    ]
+    pieces += [origin for origin in origins if not origin.path.endswith(".jsonl")]
+    home.dice.shuffle(pieces)
+    whole, cut = (plain(reduce_all(facts_of(these))) for these in (origins, pieces))
+    assert cut == whole

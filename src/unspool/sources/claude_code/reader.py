@@ -100,6 +100,8 @@ class Reader:
             v for value in found.values for v in (value if isinstance(value, list) else [value])
         ]
         for number, value in enumerate(values):
+            if found.lost and _is_inner(value):
+                continue
             if isinstance(value, dict):
                 yield from self._read_value(offset + number, value, prefix_moment(before))
             else:
@@ -305,6 +307,14 @@ class Reader:
         if not found:
             self.tally.noise += 1
         return found
+
+
+def _is_inner(value: Any) -> bool:
+    """Whether what was found whole in a torn line is a part of it: a sub-agent's message inside a
+    progress line. A line of its own, glued behind, names its session."""
+    if not isinstance(value, dict) or value.get("type") not in _CHAIN:
+        return False
+    return "sessionId" not in value and "session_id" not in value
 
 
 def _is_floor(line: Line) -> bool:
