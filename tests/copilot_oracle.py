@@ -336,4 +336,7 @@ def tell(*logs: bytes) -> Session:
         if event.get("id") is None or event["id"] not in seen:
             seen.add(event.get("id"))
             session.take(event)
+    for agent in session.agents.values():
+        if agent.thought:  # the log ends before the answer
+            session.say(agent, Said("assistant", "", thinking=agent.thought, model=agent.model))
     return session

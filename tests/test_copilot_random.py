@@ -2,7 +2,9 @@
 
 import json
 import random
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from tests.copilot_check import differences
 from tests.copilot_oracle import tell
 from tests.copilot_sessions import Script, lines_of
 from tests.harness import facts_of, origins_of, plain, reduce_all
+from tests.test_copilot_store import TABLES
 from unspool.origins import Tally
 
 
@@ -65,6 +68,37 @@ def test_a_spoiled_log_gives_what_is_whole(seed: int, damage: str, tmp_path: Pat
         "glued": b"".join(lines[:at]) + torn + b"".join(lines[at:]),
     }[damage]
     write(tmp_path, script.session, data)
+    assert differences(tell(data), script.session, read(tmp_path)) == []
+
+
+def make_store(path: Path, session: str, events: list[dict[str, Any]]) -> None:
+    """As the CLI fills it: a turn per message in the person's place, with the last answer to it that
+    calls no tool."""
+    turns: list[list[Any]] = []
+    for event in events:
+        data = event["data"]
+        own = not event.get("agentId") and not data.get("parentToolCallId")
+        if event["type"] == "user.message":
+            turns.append([data["content"], None])
+        elif event["type"] == "assistant.message" and turns and own and not data["toolRequests"]:
+            turns[-1][1] = data["content"] or turns[-1][1]
+    with closing(sqlite3.connect(path)) as store:
+        store.executescript(TABLES.format(host=""))
+        names = "session_id, turn_index, user_message, assistant_response, timestamp"
+        for number, (asked, answer) in enumerate(turns):
+            row = (session, number, asked, answer, f"2026-05-04T12:{number:02d}:00Z")
+            store.execute(f"INSERT INTO turns ({names}) VALUES (?,?,?,?,?)", row)
+        store.commit()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_store_beside_the_whole_log_adds_nothing(seed: int, tmp_path: Path) -> None:
+    script = Script(3000 + seed)
+    script.version = "1.0.40"  # in chunks, the store has only the last
+    events = script.play(2 + seed % 25)
+    data = b"".join(lines_of(events))
+    write(tmp_path, script.session, data)
+    make_store(tmp_path / "session-store.db", script.session, events)
     assert differences(tell(data), script.session, read(tmp_path)) == []
 
 

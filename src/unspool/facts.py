@@ -90,6 +90,8 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     """Empty for what the role says; else one of `unspool.trajectory.KINDS`."""
     typed: str | None = None
     """What the person typed, where the record tells it apart from the text that was sent."""
+    shown: str = ""
+    """What stood on the screen for a text that nobody typed: another channel may know it by that."""
     model: str = ""
     mode: str = ""
     rank: int = 0

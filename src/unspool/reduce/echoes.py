@@ -81,7 +81,8 @@ class _Heard:
         self._drafts = sorted(assembly.drafts.values(), key=lambda d: d.place)
         self._known: dict[tuple[str, str], Alike] = defaultdict(Alike)
         for draft in self._drafts:
-            for said in {words(draft.parts), joined_text(draft.parts).strip()}:
+            shown = {part.shown.strip() for part in draft.parts if part.shown}
+            for said in {words(draft.parts), joined_text(draft.parts).strip(), *shown}:
                 self._known[(draft.role, said)].add(draft)
         self._ends: dict[str, Alike] = defaultdict(Alike)
         """The last words of answers that say more than those."""
@@ -110,7 +111,8 @@ class _Heard:
             target = _held(said, self._last, self._drafts)
         self._last = target if target is not None else self._last
         if target is None and self._channel[0] >= INDEX and self._last is not None:
-            if answers and _is_answered(self._last, self._drafts):
+            turn = _turn(self._last, self._drafts)
+            if answers and (_is_answered(turn) or _is_returned(said, turn, self._assembly)):
                 return  # a sub-agent's words, or a cut of what is known whole
             self._last = None  # a question that only the index knows, and what follows it
         if target is None:
@@ -205,23 +207,37 @@ def _callers(assembly: "Assembly") -> dict[str, str]:
     return {echo: aliases.get(ident, ident) for echo, ident in callers.items()}
 
 
-def _is_answered(asked: "Draft", drafts: list["Draft"]) -> bool:
-    """Whether the turn that a message is in has an answer in words."""
-    for draft in drafts[drafts.index(asked) if asked in drafts else len(drafts) :]:
-        if draft.role == "user" and draft is not asked:
-            return False
-        if draft.role == "assistant" and joined_text(draft.parts).strip():
-            return True
-    return False
+def _turn(asked: "Draft", drafts: list["Draft"]) -> list["Draft"]:
+    """The message and what follows it, up to the next one in the person's place."""
+    start = drafts.index(asked) if asked in drafts else len(drafts)
+    behind = range(start + 1, len(drafts))
+    end = next((at for at in behind if drafts[at].role == "user"), len(drafts))
+    return drafts[start:end]
+
+
+def _is_answered(turn: list["Draft"]) -> bool:
+    """Whether the turn has an answer in words."""
+    return any(d.role == "assistant" and joined_text(d.parts).strip() for d in turn)
+
+
+def _is_returned(text: str, turn: list["Draft"], assembly: "Assembly") -> bool:
+    """Whether a call of the turn came back with the words: they are a sub-agent's."""
+    if len(text) < LEAST_CHARS:
+        return False
+    asking = {draft.id for draft in turn}
+    return any(
+        text in (result.text or "")
+        for call in assembly.calls.values()
+        if any(assembly.aliases.get(fact.message, fact.message) in asking for fact in call.seen)
+        for result in call.results
+    )
 
 
 def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
     """An answer in the turn of the last match that holds the text, or is held by it."""
     if len(text) < LEAST_CHARS:
         return None
-    for draft in drafts[drafts.index(after) if after in drafts else len(drafts) :]:
-        if draft.role == "user" and draft is not after:
-            return None
+    for draft in _turn(after, drafts):
         said = joined_text(draft.parts).strip()
         if draft.role == "assistant" and (
             text in said or (len(said) >= LEAST_CHARS and said in text)

@@ -37,6 +37,7 @@ def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
         role="user",
         text=text,
         typed=None if injected else content,
+        shown=content if injected and content != text else "",
         kind="injected" if injected else _user_kind(event, content, text),
         mode=event.text("agentMode"),
         rank=event.rank,
