@@ -5,7 +5,8 @@ place.py       where it stands
 words.py       what of a user line a person typed
 results.py     what tools returned
 transcript.py  user and assistant lines
-context.py     all other lines
+context.py     all other lines of the chain
+bare.py        lines without an id
 hooks.py       hook payloads
 hook_events.py what each event states
 stream.py      headless streams
@@ -36,6 +37,8 @@ _CHAIN = ("user", "assistant", "system", "attachment", "progress")
 def claims(head: Head) -> bool:
     """Any of the first objects is a line of a transcript, a hook payload or a headless stream."""
     if companions.is_meta(head.name, head.parts) or companions.is_output(head.parts):
+        return True
+    if companions.is_title(head.name, head.parts):
         return True
     if companions.is_run(head.name, head.parts) and companions.tells_run(head.data):
         return True
@@ -80,6 +83,8 @@ def family(path: str) -> str | None:
     head = Head(path, b"", True)
     if companions.is_run(head.name, head.parts):
         return head.parts[-2]
+    if companions.is_title(head.name, head.parts):
+        return head.parts[-1]
     return File(path).session or None
 
 

@@ -33,12 +33,18 @@ def is_output(parts: tuple[str, ...]) -> bool:
     return parts[-1:] == ("tool-results",) and any(UUID.match(part) for part in parts[-3:-1])
 
 
+def is_title(name: str, parts: tuple[str, ...]) -> bool:
+    """`<session>/custom-title.json`: the name that the person gave the session."""
+    return name == "custom-title.json" and any(UUID.match(part) for part in parts[-1:])
+
+
 def tells_run(data: bytes) -> bool:
     return b'"runId"' in data and b'"workflow' in data
 
 
 def is_companion(name: str, parts: tuple[str, ...]) -> bool:
-    return is_meta(name, parts) or is_run(name, parts) or is_output(parts)
+    known = is_meta(name, parts) or is_run(name, parts) or is_title(name, parts)
+    return known or is_output(parts)
 
 
 def read_companion(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -61,7 +67,19 @@ def read_companion(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         )
         return
     name = Head(origin.path, b"", True).name
-    yield from (_read_meta if name.endswith(".meta.json") else _read_run)(value, origin)
+    if name.endswith(".meta.json"):
+        yield from _read_meta(value, origin)
+    elif name == "custom-title.json":
+        yield from _read_title(value, origin)
+    else:
+        yield from _read_run(value, origin)
+
+
+def _read_title(value: Value, origin: Origin) -> Iterator[AnyFact]:
+    title = value.get("customTitle")
+    if isinstance(title, str) and title.strip():
+        place = Place((NAME, PurePath(origin.path).parts[-2]), origin.path, 0, Line())
+        yield place.note("title", title)
 
 
 def _read_run(value: Value, origin: Origin) -> Iterator[AnyFact]:

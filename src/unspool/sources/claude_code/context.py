@@ -1,13 +1,12 @@
-"""Context: lines that are no message: system lines, attachments, progress, and what has no id."""
+"""Context: lines of the chain that are no message: system lines and attachments."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from unspool.facts import AnyFact, Attachment, MessageSeen
 from unspool.sources.claude_code.lines import Block, lenient_content
-from unspool.sources.claude_code.place import Place, title_of
+from unspool.sources.claude_code.place import Place
 from unspool.sources.claude_code.results import flat_text
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import read_words
@@ -149,12 +148,39 @@ def read_attachment(value: Value, place: Place) -> Iterator[AnyFact]:
         yield _hook(found, kind, place)
     elif kind in ("file", "directory", "edited_text_file", "compact_file_reference"):
         yield _file(found, kind, place)
+    elif kind == "prompt_snapshot":
+        yield from _prompt_snapshot(found, place)
     else:
-        text = found.get("content")
+        text = _rendered(value.get("rendered")) or found.get("content")
         if isinstance(text, str) and text.strip():
             yield _injected(text, place, {"attachment": kind})
         else:
             yield place.mark("context", found)
+
+
+def _prompt_snapshot(found: Value, place: Place) -> Iterator[AnyFact]:
+    """The system prompt and the tools. They are written again with every resumption: by its words,
+    the same prompt is one message, where it stood first."""
+    parts = found.get("systemPrompt")
+    text = queued_text(parts)
+    if text.strip():
+        ident = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        yield MessageSeen(
+            **place.common(), id=f"system:{ident}", role="system", text=text, side=place.side
+        )
+    else:
+        yield place.link()
+    tools = found.get("tools")
+    known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    if known:
+        yield place.note("tool_definitions", known)
+
+
+def _rendered(value: Any) -> str:
+    """What the model got of an attachment (since 2.1.2xx)."""
+    shown = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    texts = (queued_text(item.get("content")) for item in shown)
+    return "\n\n".join(text for text in texts if text)
 
 
 def _lines(value: Any) -> str:
@@ -212,7 +238,7 @@ def _file(found: Value, kind: str, place: Place) -> MessageSeen:
 
 def _queued(found: Value, place: Place) -> MessageSeen:
     """A prompt typed while the model was at work, handed to it between two calls."""
-    text = _queued_text(found.get("prompt"))
+    text = queued_text(found.get("prompt"))
     words = read_words(text)
     steering = words.kind == "" and found.get("commandMode") in (None, "prompt")
     return MessageSeen(
@@ -227,7 +253,7 @@ def _queued(found: Value, place: Place) -> MessageSeen:
     )
 
 
-def _queued_text(value: Any) -> str:
+def queued_text(value: Any) -> str:
     content = lenient_content(value)
     if isinstance(content, list):
         return "\n\n".join(
@@ -235,94 +261,6 @@ def _queued_text(value: Any) -> str:
         )
     return flat_text(content)
 
-
-# Lines without an id: they stand where they were written.
-
-
-def read_queue(value: Value, place: Place) -> Iterator[AnyFact]:
-    """A prompt was typed ahead. The line of the prompt itself may come later, or never."""
-    if value.get("operation") != "enqueue" or not value.get("content"):
-        return
-    text = _queued_text(value["content"])
-    words = read_words(text)
-    yield MessageSeen(
-        **place.common(),
-        role="user",
-        text=text,
-        kind=words.kind or "steering",
-        typed=words.typed,
-        status="queued",
-        rank=2,
-        attachments=words.attachments,
-        extra={"queued": True},
-    )
-    yield from note_task(text, words.kind, place)
-
-
-def read_summary(value: Value, place: Place) -> Iterator[AnyFact]:
-    """A title; it belongs to the session that holds the line that it names."""
-    if isinstance(value.get("summary"), str):
-        note = place.note("title", value["summary"], 3)
-        leaf = value.get("leafUuid")
-        if isinstance(leaf, str) and leaf:
-            note = replace(note, on="entry", subject=leaf)
-        yield note
-
-
-def _noted(field: str, name: str, rank: int = 0) -> Callable[[Value, Place], Iterator[AnyFact]]:
-    def read(value: Value, place: Place) -> Iterator[AnyFact]:
-        found = value.get(field)
-        if isinstance(found, str) and found:
-            yield place.note(name, found, rank)
-
-    return read
-
-
-def read_last_prompt(value: Value, place: Place) -> Iterator[AnyFact]:
-    found = value.get("lastPrompt")
-    if isinstance(found, str) and found.strip():
-        yield place.note("title", title_of(found), 2)
-
-
-def read_pr_link(value: Value, place: Place) -> Iterator[AnyFact]:
-    made = {
-        "kind": "pull_request",
-        "number": value.get("prNumber"),
-        "url": value.get("prUrl"),
-        "repository": value.get("prRepository"),
-    }
-    yield place.note("references", {name: found for name, found in made.items() if found})
-
-
-BARE: dict[str, Callable[[Value, Place], Iterator[AnyFact]]] = {
-    "queue-operation": read_queue,
-    "summary": read_summary,
-    "custom-title": _noted("customTitle", "title"),
-    "ai-title": _noted("aiTitle", "title", 1),
-    "last-prompt": read_last_prompt,
-    "tag": _noted("tag", "tag"),
-    "agent-name": _noted("agentName", "agent_name"),
-    "agent-color": _noted("agentColor", "agent_color"),
-    "agent-setting": _noted("agentSetting", "agent_setting"),
-    "mode": _noted("mode", "session_mode"),
-    "permission-mode": _noted("permissionMode", "permission_mode"),
-    "pr-link": read_pr_link,
-}
-"""Types without an id that state something."""
-
-NOISE = frozenset(
-    (
-        "file-history-snapshot",
-        "file-history-delta",
-        "content-replacement",
-        "artifact",
-        "artifact-link",
-        "worktree-state",
-        "started",
-        "result",
-    )
-)
-"""Undo state and the journals of workflows: nothing that was said."""
 
 CHAINED: dict[str, Callable[[Value, Place], Iterator[AnyFact]]] = {
     "system": read_system,

@@ -264,6 +264,8 @@ def read_compacted(payload: Payload, place: Place) -> Iterator[AnyFact]:
 
 def read_start(payload: Payload, place: Place) -> Iterator[AnyFact]:
     yield place.mark("start", own_fields(payload), rank=RANK)
+    if payload.get("source") == "fork":
+        yield place.note("forked", True, RANK)
     yield from _title(payload, place)
 
 

@@ -43,6 +43,7 @@ class Usage(msgspec.Struct, gc=False):
     cache_creation: CacheCreation | None = None
     service_tier: str | None = None
     server_tool_use: dict[str, Any] | None = None
+    output_tokens_details: Any = None
     speed: str | None = None
 
 
@@ -88,6 +89,10 @@ class Line(msgspec.Struct, gc=False):
     error: Raw = NOTHING
     parentToolUseID: str | None = None
     subtype: str | None = None
+    origin: Any = None
+    effort: Any = None
+    toolDenialKind: str | None = None
+    isAbortedMidStream: bool | None = None
     # of hooks and headless streams
     hook_event_name: str | None = None
     session_id: str | None = None
@@ -115,6 +120,8 @@ def lenient_line(value: dict[str, Any]) -> Line:
             made.message = lenient_body(found)
         elif kind is Raw:
             setattr(made, name, Raw(msgspec.json.encode(found)))
+        elif kind is Any:
+            setattr(made, name, found)
         elif isinstance(found, bool) or found is None:
             if kind == bool | None:
                 setattr(made, name, found)

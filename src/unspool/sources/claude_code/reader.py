@@ -10,7 +10,7 @@ from unspool.facts import NOBODY, AnyFact, Key, Noted, Problem
 from unspool.hooklogs import Moment, prefix_moment
 from unspool.origins import Origin, Tally, iter_lines, read_head
 from unspool.records import salvage, sample
-from unspool.sources.claude_code import context, hooks, stream
+from unspool.sources.claude_code import bare, context, hooks, stream
 from unspool.sources.claude_code.files import (
     File,
     has_text,
@@ -150,12 +150,12 @@ class Reader:
             found = self._read_chained(offset, data, line, kind)
         elif line.session_id is not None or line.hook_event_name is not None or kind is None:
             found = self._read_other(offset, data, line, logged)
-        elif kind in context.BARE:
+        elif kind in bare.BARE:
             found = self._read_bare(offset, data, line, kind)
         elif kind in _CHAIN and line.uuid:
             line.sessionId = self.file.or_head()
             found = self._read_chained(offset, data, line, kind)
-        elif kind in context.NOISE:
+        elif kind in bare.NOISE:
             self.tally.noise += 1
             found = []
         else:
@@ -166,7 +166,7 @@ class Reader:
     def _read_bare(self, offset: int, data: bytes, line: Line, kind: str) -> list[AnyFact]:
         key, _ = self._key(line)
         place = Place(key, self.origin.path, offset, line)
-        read = context.BARE[kind]
+        read = bare.BARE[kind]
         found = list(read(msgspec.json.decode(data), place))
         if not found:
             self.tally.noise += 1

@@ -26,6 +26,9 @@ from unspool.sources.claude_code.words import read_task, read_words
 
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 
+_DENIALS = {"interrupted": "interrupted", "cancelled": "cancelled"}
+"""Why a call did not run (since 2.1.205); every other word is a denial."""
+
 Speech = tuple[Key, str, str | None, str | None, str | None]
 """What a line says of its message beside words: conversation, id, model, request, stop."""
 
@@ -50,6 +53,8 @@ def read_assistant(line: Line, place: Place, told: bool = False) -> list[AnyFact
         extra["encrypted_reasoning"] = hidden
     if wrong and line.error:
         extra["error"] = parse_raw(bytes(line.error))
+    if isinstance(line.effort, str) and not told:
+        extra["effort"] = line.effort
     found: list[AnyFact] = []
     if not (told and calls and not text and not thinking and not extra):
         found.append(
@@ -63,6 +68,7 @@ def read_assistant(line: Line, place: Place, told: bool = False) -> list[AnyFact
                 model="" if wrong else body.model or "",
                 request=line.requestId or "",
                 stop="" if wrong else body.stop_reason or "",
+                status="interrupted" if line.isAbortedMidStream else "",
                 side=place.side,
                 rank=place.rank,
                 extra=extra or None,
@@ -194,9 +200,16 @@ def _usage(body: Body, version: str, message: str, place: Place) -> UsageReporte
         completion=usage.output_tokens,
         cached=usage.cache_read_input_tokens,
         cache_write=written if written or usage.cache_creation_input_tokens is not None else None,
+        reasoning=_thinking(usage),
         rank=place.rank,
         extra=extra or None,
     )
+
+
+def _thinking(usage: Usage) -> int | None:
+    details = usage.output_tokens_details
+    found = details.get("thinking_tokens") if isinstance(details, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def is_floor(body: Body, version: str) -> bool:
@@ -254,6 +267,8 @@ def _read_prompt(
         kind, typed = "summary", None
     elif line.isMeta and kind in ("", "command"):
         kind, typed = "injected", None
+    elif kind == "" and _is_from_others(line):
+        kind, typed = "notification", None
     extra: dict[str, Any] = {}
     if line.sourceToolUseID:
         extra["tool_call_id"] = line.sourceToolUseID
@@ -280,6 +295,12 @@ def _read_prompt(
     return [seen, *note_task(text, kind, place)]
 
 
+def _is_from_others(line: Line) -> bool:
+    """Whether the line says that no person typed it: another agent, a task, a schedule did."""
+    kind = line.origin.get("kind") if isinstance(line.origin, dict) else None
+    return isinstance(kind, str) and kind not in ("", "human")
+
+
 def note_task(text: str, kind: str, place: Place) -> list[AnyFact]:
     """A notification may name a task and the call that started it: the task may be a sub-agent."""
     named = read_task(text) if kind == "notification" else None
@@ -293,6 +314,9 @@ def _read_result(line: Line, block: Block, place: Place) -> list[AnyFact]:
     failed = bool(block.is_error)
     raw = bytes(line.toolUseResult or line.tool_use_result)
     outcome = read_outcome(raw, text, failed)
+    if line.toolDenialKind and not outcome.status:
+        outcome.status = _DENIALS.get(line.toolDenialKind, "denied")
+        outcome.by_user = line.toolDenialKind == "user-rejected"
     details = outcome.details
     if outcome.persisted:
         whole = read_persisted(place.origin, outcome.persisted)
