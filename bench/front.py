@@ -92,7 +92,11 @@ def _words(rng: random.Random, count: int) -> str:
 def _timed(home: Path, *arguments: str, times: int = 1) -> float:
     """Seconds of the command, the best of several."""
     environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
-    for name in ("CLAUDE_CONFIG_DIR", "COPILOT_HOME", "UNSPOOL_STORE", "XDG_CONFIG_HOME"):
+    # As it is where unspool is installed: with its modules compiled, which pip does.
+    for name in (
+        "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "UNSPOOL_STORE", "XDG_CONFIG_HOME",
+        "PYTHONDONTWRITEBYTECODE",
+    ):  # fmt: skip
         environment.pop(name, None)
     best = float("inf")
     for _ in range(times):

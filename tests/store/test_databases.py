@@ -151,6 +151,7 @@ def test_a_store_of_the_time_before_counters_looks_again_once(
     sync(store, home)
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         connection.execute("ALTER TABLE origins DROP COLUMN attempt")
+        connection.execute("DROP TABLE pieces_due")
         connection.execute("UPDATE origins SET state = ''")
         connection.execute(f"PRAGMA user_version = {MIGRATIONS.index(add_attempts)}")
     assert sync(store, home).read == 1

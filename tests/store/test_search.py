@@ -1,11 +1,24 @@
 """Search over a store: words, pieces, patterns, fields and filters."""
 
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.harness import CASES
+from tests.store.test_sync_odd import talk
+from tests.telemetry import write
+from tests.test_extract import ENV
+from unspool.store.care import verify
 from unspool.store.filters import Filters
+from unspool.store.opening import writing
 from unspool.store.search import CLOSE, OPEN, search
+from unspool.store.sync import Sync
 from unspool.times import parse_time
 
 
@@ -126,3 +139,56 @@ def test_a_piece_stands_in_one_place(store: Any) -> None:
     assert ids(search(store, "r!", "substring", ("typed",))) == ["k1"]
     assert ids(search(store, 'file_path": "/p', "substring", ("called",))) == ["k2"]
     assert len(search(store, "limiter", "substring", ("called",), limit=2).hits) == 2
+
+
+def _due(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM pieces_due").fetchone()[0])
+
+
+def _found(connection: sqlite3.Connection, query: str) -> list[str]:
+    return ids(search(connection, query, "substring"))
+
+
+def test_pieces_are_indexed_when_they_are_looked_for(tmp_path: Path) -> None:
+    """What is written again before or after that is found once, and as it is now."""
+    home, path = tmp_path / "home", tmp_path / "s.db"
+    write(home / "a.jsonl", talk("alphabet", "one"))
+    with writing(path) as connection:
+        Sync(connection).run([str(home)])
+        assert _due(connection) == 1
+        write(home / "a.jsonl", talk("alphabet soup", "one"))
+        write(home / "b.jsonl", talk("beta", "two"))
+        Sync(connection).run([str(home)])
+        assert _due(connection) == 2
+        assert (_found(connection, "lphabet so"), _due(connection)) == (["one"], 0)
+        write(home / "a.jsonl", talk("gamma", "one"))
+        Sync(connection).run([str(home)])
+        assert _due(connection) == 1
+        assert _found(connection, "lphabet") == []
+        assert (_found(connection, "amma"), _found(connection, "beta")) == (["one"], ["two"])
+        assert verify(connection) == []
+
+
+def test_pieces_are_found_in_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+    home, path = tmp_path / "home", tmp_path / "s.db"
+    write(home / "a.jsonl", talk("alphabet", "one"))
+    with writing(path) as connection:
+        Sync(connection).run([str(home)])
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        assert (_found(connection, "lphabe"), _due(connection)) == (["one"], 1)
+
+
+def test_sync_indexes_pieces_and_list_does_not_wait_for_it(tmp_path: Path) -> None:
+    home = CASES / "copilot_cli" / "store_only" / "input"
+    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
+    store = tmp_path / "unspool" / "conversations.db"
+    environment = {**ENV, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    for command, due in (("list", 1), ("sync", 0)):
+        subprocess.run(
+            [sys.executable, "-m", "unspool", command],
+            env=environment,
+            check=True,
+            capture_output=True,
+        )
+        with closing(sqlite3.connect(store)) as connection:
+            assert _due(connection) == due

@@ -30,7 +30,7 @@ def _store_shelf(display: Display) -> Shelf:
     path = default_path()
     problems: dict[str, int] = {}
     try:
-        problems = sync([], path, quiet=display.quiet).problems
+        problems = sync([], path, quiet=display.quiet, pieces=False).problems
     except StoreError as error:
         there = os.path.exists(path)  # noqa: PTH110 - the same
         said = "not brought up to date" if there else "the files are read without a store"

@@ -13,6 +13,7 @@ from unspool.reading.figures import size
 from unspool.scan import found_paths, is_there, usual_places
 from unspool.store.intake import Report
 from unspool.store.opening import default_path, writing
+from unspool.store.pieces import catch_up
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
 
@@ -66,9 +67,17 @@ def command(
 
 
 def sync(
-    paths: list[str], path: Path, raw: bool = True, wait_seconds: float = 0, quiet: bool = False
+    paths: list[str],
+    path: Path,
+    raw: bool = True,
+    wait_seconds: float = 0,
+    quiet: bool = False,
+    pieces: bool = True,
 ) -> Report:
-    """Bring the store at `path` up to date, with progress on a terminal."""
+    """Bring the store at `path` up to date, with progress on a terminal.
+
+    Without `pieces` it is left to the search to index those, if ever one is made.
+    """
     places = usual_places() if not paths else []
     # A place that is no longer there is looked at as well: what it held is gone.
     tops = paths or [*found_paths(places), *(one.path for one in places if not one.exists)]
@@ -77,7 +86,10 @@ def sync(
     with Display(quiet=quiet) as display, writing(path, wait_seconds) as connection:
         found = survey(connection, tops)
         progress = display.start(sum(changed.size_bytes for changed in found.changed))
-        return Sync(connection, raw=raw, progress=progress).run([], found)
+        report = Sync(connection, raw=raw, progress=progress).run([], found)
+        if pieces:
+            catch_up(connection)
+        return report
 
 
 def _print(report: Report, path: Path, seconds: float) -> None:

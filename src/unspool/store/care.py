@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from unspool.store.pieces import catch_up, caught_up
 from unspool.store.rows import get_trajectory
 
 
@@ -65,6 +66,7 @@ def verify(connection: sqlite3.Connection) -> list[str]:
         f"a row of {row[0]} points to {row[2]}, where there is none"
         for row in connection.execute("PRAGMA foreign_key_check")
     ]
+    caught_up(connection)
     for table in ("words", "pieces"):
         try:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
@@ -95,6 +97,7 @@ def _check(connection: sqlite3.Connection, ident: str, messages: int) -> list[st
 def vacuum(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
     """Give unused space back; the size before and after."""
     before = path.stat().st_size
+    catch_up(connection)
     for table in ("words", "pieces"):
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("VACUUM")

@@ -80,7 +80,6 @@ def put_messages(connection: sqlite3.Connection, ident: str, trajectory: Traject
     put_rows(connection, "messages", rows)
     put_rows(connection, "texts", texts)
     put_rows(connection, f"words (rowid, {TEXTS})", texts)
-    put_rows(connection, f"pieces (rowid, {TEXTS})", texts)
 
 
 def put_turns(connection: sqlite3.Connection, ident: str, trajectory: Trajectory) -> None:

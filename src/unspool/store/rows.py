@@ -7,7 +7,7 @@ from typing import Any
 
 from unspool.packing import tamed
 from unspool.shelf import make_entry
-from unspool.store import metrics
+from unspool.store import metrics, pieces
 from unspool.store.ids import platform_of, row_id
 from unspool.store.keeping import Press, expand, squeeze
 from unspool.store.messages import TEXTS, as_json, put_messages, put_rows, put_turns
@@ -49,6 +49,7 @@ def _put(
     else:
         connection.execute(statement, (ident, squeeze(packed)))
     put_messages(connection, ident, trajectory)
+    pieces.put_off(connection, ident)
     put_model_usage(connection, ident, trajectory)
     put_turns(connection, ident, trajectory)
     put_parts(connection, ident, trajectory)
@@ -59,12 +60,12 @@ def _put(
 def drop_rows(connection: sqlite3.Connection, ident: str) -> None:
     """All rows of a conversation but its own: foreign keys of others may point there."""
     known = "SELECT id FROM messages WHERE conversation_id = ?"
-    for table in ("words", "pieces"):
-        connection.execute(
-            f"INSERT INTO {table} ({table}, rowid, {TEXTS})"
-            f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({known})",
-            (ident,),
-        )
+    connection.execute(
+        f"INSERT INTO words (words, rowid, {TEXTS})"
+        f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({known})",
+        (ident,),
+    )
+    pieces.forget(connection, ident)
     connection.execute(f"DELETE FROM texts WHERE id IN ({known})", (ident,))
     for table in (
         "messages",

@@ -340,6 +340,16 @@ def complete_pieces(connection: sqlite3.Connection) -> None:
     _run(connection, WHOLE_PIECES)
 
 
+DUE_PIECES = """
+CREATE TABLE pieces_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- not yet in `pieces`
+"""
+
+
+def put_off_pieces(connection: sqlite3.Connection) -> None:
+    """What the index of pieces does not hold yet."""
+    _run(connection, DUE_PIECES)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
@@ -347,6 +357,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_indexes,
     add_attempts,
     complete_pieces,
+    put_off_pieces,
 ]
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from unspool.errors import UsageError
 from unspool.store.filters import Filters, where
+from unspool.store.pieces import caught_up
 
 FIELDS = ("typed", "answered", "called", "returned")
 WEIGHTS = (4.0, 2.0, 1.0, 0.5)
@@ -66,7 +67,7 @@ def search(
         return Found(list(_scan(connection, _pattern(query), fields, filters, limit)))
     if mode == "substring":
         pattern = re.compile(re.escape(query), re.IGNORECASE)
-        if len(query) < 3:
+        if len(query) < 3 or not caught_up(connection):
             return Found(list(_scan(connection, pattern, fields, filters, limit)))
         return Found(list(_pieces(connection, query, pattern, fields, filters, limit)))
     return _words(connection, query, fields, filters, limit)
