@@ -184,4 +184,5 @@ def test_memory_does_not_grow_with_a_database(tmp_path: Path) -> None:
         command = [sys.executable, "-c", PEAK, str(home), str(home / "s.db")]
         return int(subprocess.run(command, env=ENV, capture_output=True, check=True).stdout)
 
-    assert peak(28) - peak(18) < 15_000
+    # With less, SQLite's own cache of 64 MB is not yet full.
+    assert peak(38) - peak(28) < 5_000
