@@ -42,7 +42,7 @@ class Ledger:
         """Prompts and answers that count, in order."""
         self.gone: set[str] = set()
         self.marks: list[str] = []
-        """Their kinds; not those of what was abandoned."""
+        """Their kinds, also of what was abandoned."""
         self.copied: set[str] = set()
         self.parent: tuple[str, str | None] | None = None
         """(conversation, call)."""
@@ -62,7 +62,7 @@ class Story:
         self.inline = True
         """Whether its lines stand in the session's own file."""
         self.last: str | None = None
-        self.turns: list[tuple[str | None, int, int]] = []
+        self.turns: list[tuple[str | None, int]] = []
         """Where a rewind may go back to: the line before the prompt, and how much there was."""
 
     def copy(self, known: Ledger, names: dict[str | None, str | None]) -> None:
@@ -120,10 +120,9 @@ class Story:
             self.turn()
 
     def rewind(self) -> None:
-        self.last, length, marks = self.dice.choice(self.turns)
+        self.last, length = self.dice.choice(self.turns)
         self.ledger.gone.update(self.ledger.chain[length:])
         del self.ledger.chain[length:]
-        del self.ledger.marks[marks:]
         self.turns = [turn for turn in self.turns if turn[1] < length]
 
     def compact(self) -> None:
@@ -154,7 +153,7 @@ class Story:
     def turn(self) -> None:
         self.between()
         if any(row.get("uuid", "") == self.last for row in self.rows):  # a second root is no rewind
-            self.turns.append((self.last, len(self.ledger.chain), len(self.ledger.marks)))
+            self.turns.append((self.last, len(self.ledger.chain)))
         self.prompt()
         for _ in range(self.dice.randint(0, 3)):
             self.model_call()

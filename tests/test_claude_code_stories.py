@@ -52,10 +52,16 @@ def check_rest(made: Trajectory, ledger: Ledger) -> None:
     rest = [m for m in everything(made) if m.id not in ours and m.role != "tool"]
     said = Counter((m.typed if m.kind == "command" else m.content) for m in rest)
     assert said == Counter([*ledger.beside, *ledger.queued])
-    marks = Counter(mark.kind for mark in made.marks or ())
+    found = [
+        *(made.marks or ()),
+        *(m for branch in made.branches or () for m in branch.marks or ()),
+    ]
+    marks = Counter(mark.kind for mark in found)
     assert {kind: marks[kind] for kind in KINDS} == {
         kind: ledger.marks.count(kind) for kind in KINDS
     }
+    # Hooks tell of ends too, where the transcript has none.
+    assert marks["turn_end"] >= ledger.marks.count("turn_end")
     own = [ledger.answers[i].tokens for i in ledger.chain
            if i in ledger.answers and i not in ledger.copied]  # fmt: skip
     usage = made.usage

@@ -145,6 +145,8 @@ class Branch(msgspec.Struct, omit_defaults=True):
     fork_id: str | None = None
     """The record id that both branches follow."""
     reason: str | None = None
+    marks: list[Mark] | None = None
+    """What happened between its messages; `index` is the number of them before it."""
 
 
 class Link(msgspec.Struct, omit_defaults=True, gc=False):

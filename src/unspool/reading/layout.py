@@ -73,6 +73,7 @@ class _Layout:
             self.branches += 1
             trajectory = Trajectory(reading.trajectory.conversation_id, branch.messages)
             trajectory.workspace = reading.trajectory.workspace
+            trajectory.marks = branch.marks
             title = branch.reason or "Abandoned branch"
             items.append(Aside(title, self.read(trajectory, f"b{self.branches}-")))
         items += [

@@ -213,8 +213,9 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
     for fork, records in thread.branches:
         assembly = Assembly()
         assembly.take(records)
-        messages, _ = build_messages(assembly.in_order())
+        messages, own = build_messages(assembly.in_order())
         assign_usage(assembly, messages)
+        marks = build_marks(assembly.marks, own, messages, assembly.adrift)
         apply_to_messages(assembly.notes, messages)
         made.append(
             Branch(
@@ -222,6 +223,8 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
                 messages=messages,
                 fork_id=fork or None,
                 reason="rewind" if any(is_turn(message) for message in messages) else "retry",
+                # What was done to files is told by the calls.
+                marks=[mark for mark in marks if mark.kind != "file"] or None,
             )
         )
     return made
