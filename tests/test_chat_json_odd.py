@@ -93,6 +93,7 @@ CASES: dict[str, dict[str, Any]] = {
         "response": [said("See "), LINK, said(" there"), tool(1), said("It is in "), LINK],
         "result": told(model_round(1, "See `x` there", 1), model_round(2, "It is in `x`", 9)),
     },
+    "a part of no kind": {"response": [said("A"), {"mystery": 1}, tool(1)]},
     "a vote on no words": {"response": [], "vote": 0, "voteDownReason": "other"},
     "tokens for no words": {"response": [], "promptTokens": 70, "completionTokens": 7},
 }  # fmt: skip

@@ -146,3 +146,50 @@ def test_rounds_that_tell_less_than_the_parts(
     assert row(one(path)) == messages
     (tmp_path / "out").mkdir()
     assert_round_trip(path, tmp_path / "out")
+
+
+def test_words_that_a_round_says_are_not_said_again_by_the_next(tmp_path: Path) -> None:
+    """The call of the round is not shown, so that its words and the next ones are one run."""
+    rounds = [model_round(1, "See `x`, then go on.", 9)]
+    response = [said("Before"), said("See "), LINK, said(", then go on."), said("Then B")]
+    result = {"metadata": {"toolCallRounds": rounds, "sessionId": "s"}}
+    path = put(tmp_path, "chat.json", chat(request(1, response=response, result=result)))
+    assert row(one(path)) == ["See `x`, then go on.>9", "Then B"]
+    (tmp_path / "out").mkdir()
+    assert_round_trip(path, tmp_path / "out")
+
+
+def test_a_thought_that_a_later_round_tells_is_told_once(tmp_path: Path) -> None:
+    """Its call is shown under a name that an earlier call has too."""
+    rounds = [
+        model_round(1, "", 1),
+        {**model_round(2, "", 2), "thinking": {"id": "x", "text": "why"}},
+    ]
+    part = {**tool(1), "toolCallId": "guid"}
+    result = {"metadata": {"toolCallRounds": rounds, "sessionId": "s"}}
+    held = request(1, response=[thought("why"), part], result=result)
+    made = one(put(tmp_path, "chat.json", chat(held)))
+    assert [m.thinking for m in made.messages if m.role == "assistant"] == [None, "why"]
+
+
+def test_where_parts_have_the_ids_of_calls_none_is_joined_by_its_name(tmp_path: Path) -> None:
+    """The part of a tool that another tool called is not that of a call which is not shown."""
+    rounds = [model_round(1, "", 1), model_round(2, "", 2)]
+    result = {"metadata": {"toolCallRounds": rounds, "sessionId": "s"}}
+    response = [{**tool(7), "isConfirmed": {"type": 0}}, tool(2)]
+    made = one(put(tmp_path, "chat.json", chat(request(1, response=response, result=result))))
+    first, second = (m for m in made.messages if m.role == "assistant")
+    assert [(c.id, c.status) for c in first.tool_calls or ()] == [("call_1", None)]
+    assert [p["toolCallId"] for p in (first.extra or {})["parts"]] == ["call_7"]
+    assert [c.id for c in second.tool_calls or ()] == ["call_2"]
+
+
+def test_a_hidden_part_that_tells_something_is_kept(tmp_path: Path) -> None:
+    rounds = [model_round(1, "", 1), model_round(2, "A")]
+    result = {"metadata": {"toolCallRounds": rounds, "sessionId": "s"}}
+    announced = {"kind": "toolInvocationSerialized", "toolId": "copilot_readFile",
+                 "toolCallId": "guid", "presentation": "hidden"}  # fmt: skip
+    response = [announced, {**announced, "pastTenseMessage": "Used"}, tool(1), said("A")]
+    made = one(put(tmp_path, "chat.json", chat(request(1, response=response, result=result))))
+    kept = [p for m in made.messages for p in (m.extra or {}).get("parts", ())]
+    assert [p["pastTenseMessage"] for p in kept] == ["Used"]

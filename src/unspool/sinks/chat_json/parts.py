@@ -54,8 +54,9 @@ def cleared_parts(cleared: Any) -> list[Part]:
     return made
 
 
-def woven(calls: list[list[Part]], extra: Part) -> list[Part]:
-    """The parts of the calls, and between them those that were kept, where they stood."""
+def woven(calls: list[list[Part]], extra: Part) -> tuple[list[Part], list[Part]]:
+    """(those that were kept from before the first call, the parts of the calls and between them those
+    that were kept, where they stood)."""
     kept = extra.get("parts")
     kept = kept if isinstance(kept, list) else []
     places = extra.get("parts_at")
@@ -63,18 +64,23 @@ def woven(calls: list[list[Part]], extra: Part) -> list[Part]:
         places = [len(calls)] * len(kept)
     between: list[list[Part]] = [[] for _ in range(len(calls) + 1)]
     for part, at in zip(kept, places, strict=True):
-        if isinstance(part, dict) and isinstance(part.get("kind"), str):
+        # One without a kind VS Code takes for a tree.
+        if isinstance(part, dict) and isinstance(part.get("kind", ""), str):
             inside = isinstance(at, int) and 0 <= at <= len(calls)
             between[at if inside else len(calls)].append(_expanded(part))
-    made = between[0]
+    made: list[Part] = []
     for call, behind in zip(calls, between[1:], strict=True):
         made = [*made, *call, *behind]
-    return made
+    return between[0], made
+
+
+def is_text(part: Part) -> bool:
+    return part.get("kind") == "markdownContent"
 
 
 def _expanded(part: Part) -> Part:
     """Addresses and markdown as VS Code writes them."""
-    if part["kind"] not in DISPLAY:
+    if part.get("kind") not in DISPLAY:
         return part
     made = dict(part)
     if isinstance(made.get("uri"), str):

@@ -9,6 +9,7 @@ from unspool.shapes import text as as_text
 from unspool.sinks.chat_json.calls import call_part, result_of
 from unspool.sinks.chat_json.parts import (
     cleared_parts,
+    is_text,
     text_parts,
     thinking_id,
     thinking_parts,
@@ -151,10 +152,14 @@ class Writer:
         for answer in turn.answers:
             extra = self._extra(answer)
             parts += thinking_parts(answer.thinking or "", extra.get("thoughts"))
-            said = "" if _is_error_text(answer) else answer.content
-            parts += text_parts(said, extra)
+            said = text_parts("" if _is_error_text(answer) else answer.content, extra)
             calls = [self._call(call, turn) for call in answer.tool_calls or ()]
-            parts += woven(calls, extra)
+            early, rest = woven(calls, extra)
+            if answer is turn.answers[0]:
+                # Words that no round said: behind those of a round they would be of the next.
+                last = max((n for n, part in enumerate(early) if is_text(part)), default=-1) + 1
+                parts, early = parts + early[:last], early[last:]
+            parts += [*said, *early, *rest]
         return parts + self._nameless(turn)
 
     def _nameless(self, turn: Turn) -> list[dict[str, Any]]:

@@ -102,12 +102,13 @@ def _news(made: Answer, parts: Parts) -> list[Flow]:
     are not the model's words."""
     found: list[Flow] = []
     run: list[Flow] = []
-    shown = (call.part for group in reversed(made.calls) for call in reversed(group) if call.part)
-    last = next(shown, None)
+    numbered = [(n, call.part) for n, group in enumerate(made.calls) for call in group]
+    at, last = next(((n, part) for n, part in reversed(numbered) if part), (-1, None))
+    later = [held.response or "" for held in made.rounds[at + 1 :]]
     behind = last is None
     for item in parts.flow:
         if behind and isinstance(item, Tool):
-            found += _unheard(run, made.rounds)
+            found += _unheard(run, made.rounds, later)
             run = []
             part = parts.tools[item.number]
             if made.homes[item.number] < 0 and not tools.is_announcement(part, made.calls):
@@ -115,13 +116,34 @@ def _news(made: Answer, parts: Parts) -> list[Flow]:
         elif behind and not (isinstance(item, Kept) and item.spoken):
             run.append(item)
         behind = behind or (isinstance(item, Tool) and parts.tools[item.number] is last)
-    return found + _unheard(run, made.rounds)
+    return found + _unheard(run, made.rounds, later)
 
 
-def _unheard(run: list[Flow], rounds: list[Round]) -> list[Flow]:
-    """The run of parts between two calls, without its words where the rounds say all of them. Links do
-    not count: the model wrote them otherwise than they are shown."""
-    texts = [text for item in run if isinstance(item, Words) and (text := item.text.strip())]
+def _unheard(run: list[Flow], rounds: list[Round], later: list[str]) -> list[Flow]:
+    """What of the run of parts between two calls no round says, and stands behind all that the `later`
+    ones say. Links do not count: the model wrote them otherwise than they are shown."""
+    start = at = 0
+    while at < len(run):
+        heard = max((_heard(run[at:], response) for response in later), default=0)
+        at += heard or 1
+        start = at if heard else start
+    texts = [
+        text for item in run[start:] if isinstance(item, Words) and (text := item.text.strip())
+    ]
     if all(any(text in (held.response or "") for held in rounds) for text in texts):
-        return [item for item in run if isinstance(item, Thought)]
-    return run
+        start = len(run)
+    return [*(item for item in run[:start] if isinstance(item, Thought)), *run[start:]]
+
+
+def _heard(run: list[Flow], response: str) -> int:
+    """How many parts, from the first on, a round says one after the other; none where that is but a
+    little of what it says."""
+    at = said = heard = 0
+    for number, item in enumerate(run if response else ()):
+        text = item.text.strip() if isinstance(item, Words) else ""
+        found = response.find(text, at)
+        if found < 0:
+            break
+        if text:
+            at, said, heard = found + len(text), said + len(text), number + 1
+    return heard if 2 * said >= len(response.strip()) else 0

@@ -166,18 +166,31 @@ class Placing:
 
     def _think(self, thought: Thought) -> None:
         self._advance(bool(thought.text))
-        if len(self._rounds) > 1 and (thought.text or self._seen):
-            spoken = (n for n in self._ahead() if thought.text in own_thinking(self._rounds[n]))
+        number = self._thinker(thought.text) if len(self._rounds) > 1 else None
+        if number is None and len(self._rounds) > 1 and (thought.text or self._seen):
             # Rounds of older files do not tell it: it is what led to the next call.
-            self._go(next(spoken, self._bound()) if thought.text else self._bound())
+            self._go(self._bound())
+        placed = self.placed[self._now if number is None else number]
         about = thought.about
-        own = own_thinking(self._rounds[self._now]) if self._rounds else ""
+        own = own_thinking(self._rounds[self._now]) if self._rounds and number is None else ""
         if own and thought.text not in own:
             about = {**about, "value": thought.text}  # shown otherwise than the round has it
         elif thought.text:
-            self.placed[self._now].thinking.append(thought.text)
+            placed.thinking.append(thought.text)
         if about:
-            self.placed[self._now].thoughts.append(about)
+            placed.thoughts.append(about)
+
+    def _thinker(self, text: str) -> int | None:
+        """The round that tells the thought itself: the next one that does is under way then."""
+        if not text:
+            return None
+        thinking = (n for n in self._ahead() if text in own_thinking(self._rounds[n]))
+        number = next(thinking, None)
+        if number is not None:
+            self._go(number)
+            return number
+        others = (n for n, held in enumerate(self._rounds) if text in own_thinking(held))
+        return next(others, None)
 
     def _go(self, number: int) -> None:
         if number != self._now:

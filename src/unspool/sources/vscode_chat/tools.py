@@ -14,6 +14,7 @@ from unspool.uris import markdown
 _MESSAGES = frozenset(("invocationMessage", "pastTenseMessage", "originMessage"))
 _OURS = {theirs: ours for ours, theirs in CALL.items()}
 _ELSEWHERE = frozenset(("kind", "toolCallId", "resultDetails"))
+_TELLING = frozenset(("pastTenseMessage", "resultDetails", "toolSpecificData", "result"))
 _DENIED, _SKIPPED = 0, 5
 
 
@@ -44,9 +45,9 @@ def join(
 ) -> tuple[list[list[Joined]], list[int]]:
     """The calls of every round; and for every part the round that it went to.
 
-    By id; else by order and name (in files of 2025 the part has an id and a name of its own). The
-    model did not ask for a part that no call is left for: a tool called another (or the part merely
-    announced a call), and its round is -1.
+    By id; where no part has the id of a call, by order and name (in files of 2025 parts have ids and
+    names of their own). The model did not ask for a part that no call is left for: a tool called
+    another (or the part merely announced a call), and its round is -1.
     """
     calls = [
         [_from_call(call, f"{prefix}/{number}.{n}") for n, call in enumerate(r.toolCalls or ())]
@@ -62,7 +63,8 @@ def join(
             homes[index], found[1].part = found[0], part
         else:
             left.append(index)
-    _join_by_order(flat, parts, left, homes)
+    if len(left) == len(parts):
+        _join_by_order(flat, parts, left, homes)
     return calls, homes
 
 
@@ -86,8 +88,8 @@ def _join_by_order(
 
 
 def is_announcement(part: dict[str, Any], calls: list[list[Joined]]) -> bool:
-    """A hidden part before the one that shows the call."""
-    if part.get("presentation") != "hidden":
+    """A hidden part before the one that shows the call: it tells nothing of how that went."""
+    if part.get("presentation") != "hidden" or part.keys() & _TELLING:
         return False
     return any(call.name == model_name(part) for group in calls for call in group)
 
