@@ -44,6 +44,7 @@ class Script:
         self.events: list[dict[str, Any]] = []
         self.session = f"00000000-0000-4000-8000-{seed % 10**12:012d}"
         self.number = 0
+        self.rewinds = 0
         self.version = self.random.choice(("0.0.372", "0.0.420", "1.0.10", "1.0.40", "1.0.102"))
         self.named_agents = self.random.random() < 0.5
         self.waiting: list[tuple[str, str]] = []
@@ -71,9 +72,9 @@ class Script:
         event = {
             "type": kind,
             "data": data,
-            "id": f"{self.session[-4:]}-{at}",
-            "timestamp": f"2026-05-04T10:{at // 60 % 60:02d}:{at % 60:02d}.{at // 3600:03d}Z",
-            "parentId": f"{self.session[-4:]}-{at - 1}" if at and self.chance(0.8) else None,
+            "id": f"{self.session[-4:]}-{self.rewinds}-{at}",
+            "timestamp": f"2026-05-04T{10 + self.rewinds}:{at // 60:02d}:{at % 60:02d}.000Z",
+            "parentId": self.events[-1]["id"] if at and self.chance(0.8) else None,
         }
         self.events.append(event | {k: v for k, v in envelope.items() if v is not None})
 
@@ -361,8 +362,19 @@ class Script:
         data = {f: self.random.choice(junk) for f in fields if f not in ("model",)}
         self.write(self.random.choice(NOISE), data)
 
+    def rewind(self, kept: int) -> None:
+        """The end of the log is cut off; what follows is written as if it had never been."""
+        self.rewinds += 1
+        self.events = self.events[:kept]
+        started = {
+            e["data"].get("toolCallId") for e in self.events if e["type"].endswith("started")
+        }
+        self.children = [child for child in self.children if child["call"] in started]
+        self.waiting.clear()
+        self.compacting = False
+
     def play(self, steps: int) -> list[dict[str, Any]]:
-        if self.chance(0.9):
+        if not self.events and self.chance(0.9):
             self.start()
         often = [self.prompt, self.turn, self.turn, self.child_turn, self.finish_calls]
         rarely = [self.shell, self.compact, self.model_change, self.system, self.notify, self.skill]

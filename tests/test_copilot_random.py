@@ -55,6 +55,28 @@ def test_a_session_in_two_files_is_one(seed: int, tmp_path: Path) -> None:
     assert differences(tell(b"".join(lines)), script.session, read(tmp_path)) == []
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_rewind_took_back_is_a_branch(seed: int, tmp_path: Path) -> None:
+    """Only a copy of old still has it. (Its sub-agents stay: who knows what was not taken back?)"""
+    script = Script(4000 + seed)
+    script.start()
+    script.prompt()
+    old = script.play(4 + seed % 20)
+    asked = [at for at, event in enumerate(old) if event["type"] == "user.message"]
+    kept = random.Random(seed).choice([*asked[1:], len(old)])
+    script.rewind(kept)
+    script.prompt()
+    new = script.play(4)
+    write(tmp_path / "old", script.session, b"".join(lines_of(old)))
+    write(tmp_path / "new", script.session, b"".join(lines_of(new)))
+    told = tell(b"".join(lines_of(new)))
+    told.agents = {"": told.agents[""]}
+    (root,) = (t for t in read(tmp_path) if t["conversation_id"] == script.session)
+    assert differences(told, script.session, [root]) == []
+    gone = {m.get("id") for branch in root.get("branches", ()) for m in branch["messages"]}
+    assert {old[at]["id"] for at in asked if at >= kept} <= gone
+
+
 @pytest.mark.parametrize("damage", ["cut", "nul", "glued"])
 @pytest.mark.parametrize("seed", range(30))
 def test_a_spoiled_log_gives_what_is_whole(seed: int, damage: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ order.py      records of all origins in one order
 witness.py    origins without times, by what another tells
 turns.py      logs without times
 thread.py     the chain, the abandoned branches
+forks.py      copies of a log that go on differently
 drafts.py     facts by the message and the call that they are about
 rewound.py    echoes of what was abandoned
 messages.py   messages, calls, results, marks

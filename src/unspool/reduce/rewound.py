@@ -50,7 +50,9 @@ def settle_echoes(thread: Thread) -> Thread:
     """The thread with the echoes of its branches moved to them."""
     if not thread.branches:
         return thread
-    kept = _all_evidence(record for record in thread.records if record.after is not None)
+    chain = [record for record in thread.records if record.after is not None]
+    chain = chain or [record for record in thread.records if not _is_echo(record)]
+    kept = _all_evidence(chain)
     known = [_all_evidence(records) - kept for _, records in thread.branches]
     rest: list[Record] = []
     moved: list[list[Record]] = [[] for _ in thread.branches]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from unspool.facts import MessageSeen, ToolCalled, ToolReturned
+from unspool.reduce.forks import split_forks
 from unspool.reduce.order import Record
 
 
@@ -27,7 +28,7 @@ def find_thread(records: list[Record], current: Literal["last", "longest"]) -> T
     for entry in _asides(nodes):
         del nodes[entry]
     if not nodes:
-        return Thread(records, [])
+        return Thread(*split_forks(records))
     parents = _parents(records, nodes)
     chain = _chains(records, nodes, parents, current)
     kept = _recover(records, nodes, chain)
