@@ -371,6 +371,9 @@ def test_tag_scan_summary_beside_the_output(tmp_path: Path) -> None:
     source = TELEMETRY / "two_rounds"
     run(source, "-q", "-o", tmp_path / "out" / "x.jsonl")
     (made,) = (tmp_path / "out").rglob("tag_scan_summary.json")
+    done = run(source, "-o", tmp_path / "told" / "a.jsonl")
+    (told,) = (tmp_path / "told").rglob("tag_scan_summary.json")
+    assert f"prompt tags  {told}\n" in done.stderr.decode()
     assert made.parent.parent == tmp_path / "out" / "analysis" / "prompt_context"
     run(source, "-q", "-o", tmp_path / "a.jsonl", "--no-context-tag-summary")
     run(source, "-q", "-o", tmp_path / "b.jsonl", "--context-tag-summary-dir", tmp_path / "tags")

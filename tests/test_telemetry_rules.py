@@ -186,6 +186,59 @@ def test_a_missing_body_does_not_shift_what_is_merged(tmp_path: Path) -> None:
     assert not any(message.tool_calls for message in made.messages)
 
 
+def _listed(ids: list[str], call: str, second: int, output: bool = False) -> Event:
+    return event(
+        f"model.modelCall.{'output' if output else 'input'}", second, conversationId="c",
+        modelCallId=call, messageUuids=json.dumps(ids), chunkIndex=0, totalChunks=1,
+    )  # fmt: skip
+
+
+RESPONSE = {
+    "r": {"type": "reasoning", "summary": [{"type": "summary_text", "text": "let me see"}]},
+    "t": {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hm."}]},
+    "c1": {"type": "function_call", "call_id": "x1", "name": "look", "arguments": "{}"},
+    "c2": {"type": "function_call", "call_id": "x2", "name": "look", "arguments": "{}"},
+    "o1": {"type": "function_call_output", "call_id": "x1", "output": "one"},
+    "o2": {"type": "function_call_output", "call_id": "x2", "output": "two"},
+    "e": {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", [None, "t"])
+def test_items_of_a_response_are_one_message_in_lists_by_reference_too(
+    tmp_path: Path, lost: str | None
+) -> None:
+    bodies = {"s": SYSTEM, "u": USER, **RESPONSE}
+    pieces = [
+        event(
+            "model.message.added", 1, conversationId="c", messageUuid=ident, chunkIndex=0,
+            totalChunks=1, messageJson=json.dumps(body),
+        )
+        for ident, body in bodies.items() if ident != lost
+    ]  # fmt: skip
+    first, second = ["s", "u"], ["s", "u", "r", "t", "c1", "c2", "o1", "o2"]
+    lists = [
+        _listed(first, "m1", 2), _listed(["r", "t", "c1", "c2"], "m1", 3, output=True),
+        _listed(second, "m2", 4), _listed(["e"], "m2", 5, output=True),
+    ]  # fmt: skip
+    (by_reference,) = rebuilt(tmp_path / "reference", [*pieces, *lists])
+    if lost:  # what stood there is not known, so nothing is joined across it
+        assert [m.tool_calls is not None for m in by_reference.messages][2:4] == [False, True]
+        return
+    (whole,) = rebuilt(
+        tmp_path / "whole",
+        [
+            call([bodies[ident] for ident in first], 2, modelCallId="m1"),
+            call([bodies[ident] for ident in second], 4, modelCallId="m2"),
+            answer("Yes.", 5, modelCallId="m2"),
+        ],
+    )
+    assert words(by_reference.messages) == words(whole.messages)
+    said_and_called = by_reference.messages[2]
+    assert (said_and_called.content, said_and_called.thinking) == ("Hm.", "let me see")
+    assert [made.id for made in said_and_called.tool_calls or ()] == ["x1", "x2"]
+
+
 def test_a_list_of_which_no_body_was_seen_is_a_problem(tmp_path: Path) -> None:
     listed = event(
         "model.modelCall.input", 1, conversationId="c", modelCallId="m0",

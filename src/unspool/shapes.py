@@ -59,13 +59,25 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
     made: list[Message] = []
     opened: Message | None = None
     for value in values:
-        item = isinstance(value, dict) and value.get("type") in _RESPONSE_ITEMS
+        item = is_response_item(value)
         for message in to_messages(value):
             if item and message.role == "assistant" and opened is not None:
                 _extend(opened, message)
                 continue
             opened = message if item and message.role == "assistant" else None
             made.append(message)
+    return made
+
+
+def is_response_item(value: Any) -> bool:
+    """Whether it may be one of several items that one response gave."""
+    return isinstance(value, dict) and value.get("type") in _RESPONSE_ITEMS
+
+
+def joined(message: Message, more: Message) -> Message:
+    """One message of two items of a response."""
+    made = msgspec.structs.replace(message)
+    _extend(made, more)
     return made
 
 

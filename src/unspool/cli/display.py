@@ -108,6 +108,8 @@ def print_summary(summary: Summary, verbose: bool) -> None:
             line("", f"{problem.origin}:{problem.offset} {problem.code} {problem.sample!r:.120}")
         for kind, count in list(summary.unknown.items())[:20]:
             line("unrecognised", f"{number(count)} × {kind}")
+    if summary.tag_summary:
+        line("prompt tags", summary.tag_summary)
     line("took", f"{summary.seconds:.1f} s, {summary.megabytes_per_second:.0f} MB/s")
 
 

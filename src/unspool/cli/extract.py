@@ -204,7 +204,8 @@ def command(
         summary = _run(run, output, many, problems_file)
         if job.scan_tags and summary.sources.get(TELEMETRY):
             beside = Path(str(output)).parent / "analysis" / "prompt_context"
-            write_summary(run.scan, Path(context_tag_summary_dir or beside))
+            written = write_summary(run.scan, Path(context_tag_summary_dir or beside))
+            summary.tag_summary = str(written)
     if as_json:
         click.echo(msgspec.json.encode(_public(summary)).decode(), err=True)
     elif not quiet:

@@ -65,6 +65,8 @@ class Summary(msgspec.Struct, kw_only=True, omit_defaults=False):
     samples: list[Problem] = []
     unknown: dict[str, int] = {}
     sources: dict[str, int] = {}
+    tag_summary: str = ""
+    """Where the scan of prompt tags was written, if it was."""
 
     @property
     def megabytes_per_second(self) -> float:

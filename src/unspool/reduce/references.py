@@ -11,6 +11,7 @@ from unspool.facts import ListSeen, PieceSeen, View
 from unspool.longjson import unescape
 from unspool.records import recover_json
 from unspool.reduce.listing import Call, Listing, decode_array, elements
+from unspool.shapes import is_response_item, joined
 from unspool.trajectory import Message
 
 Pieces = dict[int, PieceSeen]
@@ -30,6 +31,11 @@ class Bodies:
     def __init__(self, pieces: dict[str, Pieces]) -> None:
         self._pieces = pieces
         self._made: dict[str, list[Message] | None] = {}
+        self._items: set[str] = set()
+
+    def is_item(self, ident: str) -> bool:
+        """Whether what was found there is one of several items that one response gave."""
+        return ident in self._items
 
     def find(self, ident: str) -> list[Message] | None:
         """None where the body, or a piece of it, was never seen."""
@@ -43,9 +49,12 @@ class Bodies:
         if body is None:
             return None
         try:
-            made = elements([_unescape(body)])
+            value = _unescape(body)
+            made = elements([value])
         except (ValueError, RecursionError):
             return None
+        if is_response_item(value):
+            self._items.add(ident)
         for message in made:
             message.id = ident
         return made
@@ -67,7 +76,8 @@ def read_references(facts: Iterable[ListSeen | PieceSeen]) -> tuple[list[Listing
         reference = _reference(pieces, options)
         if reference is not None:
             found[answer].append(reference)
-    return _listings(found[False], known), [_listing(r, known) for r in found[True]]
+    answers = [_listing(r, known, _messages(r.ids, known)[0]) for r in found[True]]
+    return _listings(found[False], known), answers
 
 
 def _listings(references: list[Reference], bodies: Bodies) -> list[Listing]:
@@ -84,20 +94,38 @@ def _listings(references: list[Reference], bodies: Bodies) -> list[Listing]:
             listing, counts = known
             listing.calls.append(Call(reference.view, counts[len(reference.ids)]))
             continue
-        listing = _listing(reference, bodies)
+        messages, counts = _messages(reference.ids, bodies)
+        listing = _listing(reference, bodies, messages)
         made.append(listing)
-        counts = [0]
-        for ident in reference.ids:
-            counts.append(counts[-1] + len(bodies.find(ident) or ()))
         for link in chain:
             begun.setdefault(link, (listing, counts))
     return made
 
 
-def _listing(reference: Reference, bodies: Bodies) -> Listing:
-    found = [bodies.find(ident) for ident in reference.ids]
-    messages = [message for made in found if made is not None for message in made]
-    gaps = any(made is None for made in found)
+def _messages(ids: list[str], bodies: Bodies) -> tuple[list[Message], list[int]]:
+    """The messages of a list, and how many its first n ids are.
+
+    What one response gave as several items is one message, as it is in lists that were sent whole.
+    """
+    made: list[Message] = []
+    counts = [0]
+    opened = False
+    for ident in ids:
+        found = bodies.find(ident)
+        opened = opened and found is not None  # anything may have stood in the gap
+        for message in found or ():
+            item = bodies.is_item(ident) and message.role == "assistant"
+            if item and opened:
+                made[-1] = joined(made[-1], message)
+            else:
+                made.append(message)
+            opened = item
+        counts.append(len(made))
+    return made, counts
+
+
+def _listing(reference: Reference, bodies: Bodies, messages: list[Message]) -> Listing:
+    gaps = any(bodies.find(ident) is None for ident in reference.ids)
     call = Call(reference.view, len(messages))
     listing = Listing(messages, [call], missing=gaps or reference.cut, gaps=gaps)
     listing.trouble = "message-body-missing" if listing.missing else ""
