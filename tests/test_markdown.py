@@ -177,6 +177,25 @@ def test_links_that_the_words_have_are_not_repeated() -> None:
     assert _page(part).count("file:///a.py") == 1
 
 
+def test_a_link_to_a_path_with_a_space_is_not_repeated() -> None:
+    part = {"kind": "inlineReference", "inlineReference": {"scheme": "file", "path": "/a b.py"}}
+    assert _page(part, content="See [A](file:///a%20b.py).").count("a%20b.py") == 1
+
+
+def test_what_the_program_said_is_told_once() -> None:
+    """In the text where no round tells it; beside the words of a round otherwise."""
+    parts = [
+        {"kind": kind, "content": {"value": f"Said by {kind}"}}
+        for kind in ("warning", "info", "progressTaskSerialized", "markdownContent")
+    ]
+    apart = _page(*parts, {"kind": "warning", "content": {"value": ""}})
+    for label, kind in (("Warning", "warning"), ("Note", "info"), ("Shown", "markdownContent"),
+                        ("Task", "progressTaskSerialized")):  # fmt: skip
+        assert f"*{label}:* Said by {kind}" in apart
+    assert '"kind"' not in apart
+    assert _page(*parts[:1], content="Said by warning. Done.").count("Said by warning") == 1
+
+
 def test_a_reference_right_behind_a_code_block_is_no_code() -> None:
     text = "```py\nx = 1\n```[a.py](file:///a.py) and on"
     assert blocks(prose(text), "fence") == ["x = 1\n"]

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 import msgspec
 
 from unspool.chat_fields import DISPLAY
-from unspool.reading.told import words_of
+from unspool.reading.told import SPOKEN, words_of
 from unspool.trajectory import Message
 from unspool.uris import uri_of
 
 _TOLD = frozenset(
-    ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "warning", "info",
-     "progressTask", "progressTaskSerialized", "autoModeResolution", "confirmation", "elicitation2",
-     "elicitationSerialized", "questionCarousel", "planReview")
+    ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "autoModeResolution",
+     "confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
 )  # fmt: skip
-"""Kinds that the list of files, the text, the heading or the answers tell already."""
+"""Kinds that the list of files, the heading or the answers tell already."""
 EDITS = frozenset(("textEditGroup", "notebookEditGroup"))
 """Shown where no call did it: a call's arguments tell the edit already."""
 _LINKS = frozenset(("inlineReference", "reference", "pullRequest"))
@@ -51,6 +50,7 @@ def parts_of(message: Message) -> Iterator[Part]:
             name = part.get("name") or part.get("title")
             yield Part(kind, name if isinstance(name, str) else uri, uri)
         elif said := words_of(kind, part):
-            yield Part(kind, said, words=True)
-        elif kind not in EDITS:
+            if kind not in SPOKEN or said not in message.content:
+                yield Part(kind, said, words=True)
+        elif kind not in EDITS and kind not in SPOKEN:
             yield Part(kind, json.dumps(part, indent=1, ensure_ascii=False))

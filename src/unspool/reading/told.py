@@ -6,6 +6,8 @@ from typing import Any
 from unspool.uris import markdown, uri_of
 
 _DEEPEST = 20
+SPOKEN = frozenset(("markdownContent", "warning", "info", "progressTask", "progressTaskSerialized"))
+"""What the program said: the text of a message may hold it."""
 
 
 def words_of(kind: str, part: dict[str, Any]) -> str:
@@ -99,6 +101,7 @@ def _edit(edit: dict[str, Any]) -> Iterator[str]:
 
 
 _TELLERS: dict[str, Callable[[dict[str, Any]], str]] = {
+    **dict.fromkeys(SPOKEN, _notice),
     "systemNotification": _notice,
     "command": _command,
     "hook": _hook,

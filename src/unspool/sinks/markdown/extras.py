@@ -13,12 +13,17 @@ _LABELS = {
     "command": "Button",
     "extensions": "Extensions",
     "hook": "Hook",
+    "info": "Note",
+    "markdownContent": "Shown",
     "multiDiffData": "Changes",
     "notebookEditGroup": "Edit",
+    "progressTask": "Task",
+    "progressTaskSerialized": "Task",
     "pullRequest": "Pull request",
     "systemNotification": "Notice",
     "textEditGroup": "Edit",
     "treeData": "Files",
+    "warning": "Warning",
 }
 
 
