@@ -299,6 +299,17 @@ def test_copies_count_once_over_many_forks(tmp_path: Path) -> None:
         ("<system-reminder>x</system-reminder>", "injected", None),
         ("<ide_opened_file>opened the file /a in the IDE</ide_opened_file>\nWhy?", "", "Why?"),
         ("[x] is done", "", "[x] is done"),
+        ("<bash-exit-code>1</bash-exit-code>", "output", None),
+        ('<cross-session-message from="b">x</cross-session-message>', "notification", None),
+        ("Another Claude session sent a message:\n<cross-session-message/>", "notification", None),
+        ("Another one, please", "", "Another one, please"),
+        ('<agent-message from="b">x</agent-message>', "notification", None),
+        ('<channel source="chat">x</channel>', "notification", None),
+        ("<channel> is a tag", "", "<channel> is a tag"),
+        ("<coordinator-relay>x</coordinator-relay>", "notification", None),
+        ("<fetched-web-content>x</fetched-web-content>", "injected", None),
+        ("<fork-boilerplate>\nrules\n</fork-boilerplate>\n\nYour directive: Sort.", "", "Sort."),
+        ("<fork-boilerplate> is a tag", "", "<fork-boilerplate> is a tag"),
     ],
 )
 def test_words(text: str, kind: str, typed: str | None) -> None:
