@@ -98,6 +98,7 @@ class Line(msgspec.Struct, gc=False):
     session_id: str | None = None
     parent_tool_use_id: str | None = None
     is_api_error_message: bool | None = None
+    isSynthetic: bool | None = None
     tool_use_result: Raw = NOTHING
 
 

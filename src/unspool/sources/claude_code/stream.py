@@ -54,6 +54,7 @@ def read_value(
         line.isApiErrorMessage = line.isApiErrorMessage or line.is_api_error_message
         yield from read_assistant(line, place)
     elif kind == "user":
+        line.isMeta = line.isMeta or line.isSynthetic
         yield from read_user(line, place)
     elif kind == "result":
         yield from _read_end(value, place)
