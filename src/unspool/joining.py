@@ -61,6 +61,8 @@ class Row:
 
     def find(self, fact: SnapshotSeen) -> Joined | None:
         """The list that covers the fact's."""
+        if not self.lists:  # the text may be very long: no copy of it then
+            return None
         for text in (fact.text, fact.text + b","):
             at = bisect_left(self.texts, text)
             if at < len(self.texts) and self.lists[at].covers(fact):

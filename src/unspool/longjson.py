@@ -7,49 +7,42 @@ own characters allow, and the text goes as the values come.
 """
 
 import json
-import re
-from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from unspool.records import clean, may_be_deep, refuse_depth
-
-LONG = 16 << 20
-"""A shorter text is worked on at once: that is faster, and there is room."""
-
-STEP = 1 << 20
-_CUT = re.compile(rb"(?<=[^\\]{12})(?![\x80-\xbf])|(?<!\\)(?=\\)(?!\\u[dD][c-fC-F])")
-"""Where no escape goes on: twelve bytes (a pair of surrogates) without a backslash, not inside of a
-character, or the first backslash of a row that is not the second half of a pair."""
-
-Text = bytes | bytearray | memoryview
-
-
-def is_long(size: int) -> bool:
-    return size > LONG
+from unspool.longtext import (
+    Text,
+    find_elements,
+    is_long,
+    is_utf8,
+    iter_cuts,
+    iter_steps,
+    mend,
+)
+from unspool.records import clean, refuse_depth
 
 
 def unescape(text: Text, before: bytes = b"", after: bytes = b"") -> bytes | bytearray:
     """The inside of a JSON string as it reads, between `before` and `after`; ValueError where the
     escapes are not JSON's."""
-    if len(text) <= STEP:
+    if not is_long(len(text)):
         return b"".join((before, _read_string(text).encode(), after))
     made = bytearray(before)
-    for piece in _iter_strings(text):
-        made += piece.encode()
+    for piece in iter_cuts(text):
+        made += _read_string(piece).encode()
     made += after
     return made
 
 
-def _iter_strings(text: Text) -> Iterator[str]:
-    at = 0
-    while at < len(text):
-        found = _CUT.search(text, at + STEP)
-        end = found.start() if found else len(text)
-        yield _read_string(text[at:end])
-        at = end
+def read_long(text: Text) -> str:
+    """The same as a string; what is wrong in it is mended."""
+    try:
+        return "".join([_read_string(piece) for piece in iter_cuts(text)])
+    except ValueError:
+        quoted = mend(b"".join((b'"', text, b'"'))).text
+        return "".join([_read_string(piece) for piece in iter_cuts(memoryview(quoted)[1:-1])])
 
 
 def _read_string(text: Text) -> str:
@@ -80,11 +73,10 @@ class LongArray:
 
     def __init__(self, text: bytes | bytearray) -> None:
         self._text = text if isinstance(text, bytearray) else bytearray(text)
-        self._ends = _find_ends(text)
-        _refuse_encoding(text)
-        if may_be_deep(text):
-            for start, end in self._ends:
-                refuse_depth(text[start:end])
+        self._ends = find_elements(text)
+        if not is_utf8(text):
+            raise ValueError("not UTF-8")
+        refuse_depth(text)
 
     def take(self) -> Iterator[Any]:
         """The elements, for good: decoded last first, so that the text goes as they come."""
@@ -100,26 +92,6 @@ class LongArray:
             yield taken.pop()
 
 
-def _find_ends(text: bytes | bytearray) -> list[tuple[int, int]]:
-    """Where each element begins and ends."""
-    made: list[tuple[int, int]] = []
-    at = 1
-    for element in _elements.decode(text):
-        while text[at] in b" \t\r\n,":
-            at += 1
-        made.append((at, at + len(memoryview(element))))
-        at = made[-1][1]
-    return made
-
-
-def _refuse_encoding(text: bytes | bytearray) -> None:
-    """Raise UnicodeDecodeError where it is no UTF-8, which the decoder does not look at so far."""
-    decoder = getincrementaldecoder("utf-8")()
-    for at in range(0, len(text), STEP):
-        decoder.decode(text[at : at + STEP])
-    decoder.decode(b"", final=True)
-
-
 class _Pieces(list[str]):
     """A long string, not yet put together."""
 
@@ -128,7 +100,7 @@ def _decode_parts(text: memoryview) -> Any:
     """A value with its long strings in pieces."""
     kind = bytes(text[:1]) if is_long(len(text)) else b""
     if kind == b'"':
-        return _Pieces(_iter_strings(text[1:-1]))
+        return _Pieces(map(_read_string, iter_cuts(text[1:-1])))
     if kind == b"[":
         return [_decode_parts(memoryview(part)) for part in _elements.decode(text)]
     if kind == b"{":
@@ -164,10 +136,10 @@ def encode_long(value: Any) -> Iterator[bytes]:
 
 
 def _encode(value: Any) -> Iterator[bytes]:
-    if isinstance(value, str) and len(value) > STEP:
+    if isinstance(value, str) and is_long(len(value)):
         yield b'"'
-        for at in range(0, len(value), STEP):
-            yield _encoder.encode(value[at : at + STEP])[1:-1]
+        for piece in iter_steps(value):
+            yield _encoder.encode(piece)[1:-1]
         yield b'"'
     elif isinstance(value, dict) and value:
         for number, (name, part) in enumerate(value.items()):

@@ -6,10 +6,13 @@ Good lines never come here more than once; what is below is for the bad ones.
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jiter
 import msgspec
+
+from unspool import longtext
+from unspool.longtext import is_long, is_utf8
 
 SAMPLE_CHARS = 200
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -63,12 +66,11 @@ _ENDS = (b"]]]]]]]]", b"}}}}}}}}", b"]}]}]}]}", b"}]}]}]}]")
 def refuse_depth(data: bytes | bytearray) -> None:
     """Raise RecursionError where the JSON is nested too deep, on every Python: some decoders go
     deeper than what works on the value afterwards."""
-    if may_be_deep(data) and is_too_deep(msgspec.json.decode(data)):
+    if not any(end in data for end in _ENDS):
+        return
+    long = is_long(len(data))
+    if longtext.is_deeper(data, DEEPEST) if long else is_too_deep(msgspec.json.decode(data)):
         raise RecursionError("nested too deep")
-
-
-def may_be_deep(data: bytes | bytearray) -> bool:
-    return any(end in data for end in _ENDS)
 
 
 class Salvage(msgspec.Struct):
@@ -92,6 +94,9 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
 
     `mend` makes a value clean; a source gives its own where texts are cut across fields.
     """
+    if is_long(len(line)):
+        long = salvage_long(line, recover)
+        return Salvage([mend(msgspec.json.decode(value)) for value in long.values], long.code)
     code = ""
     try:
         text = line.decode("utf-8")
@@ -114,6 +119,52 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
         cut_off = is_cut_off(line if whole_line else rest)
         return Salvage(values, "truncated-json" if cut_off else "invalid-json")
     return Salvage(values, code)
+
+
+class LongSalvage(NamedTuple):
+    """The same of a line that is too long to be worked on as a string: its values as they stand."""
+
+    values: list[memoryview]
+    code: str = ""
+
+    @property
+    def lost(self) -> bool:
+        return bool(self.code) and not (self.values and self.code in _MENDED)
+
+
+def salvage_long(line: bytes | bytearray, recover: bool = False) -> LongSalvage:
+    """As `salvage` does, without holding the line many times."""
+    text, code = (line, "") if is_utf8(line) else (longtext.mend(line).text, "invalid-utf8")
+    found = longtext.split(text)
+    values = [memoryview(text)[start:end] for start, end in found.spans]
+    if found.code == "invalid-json" and not code:
+        mended = longtext.mend(memoryview(text)[found.at :])
+        rest = longtext.split(mended.text)
+        if not rest.code:
+            values += [memoryview(mended.text)[start:end] for start, end in rest.spans]
+            found, code = rest, "invalid-escape" if mended.escapes else ""
+    if found.code and recover:
+        closed = longtext.close(memoryview(text)[found.at :])
+        if closed is not None:
+            values.append(memoryview(closed))
+            found, code = longtext.Split([], 0), "recovered"
+    if found.code in ("invalid-json", "truncated-json"):
+        values += [memoryview(text)[start:end] for start, end in _later_values(text, found.at + 1)]
+    shallow = [value for value in values if not longtext.is_deeper(value, DEEPEST)]
+    deep = len(shallow) < len(values)
+    return LongSalvage(shallow, "too-deep" if deep else found.code or code)
+
+
+def _later_values(text: bytes | bytearray, start: int) -> list[tuple[int, int]]:
+    """As `_whole_objects`."""
+    failed: set[int] = set()
+    for match in _OBJECT_BYTES.finditer(text, start):
+        if match.start() not in failed:
+            found = longtext.split(text, match.start())
+            if not found.code:
+                return found.spans
+            failed.update(begin for begin, _ in found.spans)
+    return []
 
 
 _ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
@@ -160,6 +211,7 @@ def _objects(text: str) -> tuple[list[Any], str, bool]:
 
 
 _OBJECT = re.compile(r'\{"(?:type|name|ver|time|data|uuid|parentUuid|hook_event_name)"')
+_OBJECT_BYTES = re.compile(_OBJECT.pattern.encode())
 
 
 def _whole_objects(text: str, start: int) -> tuple[list[Any], int] | None:

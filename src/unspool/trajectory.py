@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Role
-from unspool.longjson import decode_long, encode_long, is_long
+from unspool.longjson import decode_long, encode_long
+from unspool.longtext import is_long
 from unspool.packing import Packer
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
@@ -26,6 +26,7 @@ from unspool.facts import (
     ToolReturned,
 )
 from unspool.joining import Joiner
+from unspool.longtext import is_long
 from unspool.packing import Packer
 
 Place = tuple[str, int]
@@ -136,6 +137,16 @@ class _Header(msgspec.Struct, array_like=True):
 
     key: Key
     size: int
+    text: int = 0
+    """How long the text behind the chunk is, which belongs to its last fact."""
+
+
+class ChunkPlace(NamedTuple):
+    """Where a chunk begins, its size, and that of the text behind it."""
+
+    offset: int
+    size: int
+    text: int
 
 
 _encoder = Packer()
@@ -147,13 +158,18 @@ _SIZE_BYTES = 4
 def write_chunks(file: BinaryIO, key: Key, gathered: Gathered) -> None:
     """A little at a time: the facts are not held once more, as bytes."""
     for facts in _slices(gathered.all_facts()):
+        last, text = facts[-1], b""
+        if isinstance(last, SnapshotSeen) and is_long(len(last.text)):
+            facts[-1], text = msgspec.structs.replace(last, text=b""), last.text
         data = _encoder.encode(Chunk(gathered.source, gathered.first, facts))
-        _write(file, _encoder.encode(_Header(key, len(data))), data)
+        _write_header(file, _Header(key, len(data), len(text)))
+        file.write(data)
+        file.write(text)
 
 
-def _write(file: BinaryIO, header: bytes, data: bytes) -> None:
-    file.write(len(header).to_bytes(_SIZE_BYTES, "little"))
-    file.write(header)
+def _write_header(file: BinaryIO, header: _Header) -> None:
+    data = _encoder.encode(header)
+    file.write(len(data).to_bytes(_SIZE_BYTES, "little"))
     file.write(data)
 
 
@@ -184,8 +200,8 @@ class Chunks:
         if self._file is not None:
             self._file.close()
 
-    def places(self) -> Iterator[tuple[Key, tuple[int, int]]]:
-        """Whose each chunk is, and (offset, size) of it; the chunks themselves stay unread."""
+    def places(self) -> Iterator[tuple[Key, ChunkPlace]]:
+        """Whose each chunk is, and where; the chunks themselves stay unread."""
         if self._file is None:
             return
         at = 0
@@ -196,12 +212,15 @@ class Chunks:
                 return
             header = _header.decode(self._file.read(size))
             at += _SIZE_BYTES + size
-            yield header.key, (at, header.size)
-            at += header.size
+            yield header.key, ChunkPlace(at, header.size, header.text)
+            at += header.size + header.text
 
-    def add_to(self, gathered: Gathered | None, place: tuple[int, int]) -> Gathered:
+    def add_to(self, gathered: Gathered | None, place: ChunkPlace) -> Gathered:
         """The facts of a chunk, with those that are there already."""
-        chunk = _decoder.decode(self._data(place))
+        chunk = _decoder.decode(self._read(place.offset, place.size))
+        if place.text:
+            text = self._read(place.offset + place.size, place.text)
+            chunk.facts[-1] = msgspec.structs.replace(chunk.facts[-1], text=text)
         if gathered is None:
             gathered = Gathered(chunk.source)
         for fact in chunk.facts:
@@ -209,14 +228,15 @@ class Chunks:
         gathered.first = min(gathered.first, chunk.first)
         return gathered
 
-    def copy(self, key: Key, place: tuple[int, int], target: BinaryIO) -> None:
-        _write(target, _encoder.encode(_Header(key, place[1])), self._data(place))
+    def copy(self, key: Key, place: ChunkPlace, target: BinaryIO) -> None:
+        _write_header(target, _Header(key, place.size, place.text))
+        target.write(self._read(place.offset, place.size + place.text))
 
-    def _data(self, place: tuple[int, int]) -> bytes:
+    def _read(self, offset: int, size: int) -> bytes:
         if self._file is None:
             return b""
-        self._file.seek(place[0])
-        return self._file.read(place[1])
+        self._file.seek(offset)
+        return self._file.read(size)
 
 
 class Spill:

@@ -23,6 +23,7 @@ from unspool.link import Card, Patch, apply_patch, make_card
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import (
     BUCKETS,
+    ChunkPlace,
     Chunks,
     Collection,
     Gathered,
@@ -281,7 +282,7 @@ class Worker:
     def _in_bucket(
         self, conversations: dict[Key, Gathered], files: list[Chunks]
     ) -> Iterator[tuple[Key, Gathered]]:
-        places: dict[Key, list[tuple[Chunks, tuple[int, int]]]] = {key: [] for key in conversations}
+        places: dict[Key, list[tuple[Chunks, ChunkPlace]]] = {key: [] for key in conversations}
         for chunks in files:
             for key, place in chunks.places():
                 if self.owners.get(key, self.number) == self.number:

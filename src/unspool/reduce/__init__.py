@@ -11,6 +11,8 @@ drafts.py     facts by the message and the call that they are about
 rewound.py    echoes of what was abandoned
 messages.py   messages, calls, results, marks
 listing.py    a message list, the calls that saw it, their answers
+listtext.py   a list's text, decoded between the ends that calls saw
+broken.py     lists that are cut off or not clean
 lists.py      message lists that calls logged, decoded once each
 references.py lists that name their messages, whose bodies came apart
 sides.py      which calls are a sub-agent's

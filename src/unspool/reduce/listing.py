@@ -79,6 +79,11 @@ class Listing:
         return sorted(whole, key=lambda call: call.when)
 
 
+def in_place(views: Iterable[View]) -> list[View]:
+    """In an order that does not depend on who joined what when."""
+    return sorted(views, key=lambda view: (view.origin, view.offset))
+
+
 def _chain(messages: list[Message]) -> list[int]:
     """Per n the hash of the first n messages: whether two lists begin alike is one comparison."""
     made = [0]
@@ -95,9 +100,8 @@ def identity(message: Message) -> tuple[Any, ...]:
 
 def is_empty(message: Message) -> bool:
     """Neither words nor calls: such a message says nothing (an empty tool result does)."""
-    return not (
-        message.content.strip()
-        or message.tool_calls
+    return (not message.content or message.content.isspace()) and not (
+        message.tool_calls
         or message.attachments
         or message.thinking
         or message.extra

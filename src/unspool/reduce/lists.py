@@ -1,7 +1,5 @@
 """Lists: the message lists that engine calls logged, decoded once each."""
 
-import json
-from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -9,8 +7,9 @@ import msgspec
 
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.joining import join
-from unspool.records import clean, is_too_deep, mend_escapes, recover_json
-from unspool.reduce.listing import Answer, Call, Listing, elements
+from unspool.longtext import is_long
+from unspool.reduce.broken import read_broken
+from unspool.reduce.listing import Answer, Call, Listing, in_place
 from unspool.reduce.listtext import ListText
 from unspool.reduce.references import read_references
 from unspool.trajectory import Message
@@ -19,68 +18,25 @@ from unspool.trajectory import Message
 def read_snapshot(fact: SnapshotSeen) -> Listing | None:
     """The list of a snapshot, decoded piece by piece between the ends that calls saw."""
     if fact.broken:
-        return _read_broken(fact)
-    views = _in_place(fact.views)
+        return read_broken(fact)
+    views = in_place(fact.views)
     ends = sorted({*(view.size for view in views), len(fact.text)})
     text = ListText(fact.text, fact.escaped)
-    if text.can_be_taken(ends):
+    if is_long(len(fact.text)):
+        if not text.can_be_taken(ends):
+            return read_broken(fact)
         del fact  # there is no room for it while the messages are decoded
         made = text.take(ends)
     else:
         try:
             made = text.read(ends)
         except (ValueError, RecursionError):
-            return _read_broken(fact)
+            return read_broken(fact)
     counts = dict(zip(ends, accumulate(map(len, made)), strict=True))
     messages = [message for between in made for message in between]
-    return Listing(messages, [Call(view, counts[view.size]) for view in views])
-
-
-def _in_place(views: Iterable[View]) -> list[View]:
-    """In an order that does not depend on who joined what when."""
-    return sorted(views, key=lambda view: (view.origin, view.offset))
-
-
-def _read_broken(fact: SnapshotSeen) -> Listing | None:
-    """What stands before the break: all whole messages, and the cut-off one as far as it goes."""
-    trouble = ""
-    try:
-        text = fact.text.decode("utf-8")
-    except UnicodeDecodeError:
-        text = fact.text.decode("utf-8", "replace")
-        trouble = "invalid-utf8"
-    try:
-        if fact.escaped:
-            text = json.loads(f'"{_close_escape(text)}"', strict=False)
-    except (ValueError, RecursionError):
-        return None
-    whole = None if fact.broken else _whole_list(text + "]")
-    if whole is None and not fact.broken and (mended := mend_escapes(text)) != text:
-        text, trouble = mended, trouble or "invalid-escape"
-        whole = _whole_list(text + "]")
-    value = whole if whole is not None else recover_json(text) if text[:1] == "[" else None
-    if not isinstance(value, list):
-        return None
-    messages = elements(value)
-    calls = [Call(view, len(messages)) for view in _in_place(fact.views)]
-    listing = Listing(messages, calls, missing=whole is None)
-    cut = whole is None and not fact.broken
-    listing.trouble = trouble or ("messages-cut-off" if cut else "")
+    listing = Listing(messages, [Call(view, counts[view.size]) for view in views])
+    listing.trouble = text.trouble
     return listing
-
-
-def _whole_list(text: str) -> list[Any] | None:
-    try:
-        value = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return clean(value) if isinstance(value, list) and not is_too_deep(value) else None
-
-
-def _close_escape(text: str) -> str:
-    """The text without an escape that was cut in two at its end."""
-    tail = len(text) - len(text.rstrip("\\"))
-    return text[:-1] if tail % 2 else text
 
 
 class Lists(NamedTuple):
@@ -105,7 +61,7 @@ def read_lists(key: Key, facts: list[SnapshotSeen | ListSeen | PieceSeen]) -> Li
     snapshots.clear()
     joined.reverse()
     while joined:
-        first = _in_place(joined[-1].views)[0]
+        first = in_place(joined[-1].views)[0]
         listing = read_snapshot(joined.pop())
         if listing is None:
             problems.append(_problem(key, first, "messages-unreadable"))

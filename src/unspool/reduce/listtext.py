@@ -2,7 +2,8 @@
 
 from itertools import pairwise
 
-from unspool.longjson import LongArray, is_long, unescape
+from unspool.longjson import LongArray, unescape
+from unspool.longtext import mend
 from unspool.reduce.listing import decode_array, elements
 from unspool.trajectory import Message
 
@@ -16,6 +17,8 @@ class ListText:
     def __init__(self, text: bytes, escaped: bool) -> None:
         self._text: bytes | bytearray = text
         self._escaped = escaped
+        self.trouble = ""
+        """The code of the problem that a long text had and that could be mended."""
 
     def read(self, ends: list[int]) -> list[list[Message]]:
         """The messages up to each end; raises ValueError or RecursionError where it is no clean
@@ -23,12 +26,10 @@ class ListText:
         return [elements(decode_array(self._array(*piece))) for piece in pairwise([0, *ends])]
 
     def can_be_taken(self, ends: list[int]) -> bool:
-        """Whether it is long and clean: `take` will not fail."""
-        if not is_long(len(self._text)):
-            return False
+        """Whether it is clean, or can be mended: `take` will not fail."""
         try:
             for at, end in pairwise([0, *ends]):
-                LongArray(self._array(at, end))
+                self._long_array(at, end)
         except (ValueError, RecursionError):
             return False
         return True
@@ -38,11 +39,22 @@ class ListText:
         self._text = text = bytearray(self._text)
         made: list[list[Message]] = []
         for at, end in reversed(list(pairwise([0, *ends]))):
-            array = LongArray(self._array(at, end))
+            array = self._long_array(at, end)
             del text[at:]
             made.append(elements(array.take()))
         made.reverse()
         return made
+
+    def _long_array(self, at: int, end: int) -> LongArray:
+        array = self._array(at, end)
+        try:
+            return LongArray(array)
+        except ValueError:
+            mended = mend(array)
+        del array
+        if mended.escapes:
+            self.trouble = "invalid-escape"
+        return LongArray(mended.text)
 
     def _array(self, at: int, end: int) -> bytes | bytearray:
         """What stands between two ends. It may be very long: no more copies than needed."""

@@ -103,22 +103,22 @@ class Strand:
 
     def _late_answers(self) -> list[Answer]:
         """Answers whose call was never logged, where they are later than all that was."""
-        known = {  # hashes, because a stripped text is a copy, and these may be long
-            hash(message.content.rstrip()) for made in self.winners for message in made.messages
-        }
         last = max((made.last.when for made in self.winners), default=(-1, "", 0))
-        late: list[Answer] = []
-        for answer in by_time(self.answers):
+        late = [
+            answer
+            for answer in by_time(self.answers)
+            if answer.when > last and not answer.used and not is_empty(answer.message)
+        ]
+        if late:
+            known = {m.content.rstrip() for made in self.winners for m in made.messages}
+            late = [answer for answer in late if answer.message.content.rstrip() not in known]
+        for answer in late:
             message = answer.message
-            if answer.used or is_empty(message) or hash(message.content.rstrip()) in known:
-                continue
-            if answer.when > last:
-                message.call_id = answer.view.call or None
-                message.request_id = answer.view.request or None
-                message.timestamp = format_time(answer.view.time)
-                stamp(message, answer.view.answered, answer.view.requested)
-                take_usage(message, answer.view)
-                late.append(answer)
+            message.call_id = answer.view.call or None
+            message.request_id = answer.view.request or None
+            message.timestamp = format_time(answer.view.time)
+            stamp(message, answer.view.answered, answer.view.requested)
+            take_usage(message, answer.view)
         return late
 
 

@@ -4,6 +4,8 @@ import json
 
 import msgspec
 
+from unspool.longjson import read_long
+from unspool.longtext import Text, is_long
 from unspool.records import clean_text
 from unspool.times import parse_time
 
@@ -94,20 +96,20 @@ class Event:
             return text
         return value if isinstance(value, str) else text
 
-    def joined(self, name: str) -> tuple[bytes, bool, bool] | None:
+    def joined(self, name: str) -> tuple[bytes | memoryview, bool, bool] | None:
         """A property that may be cut into name, name_02, …: (text, inside of a string, gap)."""
         properties = self.properties
         first = self.raw(name)
         if first is None:
             return None
-        head = memoryview(first)  # a list may be as long as the line: it is copied once
+        head = memoryview(first)
         if bytes(head[:1]) != b'"':
-            return bytes(head), False, False
+            return _held(head), False, False
         second = f"{name}_02"
         if second not in properties:
             second = f"{name.replace('.', '_')}_02"
             if second not in properties:
-                return bytes(head[1:-1]), True, self._has_later(name)
+                return _held(head[1:-1]), True, self._has_later(name)
         stem = second[:-2]
         parts = [head[1:-1]]
         gap = False
@@ -125,11 +127,18 @@ class Event:
         if found is None:
             return ""
         text, escaped, _ = found
-        return _string(b'"' + text + b'"' if escaped else text)
+        if escaped and is_long(len(text)):
+            return read_long(text)
+        return _string(b"".join((b'"', text, b'"')) if escaped else text)
 
     def _has_later(self, name: str) -> bool:
         stem = f"{name}_"
         return any(_is_part(key, stem, 2) for key in self.properties)
+
+
+def _held(text: memoryview) -> bytes | memoryview:
+    """A list may be as long as the line: then it is copied once, by whoever keeps it."""
+    return text if is_long(len(text)) else bytes(text)
 
 
 def _is_part(key: str, stem: str, least: int) -> bool:
@@ -137,7 +146,7 @@ def _is_part(key: str, stem: str, least: int) -> bool:
     return key.startswith(stem) and rest.isdigit() and int(rest) > least
 
 
-def _string(raw: msgspec.Raw | bytes) -> str:
+def _string(raw: msgspec.Raw | bytes | memoryview) -> str:
     data = bytes(raw)
     if data[:1] != b'"':
         return "" if data == b"null" else data.decode("utf-8", "replace")
@@ -162,7 +171,7 @@ _decode = msgspec.json.Decoder(Envelope).decode
 _decode_flat = msgspec.json.Decoder(Properties).decode
 
 
-def decode_envelope(line: bytes) -> Envelope:
+def decode_envelope(line: Text) -> Envelope:
     """The envelope of a record; where it has no property bag, the record itself is one."""
     envelope = _decode(line)
     if envelope.data is None and envelope.baseData is None and not envelope.properties:

@@ -1,13 +1,16 @@
 """Lines: telemetry events out of files that are not always clean JSONL."""
 
+import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from unspool.facts import NOBODY, Key, Problem
+from unspool.longtext import find_elements, is_long, is_utf8, split
 from unspool.origins import Origin, Tally, iter_lines, open_origin
-from unspool.records import clean, clean_text, salvage, sample
+from unspool.records import clean, clean_text, salvage, salvage_long, sample
 from unspool.sources.copilot_telemetry.documents import MENDED, iter_elements
 from unspool.sources.copilot_telemetry.envelope import Event, decode_envelope
 
@@ -57,6 +60,8 @@ def _goes_on(origin: Origin, offset: int) -> bool:
 def _is_object(line: bytes) -> bool:
     if line[:1] != b"{":
         return False
+    if is_long(len(line)):
+        return any(value[0] == _OBJECT for value in salvage_long(line).values)
     return any(isinstance(value, dict) for value in salvage(line).values)
 
 
@@ -74,6 +79,9 @@ def _read_odd(
     origin: Origin, tally: Tally, offset: int, line: bytes, recover: bool
 ) -> Iterator[Event | Problem]:
     """A line that is not one clean object: glued objects, a line of an array, broken JSON."""
+    if is_long(len(line)):
+        yield from _read_long(origin, tally, offset, line, recover)
+        return
     found = salvage(line, recover, mend)
     if found.lost and (inner := _without_brackets(line)) != line:
         bare = salvage(inner, recover, mend)
@@ -84,6 +92,60 @@ def _read_odd(
         tally.problems += 1
     if found.code:
         yield problem(NOBODY, origin.path, offset, found.code, line)
+
+
+def _read_long(
+    origin: Origin, tally: Tally, offset: int, line: bytes, recover: bool
+) -> Iterator[Event | Problem]:
+    """The same of a very long line, which is held as few times as can be."""
+    text = _REUNITE.sub(rb"\1\3\2", line) if _REUNITE.search(line) else line
+    found = salvage_long(text, recover)
+    if found.lost and (inner := _without_brackets(line)) != line:
+        bare = salvage_long(inner, recover)
+        found = found if bare.lost else bare
+    objects = [part for value in found.values for part in _flat(value)]
+    for number, (_, value) in enumerate(objects):
+        yield from _read_text(origin, tally, offset + number, value)
+    if found.lost:
+        tally.records += 1
+        tally.problems += 1
+    if found.code:
+        yield problem(NOBODY, origin.path, offset, found.code, line)
+
+
+_ARRAY, _OBJECT = b"[{"
+"""How they begin."""
+
+_REUNITE = re.compile(
+    rb'(\\u[dD][89abAB][0-9a-fA-F]{2})("\s*+,\s*+"[^"\\]+_\d\d+"\s*+:\s*+")(\\u[dD][c-fC-F][0-9a-fA-F]{2})'
+)
+"""A surrogate pair whose halves a cut between two properties put apart."""
+
+
+def _flat(value: memoryview, at: int = 0) -> Iterator[tuple[int, memoryview]]:
+    """What stands in arrays, and in arrays within, each with its place."""
+    if value[0] != _ARRAY:
+        yield at, value
+        return
+    for start, end in find_elements(value):
+        yield from _flat(value[start:end], at + start)
+
+
+def _read_text(
+    origin: Origin, tally: Tally, offset: int, value: memoryview
+) -> Iterator[Event | Problem]:
+    """A value as it stands, clean."""
+    tally.records += 1
+    try:
+        envelope = decode_envelope(value)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        if value[0] != _OBJECT:
+            tally.unrecognise(type(msgspec.json.decode(value)).__name__, origin.path, offset)
+            return
+        tally.problems += 1
+        yield problem(NOBODY, origin.path, offset, "wrong-types", str(error))
+        return
+    yield Event(envelope, origin.path, offset)
 
 
 def _without_brackets(line: bytes) -> bytes:
@@ -133,6 +195,13 @@ def _read_whole(origin: Origin, tally: Tally, recover: bool) -> Iterator[Event |
     """A JSON array, or JSON over many lines; where it is neither, every line is a bad one."""
     with open_origin(origin.path) as file:
         data = file.read()
+    found = split(data, len(BOM_UTF8) if data.startswith(BOM_UTF8) else 0)
+    if not found.code and is_utf8(data):
+        with memoryview(data) as whole:
+            for start, end in found.spans:
+                for at, value in _flat(whole[start:end], start):
+                    yield from _read_text(origin, tally, at, value)
+        return
     text = data.decode("utf-8", "replace")
     if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
         yield problem(NOBODY, origin.path, 0, "invalid-utf8", data)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from unspool.facts import AnyFact, ListSeen, Noted, PieceSeen, SnapshotSeen, View
+from unspool.longtext import Text
 from unspool.origins import Tally
 from unspool.sources.copilot_telemetry.envelope import Event
 from unspool.sources.copilot_telemetry.lines import problem
@@ -27,6 +28,7 @@ def _cache_mark(quote: bytes) -> re.Pattern[bytes]:
     return re.compile(rb",\s*" + mark + rb"|" + mark + rb"(?:\s*,\s*)?")
 
 
+_MARKED = re.compile(rb"copilot_cache_control")
 _CACHE_MARK = _cache_mark(rb"\\\"")
 _PLAIN_CACHE_MARK = _cache_mark(rb"\"")
 
@@ -54,9 +56,9 @@ def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:
     body, broken = _array(text, escaped, gap)
     if body is None:
         tally.problems += 1
-        yield problem(key, event.origin, event.offset, "messages-not-an-array", text)
+        yield problem(key, event.origin, event.offset, "messages-not-an-array", bytes(text[:1000]))
         return
-    tail = text[-200:]
+    tail = bytes(text[-200:])
     del found, text  # as long as the line, maybe
     view = make_view(event, len(body), bool(event.text("subType")))
     yield SnapshotSeen(
@@ -74,17 +76,33 @@ def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:
         )  # fmt: skip
 
 
-def _array(text: bytes, escaped: bool, gap: bool) -> tuple[bytes | None, bool]:
+def _array(text: Text, escaped: bool, gap: bool) -> tuple[bytes | None, bool]:
     """(the array without its closing bracket and without cache marks, cut off or not)."""
-    mark = b'\\"copilot_cache_control\\"' if escaped else b'"copilot_cache_control"'
-    if mark in text:
+    if isinstance(text, memoryview):
+        marked = _MARKED.search(text) is not None
+    else:
+        marked = b"copilot_cache_control" in text
+    if marked:
         text = (_CACHE_MARK if escaped else _PLAIN_CACHE_MARK).sub(b"", text)
-    text = text.strip(b" ")
-    if text[:1] != b"[":
+    start, end = _trim(text, 0, len(text))
+    if text[start : start + 1] != b"[":
         return None, False
-    if gap or text[-1:] != b"]":
-        return text, True
-    return text[:-1].rstrip(b" "), False
+    cut_off = gap or text[end - 1 : end] != b"]"
+    if not cut_off:
+        start, end = _trim(text, start, end - 1)
+    return bytes(text[start:end]), cut_off
+
+
+def _trim(text: Text, start: int, end: int) -> tuple[int, int]:
+    """Without the spaces at both ends."""
+    while start < end and text[start] == _SPACE:
+        start += 1
+    while start < end and text[end - 1] == _SPACE:
+        end -= 1
+    return start, end
+
+
+_SPACE = ord(" ")
 
 
 def make_view(event: Event, size: int, sub: bool = False) -> View:
@@ -112,12 +130,12 @@ def make_view(event: Event, size: int, sub: bool = False) -> View:
     )
 
 
-def _unquote(found: tuple[bytes, bool, bool] | None) -> bytes:
+def _unquote(found: tuple[bytes | memoryview, bool, bool] | None) -> bytes:
     """The JSON text of an option, still as a JSON string where it stood in one."""
     if found is None:
         return b""
     text, escaped, _ = found
-    return b'"' + text + b'"' if escaped else text
+    return b"".join((b'"', text, b'"')) if escaped else bytes(text)
 
 
 def read_list(event: Event, tally: Tally) -> Iterator[AnyFact]:
@@ -132,7 +150,7 @@ def read_list(event: Event, tally: Tally) -> Iterator[AnyFact]:
     yield ListSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
         call=event.text("modelCallId"), request=event.text("headerRequestId"),
-        answer=event.name.endswith("output"), ids=found[0],
+        answer=event.name.endswith("output"), ids=bytes(found[0]),
         piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
         count=event.number("messageCount"), options=event.text("requestOptionsId"),
         view=make_view(event, 0),
@@ -153,6 +171,6 @@ def read_piece(event: Event, tally: Tally) -> Iterator[AnyFact]:
         return
     yield PieceSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
-        id=ident, what="options" if options else "message", body=found[0],
+        id=ident, what="options" if options else "message", body=bytes(found[0]),
         piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
     )  # fmt: skip
