@@ -328,15 +328,15 @@ PEAK = (
     + """
 import sys
 from unspool.cli import group
-options = ['-q', '--workers', '1', '-o', sys.argv[2]]
+options = ['-q', '--workers', '1', '-o', *sys.argv[2:]]
 group.main(['extract', sys.argv[1], *options], standalone_mode=False)
 print(peak_kb() * 1024)
 """
 )
 
 
-def peak(path: Path, out: Path) -> int:
-    command = [sys.executable, "-c", PEAK, str(path), str(out)]
+def peak(path: Path, out: Path, *options: str | Path) -> int:
+    command = [sys.executable, "-c", PEAK, *map(str, (path, out, *options))]
     return int(subprocess.run(command, capture_output=True, env=ENV, check=True).stdout)
 
 
@@ -344,8 +344,8 @@ def peak(path: Path, out: Path) -> int:
     "texts",
     [
         ['    return made("b")\n' * 8_000_000],
-        ['    return made("─")\n' * 7_000_000],
-        ['    return made("😀")\n' * 8_000] * 900,
+        ['    return made("─")\n' * 4_000_000],
+        ['    return made("😀")\n' * 8_000] * 600,
     ],
     ids=["one message", "one message with wide characters", "many messages, an emoji in each"],
 )
@@ -355,10 +355,35 @@ def test_a_very_long_line(tmp_path: Path, texts: list[str]) -> None:
     path = tmp_path / "long.jsonl"
     path.write_bytes(conversation("long", *texts))
     size = path.stat().st_size
-    assert size > 200_000_000
+    assert size > (200_000_000 if len(texts[0]) > 160_000_000 else 100_000_000)
     assert peak(path, tmp_path / "out.jsonl") <= 4 * size
     (found,) = lines((tmp_path / "out.jsonl").read_bytes())
     assert [m["content"] for m in found["messages"][1:-1]] == texts
+
+
+@pytest.mark.parametrize("code", ["truncated-json", "invalid-escape", "invalid-utf8"])
+def test_a_very_long_line_that_is_bad_too(tmp_path: Path, code: str) -> None:
+    line = conversation("long", '    return made("b")\n' * 6_000_000)
+    if code == "truncated-json":
+        line = line[:-100] + b"\n"
+    else:
+        line = line.replace(b"made", b"ma\\qde" if code == "invalid-escape" else b"ma\xffde", 1)
+    path, problems = tmp_path / "long.jsonl", tmp_path / "problems.jsonl"
+    path.write_bytes(line + conversation("next", "go on"))
+    size = path.stat().st_size
+    assert size > 140_000_000
+    assert peak(path, tmp_path / "out.jsonl", "--problems", problems) <= 4 * size
+    found = [made["conversation_id"] for made in lines((tmp_path / "out.jsonl").read_bytes())]
+    assert found == (["next"] if code == "truncated-json" else ["long", "next"])
+    assert {p["code"] for p in lines(problems.read_bytes())} == {code}
+
+
+def test_a_long_line_that_is_nobodys_hides_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"x" * 300_000 + b"\n" + conversation("next", "go on"))
+    done = run(path, "--json")
+    assert [made["conversation_id"] for made in lines(done.stdout)] == ["next"]
+    assert summary(done)["problems"] == {"invalid-json": 1}
 
 
 def test_every_case_reads_without_a_traceback(tmp_path: Path) -> None:

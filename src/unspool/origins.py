@@ -91,6 +91,11 @@ class Head:
         return Path(self.path).parts[:-1]
 
     @property
+    def is_one_line(self) -> bool:
+        """Whether the first line is longer than what is here."""
+        return not self.whole and b"\n" not in self.data
+
+    @property
     def has_lines(self) -> bool:
         """Whether a line of the file is an object, or the first is too long to tell."""
         return self.plain and (b"\n" not in self.data or bool(self.objects))
@@ -120,17 +125,29 @@ def open_origin(path: str) -> io.BufferedReader:
     return open_unpacked(path)
 
 
-def read_head(path: str) -> Head:
+def read_head(path: str, after_first_line: bool = False) -> Head:
     data = b""
     with open_origin(path) as file:
         plain = isinstance(file.raw, io.FileIO)
         try:
+            if after_first_line:
+                _pass_line(file)
             while len(data) <= HEAD_BYTES and (more := file.read1(HEAD_BYTES + 1 - len(data))):
                 data += more
         except OSError:
             if not data:
                 raise
     return Head(path, data[:HEAD_BYTES], len(data) <= HEAD_BYTES, plain)
+
+
+def _pass_line(file: io.BufferedReader) -> int:
+    """To the next line; how many bytes that were."""
+    size = 0
+    while piece := file.readline(1 << 20):
+        size += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return size
 
 
 def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
@@ -143,18 +160,20 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
         offset = origin.start
         if offset:
             file.seek(offset - 1)
-            offset += len(file.readline()) - 1
+            offset += _pass_line(file) - 1
         end = origin.end if origin.end is not None else _length(file)
+        if end is not None and offset >= end:
+            return
         for line in file:
             start = offset
-            if end is not None and start >= end:
-                return
             offset += len(line)
             if start == 0:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             line = line.strip(b"\r\n\0 \t")
             if line:
                 yield start, line
+            if end is not None and offset >= end:
+                return  # before the next line is read, which is another's and may be very long
 
 
 def _length(file: io.BufferedReader) -> int | None:

@@ -59,6 +59,10 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
 def _take(found: Found, origin: Origin, source: str | None) -> None:
     head = read_head(origin.path)
     name = sinks.recognise(head, source) or sources.recognise(head, source)
+    if name is None and head.is_one_line and (origin.named or head.name.endswith(LINES)):
+        # A very long line that is nobody's: the next ones tell whose file it is.
+        head = read_head(origin.path, after_first_line=True)
+        name = sinks.recognise(head, source) or sources.recognise(head, source)
     if name is None and (origin.named or head.name.endswith(LINES)):
         name = source  # asked for: read as this, whatever it looks like
     if name is None:

@@ -20,6 +20,7 @@ from unspool import sinks, sources
 from unspool.enrich import drop_reasoning, enrich
 from unspool.facts import NOBODY, Key, Problem
 from unspool.link import Card, Patch, apply_patch, make_card
+from unspool.memory import give_back
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import (
     BUCKETS,
@@ -235,6 +236,7 @@ class Worker:
         with open(self.folder / f"problems-{self.number}", "ab") as problems:
             made, superseded = self._reduce()
             self._flush_problems(problems)
+        give_back()
         samples = [p for found in self.problem_samples.values() for p in found]
         return Outcome(made, superseded, self.problem_counts, samples)
 
