@@ -9,6 +9,8 @@ something all the same.
 
 from collections.abc import Sequence
 
+import msgspec
+
 from unspool.facts import Marked, Noted, UsageReported
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.messages import settle_usage, to_usage
@@ -89,6 +91,7 @@ class Runs:
             and not any(span.has_time(r.time) for span in spans)
         ]
         """The same from another channel, which tells of all calls."""
+        self._fill_calls()
         self.uncovered = [
             message
             for message, place in zip(messages, places, strict=True)
@@ -96,6 +99,13 @@ class Runs:
             and not message.copied
             and not any(span.has_place(place) for span in spans)
         ]
+
+    def _fill_calls(self) -> None:
+        """A call that both tell of is one: what the log does not tell of it, the other may."""
+        told = {report.subject: report for report in self.told}
+        known = {report.subject for report in self.calls} & told.keys()
+        self.calls = [_filled(r, told[r.subject]) if r.subject in known else r for r in self.calls]
+        self.told = [report for report in self.told if report.subject not in known]
 
     def rest(self) -> list[tuple[str, Usage]]:
         """(model, usage) of what no report covers: another channel's, where it tells no less."""
@@ -106,6 +116,14 @@ class Runs:
         least = total([usage for _, usage in own]) or Usage()
         enough = (known.completion_tokens or 0) >= (least.completion_tokens or 0)
         return told if told and enough else own
+
+
+_FIGURES = ("model", "prompt", "completion", "cached", "cache_write", "reasoning", "requests")
+
+
+def _filled(report: UsageReported, other: UsageReported) -> UsageReported:
+    gaps = (name for name in _FIGURES if getattr(report, name) in (None, ""))
+    return msgspec.structs.replace(report, **{name: getattr(other, name) for name in gaps})
 
 
 def _is_own(report: UsageReported) -> bool:

@@ -116,25 +116,35 @@ def _run_usage(event: Event, model: str, found: dict[str, Any]) -> UsageReported
 def read_usage(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     """One engine call; only streams have it."""
     data = event.data
-    call = event.text("apiCallId")
-    figures = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
-    if all(whole_number(data.get(name)) is None for name in figures):
-        yield from _model(event, event.text("model"))
+    call, model = event.text("apiCallId"), event.text("model")
+    yield from _model(event, model)
+    if call and model:
+        yield event.fact(Noted, on="request", subject=call, name="model", value=model)
+    figures: dict[str, Any] = {
+        name: whole_number(data.get(native))
+        for name, native in (
+            ("prompt", "inputTokens"),
+            ("completion", "outputTokens"),
+            ("cached", "cacheReadTokens"),
+            ("cache_write", "cacheWriteTokens"),
+        )
+    }
+    if all(figure is None for figure in figures.values()):
         return
+    figures["reasoning"] = whole_number(data.get("reasoningTokens"))
     extra = event.chosen("duration", "timeToFirstTokenMs", "initiator", "finishReason")
+    subject = call or event.id or f"{event.origin}:{event.offset}"
     yield event.fact(
-        UsageReported,
-        on="message" if call else "call",
-        subject=call or event.id or f"{event.origin}:{event.offset}",
-        model=event.text("model"),
-        prompt=whole_number(data.get("inputTokens")),
-        completion=whole_number(data.get("outputTokens")),
-        cached=whole_number(data.get("cacheReadTokens")),
-        cache_write=whole_number(data.get("cacheWriteTokens")),
-        reasoning=whole_number(data.get("reasoningTokens")),
-        extra=extra or None,
-        rank=1,
-    )
+        UsageReported, on="message" if call else "call", subject=subject, model=model,
+        extra=extra or None, rank=1, **figures,
+    )  # fmt: skip
+    if event.key != event.root:
+        # What a run reports holds its sub-agents; so must what stands in for a report.
+        yield event.fact(
+            UsageReported, key=event.root, on="call", subject=subject, model=model, rank=1,
+            **figures,
+        )  # fmt: skip
+        yield event.fact(Noted, key=event.root, name="usage_includes_subagents", value=True)
 
 
 def read_model_change(event: Event, lookup: Lookup) -> Iterator[AnyFact]:

@@ -88,7 +88,7 @@ def read_assistant(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
         if event.key != event.root and not event.rank:
             # What a run reports holds its sub-agents; so must what stands in for a report.
             yield event.fact(
-                UsageReported, key=event.root, on="call", subject=ident, completion=tokens,
+                UsageReported, key=event.root, on="call", subject=call or ident, completion=tokens,
                 model=event.text("model"),
             )  # fmt: skip
             yield event.fact(Noted, key=event.root, name="usage_includes_subagents", value=True)
