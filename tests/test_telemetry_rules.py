@@ -186,6 +186,42 @@ def test_a_missing_body_does_not_shift_what_is_merged(tmp_path: Path) -> None:
     assert not any(message.tool_calls for message in made.messages)
 
 
+@pytest.mark.parametrize("request_id", ["T", "H"], ids=["of its own", "of the chat"])
+@pytest.mark.parametrize("order", ["before", "within", "behind"])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_the_answer_to_a_utility_call_without_an_id_is_no_message(
+    tmp_path: Path, request_id: str, order: str, copies: int
+) -> None:
+    """Older data: only the request says whose an answer is, and the chat's own calls may share it."""
+    asked, answered = {"before": (1, 2), "within": (4, 5), "behind": (7, 8)}[order]
+    events = [
+        call([SYSTEM, USER], 3, headerRequestId="H"),
+        answer("hello", 6, headerRequestId="H"),
+        call(
+            [SYSTEM, said("user", "a title for this")], asked,
+            headerRequestId=request_id, messageSource="title",
+        ),
+        answer("A Title", answered, headerRequestId=request_id),
+    ]  # fmt: skip
+    (made,) = rebuilt(tmp_path, *[events] * copies)
+    assert words(made.messages) == [("system", "be good"), ("user", "hi"), ("assistant", "hello")]
+    assert made.partial is None
+
+
+@pytest.mark.parametrize(
+    ("option", "model"),
+    [('"gpt-5"', "gpt-5"), ("gpt-5", "gpt-5"), ("undefined", None), ("null", None), ('{"a": 1}', None),
+     ('""', None), ("", None)],
+)  # fmt: skip
+def test_the_requested_model_is_a_text(tmp_path: Path, option: str, model: str | None) -> None:
+    asked = event(
+        "engine.messages", 1, conversationId="c", messagesJson=json.dumps([SYSTEM, USER]),
+        **{"request.option.model": option},
+    )  # fmt: skip
+    (made,) = rebuilt(tmp_path, [asked])
+    assert made.messages[-1].model == model
+
+
 def _listed(ids: list[str], call: str, second: int, output: bool = False) -> Event:
     return event(
         f"model.modelCall.{'output' if output else 'input'}", second, conversationId="c",

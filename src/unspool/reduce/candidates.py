@@ -126,7 +126,7 @@ def join_answers(lists: list[Listing], answers: list[Answer]) -> None:
         elif call.view.request in by_request:
             waiting[call.view.request].append(call)
     for request, unanswered in waiting.items():
-        _pair(unanswered, by_request[request])
+        pair(unanswered, by_request[request])
     for copy, call in copies:
         copy.answer = call.answer
 
@@ -145,7 +145,7 @@ def _with_copies(lists: list[Listing]) -> tuple[list[Call], list[tuple[Call, Cal
     return list(first.values()), copies
 
 
-def _pair(calls: list[Call], answers: list[Answer]) -> None:
+def pair(calls: list[Call], answers: list[Answer]) -> None:
     """Every answer to the last call before it that waits: one before that got none."""
     waiting: list[Call] = []
     late: list[Answer] = []

@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from unspool.facts import AnyFact, Noted, View
+from unspool.reduce.candidates import pair
 from unspool.reduce.listing import Answer, Call, Listing, identity
 from unspool.typed import summary_of
 
@@ -62,14 +63,41 @@ def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) ->
             size = max(call.count for call in own)
             part = Listing(listing.messages[:size], own, listing.missing, listing.gaps)
             found.setdefault(side, ([], []))[0].append(part)
+    served = _served(lists, answers, rest)
     for answer in answers:
         side = sides.of_answer(answer.view)
-        if side is not None:
+        if side is not None and answer not in served:
             found.setdefault(side, ([], []))[1].append(answer)
     made: dict[str, Group] = {}
     for side, group in found.items():
         made.update(_by_task(side, group) if side else {"": group})
     return {side: group for side, group in made.items() if group[0] or group[1]}
+
+
+def _served(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) -> set[Answer]:
+    """The answers to calls that serve the program and have no id: each the next of its request."""
+    serving: dict[str, dict[int | None, Call]] = defaultdict(dict)
+    for note in rest:
+        if isinstance(note, Noted) and (note.on, note.name) == ("request", "served"):
+            view = View(0, note.origin, note.offset, note.time, request=note.subject)
+            serving[note.subject].setdefault(note.time, Call(view, 0))
+    asked: dict[str, list[Call]] = defaultdict(list)
+    for call in (call for listing in lists for call in listing.calls):
+        if call.view.request in serving and not call.view.call:
+            asked[call.view.request].append(Call(call.view, 0))
+    # Copies together: the same event may be in two files, or have come by two channels.
+    given: dict[str, dict[tuple[int | None, str], list[Answer]]] = defaultdict(dict)
+    for answer in answers:
+        if answer.view.request in serving and not answer.view.call:
+            same = (answer.view.time, answer.message.content)
+            given[answer.view.request].setdefault(same, []).append(answer)
+    found: set[Answer] = set()
+    for request, calls in serving.items():
+        firsts = [Answer(one[0].view, one[0].message) for one in given[request].values()]
+        pair([*asked[request], *calls.values()], firsts)
+        for taken in (call.answer for call in calls.values() if call.answer is not None):
+            found.update(given[request][(taken.view.time, taken.message.content)])
+    return found
 
 
 def _by_task(side: str, group: Group) -> dict[str, Group]:

@@ -32,7 +32,7 @@ from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Mark, Message, Trajectory
 from unspool.typed import summary_of
 
-INNER = frozenset(("session_model", "side", "telemetry_type", "utility"))
+INNER = frozenset(("served", "session_model", "side", "telemetry_type", "utility"))
 """Notes that the choice of lists and models is made by; they land nowhere themselves."""
 
 

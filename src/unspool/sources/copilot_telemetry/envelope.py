@@ -86,7 +86,7 @@ class Event:
             return None
 
     def option(self, name: str) -> str:
-        """A request option: a JSON value inside the string."""
+        """A request option that is a text: as a JSON value inside the string, or plainly."""
         text = self.text(f"request.option.{name}")
         if not text or text == "undefined":
             return ""
@@ -94,7 +94,7 @@ class Event:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return text
-        return value if isinstance(value, str) else text
+        return value if isinstance(value, str) else ""
 
     def joined(self, name: str) -> tuple[bytes | memoryview, bool, bool] | None:
         """A property that may be cut into name, name_02, …: (text, inside of a string, gap)."""

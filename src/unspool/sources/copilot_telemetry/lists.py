@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from unspool.facts import AnyFact, ListSeen, Noted, PieceSeen, SnapshotSeen, View
+from unspool.facts import AnyFact, Key, ListSeen, Noted, PieceSeen, SnapshotSeen, View
 from unspool.longtext import Text
 from unspool.origins import Tally
 from unspool.sources.copilot_telemetry.envelope import Event
@@ -41,12 +41,7 @@ def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:
         return
     if _UTILITY.search(event.text("messageSource")):
         tally.noise += 1
-        call = event.text("modelCallId")
-        if call:
-            yield Noted(
-                key=key, origin=event.origin, offset=event.offset, time=event.time,
-                on="call", subject=call, name="utility", value=True,
-            )  # fmt: skip
+        yield from _note_utility(event, key)
         return
     if found is None:
         tally.problems += 1
@@ -73,6 +68,18 @@ def read_engine_messages(event: Event, tally: Tally) -> Iterator[AnyFact]:
         yield Noted(
             key=key, origin=event.origin, offset=event.offset, number=1, time=event.time,
             on="request", subject=view.request, name="side", value=view.side,
+        )  # fmt: skip
+
+
+def _note_utility(event: Event, key: Key) -> Iterator[Noted]:
+    """Its answer, which does not say whose it is, is known by the call id; in older data by the
+    request, which the conversation's own calls may have too."""
+    call, request = event.text("modelCallId"), event.text("headerRequestId")
+    if call or request:
+        yield Noted(
+            key=key, origin=event.origin, offset=event.offset, time=event.time,
+            on="call" if call else "request", subject=call or request,
+            name="utility" if call else "served", value=True,
         )  # fmt: skip
 
 
