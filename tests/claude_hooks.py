@@ -169,6 +169,16 @@ def in_envelopes(folder: Path, told: list[Told], stamp: Stamp | None) -> None:
     (folder / "hooks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def as_text_inside(folder: Path, told: list[Told], stamp: Stamp | None) -> None:
+    """What came in on standard input, kept as a text under a name of the script's own."""
+    rows = [
+        {"event_arg": p["hook_event_name"], "raw_stdin": json.dumps(p),
+         **({"captured_at": stamp(s)} if stamp else {})}
+        for s, p in told
+    ]  # fmt: skip
+    (folder / "hooks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def a_file_per_event(folder: Path, told: list[Told], stamp: Stamp | None) -> None:
     by_name: dict[str, list[Payload]] = {}
     for second, payload in told:
@@ -187,7 +197,8 @@ def in_two_halves(folder: Path, told: list[Told], stamp: Stamp | None) -> None:
 
 
 LOGGERS: list[Logger] = [
-    as_lines, as_array, with_prefix, over_many_lines, below_dates, in_envelopes, a_file_per_event,
+    as_lines, as_array, with_prefix, over_many_lines, below_dates, in_envelopes, as_text_inside,
+    a_file_per_event,
 ]  # fmt: skip
 
 

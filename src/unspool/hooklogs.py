@@ -21,6 +21,7 @@ __all__ = ["Logged", "Moment", "head_payloads", "noted_moment", "noted_time", "p
 _ZONED = re.compile(r"(?:[Zz]|UTC|GMT|[+-]\d\d:?\d\d|^\d+)$")
 TIMES = (
     "_logged_at", "logged_at", "_timestamp", "timestamp", "ts", "time", "received_at", "recorded_at",
+    "captured_at", "created_at", "datetime",
 )  # fmt: skip
 _ENVELOPES = ("payload", "hook_input", "input", "data", "event", "raw")
 _SPREAD = re.compile(rb"\[\s*(\{|\])|\{\s*\n")
@@ -93,9 +94,9 @@ def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
     time = noted_time(value)
     if "hook_event_name" in value or "conversation_id" in value:
         return value, time
-    for name in _ENVELOPES:
+    for name in (*_ENVELOPES, *(name for name in value if name not in _ENVELOPES)):
         inner = value.get(name)
-        if isinstance(inner, str) and inner[:1] == "{":
+        if isinstance(inner, str) and inner.lstrip()[:1] == "{":
             try:
                 inner = msgspec.json.decode(inner)
             except (msgspec.DecodeError, RecursionError):
