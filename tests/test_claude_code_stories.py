@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.claude_home import Home
+from tests.claude_ledger import Ledger
 from tests.claude_lines import read
-from tests.claude_story import Home, Ledger
 from tests.harness import facts_of, origins_of, plain, reduce_all
 from unspool.trajectory import Message, Trajectory
 
