@@ -10,6 +10,7 @@ import pytest
 
 from tests.claude_lines import SESSION, answer, said, write
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
+from tests.vscode import chat, put, request
 from unspool import sources
 from unspool.origins import Origin
 from unspool.pipeline.batch import open_run
@@ -35,7 +36,9 @@ def relative(trajectory: Any, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("memory", [64 << 20, SMALL])
-@pytest.mark.parametrize("case", [*cases("claude_code"), *cases("copilot_cli")], ids=case_id)
+@pytest.mark.parametrize(
+    "case", [*cases("claude_code"), *cases("copilot_cli"), *cases("vscode_chat")], ids=case_id
+)
 def test_the_same_comes_out_as_by_the_plainest_way(case: Path, memory: int) -> None:
     made, _ = extracted(case / "input", memory_bytes=memory)
     assert made == plainly(case / "input")
@@ -150,3 +153,34 @@ def test_copilot_cli_files_are_known_by_their_folder() -> None:
     assert family(f"{session}/session-store.db") is None
     assert family(f"history-session-state/session_{session}_1.json") is None
     assert family("stdout.jsonl") is None
+
+
+@pytest.mark.parametrize("memory", [64 << 20, SMALL])
+@pytest.mark.parametrize("name", ["a", "z"], ids=["before", "behind"])
+def test_a_chat_under_the_name_of_another(tmp_path: Path, name: str, memory: int) -> None:
+    """Somebody copied it; beside it lies the rest of the chat, and its edits, in another folder."""
+    first, whole = chat(request(1), session="m"), chat(request(1), request(2), session="m")
+    put(tmp_path, f"w/chatSessions/{name}.json", first)
+    put(tmp_path, "v/chatSessions/m.json", whole)
+    put(tmp_path, "v/chatSessions/other.json", chat(request(3), session=name))
+    entry = {"resource": "file:///p/x.py", "state": 1}
+    state = {"recentSnapshot": {"entries": [entry]}}
+    put(tmp_path, "w/chatEditingSessions/m/state.json", state)
+    made, _ = extracted(tmp_path, memory_bytes=memory)
+    assert made == plainly(tmp_path)
+    assert {t["conversation_id"]: len(t["messages"]) for t in made} == {"m": 4, name: 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "family"),
+    [
+        ("/u/workspaceStorage/w/chatSessions/abc.jsonl", "abc"),
+        ("/u/workspaceStorage/w/chatSessions/abc.json.gz", "abc"),
+        ("/u/globalStorage/emptyWindowChatSessions/abc.json", "abc"),
+        ("/u/workspaceStorage/w/chatEditingSessions/abc/state.json", "abc"),
+        ("/u/workspaceStorage/w/state.vscdb", None),
+        ("/u/abc.json", None),
+    ],
+)
+def test_families_of_vscode_chats(path: str, family: str | None) -> None:
+    assert sources.family_of(Origin(path, path, "vscode-chat", 1)) == family

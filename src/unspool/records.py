@@ -59,8 +59,8 @@ def is_too_deep(value: Any) -> bool:
     return any(isinstance(v, dict | list) for v in level)
 
 
-_ENDS = (b"]]]]]]]]", b"}}}}}}}}", b"]}]}]}]}", b"}]}]}]}]")
-"""How the end of a very deep value looks."""
+_ENDS = (b"]]]]]]]]", b"}}}}}}}}", b"]}]}]}]}")
+"""How the end of a very deep value looks: where brackets alternate, the last one is in it too."""
 
 
 def refuse_depth(data: bytes | bytearray) -> None:

@@ -19,7 +19,7 @@ from unspool.sources.vscode_chat.documents import read_document, read_log
 from unspool.sources.vscode_chat.editing import is_state, read_state
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
 
-__all__ = ["CURRENT", "NAME", "RANGES", "claims", "places", "read", "visit", "visits"]
+__all__ = ["CURRENT", "NAME", "RANGES", "claims", "family", "places", "read", "visit", "visits"]
 
 RANGES = False
 CURRENT: Literal["last", "longest"] = "last"
@@ -92,6 +92,15 @@ def _is_replay(head: Head, data: bytes) -> bool:
     return (_REPLAY in data[:4096] and b'"prompts"' in data[:4096]) or (
         b'"logCount"' in data and b'"logs"' in data and b'"prompt"' in data
     )
+
+
+def family(path: str) -> str | None:
+    """The session that a stored chat or the state of its edits is named after; exports and stores do
+    not tell by their names."""
+    file = PurePath(path)
+    if file.parent.name in CHAT_FOLDERS:
+        return file.name.partition(".json")[0] or None
+    return file.parent.name if is_state(Head(path, b"", True)) else None
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
