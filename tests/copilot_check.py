@@ -34,19 +34,8 @@ def _of_agent(session: Session, agent: Agent, found: dict[str, Any]) -> Iterator
         and agent.key in session.prompts
         and not any(s.role == "user" for s in agent.said[:1])
     ):
-        mine.insert(
-            0,
-            (
-                "user",
-                session.prompts[agent.key].strip(),
-                None,
-                session.prompts[agent.key].strip(),
-                (),
-                None,
-                None,
-                0,
-            ),
-        )
+        prompt = session.prompts[agent.key]
+        mine.insert(0, _row(Said("user", prompt, typed=prompt)))
     theirs = [
         _message(m) for m in found["messages"] if m["role"] != "tool" and not _alone(m, asked)
     ]
@@ -131,6 +120,7 @@ def _row(said: Said) -> tuple[Any, ...]:
         said.thinking,
         said.model,
         said.segment,
+        said.mode,
     )
 
 
@@ -145,6 +135,7 @@ def _message(message: dict[str, Any]) -> tuple[Any, ...]:
         message.get("thinking"),
         message.get("model"),
         message.get("segment") or 0,
+        message.get("mode") if kind not in ("notification", "shell") else None,
     )
 
 
@@ -152,7 +143,7 @@ def _apart(left: tuple[Any, ...] | None, right: tuple[Any, ...] | None) -> str:
     """Only the fields that differ."""
     if left is None or right is None:
         return f"oracle {left} / ours {right}"
-    names = ("role", "content", "kind", "typed", "calls", "thinking", "model", "segment")
+    names = ("role", "content", "kind", "typed", "calls", "thinking", "model", "segment", "mode")
     parts = [
         f"{n}: oracle {a!r} / ours {b!r}"
         for n, a, b in zip(names, left, right, strict=True)

@@ -35,6 +35,7 @@ class Said:
     typed: str | None = None
     thinking: str | None = None
     model: str | None = None
+    mode: str | None = None
     tokens: int | None = None
     calls: list[str] = field(default_factory=list)
     api_call: str | None = None
@@ -85,6 +86,7 @@ class Session:
         self.registry: dict[str, str] = {}
         self.skills: dict[str, str] = {}
         self.runs: list[Run] = [Run()]
+        self.mode: str | None = None
         self.systems: set[tuple[str, str]] = set()
 
     def agent_of(self, event: dict[str, Any]) -> Agent:
@@ -128,9 +130,14 @@ class Session:
         typed, sent = data.get("content") or "", data.get("transformedContent")
         injected = data.get("source") or data.get("isAutopilotContinuation") or (sent and not typed)
         said = Said("user", typed if sent is None else sent, kind="injected" if injected else None)
+        said.mode = data.get("agentMode")
         if not injected:
-            said.typed = typed
+            said.typed, said.mode = typed, said.mode or self.mode
         self.say(self.agent_of(event), said)
+
+    def on_session_mode_changed(self, event: dict[str, Any], data: dict[str, Any]) -> None:
+        if isinstance(data.get("newMode"), str):
+            self.mode = data["newMode"].strip() or self.mode
 
     def on_assistant_turn_start(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         self.agent_of(event).mergeable = None
@@ -159,6 +166,10 @@ class Session:
             self.runs[-1].output += said.tokens
             self.runs[-1].known = True
         self.join(agent, said)
+
+    def on_assistant_usage(self, event: dict[str, Any], data: dict[str, Any]) -> None:
+        agent = self.agent_of(event)
+        agent.model = data.get("model") or agent.model
 
     def on_assistant_reasoning(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         self.agent_of(event).thought = data["content"]

@@ -9,7 +9,7 @@ MODELS = ("model-a", "model-b", "model-c")
 _NOISE = """
     session.remote_steerable_changed session.schedule_created session.schedule_cancelled
     session.schedule_rearmed session.autopilot_objective_changed session.info session.warning
-    session.model_deselected session.mode_changed session.session_limits_changed
+    session.model_deselected session.session_limits_changed
     session.permissions_changed session.plan_changed session.workspace_file_changed
     session.truncation session.usage_checkpoint session.usage_record
     session.fusion_change_checkpoint session.request_body_compression_disabled
@@ -31,7 +31,7 @@ _FIELDS = """
     id prompt message url path operation summary success reason mode newMode previousMode
     tokenLimit toolNames name agentName agentDisplayName tools hookType input output requestId
     response infoType warningType fusionId model inputTokens outputTokens totalNanoAiu title
-    intent deltaContent messagesCleared cwd branch repository
+    intent messagesCleared cwd branch repository
 """
 FIELDS = tuple(_FIELDS.split())
 
@@ -293,6 +293,12 @@ class Script:
         self.model[""] = self.random.choice(MODELS)
         self.write(kind, {key: self.model[""]})
 
+    def mode_change(self) -> None:
+        modes = ("interactive", "plan", "autopilot")
+        self.write(
+            "session.mode_changed", {"previousMode": "plan", "newMode": self.random.choice(modes)}
+        )
+
     def system(self) -> None:
         text = self.random.choice(("You help.", "You help more."))
         self.write(
@@ -377,7 +383,15 @@ class Script:
         if not self.events and self.chance(0.9):
             self.start()
         often = [self.prompt, self.turn, self.turn, self.child_turn, self.finish_calls]
-        rarely = [self.shell, self.compact, self.model_change, self.system, self.notify, self.skill]
+        rarely = [
+            self.shell,
+            self.compact,
+            self.model_change,
+            self.mode_change,
+            self.system,
+            self.notify,
+            self.skill,
+        ]
         rarely += [self.fail, self.notice, self.abort, self.end, self.noise, self.noise]
         for _ in range(steps):
             self.random.choice(often if self.chance(0.6) else rarely)()
