@@ -13,7 +13,7 @@ from unspool.show.plain import iter_lines
 from unspool.show.terminal import make_screen, print_blocks, safe_markdown
 from unspool.sinks import Family
 from unspool.sinks.markdown.page import make_page
-from unspool.trajectory import Mark, Message, Trajectory
+from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Trajectory
 
 SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 """What rich itself writes: colours, and nothing else."""
@@ -126,6 +126,19 @@ def test_what_stands_between_messages_says_what_it_is_about() -> None:
     assert "---- Skill (review) ----" in shown
     assert "< How to review." in shown
     assert "< All." in shown
+
+
+def test_what_the_person_answered_to_a_question_is_shown() -> None:
+    asked = ToolCall(
+        id="c", function=ToolFunction(name="ask_user", arguments='{"question":"Which?"}')
+    )
+    result = Message(role="tool", tool_call_id="c", content="User responded: the second")
+    made = Trajectory(
+        conversation_id="x",
+        messages=[Message(role="assistant", content="", tool_calls=[asked]), result],
+    )
+    lines = list(iter_lines(iter_blocks(read_family(made), Options())))
+    assert lines[-2:] == ["* ask_user  Which?", "    User responded: the second"]
 
 
 def test_terminal_has_markdown_margin_and_indented_sub_agents() -> None:

@@ -1,4 +1,4 @@
-"""Tool calls in a line: the one argument that says what the call does. Knows no tool by name."""
+"""Tool calls in a line: the one argument that says what the call does."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +10,9 @@ from unspool.trajectory import ToolCall
 
 INTENTS = frozenset(("report_intent",))
 """Calls by which a model only says what it is about to do: read as a heading, not as a call."""
+
+QUESTIONS = frozenset(("ask_user", "AskUserQuestion", "askQuestions", "vscode_askQuestions"))
+"""Calls by which the model asks the person: what comes back is what a person said."""
 
 _TELLING = (
     "command",

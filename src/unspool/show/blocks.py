@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from unspool.reading import Aside, Call, Item, Reading, Rule, Said, Turn
-from unspool.reading.calls import arguments_of
+from unspool.reading.calls import QUESTIONS, arguments_of
 from unspool.reading.characters import one_line, printable
 from unspool.reading.checkpoints import KIND as CHECKPOINT
 from unspool.reading.edits import Edit
@@ -227,6 +227,8 @@ def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:
     elif call.failed:
         said = one_line(result, 160) or call.call.status or ""
         yield Block("failure", said, depth)
+    elif result and call.call.name in QUESTIONS:
+        yield Block("output", _beginning(result), depth)
     for child, title in call.agents():
         yield from _agent(child, title, options, depth)
 
