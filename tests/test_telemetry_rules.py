@@ -275,6 +275,52 @@ def test_items_of_a_response_are_one_message_in_lists_by_reference_too(
     assert [made.id for made in said_and_called.tool_calls or ()] == ["x1", "x2"]
 
 
+TALK = [SYSTEM, USER, said("assistant", "hello"), said("user", "more"), said("assistant", "done")]
+
+
+def _by_reference(*lost: int) -> list[Event]:
+    """The second call of a talk, of which some bodies were lost; then its answer."""
+    bodies = [
+        event(
+            "model.message.added", 1, conversationId="c", messageUuid=str(number), chunkIndex=0,
+            totalChunks=1, messageJson=json.dumps(message),
+        )
+        for number, message in enumerate(TALK) if number not in lost
+    ]  # fmt: skip
+    return [*bodies, _listed(list("0123"), "m2", 7), _listed(["4"], "m2", 8, output=True)]
+
+
+FIRST = [call(TALK[:2], 3, modelCallId="m1"), answer("hello", 4, modelCallId="m1")]
+
+
+@pytest.mark.parametrize("lost", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)], ids=str)
+def test_lost_bodies_are_taken_from_a_list_that_begins_alike(
+    tmp_path: Path, lost: tuple[int, ...]
+) -> None:
+    (made,) = rebuilt(tmp_path, _by_reference(*lost), FIRST)
+    assert words(made.messages) == [(m["role"], m["content"]) for m in TALK]
+    assert [m.turn for m in made.messages] == [None, 0, 0, 1, 1]
+    assert made.partial is None
+
+
+def test_lost_bodies_that_two_lists_tell_differently_stay_lost(tmp_path: Path) -> None:
+    again = [call(TALK[:2], 5, modelCallId="mx"), answer("good day", 6, modelCallId="mx")]
+    (made,) = rebuilt(tmp_path, _by_reference(2), FIRST, again)
+    assert ("assistant", "good day") not in words(made.messages)
+    assert made.partial == ["messages-missing"]
+
+
+def test_a_mode_that_is_only_known_by_its_turn_is_nobodys_where_turns_are_missing(
+    tmp_path: Path,
+) -> None:
+    mode = event(
+        "conversation.messageText", 2, conversationId="c", source="user", turnIndex=0, mode="ask",
+    )  # fmt: skip
+    (made,) = rebuilt(tmp_path, [*_by_reference(1), mode])
+    assert [m.content for m in made.messages if m.role == "user"] == ["more"]
+    assert not any(m.mode for m in made.messages)
+
+
 def test_a_list_of_which_no_body_was_seen_is_a_problem(tmp_path: Path) -> None:
     listed = event(
         "model.modelCall.input", 1, conversationId="c", modelCallId="m0",

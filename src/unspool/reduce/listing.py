@@ -51,6 +51,10 @@ def _when(view: View) -> tuple[int, str, int]:
     return (view.time if view.time is not None else -1, view.origin, view.offset)
 
 
+Gap = tuple[int, int]
+"""Before which message of a list something is missing, and how many messages."""
+
+
 class Listing:
     """A message list and the calls that saw a beginning of it."""
 
@@ -61,7 +65,7 @@ class Listing:
         messages: list[Message],
         calls: list[Call],
         missing: bool = False,
-        gaps: bool = False,
+        gaps: tuple[Gap, ...] = (),
     ) -> None:
         self.messages = messages
         self.calls = calls

@@ -31,7 +31,8 @@ def annotate(
     messages = [message for winner in winners for message in winner.messages]
     _number_across(messages)
     notes = [fact for fact in rest if isinstance(fact, Noted)]
-    fill_from_session(messages, session, requests_told(count_from_list(notes, messages)))
+    gaps = any(winner.listing.gaps for winner in winners)
+    fill_from_session(messages, session, requests_told(count_from_list(notes, messages, gaps)))
     _fill_copies(messages)
 
 

@@ -9,13 +9,13 @@ from unspool.reduce.totals import is_turn
 from unspool.trajectory import Message
 
 
-def count_from_list(notes: list[Noted], messages: list[Message]) -> list[Noted]:
+def count_from_list(notes: list[Noted], messages: list[Message], gaps: bool) -> list[Noted]:
     """The notes, those on turns numbered as the messages are.
 
-    Where all that is left begins from a summary, events that name a request and a turn show how many
-    turns went before, if they agree.
+    Where all that is left begins from a summary, or messages are missing between others, events that
+    name a request and a turn show how many turns went before, if they agree.
     """
-    if not _begins_late(messages):
+    if not gaps and not _begins_late(messages):
         return notes
     turns = {
         request: turn for turn, requests in requests_told(notes).items() for request in requests
@@ -25,6 +25,9 @@ def count_from_list(notes: list[Noted], messages: list[Message]) -> list[Noted]:
         for message in messages
         if message.turn is not None and is_turn(message) and message.request_id in turns
     }
+    if gaps and len(apart) != 1:
+        # A turn may be missing anywhere: what is only known by its number is nobody's.
+        return [note for note in notes if note.on != "turn"]
     if len(apart) != 1 or apart == {0}:
         return notes
     (shift,) = apart

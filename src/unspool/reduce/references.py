@@ -1,7 +1,7 @@
 """References: message lists that name their messages, whose bodies were sent once, in pieces."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import msgspec
 from unspool.facts import ListSeen, PieceSeen, View
 from unspool.longjson import unescape
 from unspool.records import recover_json
-from unspool.reduce.listing import Call, Listing, decode_array, elements
+from unspool.reduce.listing import Call, Gap, Listing, decode_array, elements
 from unspool.shapes import is_response_item, joined
 from unspool.trajectory import Message
 
@@ -125,11 +125,19 @@ def _messages(ids: list[str], bodies: Bodies) -> tuple[list[Message], list[int]]
 
 
 def _listing(reference: Reference, bodies: Bodies, messages: list[Message]) -> Listing:
-    gaps = any(bodies.find(ident) is None for ident in reference.ids)
+    gaps = _gaps(reference.ids, bodies)
+    if gaps and reference.cut:
+        gaps = ((len(messages), 1),)  # the end is missing too, and nobody can fill that
     call = Call(reference.view, len(messages))
-    listing = Listing(messages, [call], missing=gaps or reference.cut, gaps=gaps)
+    listing = Listing(messages, [call], missing=bool(gaps) or reference.cut, gaps=gaps)
     listing.trouble = "message-body-missing" if listing.missing else ""
     return listing
+
+
+def _gaps(ids: list[str], bodies: Bodies) -> tuple[Gap, ...]:
+    _, counts = _messages(ids, bodies)
+    lost = Counter(counts[number] for number, ident in enumerate(ids) if bodies.find(ident) is None)
+    return tuple(sorted(lost.items()))
 
 
 def _reference(pieces: dict[int, ListSeen], options: dict[str, dict[str, Any]]) -> Reference | None:

@@ -61,7 +61,9 @@ def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) ->
                 calls[side].append(call)
         for side, own in calls.items():
             size = max(call.count for call in own)
-            part = Listing(listing.messages[:size], own, listing.missing, listing.gaps)
+            whole = size == len(listing.messages)
+            gaps = tuple(gap for gap in listing.gaps if whole or gap[0] < size)
+            part = Listing(listing.messages[:size], own, listing.missing, gaps)
             found.setdefault(side, ([], []))[0].append(part)
     served = _served(lists, answers, rest)
     for answer in answers:

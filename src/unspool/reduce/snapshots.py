@@ -18,6 +18,7 @@ from unspool.reduce.candidates import (
     pick_winners,
     same_answer,
 )
+from unspool.reduce.gaps import fill_gaps
 from unspool.reduce.leftovers import Known, left_over
 from unspool.reduce.listing import Answer, Listing, identity, is_empty
 from unspool.reduce.lists import read_lists
@@ -64,9 +65,10 @@ class Strand:
     """The lists and answers of one conversation or of one sub-agent's run."""
 
     def __init__(self, lists: list[Listing], answers: list[Answer]) -> None:
+        join_answers(lists, answers)
+        lists = fill_gaps(lists)
         self.lists = lists
         self.answers = answers
-        join_answers(lists, answers)
         beginnings = Beginnings(lists)
         self.candidates = [Candidate(listing, beginnings) for listing in lists]
         self.winners = pick_winners(self.candidates)
@@ -98,7 +100,8 @@ class Strand:
         _describe(trajectory, self.winners, views + [a.view for a in self.answers], rest)
         annotate(self.winners, self.candidates, rest, merge_tool_metadata)
         notes = [n for n in rest if isinstance(n, Noted) and n.name not in INNER]
-        complete(trajectory, count_from_list(notes, messages))
+        gaps = any(made.listing.gaps for made in self.winners)
+        complete(trajectory, count_from_list(notes, messages, gaps))
         return trajectory
 
     def _late_answers(self) -> list[Answer]:
