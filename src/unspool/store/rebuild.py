@@ -22,19 +22,20 @@ from unspool.unpacking import PACKED
 
 _KEPT = (
     "SELECT o.id, o.path, o.source, o.read_bytes, EXISTS (SELECT 1 FROM problems p"
-    " WHERE p.origin_id = o.id AND p.code = 'raw-copy-failed'), sum(r.size_bytes)"
+    " WHERE p.origin_id = o.id AND p.code = 'raw-copy-failed'), sum(r.size_bytes),"
+    " min(json_extract(r.event_types, '$.document') IS NOT NULL)"
     " FROM origins o JOIN raw_traces r ON r.origin_id = o.id GROUP BY o.id ORDER BY o.path"
 )
-"""Origins with raw records. A copy that is not whole (some syncs kept none) knows less than the
-facts do: then these stay."""
+"""Origins with raw records, and whether each was kept in one piece, not line by line. A copy that is
+not whole (some syncs kept none) knows less than the facts do: then these stay."""
 
 
 def rebuild(connection: sqlite3.Connection) -> Report:
     sync = Sync(connection)
     rows = [
         (ident, path, source)
-        for ident, path, source, read, failed, kept in connection.execute(_KEPT).fetchall()
-        if not failed and (not in_lines(path, source) or kept == read)
+        for ident, path, source, read, failed, kept, whole in connection.execute(_KEPT).fetchall()
+        if not failed and (whole or not in_lines(path, source) or kept == read)
     ]
     with transaction(connection):
         connection.execute(
