@@ -19,6 +19,7 @@ from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.discover import discover
 from unspool.pipeline.job import Job
 from unspool.reduce import reduce_facts
+from unspool.sources.copilot_telemetry.lines import LONGEST
 
 TELEMETRY = CASES / "copilot_telemetry"
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
@@ -356,9 +357,12 @@ def test_a_very_long_line(tmp_path: Path, texts: list[str]) -> None:
     path.write_bytes(conversation("long", *texts))
     size = path.stat().st_size
     assert size > (200_000_000 if len(texts[0]) > 160_000_000 else 100_000_000)
-    assert peak(path, tmp_path / "out.jsonl") <= 4 * size
+    problems = tmp_path / "problems.jsonl"
+    assert peak(path, tmp_path / "out.jsonl", "--problems", problems) <= 4 * size
     (found,) = lines((tmp_path / "out.jsonl").read_bytes())
     assert [m["content"] for m in found["messages"][1:-1]] == texts
+    told = [(p["code"], p["offset"]) for p in lines(problems.read_bytes())]
+    assert told == ([("long-line", 0)] if size > LONGEST else [])
 
 
 @pytest.mark.parametrize("code", ["truncated-json", "invalid-escape", "invalid-utf8"])
@@ -375,7 +379,7 @@ def test_a_very_long_line_that_is_bad_too(tmp_path: Path, code: str) -> None:
     assert peak(path, tmp_path / "out.jsonl", "--problems", problems) <= 4 * size
     found = [made["conversation_id"] for made in lines((tmp_path / "out.jsonl").read_bytes())]
     assert found == (["next"] if code == "truncated-json" else ["long", "next"])
-    assert {p["code"] for p in lines(problems.read_bytes())} == {code}
+    assert {p["code"] for p in lines(problems.read_bytes())} == {code, "long-line"}
 
 
 def test_a_long_line_that_is_nobodys_hides_nothing(tmp_path: Path) -> None:

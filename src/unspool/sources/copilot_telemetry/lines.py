@@ -14,6 +14,9 @@ from unspool.records import clean, clean_text, salvage, salvage_long, sample
 from unspool.sources.copilot_telemetry.documents import MENDED, iter_elements
 from unspool.sources.copilot_telemetry.envelope import Event, decode_envelope
 
+LONGEST = 128 << 20
+"""No sender writes a longer line, and it takes a multiple of its length in memory: that is told."""
+
 
 def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[Event | Problem]:
     """Line by line; a file of which no line is an object is read whole."""
@@ -25,6 +28,11 @@ def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator
     odd: int | None = None
     """Where the last of the lines stands that are no objects, as long as none is."""
     for offset, line in iter_lines(origin):
+        if len(line) > LONGEST:
+            yield Problem(
+                key=NOBODY, origin=origin.path, offset=offset, number=97, code="long-line",
+                sample=f"{len(line):,} bytes: {sample(line)}",
+            )  # fmt: skip
         try:
             envelope = decode_envelope(line)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
