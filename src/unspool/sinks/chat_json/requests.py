@@ -151,7 +151,9 @@ class Writer:
         parts += [part for call in run or () for part in self._call(call, turn)]
         for answer in turn.answers:
             extra = self._extra(answer)
-            parts += thinking_parts(answer.thinking or "", extra.get("thoughts"))
+            thoughts = thinking_parts(answer.thinking or "", extra.get("thoughts"))
+            told = max((n for n, part in enumerate(thoughts) if part["value"]), default=-1) + 1
+            parts += thoughts[:told]
             said = text_parts("" if _is_error_text(answer) else answer.content, extra)
             calls = [self._call(call, turn) for call in answer.tool_calls or ()]
             early, rest = woven(calls, extra)
@@ -159,7 +161,8 @@ class Writer:
                 # Words that no round said: behind those of a round they would be of the next.
                 last = max((n for n, part in enumerate(early) if is_text(part)), default=-1) + 1
                 parts, early = parts + early[:last], early[last:]
-            parts += [*said, *early, *rest]
+            # What only tells that a thought has ended says nothing of whose it was: the words do.
+            parts += [*said, *thoughts[told:], *early, *rest]
         return parts + self._nameless(turn)
 
     def _nameless(self, turn: Turn) -> list[dict[str, Any]]:
