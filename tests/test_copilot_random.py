@@ -41,6 +41,22 @@ def test_any_session_agrees_with_the_oracle(seed: int, tmp_path: Path) -> None:
     assert differences(tell(b"".join(lines)), script.session, read(tmp_path)) == []
 
 
+def test_no_word_in_a_log_makes_it_a_chat(tmp_path: Path) -> None:
+    """A tool may return anything: also a VS Code chat, or the log of one."""
+    _, lines = made_up(7)
+    for number, words in enumerate(
+        ({"requests": [{"requestId": "1"}]}, {"logCount": 1, "logs": [], "prompt": "x"})
+    ):
+        event = {
+            "type": "tool.execution_complete",
+            "data": {"result": {"structuredContent": words}},
+        }
+        log = tmp_path / str(number) / "log.jsonl"
+        log.parent.mkdir()
+        log.write_bytes(b"".join([*lines, *lines_of([event])]))
+        assert [origin.source for origin in origins_of(log)] == ["copilot-cli"]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_a_session_in_two_files_is_one(seed: int, tmp_path: Path) -> None:
     """Its head in one and its tail in the other, with or without something in common; or a state of

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Literal
 
+import msgspec
+
 from unspool.databases import BACKUP, MAGIC, is_spare
 from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally, read_head
@@ -30,6 +32,7 @@ _REQUESTS = re.compile(rb'"requests"\s*:\s*\[')
 _STORES = ("state.vscdb", f"state.vscdb{BACKUP}")
 _DESCRIPTION = "workspace.json"
 _REPLAY = b'"totalLogEntries"'
+_OWN_FIELDS = {"requests", "prompts", "logs"}
 _CURSOR_KEYS = (b"cursorDiskKV", b"composer.composerData", b"aiService.")
 
 
@@ -46,7 +49,9 @@ def claims(head: Head) -> bool:
         return b"{" in data
     if not data.startswith(b"{"):
         return False
-    return _is_log(head, data) or _is_chat(data) or _is_replay(head, data)
+    if _is_log(head, data):
+        return True
+    return not _has_other_lines(data) and (_is_chat(data) or _is_replay(head, data))
 
 
 def _start(head: Head) -> bytes:
@@ -94,13 +99,13 @@ def _is_replay(head: Head, data: bytes) -> bool:
     )
 
 
-def family(path: str) -> str | None:
-    """The session that a stored chat or the state of its edits is named after; exports and stores do
-    not tell by their names."""
-    file = PurePath(path)
-    if file.parent.name in CHAT_FOLDERS:
-        return file.name.partition(".json")[0] or None
-    return file.parent.name if is_state(Head(path, b"", True)) else None
+def _has_other_lines(data: bytes) -> bool:
+    """Whether the first line is an object by itself, and no chat: whatever words the lines hold."""
+    try:
+        first = msgspec.json.decode(data.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False  # over many lines, or too long for one look
+    return isinstance(first, dict) and not first.keys() & _OWN_FIELDS
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
