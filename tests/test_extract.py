@@ -111,6 +111,19 @@ def test_summary_counts(folder: Path) -> None:
     assert sum(made[part] for part in parts) == made["records"]
 
 
+def test_the_same_summary_for_any_number_of_workers(folder: Path, tmp_path: Path) -> None:
+    """Also the samples of problems, of which only some are kept."""
+    for number in range(12):
+        (folder / f"bad-{number:02d}.jsonl").write_bytes(conversation("c", "x") + b"{bad\n{bad\n")
+    told = []
+    for workers in (1, 2, 4):
+        made = summary(run(folder, "--json", "-o", tmp_path / "x.jsonl", "--workers", workers))
+        told.append({k: v for k, v in made.items() if k not in ("seconds", "tag_summary")})
+        told[-1].pop("megabytes_per_second")
+    assert told[0] == told[1] == told[2]
+    assert (told[0]["problems"], len(told[0]["samples"])) == ({"invalid-json": 24}, 5)
+
+
 def test_stdin(folder: Path) -> None:
     found = lines(run("-", "-q", stdin=(folder / "a.jsonl").read_bytes()).stdout)
     assert len(found) == 5

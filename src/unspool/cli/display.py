@@ -36,13 +36,17 @@ class Display:
         """The callback that takes the bytes done; None where nothing is shown."""
         if self.quiet:
             return None
-        self._total = total
+        self._left = self._total = total
         return self._advance
 
     def _advance(self, count: int) -> None:
         if self._progress is None:
             self._open()
-        self._progress.update(self._task, advance=count)
+        self._left -= count
+        # All is read, but it takes a while until it is put together and written.
+        self._progress.update(
+            self._task, advance=count, description="reading" if self._left > 0 else "writing"
+        )
 
     def _open(self) -> None:
         # Imported and started only now: after the workers were forked, and not for --help.
@@ -57,7 +61,7 @@ class Display:
         )
 
         self._progress = Progress(
-            TextColumn("reading"),
+            TextColumn("{task.description}"),
             BarColumn(),
             DownloadColumn(),
             TransferSpeedColumn(),

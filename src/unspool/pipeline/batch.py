@@ -26,7 +26,7 @@ from unspool.pipeline.discover import Found, cut, discover
 from unspool.pipeline.filters import FILTERS, sampled
 from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.spool import Slot
-from unspool.pipeline.worker import Reduced, Task, Worker, Written
+from unspool.pipeline.worker import SAMPLES_PER_CODE, Reduced, Task, Worker, Written
 from unspool.scratch import scratch
 from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
@@ -87,7 +87,7 @@ class Run:
         summary.partial = sum(item.partial for item in reduced)
         summary.sources = dict(sorted(Counter(item.card.source for item in reduced).items()))
         summary.problems = dict(sorted(self.problem_codes.items()))
-        summary.samples = [self._shown(p) for p in sorted(samples, key=lambda p: p.place)[:SAMPLES]]
+        summary.samples = [self._shown(problem) for problem in _first_of_each(samples)[:SAMPLES]]
 
     def write(self, reduced: list[Reduced]) -> list[Written]:
         """Step 3: everything that goes out, in order; filters and samples counted."""
@@ -163,6 +163,17 @@ class Run:
     def finish(self) -> Summary:
         self.summary.seconds = time.monotonic() - self.started
         return self.summary
+
+
+def _first_of_each(problems: list[Problem]) -> list[Problem]:
+    """As many of a kind as one worker keeps, however many there were."""
+    kept: list[Problem] = []
+    counts: Counter[str] = Counter()
+    for problem in sorted(problems, key=lambda problem: problem.place):
+        counts[problem.code] += 1
+        if counts[problem.code] <= SAMPLES_PER_CODE:
+            kept.append(problem)
+    return kept
 
 
 def _owners(keys: list[set[Key]]) -> list[dict[Key, int]]:
