@@ -175,3 +175,11 @@ def test_a_long_line_is_salvaged_as_a_short_one(
     with patch.object(longtext, "LONG", 4), patch.object(longtext, "STEP", 3):
         found = salvage(line, recover)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"a":"cut off', b'{"a":"x\\ud83d', b'{"a":"x\\ud83d\\u', b'{"a":"\\q, ']
+)
+def test_a_long_line_that_is_cut_off_is_told_so(line: bytes) -> None:
+    with patch.object(longtext, "LONG", 4), patch.object(longtext, "STEP", 3):
+        assert salvage(line).code == "truncated-json"

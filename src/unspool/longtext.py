@@ -65,6 +65,7 @@ class Split(NamedTuple):
 _value = msgspec.json.Decoder(msgspec.Raw)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _BETWEEN = re.compile(rb"[ \t\r\n\0,]*+")
+_HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
@@ -81,7 +82,8 @@ def split(text: Text, start: int = 0) -> Split:
         except msgspec.DecodeError as error:
             trailing = _TRAILING.search(str(error))
             if trailing is None:
-                cut_off = "truncated" in str(error)
+                # Behind half a surrogate pair the decoder misses the other half before all else.
+                cut_off = "truncated" in str(error) and not _HALF_PAIR.search(bytes(text[-12:]))
                 return Split(spans, at, "truncated-json" if cut_off else "invalid-json")
             end = at + int(trailing[1]) - 1
         else:
@@ -197,30 +199,37 @@ def close(text: Text) -> bytearray | None:
     brackets = bytearray()
     whole: list[int] = []
     """Per open bracket, how far what stands in it is whole."""
+    seen = 0
     for token in _TOKEN.finditer(text):
-        start, end = token.span()
+        start, seen = token.span()
         kind = text[start]
         if kind in b"{[":
             brackets.append(kind)
-            whole.append(end)
+            whole.append(seen)
             continue
         if not whole:
             return None
         before = _before(text, start)
+        cut_off = kind in b'"' and seen == start + 1
         if kind in b"}]":
             brackets.pop()
             whole.pop()
+            if whole:
+                whole[-1] = seen
         elif brackets[-1:] == b"{" and text[before] in b"{,":  # a key
             whole[-1] = before if text[before] in b"," else whole[-1]
-            end = whole[-1]
-        elif end == start + 1:  # a string that nothing closes
+            if cut_off:
+                seen = len(text)
+                break
+        elif cut_off:
             return _close(_without_half_escape(text), b'"', brackets)
-        if whole:
-            whole[-1] = end
+        else:
+            whole[-1] = seen
     if not whole:
         return None
-    comma = bytes(text[whole[-1] :]).rfind(b",")
-    return _close(bytearray(text[: whole[-1] + max(comma, 0)]), b"", brackets)
+    comma = bytes(text[seen:]).rfind(b",")
+    end = whole[-1] if comma < 0 else seen + comma
+    return _close(bytearray(text[:end]), b"", brackets)
 
 
 def _before(text: Text, at: int) -> int:

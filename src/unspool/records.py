@@ -140,7 +140,9 @@ def salvage_long(line: bytes | bytearray, recover: bool = False) -> LongSalvage:
     if found.code == "invalid-json" and not code:
         mended = longtext.mend(memoryview(text)[found.at :])
         rest = longtext.split(mended.text)
-        if not rest.code:
+        if rest.code:
+            found = found._replace(code=rest.code)
+        else:
             values += [memoryview(mended.text)[start:end] for start, end in rest.spans]
             found, code = rest, "invalid-escape" if mended.escapes else ""
     if found.code and recover:
