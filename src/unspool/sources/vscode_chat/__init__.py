@@ -108,6 +108,15 @@ def _has_other_lines(data: bytes) -> bool:
     return isinstance(first, dict) and not first.keys() & _OWN_FIELDS
 
 
+def family(path: str) -> str | None:
+    """The session that a stored chat or the state of its edits is named after; exports and stores do
+    not tell by their names."""
+    file = PurePath(path)
+    if file.parent.name in CHAT_FOLDERS:
+        return file.name.partition(".json")[0] or None
+    return file.parent.name if is_state(Head(path, b"", True)) else None
+
+
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     name = PurePath(origin.path).name
     for suffix in (".gz", ".zst"):
