@@ -28,7 +28,6 @@ class Step(msgspec.Struct):
     """Its words, cut apart where a block of its own was shown."""
     tools: list[int] = []
     """The numbers of its tool parts."""
-    thought: bool = False
 
     @property
     def text(self) -> str:
@@ -56,7 +55,6 @@ class Steps:
         elif isinstance(item, Thought):
             if item.text:
                 self._begin()
-                self.made[-1].thought = True
         else:
             if isinstance(item, Kept) and item.apart:
                 self._settle()
