@@ -55,7 +55,7 @@ def _is_left(folder: str) -> bool:
     """Whether the folder has a lock that nobody holds."""
     try:
         with open(os.path.join(folder, LOCK), "rb") as file:  # noqa: PTH118 - scandir speaks strings
-            return _lock(file.fileno())
+            return bool(take_lock(file.fileno()))
     except OSError:
         return False
 
@@ -64,15 +64,15 @@ def _is_left(folder: str) -> bool:
 def _locked(folder: Path) -> Iterator[None]:
     """The lock gets its name when it is held: one that is not yet would look left behind."""
     with open(folder / f"{LOCK}-wanted", "wb") as file:
-        if _lock(file.fileno()):
+        if take_lock(file.fileno()):
             Path(file.name).replace(folder / LOCK)
         yield
 
 
-def _lock(handle: int) -> bool:
-    """Whether this process has the lock now."""
+def take_lock(handle: int) -> bool | None:
+    """Whether this process has the lock now; None where there are none (Windows)."""
     if sys.platform == "win32":
-        return False
+        return None
     import fcntl
 
     try:

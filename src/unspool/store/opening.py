@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 
 from unspool.errors import StoreBusy, StoreError
+from unspool.scratch import take_lock
 from unspool.store.schema import APPLICATION_ID, MIGRATIONS, migrate, version_of
 
 VARIABLE = "UNSPOOL_STORE"
@@ -174,7 +175,7 @@ def _lock(path: Path, wait_seconds: float) -> Iterator[None]:
     handle = os.open(lock, os.O_CREAT | os.O_RDWR, OWNER_ONLY)
     try:
         deadline = time.monotonic() + wait_seconds
-        while not _take(handle):
+        while take_lock(handle) is False:  # Windows: SQLite's own lock must do
             if time.monotonic() >= deadline:
                 owner = os.pread(handle, 100, 0).decode("ascii", "replace").strip()
                 who = f"process {owner}" if owner else "another process"
@@ -185,15 +186,3 @@ def _lock(path: Path, wait_seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _take(handle: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows: SQLite's own lock must do
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
