@@ -72,44 +72,27 @@ def uri(value: Any) -> str:
     )
 
 
-def text_in(part: Any) -> str:
-    kind = part.get("kind")
-    if kind is None:
-        return part.get("value", "")
-    if kind in ("markdownContent", "markdownVuln", *SPOKEN):
-        text = part["content"]["value"]
-        for name, reference in part.get("inlineReferences", {}).items():
-            target = uri(reference["inlineReference"])
-            text = text.replace(f"http://_vscodecontentref_/{name}", target)
-        return text
-    if kind == "inlineReference":
-        return f"[{part['name']}]({uri(part['inlineReference'])})"
-    return ""
-
-
-def answers(response: Any) -> list[str]:
-    """The words of every message, as VS Code's own copy of a response has them: blocks of their own
-    are paragraphs. Words of the model behind a tool call begin a message."""
-    made = [[""]]
-    called = False
-    held = ""  # what the program said behind a call
+def blocks(response: Any) -> list[str]:
+    """Texts between tool calls, as VS Code's own copy of a response has them."""
+    made = [""]
     for part in [response] if isinstance(response, str) else response or []:
         part = {"value": part} if isinstance(part, str) else part
-        kind, text = part.get("kind"), text_in(part)
-        if kind in APART and "subAgentInvocationId" not in part:
-            made[-1] += [held, ""]
-            held = ""
-            called = called or kind == "toolInvocationSerialized"
+        kind = part.get("kind")
+        if kind is None and "value" in part:
+            made[-1] += part["value"]
+        elif kind in ("markdownContent", "markdownVuln", *SPOKEN):
+            text = part["content"]["value"]
+            for name, reference in part.get("inlineReferences", {}).items():
+                target = uri(reference["inlineReference"])
+                text = text.replace(f"http://_vscodecontentref_/{name}", target)
+            made[-1] += text
+        elif kind == "inlineReference":
+            made[-1] += f"[{part['name']}]({uri(part['inlineReference'])})"
+        elif kind in APART and "subAgentInvocationId" not in part:
+            made.append("")
         elif kind == "clearToPreviousToolInvocation":
-            made[-1][-1] = held = ""
-        elif called and (kind in SPOKEN or not any(c.isalnum() for c in text)):
-            held += text
-        else:
-            made += [[""]] if called else []
-            made[-1][-1] += held + text
-            called, held = False, ""
-    made[-1].append(held)
-    return ["\n\n".join(text for text in blocks if text.strip()) for blocks in made]
+            made[-1] = ""
+    return [text for text in made if text]
 
 
 def render(node: dict[str, Any]) -> str:
@@ -150,12 +133,11 @@ def expected(request: dict[str, Any]) -> list[Plain]:
             if c["id"] in results
         ]
     if not rounds:
-        texts = answers(request.get("response"))
+        text = "\n\n".join(blocks(request.get("response")))
         error = (result.get("errorDetails") or request.get("responseErrorDetails") or {}).get(
             "message"
         )
-        made += [("assistant", text, []) for text in texts[:-1]]
-        made.append(("assistant", texts[-1] or error or "", []))
+        made.append(("assistant", text or error or "", []))
     return made
 
 

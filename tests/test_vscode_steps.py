@@ -50,66 +50,28 @@ LINK = {"kind": "inlineReference", "name": "x", "inlineReference": {"scheme": "f
     ("response", "messages"),
     [
         ([said("A"), tool(1), said("B"), tool(2), said("C")],
-         ["A>1", "file 1", "B>2", "file 2", "C"]),
-        ([tool(1), tool(2), said("A"), tool(3)], [">1>2", "file 1", "file 2", "A>3", "file 3"]),
+         ["A\n\nB\n\nC>1>2", "file 1", "file 2"]),
+        ([tool(1), tool(2), said("A"), tool(3)], ["A>1>2>3", "file 1", "file 2", "file 3"]),
         ([said("A"), said("B"), tool(1)], ["AB>1", "file 1"]),
         ([thought("why"), tool(1), thought("then"), tool(2), said("A")],
-         ["why|>1", "file 1", "then|>2", "file 2", "A"]),
+         ["why\n\nthen|A>1>2", "file 1", "file 2"]),
         ([said("A"), tool(1), LINK, said(" is it"), tool(2)],
-         ["A>1", "file 1", "[x](file:///x) is it>2", "file 2"]),
-        # The program's own words do not make a message.
+         ["A\n\n[x](file:///x) is it>1>2", "file 1", "file 2"]),
         ([said("A"), tool(1), WARNING, tool(2)], ["A\n\nCareful>1>2", "file 1", "file 2"]),
-        ([said("A"), tool(1), WARNING, said(" B")], ["A>1", "file 1", "Careful B"]),
-        # Marks without a word do not make a message; before words they belong to those.
-        ([said("A"), tool(1), said("\n```\n"), tool(2)], ["A\n\n```>1>2", "file 1", "file 2"]),
-        ([said("A"), tool(1), said("- "), said("B"), tool(2)], ["A>1", "file 1", "- B>2", "file 2"]),
-        ([said("A"), tool(1), said("\n\n"), tool(2), thought("")], ["A>1>2", "file 1", "file 2"]),
         ([said("A"), tool(1), said("B"),
           {"kind": "clearToPreviousToolInvocation", "reason": 1}, said("C")],
-         ["A>1", "file 1", "C"]),
+         ["A\n\nC>1", "file 1"]),
     ],
 )  # fmt: skip
-def test_without_rounds_the_parts_tell_the_order(
+def test_without_rounds_an_answer_is_one_message(
     response: list[Any], messages: list[str], tmp_path: Path
 ) -> None:
     path = put(tmp_path, "chat.json", chat(request(1, response=response)))
     made = one(path)
     assert row(made) == messages
-    assert [m.id for m in made.messages if m.role == "assistant"][-1] == "response_1"
+    assert [m.id for m in made.messages if m.role == "assistant"] == ["response_1"]
     (tmp_path / "out").mkdir()
     assert_round_trip(path, tmp_path / "out")
-
-
-def test_what_stands_behind_a_call_is_of_its_message(tmp_path: Path) -> None:
-    response = [said("A"), tool(1), EDIT, tool(2), said("B"), tool(3), EDIT]
-    made = one(put(tmp_path, "chat.json", chat(request(1, response=response))))
-    first, second = (m for m in made.messages if m.role == "assistant")
-    assert [p["kind"] for p in (first.extra or {})["parts"]] == ["textEditGroup"]
-    assert (first.extra or {})["parts_at"] == [1]
-    assert [p["kind"] for p in (second.extra or {})["parts"]] == ["textEditGroup"]
-    assert [made.messages[f.index or 0].id for f in made.files or ()] == [first.id, second.id]
-
-
-def test_what_is_told_of_the_whole_answer_is_told_of_its_last_message(tmp_path: Path) -> None:
-    held = request(1, response=[said("A"), tool(1), said("B")], vote=1, modelId="copilot/m",
-                   modelState={"value": 2, "completedAt": 1_760_000_065_000},
-                   followups=[{"message": "x"}])  # fmt: skip
-    made = one(put(tmp_path, "chat.json", chat(held)))
-    first, last = (m for m in made.messages if m.role == "assistant")
-    assert (first.status, first.timestamp, first.model) == (None, None, "m")
-    assert (last.status, last.duration_ms, last.model) == ("cancelled", 5000, "m")
-    assert (last.extra or {})["vote"] == "up"
-    assert (last.extra or {})["followups"] == [{"message": "x"}]
-    assert "vote" not in (first.extra or {})
-
-
-def test_what_was_undone_behind_a_stop(tmp_path: Path) -> None:
-    stop = {"kind": "undoStop", "id": "stop"}
-    response = [said("A"), tool(1), stop, said("B"), tool(2), said("C")]
-    removed = {"requestId": "request_1", "afterUndoStop": "stop"}
-    held = request(1, response=response, shouldBeRemovedOnSend=removed)
-    made = one(put(tmp_path, "chat.json", chat(held)))
-    assert [m.status for m in made.messages if m.role == "assistant"] == [None, "undone", "undone"]
 
 
 @pytest.mark.parametrize(

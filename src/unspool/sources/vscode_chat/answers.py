@@ -5,7 +5,7 @@ import msgspec
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, Words
-from unspool.sources.vscode_chat.steps import Step, begins, steps_of
+from unspool.sources.vscode_chat.steps import Step, begins, one_step, steps_of
 
 
 class Answer(msgspec.Struct):
@@ -19,8 +19,6 @@ class Answer(msgspec.Struct):
     """The message of every tool part; -1 where it has none."""
     inner: set[int] = set()
     """Numbers of tool parts that the model did not ask for."""
-    starts: list[int] = []
-    """Where the parts alone tell the messages: how many tool parts stand before each."""
     text: str = ""
     """The words of a single message."""
 
@@ -28,7 +26,7 @@ class Answer(msgspec.Struct):
 def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -> Answer:
     """`prefix` is for the ids of calls that have none, `ident` is the id of the response."""
     if not told:
-        return _by_parts(parts, prefix, ident)
+        return _by_parts(parts, prefix)
     calls, homes = tools.join(told, parts.tools, prefix)
     made = Answer(list(told), calls, homes)
     if not any(held.response for held in made.rounds):
@@ -47,17 +45,12 @@ def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -
     return made
 
 
-def _by_parts(parts: Parts, prefix: str, ident: str) -> Answer:
-    steps = steps_of(parts.flow)
-    made = Answer(homes=[-1] * len(parts.tools))
-    _append(made, steps, parts, prefix)
-    if len(steps) == 1:
-        return msgspec.structs.replace(made, rounds=[], text=steps[0].text, starts=[0])
-    made.rounds[-1] = msgspec.structs.replace(made.rounds[-1], id=ident)
-    before = 0
-    for step in steps:
-        made.starts.append(before)
-        before += len(step.tools)
+def _by_parts(parts: Parts, prefix: str) -> Answer:
+    """One message: where the model spoke again, the parts do not tell for sure."""
+    step = one_step(parts.flow)
+    made = Answer(homes=[-1] * len(parts.tools), text=step.text)
+    _append(made, [step], parts, prefix)
+    made.rounds.clear()
     return made
 
 

@@ -6,7 +6,6 @@ edit names the call that made it. What stands between two of these belongs to th
 way.
 """
 
-from bisect import bisect_right
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from unspool.sources.vscode_chat.answers import Answer
 from unspool.sources.vscode_chat.edits import KINDS as EDITS
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Thought, Tool, Words
-from unspool.sources.vscode_chat.steps import WORD, begins
+from unspool.sources.vscode_chat.steps import WORD
 
 _AHEAD = 8
 """So many rounds ahead of the current one words are looked for."""
@@ -70,8 +69,7 @@ class Placing:
     def __init__(self, answer: Answer, undone: Any = None) -> None:
         """`undone`: the undo stop that the person went back to."""
         self._undone = undone
-        self._starts = answer.starts
-        self._rounds = [] if answer.starts else answer.rounds
+        self._rounds = answer.rounds
         """What the model itself tells of its rounds."""
         self._homes = answer.homes
         self._inner = answer.inner
@@ -102,18 +100,11 @@ class Placing:
                 self._read(held)
             elif isinstance(held, Thought):
                 self._think(held)
-            else:
-                self._advance(begins(held))
-                if self._rounds or not held.link:
-                    self._keep(held.part)
+            elif self._rounds or not held.link:
+                self._keep(held.part)
         for placed in self.placed:
             placed.settle()
         return self.placed
-
-    def _advance(self, spoken: bool) -> None:
-        """To the message that begins here, where the parts alone tell when one does."""
-        if spoken and self._starts:
-            self._go(max(self._now, bisect_right(self._starts, self._passed) - 1))
 
     def _call(self, number: int, part: dict[str, Any]) -> None:
         self._passed = number + 1
@@ -140,7 +131,6 @@ class Placing:
     def _read(self, words: Words) -> None:
         text = words.text.strip()
         number = None
-        self._advance(begins(words))
         if text and self._rounds:
             spoken = (n for n in self._ahead() if text in (self._rounds[n].response or ""))
             number = next(spoken, None)
@@ -165,7 +155,6 @@ class Placing:
         return next(spoken, None)
 
     def _think(self, thought: Thought) -> None:
-        self._advance(bool(thought.text))
         number = self._thinker(thought.text) if len(self._rounds) > 1 else None
         if number is None and len(self._rounds) > 1 and (thought.text or self._seen):
             # Rounds of older files do not tell it: it is what led to the next call.

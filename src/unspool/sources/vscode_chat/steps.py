@@ -1,4 +1,5 @@
-"""Steps: an answer cut into messages by the order of its parts, where no round of the model tells it.
+"""Steps: the rest of an answer cut into messages by the order of its parts, where rounds of the model
+tell only its beginning.
 
 Words or thinking behind a tool call are of the next time that the model spoke: they begin a message.
 Calls without a word between them stand together.
@@ -37,8 +38,10 @@ class Step(msgspec.Struct):
 class Steps:
     """The messages of an answer, or of a part of it."""
 
-    def __init__(self, flow: Iterable[Flow]) -> None:
+    def __init__(self, flow: Iterable[Flow], single: bool = False) -> None:
+        """`single`: it is one message, whatever stands in it."""
         self.made = [Step()]
+        self._single = single
         self._open = False
         """Whether the last block goes on."""
         self._aside = ""
@@ -62,12 +65,12 @@ class Steps:
             self._say(item.text, begins(item))
 
     def _begin(self) -> None:
-        if self.made[-1].tools:
+        if self.made[-1].tools and not self._single:
             self.made.append(Step())
             self._open = False
 
     def _say(self, text: str, spoke: bool) -> None:
-        if not spoke and self.made[-1].tools:
+        if not spoke and self.made[-1].tools and not self._single:
             self._aside += text
             return
         if spoke:
@@ -92,3 +95,7 @@ class Steps:
 
 def steps_of(flow: Iterable[Flow]) -> list[Step]:
     return Steps(flow).made
+
+
+def one_step(flow: Iterable[Flow]) -> Step:
+    return Steps(flow, single=True).made[0]
