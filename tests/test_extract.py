@@ -262,6 +262,15 @@ def test_filters_are_told_in_the_order_in_which_they_are_asked(tmp_path: Path) -
     ]
 
 
+def test_what_is_no_message_in_a_list_is_told(tmp_path: Path) -> None:
+    line = conversation("c", "hi").replace(b"[{", b"[7, {")
+    (tmp_path / "t.jsonl").write_bytes(line)
+    done = run(tmp_path / "t.jsonl", "--json")
+    (made,) = lines(done.stdout)
+    assert [message["role"] for message in made["messages"]] == ["system", "user", "assistant"]
+    assert summary(done)["problems"] == {"message-not-an-object": 1}
+
+
 def test_regex_and_since(folder: Path) -> None:
     assert len(idents(run(folder, "-q", "--regex", r"hello [34]"))) == 6
     late = conversation("late", "hi", stamp="2026-06-01T00:00:00Z")

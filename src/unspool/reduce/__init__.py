@@ -15,6 +15,7 @@ listtext.py   a list's text, decoded between the ends that calls saw
 broken.py     lists that are cut off or not clean
 lists.py      message lists that calls logged, decoded once each
 references.py lists that name their messages, whose bodies came apart
+gaps.py       lost messages of such lists, from lists that begin alike
 sides.py      which calls are a sub-agent's
 candidates.py lists with their answers joined, that compete
 snapshots.py  the winner of each segment

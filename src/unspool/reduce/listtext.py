@@ -1,6 +1,8 @@
 """The text of a message list, decoded between the ends that calls saw."""
 
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import Any
 
 from unspool.longjson import LongArray, unescape
 from unspool.longtext import mend
@@ -18,12 +20,12 @@ class ListText:
         self._text: bytes | bytearray = text
         self._escaped = escaped
         self.trouble = ""
-        """The code of the problem that a long text had and that could be mended."""
+        """The code of the problem that it had and that did not keep it from being read."""
 
     def read(self, ends: list[int]) -> list[list[Message]]:
         """The messages up to each end; raises ValueError or RecursionError where it is no clean
         array."""
-        return [elements(decode_array(self._array(*piece))) for piece in pairwise([0, *ends])]
+        return [self._messages(decode_array(self._array(*at))) for at in pairwise([0, *ends])]
 
     def can_be_taken(self, ends: list[int]) -> bool:
         """Whether it is clean, or can be mended: `take` will not fail."""
@@ -41,9 +43,19 @@ class ListText:
         for at, end in reversed(list(pairwise([0, *ends]))):
             array = self._long_array(at, end)
             del text[at:]
-            made.append(elements(array.take()))
+            made.append(self._messages(array.take()))
         made.reverse()
         return made
+
+    def _messages(self, values: Iterable[Any]) -> list[Message]:
+        return elements(self._objects(values))
+
+    def _objects(self, values: Iterable[Any]) -> Iterator[Any]:
+        for value in values:
+            if isinstance(value, dict):
+                yield value
+            else:
+                self.trouble = self.trouble or "message-not-an-object"
 
     def _long_array(self, at: int, end: int) -> LongArray:
         array = self._array(at, end)
