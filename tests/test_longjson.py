@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.harness import case_id, cases, facts_of, origins_of, run_case
 from unspool import longjson, longtext, trajectory
 from unspool.facts import AnyFact, Problem
+from unspool.origins import Tally
 from unspool.records import salvage
 from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory
 
@@ -153,7 +154,18 @@ def outline(facts: list[tuple[str, AnyFact]]) -> list[tuple[Any, ...]]:
 
 
 FAULTS = st.sampled_from(
-    [b"", b"\\q", b"\\ud83d", b"\\ud83d\\ude00", b"\t", b"\x01", b"\xff", b"\xf0\x9f", b"\\u12"]
+    [
+        b"",
+        b'",1e999,"',
+        b"\\q",
+        b"\\ud83d",
+        b"\\ud83d\\ude00",
+        b"\t",
+        b"\x01",
+        b"\xff",
+        b"\xf0\x9f",
+        b"\\u12",
+    ]
 )
 
 
@@ -183,3 +195,19 @@ def test_a_long_line_is_salvaged_as_a_short_one(
 def test_a_long_line_that_is_cut_off_is_told_so(line: bytes) -> None:
     with patch.object(longtext, "LONG", 4), patch.object(longtext, "STEP", 3):
         assert salvage(line).code == "truncated-json"
+
+
+@pytest.mark.parametrize("value", [b"1e999", b"-12", b"0.5", b"null", b"true", b'"x"', b"[1e999]"])
+def test_a_value_that_is_no_event_is_told_by_its_kind(value: bytes, tmp_path: Path) -> None:
+    """On a line of its own, and in an array; however long."""
+    line = next((cases("copilot_telemetry")[0] / "input").glob("*.jsonl")).read_bytes()
+    for number, text in enumerate(
+        (line + value + b"\n", b"[%s,%s]" % (line.splitlines()[0], value))
+    ):
+        (tmp_path / f"{number}.jsonl").write_bytes(text)
+    expected, found = Tally(), Tally()
+    facts_of(origins_of(tmp_path), expected)
+    with patch.object(longtext, "LONG", 1):
+        facts_of(origins_of(tmp_path), found)
+    assert expected.unrecognised
+    assert found == expected

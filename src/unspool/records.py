@@ -96,7 +96,7 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
     """
     if is_long(len(line)):
         long = salvage_long(line, recover)
-        return Salvage([mend(msgspec.json.decode(value)) for value in long.values], long.code)
+        return Salvage([mend(_loads(value)) for value in long.values], long.code)
     code = ""
     try:
         text = line.decode("utf-8")
@@ -119,6 +119,13 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
         cut_off = is_cut_off(line if whole_line else rest)
         return Salvage(values, "truncated-json" if cut_off else "invalid-json")
     return Salvage(values, code)
+
+
+def _loads(value: memoryview) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:  # a number that is out of range
+        return json.loads(bytes(value))
 
 
 class LongSalvage(NamedTuple):

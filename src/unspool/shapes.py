@@ -71,7 +71,7 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
 
 def is_response_item(value: Any) -> bool:
     """Whether it may be one of several items that one response gave."""
-    return isinstance(value, dict) and value.get("type") in _RESPONSE_ITEMS
+    return isinstance(value, dict) and text(value.get("type")) in _RESPONSE_ITEMS
 
 
 def joined(message: Message, more: Message) -> Message:

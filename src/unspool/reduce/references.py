@@ -174,8 +174,9 @@ def _joined(pieces: dict[int, Any], field: str) -> bytes | None:
 
 
 def _unescape(body: bytes) -> Any:
-    """The value of a JSON text that stood inside a JSON string."""
-    return decode_array(unescape(body, b"[", b"]"))[0]
+    """The value of a JSON text that stood inside a JSON string; ValueError where there is none."""
+    (value,) = decode_array(unescape(body, b"[", b"]"))
+    return value
 
 
 def _options(pieces: Pieces) -> dict[str, Any]:

@@ -193,7 +193,8 @@ def _spoiled(
             file.seek(group.offset)
             whole = file.read() if group.end is None else file.read(group.end - group.offset)
         found = salvage(whole)
-        if found.values and not found.code:
+        whole_events = all(isinstance(value, dict) for value in found.values)
+        if found.values and whole_events and not found.code:
             yield from _events(origin, tally, group.offset, found.values)
             return
     yield from _odd(origin, tally, group.offset, group.line, recover)

@@ -51,7 +51,7 @@ def measured(telemetry: Any) -> tuple[dict[str, Any], ...]:
     counts = {
         ours: metrics.get(native)
         for ours, native in (("lines_added", "linesAdded"), ("lines_removed", "linesRemoved"))
-        if isinstance(metrics, dict) and isinstance(metrics.get(native), int)
+        if isinstance(metrics, dict) and type(metrics.get(native)) is int  # which a truth is not
     }
     for group in ("restrictedProperties", "properties"):
         properties = telemetry.get(group)

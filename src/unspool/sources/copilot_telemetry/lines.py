@@ -148,12 +148,23 @@ def _read_text(
         envelope = decode_envelope(value)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         if value[0] != _OBJECT:
-            tally.unrecognise(type(msgspec.json.decode(value)).__name__, origin.path, offset)
+            tally.unrecognise(_kind(value), origin.path, offset)
             return
         tally.problems += 1
         yield problem(NOBODY, origin.path, offset, "wrong-types", str(error))
         return
     yield Event(envelope, origin.path, offset)
+
+
+def _kind(value: memoryview) -> str:
+    """What Python would call a value that is no object and no array."""
+    begin = bytes(value[:1])
+    if begin in _KINDS:
+        return _KINDS[begin]
+    return "float" if any(sign in b".eE" for sign in value) else "int"
+
+
+_KINDS = {b'"': "str", b"t": "bool", b"f": "bool", b"n": "NoneType"}
 
 
 def _without_brackets(line: bytes) -> bytes:
