@@ -12,14 +12,15 @@ _NO_SECTIONS = frozenset(("number", "title", "file", "checkpoint_path", "created
 
 def checkpoint_rules(trajectory: Trajectory) -> Iterator[Rule]:
     """Those that no mark tells already; where nothing was said they are all that there is to see."""
-    told = {
+    told = [  # a list, because a number may be anything in somebody's file
         (mark.data or {}).get("checkpoint_number")
         for mark in trajectory.marks or ()
         if (mark.data or {}).get("summary")
-    }
+    ]
     for made in trajectory.checkpoints or ():
         text = checkpoint_text(made)
-        if text and made.get("number") not in told - {None}:
+        number = made.get("number")
+        if text and (number is None or number not in told):
             title = " ".join(str(made[n]) for n in ("number", "title") if made.get(n) is not None)
             quiet = bool(trajectory.messages)
             yield Rule(f"Checkpoint {title}".strip(), KIND, None, quiet, {"summary": text})

@@ -198,7 +198,7 @@ def take_files(trajectory: Trajectory) -> None:
         if mark.kind != "file":
             marks.append(mark)
             continue
-        touch = msgspec.convert(mark.data or {"path": ""}, FileTouch)
+        touch = _touch(mark.data or {})
         at_message = at_id.get(mark.subject or "")
         if at_message is None:
             touch.tool_call_id = touch.tool_call_id or mark.subject
@@ -218,6 +218,17 @@ def take_files(trajectory: Trajectory) -> None:
         _settle_outcome(mark, files, trajectory.messages)
     trajectory.marks = marks or None
     trajectory.files = [*(trajectory.files or []), *files] or None
+
+
+def _touch(told: dict[str, Any]) -> FileTouch:
+    """What a source tells of a file; a field of a wrong type (a truth for a count) is left out."""
+    data = {"path": "", **told}
+    try:
+        return msgspec.convert(data, FileTouch)
+    except msgspec.ValidationError:
+        kinds = {"path": str, "operation": str, "lines_added": int, "lines_removed": int}
+        kept = {name: data[name] for name, kind in kinds.items() if type(data.get(name)) is kind}
+        return msgspec.convert({"path": "", **kept}, FileTouch)
 
 
 def _settle_outcome(mark: Mark, files: list[FileTouch], messages: list[Message]) -> None:
