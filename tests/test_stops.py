@@ -17,6 +17,7 @@ import unspool
 from unspool.scratch import LOCK, PREFIX, scratch, sweep
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+CONVERSATIONS = 28
 STARTED_S = 0.1
 """Before that, Python may not yet have got as far as our first line."""
 
@@ -69,18 +70,25 @@ def test_a_stop_leaves_nothing(
 ) -> None:
     temporary = tmp_path / "temporary"
     rng = random.Random(code + int(workers))
-    for _ in range(3):
-        out = tmp_path / "o.jsonl"
+    for turn in range(3):
+        folder = tmp_path / f"out-{turn}"
+        folder.mkdir()
+        out = folder / "o.jsonl"
         process = start(telemetry, temporary, "--workers", workers, "-o", str(out))
         time.sleep(rng.uniform(STARTED_S, 0.6))
         os.killpg(process.pid, number)
         _, error = process.communicate(timeout=30)
         assert b"Traceback" not in error
-        if process.returncode == 0:
-            continue  # it was done before
-        assert (process.returncode, error.strip()) == (code, b"unspool: stopped")
         assert list(temporary.iterdir()) == []
-        assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+        if process.returncode != 0:  # else it was done before
+            assert (process.returncode, error.strip().splitlines()[-1]) == (
+                code,
+                b"unspool: stopped",
+            )
+        if out.exists():  # it came when all was written: then it is whole
+            assert out.read_bytes().count(b"\n") == CONVERSATIONS
+        else:
+            assert list(folder.iterdir()) == []
 
 
 def test_a_stop_while_modules_are_imported(tmp_path: Path) -> None:

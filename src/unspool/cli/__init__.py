@@ -93,6 +93,7 @@ def main() -> None:
     try:
         code = group.main(standalone_mode=False)
         sys.stdout.flush()
+        stops.go_deaf()  # it is done; Python on its way out would let a stop kill it
     except click.ClickException as error:
         error.show()
         _leave(error.exit_code)
