@@ -19,6 +19,7 @@ from unspool.errors import UnspoolError
 from unspool.loose import LooseShelf
 from unspool.sinks import Family
 from unspool.sinks.jsonl import write
+from unspool.store.opening import writing
 from unspool.trajectory import Link, Message, Trajectory
 
 ROOT = "7d1e2f3a-0001-4000-8000-000000000001"
@@ -395,3 +396,53 @@ def test_every_command_tells_the_time_of_the_place(tmp_path: Path) -> None:
     for arguments in (["search", "hello", *store], ["list", str(tmp_path / "s.jsonl")]):
         made = unspool(*arguments, home=tmp_path, TZ="Asia/Tokyo")
         assert "2026-03-02 18:00" in made.stdout, made
+
+
+def home_with_a_session(folder: Path) -> Path:
+    projects = folder / ".claude" / "projects" / "p"
+    projects.mkdir(parents=True)
+    (projects / "s.jsonl").write_bytes(transcript("hello there"))
+    return folder
+
+
+def read_without_a_store(home: Path, why: str) -> None:
+    """`list` and `show` say why they do without the store, in one line, and read the files."""
+    for arguments in (["list"], ["show", SESSION[:7]]):
+        made = unspool(*arguments, home=home)
+        assert (made.returncode, made.stderr.count("\n")) == (0, 1), made.stderr
+        assert made.stderr.startswith("unspool: the files are read without a store: ")
+        assert why in made.stderr
+        assert "hello there" in made.stdout
+
+
+def test_a_store_that_somebody_is_just_making_is_not_an_empty_machine(tmp_path: Path) -> None:
+    home = home_with_a_session(tmp_path)
+    path = home / ".local" / "share" / "unspool" / "conversations.db"
+    with writing(path):
+        read_without_a_store(home, f"is being written by process {os.getpid()}")
+
+
+def test_a_store_of_a_newer_version_hides_nothing(tmp_path: Path) -> None:
+    home = home_with_a_session(tmp_path)
+    path = home / ".local" / "share" / "unspool" / "conversations.db"
+    with writing(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    read_without_a_store(home, "version 99")
+
+
+def test_a_damaged_store_is_no_traceback(tmp_path: Path) -> None:
+    home = home_with_a_session(tmp_path)
+    path = home / ".local" / "share" / "unspool" / "conversations.db"
+    assert unspool("sync", home=home).returncode == 0
+    with writing(path) as connection:
+        connection.execute("UPDATE trajectories SET data = x'28b52ffd00'")
+    made = unspool("show", SESSION[:7], home=home)
+    assert (made.returncode, made.stderr.count("\n")) == (1, 1), made.stderr
+    assert "damaged" in made.stderr
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xde\xad" * ((len(whole) - 8192) // 2))
+    read_without_a_store(home, "damaged")
+    for arguments in (["search", "hello"], ["stats"], ["store", "verify"]):
+        made = unspool(*arguments, home=home)
+        assert (made.returncode, made.stderr.count("\n")) == (1, 1), made.stderr
+        assert "damaged" in made.stderr

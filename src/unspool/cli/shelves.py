@@ -21,7 +21,8 @@ def open_shelf(paths: Iterable[str], display: Display) -> Shelf:
 
 
 def _store_shelf(display: Display) -> Shelf:
-    """The store, brought up to date first; as it is, or no store, where it cannot be written now."""
+    """The store, brought up to date first; as it is where it cannot be written now; the files
+    themselves where it cannot be read, or somebody is only just filling it."""
     # Imported here: with paths, `list` and `show` need no store and start faster.
     from unspool.cli.sync import sync
     from unspool.store.opening import connect_for_reading, default_path
@@ -29,16 +30,22 @@ def _store_shelf(display: Display) -> Shelf:
 
     path = default_path()
     problems: dict[str, int] = {}
+    trouble: StoreError | None = None
+    shelf: Shelf | None = None
     try:
         problems = sync([], path, quiet=display.quiet, pieces=False).problems
     except StoreError as error:
-        there = os.path.exists(path)  # noqa: PTH110 - the same
-        said = "not brought up to date" if there else "the files are read without a store"
-        click.echo(f"unspool: {said}: {error}", err=True)
-        if not there:
-            return LooseShelf(_everything(), display.start)
-    shelf = StoreShelf(connect_for_reading(path), problems)
-    if not shelf.entries():
+        trouble = error
+    try:
+        stored = StoreShelf(connect_for_reading(path), problems)
+        shelf = stored if stored.entries() else None
+    except StoreError as error:
+        trouble = trouble or error
+    if trouble is not None:
+        said = "not brought up to date" if shelf else "the files are read without a store"
+        click.echo(f"unspool: {said}: {trouble}", err=True)
+        return shelf or LooseShelf(_everything(), display.start)
+    if shelf is None:
         raise NothingToRead(nothing_here(usual_places()))
     return shelf
 

@@ -42,9 +42,16 @@ def explain(error: sqlite3.Error | OSError, path: Path) -> StoreError:
         return StoreError(f"the store {path} cannot be opened: no permission for it or its folder")
     if "locked" in text or "busy" in text:
         return StoreBusy(f"the store {path} is busy: another program holds it open for writing")
-    if "not a database" in text or "malformed" in text:
-        return StoreError(f"{path} is not a store, or it is damaged ({text})")
+    if any(word in text for word in ("not a database", "malformed", "corrupt", "vtable")):
+        return damaged(path, text)
     return StoreError(f"the store {path}: {text}")
+
+
+def damaged(path: Path, text: str) -> StoreError:
+    return StoreError(
+        f"{path} is not a store, or it is damaged ({text});"
+        " moved away, `unspool sync` makes a new one from the files that are there"
+    )
 
 
 @contextmanager

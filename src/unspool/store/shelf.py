@@ -1,12 +1,19 @@
 """The store as a shelf: what `list`, `show` and `export` read from."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import zstandard
 
 from unspool.errors import UnknownConversation
+from unspool.facts import Key
 from unspool.shelf import Entry, match, newest_first
 from unspool.sinks import Family
 from unspool.store.ids import row_id
+from unspool.store.opening import damaged, explain
 from unspool.store.rows import get_trajectory
 from unspool.trajectory import Trajectory
 
@@ -30,8 +37,9 @@ class StoreShelf:
         return self._problems
 
     def entries(self) -> Sequence[Entry]:
-        rows = self.connection.execute(f"SELECT {_COLUMNS} FROM conversations")
-        return newest_first(_entry(*row) for row in rows)
+        with damage_told(self.connection):
+            rows = self.connection.execute(f"SELECT {_COLUMNS} FROM conversations")
+            return newest_first(_entry(*row) for row in rows)
 
     def find(self, ident: str) -> Entry:
         return match(ident, self.entries())
@@ -48,17 +56,36 @@ class StoreShelf:
                 if link.kind != "subagent" or key in seen:
                     continue
                 seen.add(key)
-                child = get_trajectory(self.connection, row_id(*key))
+                child = self._get(key)
                 if child is not None:
                     made.append(child)
                     waiting.append(child)
         return Family(root, tuple(made))
 
     def _trajectory(self, source: str, ident: str) -> Trajectory:
-        found = get_trajectory(self.connection, row_id(source, ident))
+        found = self._get((source, ident))
         if found is None:
             raise UnknownConversation(f"no conversation {source}/{ident} in the store")
         return found
+
+    def _get(self, key: Key) -> Trajectory | None:
+        with damage_told(self.connection):
+            return get_trajectory(self.connection, row_id(*key))
+
+
+@contextmanager
+def damage_told(connection: sqlite3.Connection) -> Iterator[None]:
+    """One line for what can be read of a store no longer."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(error, _path(connection)) from None
+    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        raise damaged(_path(connection), str(error)) from None
+
+
+def _path(connection: sqlite3.Connection) -> Path:
+    return Path(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def _entry(
