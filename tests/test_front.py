@@ -446,3 +446,21 @@ def test_a_damaged_store_is_no_traceback(tmp_path: Path) -> None:
         made = unspool(*arguments, home=home)
         assert (made.returncode, made.stderr.count("\n")) == (1, 1), made.stderr
         assert "damaged" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("zone", "since", "found"),
+    [
+        ("Pacific/Honolulu", "2026-03-02", False),  # there it was 23:00 of the day before
+        ("Asia/Tokyo", "2026-03-02T17:00", True),  # there it was 18:00
+        ("Asia/Tokyo", "2026-03-02T17:00Z", False),
+    ],
+)
+def test_a_day_that_is_asked_for_is_one_of_this_place(
+    tmp_path: Path, zone: str, since: str, found: bool
+) -> None:
+    home = home_with_a_session(tmp_path)  # at 09:00 UTC
+    unspool("sync", home=home)
+    for arguments in (["list"], ["search", "hello"], ["stats"]):
+        made = unspool(*arguments, "--since", since, "--json", home=home, TZ=zone)
+        assert bool(json.loads(made.stdout)) == found, (arguments, made)

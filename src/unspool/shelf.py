@@ -83,7 +83,7 @@ def make_entry(trajectory: Trajectory) -> Entry:
         ended_at=trajectory.ended_at,
         messages=len(trajectory.messages),
         turns=sum(map(is_turn, trajectory.messages)),
-        tools=sum(len(message.tool_calls or ()) for message in trajectory.messages),
+        tools=sum(len(m.tool_calls or ()) for m in trajectory.messages if not m.copied),
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
         model=model if isinstance(model, str) else None,

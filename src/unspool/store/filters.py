@@ -49,6 +49,24 @@ class Filters(msgspec.Struct, kw_only=True):
             add("c.started_at <= ?", format_time(self.until))
         return terms, values
 
+    def holds(self, time: int) -> bool:
+        """Whether a moment is in the time that is asked about."""
+        return (self.since is None or time >= self.since) and (
+            self.until is None or time <= self.until
+        )
+
+    def of_moments(self, stamp: str) -> tuple[list[str], list[Any]]:
+        """Conditions on the time of what was done; where it is not known, its conversation's do."""
+        terms: list[str] = []
+        values: list[Any] = []
+        if self.since is not None:
+            terms.append(f"ifnull({stamp}, c.ended_at) >= ?")
+            values.append(format_time(self.since))
+        if self.until is not None:
+            terms.append(f"ifnull({stamp}, c.started_at) <= ?")
+            values.append(format_time(self.until))
+        return terms, values
+
     def of_messages(self) -> tuple[list[str], list[Any]]:
         """Conditions on `messages AS m` beside those on its conversation."""
         terms, values = self.of_conversations()
@@ -58,12 +76,9 @@ class Filters(msgspec.Struct, kw_only=True):
         if self.model is not None:
             terms.append("instr(lower(ifnull(m.model, ifnull(c.model, ''))), ?)")
             values.append(self.model.lower())
-        if self.since is not None:
-            terms.append("ifnull(m.timestamp, c.ended_at) >= ?")
-            values.append(format_time(self.since))
-        if self.until is not None:
-            terms.append("ifnull(m.timestamp, c.started_at) <= ?")
-            values.append(format_time(self.until))
+        when, times = self.of_moments("m.timestamp")
+        terms += when
+        values += times
         return terms, values
 
 

@@ -2,14 +2,17 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
+from unspool.reading.figures import day_and_time
 from unspool.store.filters import Filters, where
 from unspool.store.metrics import KEPT
+from unspool.store.portions import TOKENS, Place, Portion, Tokens, split
 from unspool.store.prices import rates_of
+from unspool.times import parse_time
 
 Group = Literal["day", "project", "model", "tool", "source", "file"]
 GROUPS: tuple[Group, ...] = ("day", "project", "model", "tool", "source", "file")
@@ -71,18 +74,9 @@ def stats(connection: sqlite3.Connection, by: Group, filters: Filters) -> list[F
         _by_tool(connection, filters, table)
     elif by == "file":
         _by_file(connection, filters, table)
-    elif by == "model":
-        _by_model(connection, filters, table)
     else:
-        _by_conversation(connection, filters, table, _NAMES[by])
+        _by_conversation(connection, filters, table, by)
     return sorted(table.rows.values(), key=_ORDER[by])
-
-
-_NAMES: dict[str, str] = {
-    "day": "substr(nullif(c.started_at, ''), 1, 10)",
-    "project": "c.project",
-    "source": "c.source",
-}
 
 
 def _weight(row: Figures) -> tuple[Any, ...]:
@@ -100,55 +94,108 @@ _ORDER: dict[str, Callable[[Figures], tuple[Any, ...]]] = {
 
 
 def _by_conversation(
-    connection: sqlite3.Connection, filters: Filters, table: Table, name: str
+    connection: sqlite3.Connection, filters: Filters, table: Table, by: Group
 ) -> None:
+    included = counted_in_parent(connection)
+    for ident, parent, name, portion in _portions(connection, filters, by):
+        own = portion if ident not in included else _without_tokens(portion)
+        if by == "model":
+            _add_models(table, own, parent, filters)
+        else:
+            _add(table.row(name), own, parent)
+
+
+def _portions(
+    connection: sqlite3.Connection, filters: Filters, by: Group
+) -> Iterator[tuple[str, str | None, str | None, Portion]]:
+    """(id, parent, group, figures) of every conversation, or of what it did on a day or in a time."""
     terms, values = filters.of_conversations()
+    name = {"project": "c.project", "source": "c.source"}.get(by, "NULL")
     rows = connection.execute(
-        f"SELECT {name}, c.id, c.parent_id, c.turns, c.tools, c.tool_failures, c.prompt_tokens,"
-        " c.completion_tokens, c.cached_tokens, c.cache_write_tokens, c.cost_usd, c.lines_added,"
+        f"SELECT {name}, c.id, c.parent_id, nullif(c.started_at, ''), c.ended_at, c.turns, c.tools,"
+        f" c.tool_failures, {', '.join('c.' + name for name in TOKENS)}, c.cost_usd, c.lines_added,"
         f" c.lines_removed, c.acceptance_decisions FROM conversations c WHERE {where(terms)}",
         values,
-    )
-    costs = Costs(connection)
-    included = counted_in_parent(connection)
-    for (
-        group,
-        ident,
-        parent,
-        turns,
-        tools,
-        failures,
-        *tokens,
-        cost,
-        added,
-        removed,
-        decided,
-    ) in rows:
-        row = table.row(group)
-        row.add("subagents" if parent else "conversations", 1)
-        row.turns += 0 if parent else turns  # what is sent to a sub-agent, nobody typed
-        row.tool_calls += tools
-        row.tool_failures += failures
-        row.add("lines_added", added)
-        row.add("lines_removed", removed)
-        _decide(row, [one["outcome"] for one in json.loads(decided)])
-        if ident in included:
-            continue
-        for field, value in zip(_TOKENS, tokens, strict=True):
-            row.add(field, value)
-        if cost is not None:
-            row.add("cost_usd", cost)
+    ).fetchall()
+    usage = _usage(connection)
+    place = _place(filters, by)
+    for group, ident, parent, start, end, turns, tools, failures, *rest in rows:
+        *tokens, cost, added, removed, decided = rest
+        outcomes = [one["outcome"] for one in json.loads(decided)]
+        whole = Portion(
+            turns, tools, failures, tokens, cost, usage.get(ident, {}), added, removed, outcomes
+        )
+        first = place(start)
+        if first == place(end or start):
+            parts = {first: whole}
         else:
-            costs.add(row, ident)
+            parts = split(connection, ident, whole, place, start)
+        for where_to, portion in parts.items():
+            if where_to is not None:
+                yield ident, parent, where_to if by == "day" else group, portion
 
 
-_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
+def _place(filters: Filters, by: Group) -> Place:
+    """By the day in this machine's zone, or only whether it is in the time that is asked about."""
+
+    def place(stamp: str | None) -> str | None:
+        time = parse_time(stamp)
+        if time is not None and not filters.holds(time):
+            return None
+        return day_and_time(stamp)[:10] if by == "day" else ""
+
+    return place
+
+
+def _usage(connection: sqlite3.Connection) -> dict[str, dict[str, Tokens]]:
+    """Tokens by conversation and model."""
+    made: dict[str, dict[str, Tokens]] = {}
+    for ident, model, *tokens in connection.execute(
+        f"SELECT conversation_id, model, {', '.join(TOKENS)} FROM model_usage"
+    ):
+        made.setdefault(ident, {})[model] = tokens
+    return made
+
+
+def _without_tokens(portion: Portion) -> Portion:
+    none: Tokens = [None] * len(TOKENS)
+    return msgspec.structs.replace(portion, tokens=none, cost_usd=None, by_model={})
+
+
+def _add(row: Figures, portion: Portion, parent: str | None) -> None:
+    row.add("subagents" if parent else "conversations", 1)
+    row.turns += 0 if parent else portion.turns  # what is sent to a sub-agent, nobody typed
+    row.tool_calls += portion.tool_calls
+    row.tool_failures += portion.tool_failures
+    row.add("lines_added", portion.lines_added)
+    row.add("lines_removed", portion.lines_removed)
+    _decide(row, portion.outcomes)
+    for field, value in zip(TOKENS, portion.tokens, strict=True):
+        row.add(field, value)
+    if portion.cost_usd is not None:
+        row.add("cost_usd", portion.cost_usd)
+    else:
+        for model, tokens in portion.by_model.items():
+            price(row, model, tokens)
+
+
+def _add_models(table: Table, portion: Portion, parent: str | None, filters: Filters) -> None:
+    for model, tokens in portion.by_model.items():
+        if filters.model is not None and filters.model.lower() not in model.lower():
+            continue
+        row = table.row(model)
+        row.add("subagents" if parent else "conversations", 1)
+        for field, value in zip(TOKENS, tokens, strict=True):
+            row.add(field, value)
+        price(row, model, tokens)
 
 
 def counted_in_parent(connection: sqlite3.Connection) -> set[str]:
     """Sub-agents whose tokens are in their parent's own figures already."""
     children: dict[str, list[str]] = {}
-    for parent, child in connection.execute("SELECT parent_id, child_id FROM links"):
+    for parent, child in connection.execute(
+        "SELECT parent_id, child_id FROM links WHERE kind = 'subagent'"
+    ):
         children.setdefault(parent, []).append(child)
     waiting = [
         ident
@@ -172,23 +219,7 @@ def _decide(row: Figures, outcomes: Iterable[str | None]) -> None:
             row.changes_kept += outcome in KEPT
 
 
-class Costs:
-    """The cost of conversations that do not say it themselves, by their models' prices."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.usage: dict[str, list[tuple[Any, ...]]] = {}
-        rows = connection.execute(
-            f"SELECT conversation_id, model, {', '.join(_TOKENS)} FROM model_usage"
-        )
-        for ident, *usage in rows:
-            self.usage.setdefault(ident, []).append(tuple(usage))
-
-    def add(self, row: Figures, ident: str) -> None:
-        for model, *tokens in self.usage.get(ident, ()):
-            price(row, model, tokens)
-
-
-def price(row: Figures, model: str, tokens: list[int | None]) -> None:
+def price(row: Figures, model: str, tokens: Tokens) -> None:
     prompt, completion, cached, cache_write = tokens
     rates = rates_of(model) if model else None
     if rates is None:
@@ -197,32 +228,15 @@ def price(row: Figures, model: str, tokens: list[int | None]) -> None:
         row.add("cost_usd", rates.cost(prompt, completion, cached, cache_write))
 
 
-def _by_model(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
-    terms, values = filters.of_conversations()
-    rows = connection.execute(
-        f"SELECT u.model, c.id, c.parent_id, {', '.join('u.' + name for name in _TOKENS)}"
-        f" FROM model_usage u JOIN conversations c ON c.id = u.conversation_id WHERE {where(terms)}",
-        values,
-    )
-    included = counted_in_parent(connection)
-    for model, ident, parent, *tokens in rows:
-        unwanted = filters.model is not None and filters.model.lower() not in model.lower()
-        if unwanted or ident in included:
-            continue
-        row = table.row(model)
-        row.add("subagents" if parent else "conversations", 1)
-        for field, value in zip(_TOKENS, tokens, strict=True):
-            row.add(field, value)
-        price(row, model, tokens)
-
-
 def _by_tool(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
     terms, values = filters.of_conversations()
+    when, times = filters.of_moments("ifnull(t.started_at, m.timestamp)")
     rows = connection.execute(
         "SELECT t.name, count(*), sum(ifnull(t.is_error, 0)), count(DISTINCT t.conversation_id)"
-        " FROM tool_calls t JOIN conversations c ON c.id = t.conversation_id"
-        f" WHERE {where(terms)} GROUP BY t.name",
-        values,
+        " FROM tool_calls t JOIN conversations c ON c.id = t.conversation_id JOIN messages m"
+        " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
+        f" WHERE {where([*terms, *when])} GROUP BY t.name",
+        [*values, *times],
     )
     for name, calls, failures, conversations in rows:
         if filters.tool is None or name == filters.tool:
@@ -232,11 +246,13 @@ def _by_tool(connection: sqlite3.Connection, filters: Filters, table: Table) -> 
 
 def _by_file(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
     terms, values = filters.of_conversations()
+    when, times = filters.of_moments("ifnull(f.timestamp, m.timestamp)")
     rows = connection.execute(
         "SELECT f.path, f.conversation_id, f.operation, f.lines_added, f.lines_removed, f.outcome"
-        " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id"
-        f" WHERE {where(terms)}",
-        values,
+        " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
+        " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
+        f" WHERE {where([*terms, *when])}",
+        [*values, *times],
     )
     conversations: dict[str, set[str]] = {}
     for path, ident, operation, added, removed, outcome in rows:
