@@ -22,6 +22,7 @@ from unspool.records import clean
 from unspool.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.outcomes import is_call, of_editor
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.tools import decoded, likeness, output_of, path_of
@@ -37,7 +38,6 @@ _TOOLS = {
     "15": "run_terminal_cmd", "18": "web_search", "19": "mcp", "38": "edit_file_v2",
     "40": "read_file_v2",
 }  # fmt: skip
-_STATUS = {"cancelled": "cancelled", "loading": "pending", "rejected": "denied"}
 _EPOCH_MS = 946_684_800_000
 """The year 2000: a smaller `clientStartTime` is a span, not a moment."""
 
@@ -207,7 +207,7 @@ class Chat:
                 mode=mode_name(bubble.get("unifiedMode")) or self._mode, request=_request(bubble),
                 extra=_ids(bubble),
             )  # fmt: skip
-        if isinstance(bubble.get("toolFormerData"), dict):
+        if is_call(bubble.get("toolFormerData")):
             # 13 of 291 tools of one real database sat on bubbles of the person's.
             yield from self._tool(bubble, ident, common)
 
@@ -220,7 +220,7 @@ class Chat:
                 self._steps.part("text", ident, _group(bubble))
             yield self._said(bubble, common, step, text=text, thinking=thinking, extra=_ids(bubble))
             yield from self._usage(bubble, common, step)
-        if isinstance(bubble.get("toolFormerData"), dict):
+        if is_call(bubble.get("toolFormerData")):
             yield from self._tool(bubble, ident, common)
         elif isinstance(error, dict) and isinstance(error.get("message"), str):
             yield MessageSeen(
@@ -265,20 +265,18 @@ class Chat:
     def _result(
         self, tool: dict[str, Any], name: str, call: str, ident: str, common: dict[str, Any]
     ) -> Iterator[AnyFact]:
-        status, error = _str(tool.get("status")), tool.get("error")
-        result = tool.get("result")
+        error, result = tool.get("error"), tool.get("result")
         if not result and not error:
             self.calls.append(call)
-        if not (status or result or error):
+        if not (tool.get("status") or result or error):
             return
         text, details = output_of(result) if result else (None, None)
         if error and text is None:
             text, details = output_of(error)
-        denied = tool.get("userDecision") == "rejected" and not result
+        failed, status = of_editor(tool)
         yield ToolReturned(
-            **common, call=call, name=name, text=text, details=details, rank=RANK,
-            failed=status == "error", files=tuple(self._changes.of_tool(tool, name, ident)),
-            status="denied" if denied else _STATUS.get(status, ""),
+            **common, call=call, name=name, text=text, details=details, rank=RANK, failed=failed,
+            status=status, files=tuple(self._changes.of_tool(tool, name, ident)),
         )  # fmt: skip
 
     def _usage(self, bubble: Bubble, common: dict[str, Any], step: str) -> Iterator[AnyFact]:

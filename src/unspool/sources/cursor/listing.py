@@ -7,6 +7,7 @@ from unspool.facts import Key, Problem
 from unspool.sources.cursor.bubbles import Bubble, bubble_time
 from unspool.sources.cursor.heads import Composer
 from unspool.sources.cursor.kv import Broken, parse_object
+from unspool.sources.cursor.outcomes import is_call
 from unspool.sources.cursor.tools import decoded
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Order:
                 return None
         merged = {**(inline or {}), **row}
         old = self._old_tools.get(ident)
-        if old is not None and not isinstance(merged.get("toolFormerData"), dict):
+        if old is not None and not is_call(merged.get("toolFormerData")):
             merged["toolFormerData"] = old
         return merged
 

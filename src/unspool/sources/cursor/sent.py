@@ -17,6 +17,7 @@ from unspool.facts import (
 )
 from unspool.shapes import arguments_text
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
+from unspool.sources.cursor.outcomes import of_message
 from unspool.sources.cursor.tools import likeness, output_of, touches
 from unspool.sources.cursor.turns import Clock
 
@@ -140,14 +141,15 @@ class Sent:
         self, blocks: list[dict[str, Any]], options: dict[str, Any], common: dict[str, Any]
     ) -> Iterator[AnyFact]:
         told = options.get("highLevelToolCallResult")
-        failed = isinstance(told, dict) and told.get("isError") is True
         for number, part in enumerate(b for b in blocks if b.get("type") == "tool-result"):
             given = part.get("result", part.get("output"))
             text, details = output_of(given if given is not None else _shown(part))
+            name = str(part.get("toolName") or "")
+            failed, status = of_message(told, name, text or "")
             yield ToolReturned(
                 **common, number=number, call=str(part.get("toolCallId") or ""), text=text,
-                name=str(part.get("toolName") or ""), details=details, rank=self._rank,
-                failed=True if failed or part.get("isError") is True else None,
+                name=name, details=details, rank=self._rank, status=status,
+                failed=True if part.get("isError") is True else failed,
             )  # fmt: skip
 
 

@@ -43,6 +43,10 @@ _DETAILS = {
     "fetch": ("url",),
 }
 _WHOLE = ("contents", "content", "code_edit", "codeEdit", "fileText", "streamContent")
+_SAID = (
+    "output", "contents", "content", "stdout", "result", "text", "message",
+    "modelVisibleErrorMessage", "clientVisibleErrorMessage",
+)  # fmt: skip
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _VERSION = re.compile(r"_v\d+$")
 
@@ -192,7 +196,7 @@ def output_of(value: Any) -> tuple[str | None, Any]:
     if isinstance(found, str):
         return found, None
     if isinstance(found, dict):
-        for field in ("output", "contents", "content", "stdout", "result", "text", "message"):
+        for field in _SAID:
             if isinstance(found.get(field), str):
                 beside = {name: value for name, value in found.items() if name != field}
                 return found[field], beside or None
