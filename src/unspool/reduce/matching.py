@@ -41,6 +41,8 @@ class Calls:
         self._seen_at: dict[tuple[str, int], float] = {}
         """(origin, call) → where that origin tells of the call."""
         self._known: dict[Signature, list[CallDraft]] = defaultdict(list)
+        self._nameless: set[int] = set()
+        """Calls that no channel so far has an id for."""
         self._called: dict[Channel, list[tuple[int, ToolCalled]]] = defaultdict(list)
         self._returned: dict[Channel, list[tuple[int, ToolReturned]]] = defaultdict(list)
         for place, fact in nameless:
@@ -101,6 +103,7 @@ class Calls:
     ) -> None:
         if target is None:
             target = self._assembly.call(_made_id(key, number), place)
+            self._nameless.add(id(target))
             self._known[key].append(target)
         else:
             self._tie(fact, place, target)
@@ -112,8 +115,14 @@ class Calls:
         self._seen_at.setdefault((call.seen[0].origin, id(target)), call.place)
         target.seen += call.seen
         target.results += call.results
-        self._assembly.call_aliases[call.id] = target.id
         del self._assembly.calls[call.id]
+        if id(target) in self._nameless:  # an echo's id is the call's own: others speak of it by that
+            self._nameless.discard(id(target))
+            del self._assembly.calls[target.id]
+            target.id = call.id
+            self._assembly.calls[target.id] = target
+        else:
+            self._assembly.call_aliases[call.id] = target.id
 
     def _tie(self, fact: ToolCalled | ToolReturned, place: float, target: "CallDraft") -> None:
         first = (target.seen or target.results)[0]

@@ -10,7 +10,7 @@ from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.sources.cursor.entries import Entries, sent_time, typed_words
 from unspool.sources.cursor.tools import decoded, likeness, touches
-from unspool.sources.cursor.transcripts import FOLDER, RANK, conversation, notes, without_titles
+from unspool.sources.cursor.transcripts import FOLDER, RANK, answer, conversation, notes, without_marks
 
 _SPEAKER = re.compile(rb"^(user|assistant):[ \t]*\r?$", re.MULTILINE)
 _SECTION = re.compile(r"^\[(Thinking|Tool call|Tool result)\][ \t]?(.*)$", re.MULTILINE)
@@ -78,12 +78,10 @@ def _assistant(common: dict[str, Any], text: str) -> Iterator[AnyFact]:
             said.append(rest)
         else:
             results += _result(common, len(results), match[2].strip(), body.strip("\n"), calls)
-    words, titles = without_titles("\n\n".join(s.strip() for s in said if s.strip()))
+    words, titles, hidden = without_marks("\n\n".join(s.strip() for s in said if s.strip()))
     thinking = "\n\n".join(t for t in (*thoughts, titles) if t)
-    if words or thinking or calls:
-        yield MessageSeen(
-            **common, id=common["entry"], role="assistant", text=words, thinking=thinking, rank=RANK
-        )
+    if words or thinking or calls or hidden:
+        yield answer(common, words, thinking, hidden, alone=not calls, rank=RANK)
     yield from calls
     yield from results
 

@@ -34,7 +34,9 @@ RANK = 2
 FOLDER = "agent-transcripts"
 _TITLE = re.compile(r"(?:^|\n\n)(\*\*[A-Z][a-z]+ing\b[^*\n]*\*\*)\s*$")
 """A reasoning title behind the text (GPT models): all 45 of a real transcript begin so."""
-_REDACTED = "[REDACTED]"
+REDACTED = "[REDACTED]"
+_REDACTED_LAST = re.compile(r"(?:^|\n)\s*\[REDACTED\]\s*$")
+"""Where reasoning was left out: alone, or behind the words of the same step."""
 
 
 def claims(head: Head) -> bool:
@@ -167,12 +169,10 @@ def read_message(common: dict[str, Any], role: str, content: Any, rank: int) -> 
     if role == "user":
         yield from _user(common, text, rank)
     else:
-        text, titles = without_titles(text)
+        text, titles, hidden = without_marks(text)
         said = "\n\n".join(t for t in (*thinking, titles) if t)
-        if text or said or calls:
-            yield MessageSeen(
-                **common, id=common["entry"], role="assistant", text=text, thinking=said, rank=rank
-            )
+        if text or said or calls or hidden:
+            yield answer(common, text, said, hidden, alone=not calls, rank=rank)
     for number, part in enumerate(calls):
         name, given = str(part.get("name") or ""), part.get("input")
         yield ToolCalled(
@@ -202,12 +202,28 @@ def _thought(part: dict[str, Any]) -> str:
     return found.strip() if isinstance(found, str) else ""
 
 
-def without_titles(text: str) -> tuple[str, str]:
-    """(the answer, the titles of the reasoning that the transcript put behind it)."""
+def answer(
+    common: dict[str, Any], text: str, thinking: str, hidden: bool, alone: bool, rank: int
+) -> MessageSeen:
+    """A step of the model; that its reasoning was left out is all that some say."""
+    if hidden and alone and not text and not thinking:
+        thinking, hidden = REDACTED, False
+    return MessageSeen(
+        **common, id=common["entry"], role="assistant", text=text, thinking=thinking, rank=rank,
+        extra={"reasoning_encrypted": True} if hidden else None,
+    )  # fmt: skip
+
+
+def without_marks(text: str) -> tuple[str, str, bool]:
+    """(the answer, the titles of the reasoning that the transcript put behind it, whether reasoning
+    was left out there)."""
     titles: list[str] = []
-    if text == _REDACTED:
-        return "", _REDACTED
-    while match := _TITLE.search(text):
-        titles.insert(0, match[1])
+    hidden = False
+    while True:
+        if match := _REDACTED_LAST.search(text):
+            hidden = True
+        elif match := _TITLE.search(text):
+            titles.insert(0, match[1])
+        else:
+            return text, "\n\n".join(titles), hidden
         text = text[: match.start()].rstrip()
-    return text, "\n\n".join(titles)
