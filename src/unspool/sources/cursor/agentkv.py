@@ -15,7 +15,7 @@ import msgspec
 
 from unspool.facts import AnyFact, Key
 from unspool.records import clean
-from unspool.sources.cursor.blobs import message_of, walk
+from unspool.sources.cursor.blobs import archives, message_of, walk
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.kv import Keys
 from unspool.sources.cursor.sent import Sent
@@ -76,7 +76,9 @@ class Sendings:
         """The facts of each message under a root."""
         clock = Clock(turns(root, self._blob))
         sent = Sent(key, self._origin, RANK, self._offsets, clock=clock)
-        for name, data in walk("", lambda name: self._blob(name) if name else root):
+        summed_up = [name for names, _ in archives(root, self._blob) for name in names]
+        found = [(name, self._blob(name) or b"") for name in summed_up]
+        for name, data in (*found, *walk(root, self._blob)):
             self._reached.add(name)
             yield _facts(sent, name, data)
 

@@ -11,7 +11,13 @@ from typing import Any
 import msgspec
 
 _ID_BYTES = 32
-_DEEPEST = 64
+DEEPEST = 64
+_MESSAGES = 1
+_LEADING = (_MESSAGES, 2, 4, 8)
+"""Fields that lead to what was said. Others hold files, plans, archives, the chats of sub-agents,
+and states that were."""
+_ARCHIVES = (11, 13)
+_SUBAGENTS = 16
 
 Fetch = Callable[[str], bytes | None]
 
@@ -54,29 +60,21 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise BadWire
 
 
-def references(data: bytes) -> list[tuple[int, bytes]]:
+def references(data: bytes, depth: int = 0) -> list[tuple[int, bytes]]:
     """(field, 32 bytes) that may be ids, in order, from the node and the messages inside it."""
     try:
         found = list(fields(data))
     except BadWire:
-        return _scanned(data)
+        return [] if depth else _scanned(data)
     made: list[tuple[int, bytes]] = []
     for number, value in found:
-        if isinstance(value, int):
+        if isinstance(value, int) or number not in _LEADING:
             continue
         if len(value) == _ID_BYTES:
             made.append((number, value))
-        elif len(value) > _ID_BYTES and value[:1] != b"{":
-            made += [(number * 100 + inner, ref) for inner, ref in _inner(value)]
+        elif len(value) > _ID_BYTES and value[:1] != b"{" and depth < DEEPEST:
+            made += [(number * 100 + n, ref) for n, ref in references(value, depth + 1)]
     return made
-
-
-def _inner(value: bytes) -> list[tuple[int, bytes]]:
-    try:
-        list(fields(value))
-    except BadWire:
-        return []
-    return references(value)
 
 
 def _scanned(data: bytes) -> list[tuple[int, bytes]]:
@@ -100,25 +98,23 @@ def message_of(data: bytes) -> dict[str, Any] | None:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return value if isinstance(value, dict) and "role" in value else None
+    is_message = isinstance(value, dict) and "role" in value and "content" in value
+    return value if is_message else None
 
 
-def walk(root: str, fetch: Fetch) -> Iterator[tuple[str, bytes]]:
+def walk(root: bytes, fetch: Fetch) -> Iterator[tuple[str, bytes]]:
     """(id, message) of the leaves under a root, in order.
 
     A message that a node lists twice was said twice; one that it meets again by another way is not.
     """
     seen: dict[str, tuple[str, int]] = {}
-    yield from _walk(root, fetch, seen, 0)
+    yield from _walk("", root, fetch, seen, 0)
 
 
 def _walk(
-    ident: str, fetch: Fetch, seen: dict[str, tuple[str, int]], depth: int
+    ident: str, data: bytes, fetch: Fetch, seen: dict[str, tuple[str, int]], depth: int
 ) -> Iterator[tuple[str, bytes]]:
-    data = fetch(ident)
-    if data is None or depth > _DEEPEST:
-        return
-    for number, reference in references(data):
+    for number, reference in references(data) if depth < DEEPEST else ():
         child = reference.hex()
         way = (ident, number)
         if seen.setdefault(child, way) != way:
@@ -126,7 +122,39 @@ def _walk(
         inner = fetch(child)
         if inner is None:
             continue
-        if inner[:1] == b"{":
+        if inner[:1] != b"{":
+            yield from _walk(child, inner, fetch, seen, depth + 1)
+        elif number == _MESSAGES or message_of(inner) is not None:  # else a file that was read
             yield child, inner
-        else:
-            yield from _walk(child, fetch, seen, depth + 1)
+
+
+def archives(root: bytes, fetch: Fetch) -> Iterator[tuple[list[str], str]]:
+    """(messages that a summary stands for, the summary), the earliest first."""
+    for number, reference in node_fields(root):
+        node = (
+            fetch(reference.hex()) if number in _ARCHIVES and isinstance(reference, bytes) else b""
+        )
+        inner = [(n, v.hex()) for n, v in node_fields(node or b"") if isinstance(v, bytes)]
+        names = [name for n, name in inner if n == _MESSAGES and message_of(fetch(name) or b"")]
+        if names:
+            yield names, next((name for n, name in inner if n == 4), "")
+
+
+def subagents(root: bytes) -> Iterator[tuple[str, bytes]]:
+    """(id, root) of the chats of sub-agents that are kept with their parent's."""
+    for number, entry in node_fields(root):
+        if number != _SUBAGENTS or not isinstance(entry, bytes):
+            continue
+        known = dict(node_fields(entry))
+        name, kept = known.get(1), known.get(2)
+        state = dict(node_fields(kept)).get(1) if isinstance(kept, bytes) else None
+        if isinstance(name, bytes) and name and isinstance(state, bytes):
+            yield name.decode("utf-8", "replace"), state
+
+
+def node_fields(data: bytes) -> list[tuple[int, bytes | int]]:
+    """The fields of a node; none where it is no node."""
+    try:
+        return list(fields(data))
+    except BadWire:
+        return []

@@ -1,6 +1,5 @@
 """Command-line and background chats: `chats/<workspace>/<id>/store.db`, and `meta.json` beside it."""
 
-import sqlite3
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -12,18 +11,22 @@ from unspool.databases import DAMAGE, MAGIC, Database, open_database
 from unspool.facts import NOBODY, ROOT, AnyFact, Key, MessageSeen, Noted, Problem
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import clean, sample
-from unspool.sources.cursor.blobs import BadWire, fields, message_of, references, walk
+from unspool.sources.cursor.blobs import DEEPEST, message_of, node_fields, subagents
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
-from unspool.sources.cursor.entries import rank_of
+from unspool.sources.cursor.entries import LAST, rank_of
 from unspool.sources.cursor.paths import clean_path, is_cursor_folder
 from unspool.sources.cursor.rewound import Layout
-from unspool.sources.cursor.sent import Sent, is_summary
+from unspool.sources.cursor.sent import Sent
 from unspool.sources.cursor.steps import Steps
+from unspool.sources.cursor.stores import Blobs, read_meta
 from unspool.sources.cursor.turns import Clock, Turned, turns
 from unspool.times import format_time, parse_time
 
 RANK = 0
+_UNNAMED = "New Agent"
+_TOKENS, _FOLDERS, _CHECKOUT = 5, 9, 21
+"""Fields of a root: tokens used and allowed, folders that it worked in, a checkout and its branch."""
 
 
 def claims(head: Head) -> bool:
@@ -81,13 +84,13 @@ def _read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
 
 
 class Chat:
-    """One store."""
+    """One conversation of a store: the chat itself, or that of a sub-agent which it holds."""
 
-    def __init__(self, origin: str, tally: Tally) -> None:
+    def __init__(self, origin: str, tally: Tally, offsets: "count[int] | None" = None) -> None:
         self.origin = origin
         self.tally = tally
         self.key: Key = NOBODY
-        self._offsets = count()
+        self._offsets = offsets if offsets is not None else count()
         self._steps = Steps()
         self._mode = ""
         self._model = ""
@@ -100,38 +103,64 @@ class Chat:
         )  # fmt: skip
 
     def read(self, database: Database) -> Iterator[AnyFact]:
-        connection = database.connection
-        meta = _meta(connection)
+        database.connection.execute("BEGIN")  # one moment of it, though it is being written
+        meta = read_meta(database.connection)
         ident = meta.get("agentId")
         self.key = ("cursor", str(ident or Path(self.origin).parent.name))
-        self.tally.records += 1
+        blobs = Blobs(database.connection)
+        root = blobs.root(meta.get("latestRootBlobId"))
         yield from self._notes(meta)
-        root = _root(connection, meta)
-        top = (_blob(connection, root) if root is not None else None) or b""
-        yield from self._workspace(top)
+        yield from self._said(blobs, root, blobs.layout(root))
+        yield from self._children(blobs, root, 0)
 
-        def fetch(name: str) -> bytes | None:
-            return _blob(connection, name)
+    def _children(self, blobs: Blobs, root: bytes, depth: int) -> Iterator[AnyFact]:
+        """The chats of sub-agents that are kept in the root of the one that started them."""
+        for name, state in subagents(root) if depth < DEEPEST else ():
+            child = Chat(self.origin, self.tally, self._offsets)
+            child.key = ("cursor", name)
+            parent = {"conversation_id": self.key[1]}
+            yield Noted(
+                key=child.key, origin=self.origin, offset=next(self._offsets), name="parent",
+                value=parent, rank=RANK,
+            )  # fmt: skip
+            yield from child._said(blobs, state, blobs.narrow_layout(state))
+            yield from child._children(blobs, state, depth + 1)
 
-        clock = Clock(turns(top, fetch))
+    def _said(self, blobs: Blobs, root: bytes, layout: Layout) -> Iterator[AnyFact]:
+        """What the root of a chat tells."""
+        self.tally.records += 1
+        yield from self._state(root)
+        clock = Clock(turns(root, blobs.get))
         sent = Sent(self.key, self.origin, RANK, self._offsets, self._mode, self._model, clock)
-        layout = _layout(connection, root)
         if not layout.main:
-            for said in turns(top, fetch):
-                yield from self._turn(said)
+            said = [fact for told in turns(root, blobs.get) for fact in self._turn(told)]
+            yield from said
+            layout.main = [] if said else layout.rest
+        yield from self._messages(blobs, sent, layout)
+
+    def _messages(self, blobs: Blobs, sent: Sent, layout: Layout) -> Iterator[AnyFact]:
         idents = [sent.ident(name) for name in layout.main]
         is_tree = bool(layout.branches)
         after = ROOT
         for place, (name, ident) in enumerate(zip(layout.main, idents, strict=True)):
             for fork, names in layout.before(place):
                 above = after if fork <= place else sent.entry(ident)
-                for lost in names:
-                    made = self._message(connection, sent, lost, sent.ident(lost, "~"), above)
-                    yield from made
-                    above = made[0].entry if made and made[0].entry else above
-            made = self._message(connection, sent, name, ident, after if is_tree else None)
+                yield from self._branch(blobs, sent, names, above)
+            made = self._message(blobs, sent, name, ident, after if is_tree else None)
             yield from made
             after = made[0].entry if made and made[0].entry else after
+
+    def _branch(self, blobs: Blobs, sent: Sent, names: list[str], above: str) -> Iterator[AnyFact]:
+        """What was taken back. Context that another stands for now was replaced, not taken back."""
+        told: list[list[AnyFact]] = []
+        for lost in names:
+            made = self._message(blobs, sent, lost, sent.ident(lost, "~"), above)
+            above = made[0].entry if made and made[0].entry else above
+            told.append(made)
+        if all(_is_context(made) for made in told):
+            self.tally.noise += sum(1 for made in told if made)
+        else:
+            yield from (fact for made in told for fact in made)
 
     def _turn(self, said: Turned) -> Iterator[AnyFact]:
         """What was said, where no message tells it."""
@@ -149,10 +178,10 @@ class Chat:
         )  # fmt: skip
 
     def _message(
-        self, connection: sqlite3.Connection, sent: Sent, name: str, ident: str, after: str | None
+        self, blobs: Blobs, sent: Sent, name: str, ident: str, after: str | None
     ) -> list[AnyFact]:
         self.tally.records += 1
-        data = _blob(connection, name) or b""
+        data = blobs.get(name) or b""
         value = message_of(data)
         if value is None:
             return [self.problem("invalid-json", data)]
@@ -168,101 +197,54 @@ class Chat:
             "key": self.key, "origin": self.origin, "offset": next(self._offsets),
             "entry": f"chat:{self.key[1]}",
         }  # fmt: skip
+        above = meta.get("subagentInfo")
+        parent = above.get("parentAgentId") if isinstance(above, dict) else None
         notes = {
             "session_id": self.key[1],
             "title": meta.get("name"),
             "composer_mode": self._mode or None,
             "started_at": format_time(parse_time(meta.get("createdAt"))),
+            "parent": {"conversation_id": parent} if isinstance(parent, str) and parent else None,
         }
         for number, (name, value) in enumerate(notes.items()):
-            rank = rank_of(self.key, name, value, RANK)
-            yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
+            # Everybody has a better name for it than the one that all chats begin with.
+            rank = LAST if value == _UNNAMED else rank_of(self.key, name, value, RANK)
+            if value is not None:
+                yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
 
-    def _workspace(self, root: bytes) -> Iterator[AnyFact]:
-        """Field 9 of a root, where there is one, is the folder that the chat works in."""
-        try:
-            found = [value for number, value in fields(root) if number == 9]
-        except BadWire:
-            return
-        for value in found[:1]:
-            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
-            if text.startswith(("/", "file://")) or text[1:3] == ":\\":
+    def _state(self, root: bytes) -> Iterator[AnyFact]:
+        """What the root knows of the chat as a whole: how full its context is, where it works."""
+        known = dict(node_fields(root))
+        notes: dict[str, Any] = {}
+        tokens, place = known.get(_TOKENS), known.get(_CHECKOUT)
+        used, most = map(dict(node_fields(tokens) if isinstance(tokens, bytes) else ()).get, (1, 2))
+        if isinstance(used, int) and isinstance(most, int) and used and most:
+            notes = {"context_tokens": used, "context_limit": most}
+            notes["context_usage"] = round(100 * used / most, 1)
+        folder, branch = map(
+            dict(node_fields(place) if isinstance(place, bytes) else ()).get, (1, 2)
+        )
+        if _folder(folder) and isinstance(branch, bytes) and branch:
+            notes["workspace.branch"] = branch.decode("utf-8", "replace")
+        worked = next((value for number, value in node_fields(root) if number == _FOLDERS), None)
+        notes["workspace.path"] = _folder(worked)
+        offset = next(self._offsets)
+        for number, (name, value) in enumerate(notes.items()):
+            if value is not None:
                 yield Noted(
-                    key=self.key, origin=self.origin, offset=next(self._offsets),
-                    name="workspace.path", value=clean_path(text), rank=RANK + 1,
+                    key=self.key, origin=self.origin, offset=offset, number=number, name=name,
+                    value=value, rank=RANK + 1,
                 )  # fmt: skip
 
 
-def _meta(connection: sqlite3.Connection) -> dict[str, Any]:
-    """Row '0' of `meta`: the hexadecimal digits of a JSON object; or a row for each of its fields."""
-    rows: dict[str, Any] = {}
-    for key, value in connection.execute("SELECT key, value FROM meta ORDER BY key"):
-        data = value if isinstance(value, bytes) else str(value or "").encode()
-        for candidate in (data, _unhexed(data)):
-            try:
-                return msgspec.json.decode(candidate, type=dict[str, Any])
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue
-        rows[str(key)] = value
-    return rows
+def _is_context(made: list[AnyFact]) -> bool:
+    return all(
+        isinstance(fact, MessageSeen) and (fact.role == "system" or fact.kind == "injected")
+        for fact in made
+    )
 
 
-def _unhexed(data: bytes) -> bytes:
-    try:
-        return bytes.fromhex(data.decode("ascii"))
-    except ValueError:
-        return b""
-
-
-def _blob(connection: sqlite3.Connection, name: str) -> bytes | None:
-    row = connection.execute("SELECT data FROM blobs WHERE id = ?", (name,)).fetchone()
-    if row is None or row[0] is None:
-        return None
-    return row[0] if isinstance(row[0], bytes) else str(row[0]).encode()
-
-
-def _root(connection: sqlite3.Connection, meta: dict[str, Any]) -> str | None:
-    """The root that is named, else the node with the most references; None without any."""
-    named = meta.get("latestRootBlobId")
-    if isinstance(named, str) and _blob(connection, named) is not None:
-        return named
-    best, most = None, 0
-    for name, data in connection.execute("SELECT id, data FROM blobs ORDER BY rowid"):
-        if isinstance(data, bytes) and data[:1] != b"{" and len(references(data)) > most:
-            best, most = str(name), len(references(data))
-    return best
-
-
-def _layout(connection: sqlite3.Connection, root: str | None) -> Layout:
-    """The messages under the root; then what only the roots before it name, the latest first."""
-    if root is None:
-        return Layout(_by_row(connection), lambda name: False)
-    names = (name for name, _ in walk(root, lambda name: _blob(connection, name)))
-    layout = Layout(names, lambda name: _is_summary(_blob(connection, name)))
-    lost = dict.fromkeys(_by_row(connection))
-    known = set(lost)
-    for name in layout.main:
-        lost.pop(name, None)
-    statement = "SELECT id, data FROM blobs ORDER BY rowid DESC"
-    for _, data in connection.execute(statement) if lost else ():
-        if not isinstance(data, bytes) or data[:1] == b"{":
-            continue
-        listed = [name for _, found in references(data) if (name := found.hex()) in known]
-        if any(name in lost for name in listed):
-            layout.add(listed)
-            for name in listed:
-                lost.pop(name, None)
-    if lost:
-        layout.branches.append((len(layout.main), list(lost)))
-    return layout
-
-
-def _is_summary(data: bytes | None) -> bool:
-    value = message_of(data or b"")
-    return value is not None and is_summary(value)
-
-
-def _by_row(connection: sqlite3.Connection) -> Iterator[str]:
-    for name, data in connection.execute("SELECT id, data FROM blobs ORDER BY rowid"):
-        if isinstance(data, bytes) and message_of(data) is not None:
-            yield str(name)
+def _folder(value: bytes | int | None) -> str | None:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+    is_folder = text.startswith(("/", "file://")) or text[1:3] == ":\\"
+    return clean_path(text) if is_folder else None

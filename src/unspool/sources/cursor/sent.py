@@ -12,13 +12,14 @@ from unspool.facts import (
     Key,
     Marked,
     MessageSeen,
+    Noted,
     ToolCalled,
     ToolReturned,
 )
 from unspool.shapes import arguments_text
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
-from unspool.sources.cursor.outcomes import of_message
-from unspool.sources.cursor.tools import likeness, output_of, touches
+from unspool.sources.cursor.outcomes import of_message, result_body
+from unspool.sources.cursor.tools import counted, kind_of, likeness, output_of, touches
 from unspool.sources.cursor.turns import Clock
 
 _TAG = re.compile(r"<[a-z][a-z_-]*>")
@@ -141,16 +142,44 @@ class Sent:
         self, blocks: list[dict[str, Any]], options: dict[str, Any], common: dict[str, Any]
     ) -> Iterator[AnyFact]:
         told = options.get("highLevelToolCallResult")
-        for number, part in enumerate(b for b in blocks if b.get("type") == "tool-result"):
+        parts = [b for b in blocks if b.get("type") == "tool-result"]
+        _, body = result_body(told) if len(parts) == 1 else ("", {})
+        for number, part in enumerate(parts):
             given = part.get("result", part.get("output"))
             text, details = output_of(given if given is not None else _shown(part))
-            name = str(part.get("toolName") or "")
+            call, name = str(part.get("toolCallId") or ""), str(part.get("toolName") or "")
             failed, status = of_message(told, name, text or "")
             yield ToolReturned(
-                **common, number=number, call=str(part.get("toolCallId") or ""), text=text,
-                name=name, details=details, rank=self._rank, status=status,
-                failed=True if part.get("isError") is True else failed,
+                **common, number=number, call=call, text=text, name=name, rank=self._rank,
+                details=details if details is not None else _beside(body, text or ""),
+                failed=True if part.get("isError") is True else failed, status=status,
+                duration_ms=_milliseconds(body), files=counted(name, body),
             )  # fmt: skip
+            child = body.get("agentId") if kind_of(name) == "task" else None
+            if isinstance(child, str) and child:
+                yield Noted(
+                    **common, number=100 + number, on="call", subject=call, name="child_id",
+                    value=child, rank=self._rank,
+                )  # fmt: skip
+
+
+def _beside(body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    """What the tool returned that the model was not told word for word."""
+    kept = {
+        name: value
+        for name, value in body.items()
+        if value not in (None, "", [], {})
+        and not (isinstance(value, str) and value.strip() in text)
+    }
+    return kept or None
+
+
+def _milliseconds(body: dict[str, Any]) -> float | None:
+    for name in ("executionTime", "durationMs"):
+        found = body.get(name)
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return float(found)
+    return None
 
 
 def _shown(part: dict[str, Any]) -> str | None:

@@ -24,7 +24,7 @@ from unspool.shapes import arguments_text, to_messages
 from unspool.sources.cursor.entries import Entries, rank_of
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
-from unspool.sources.cursor.tools import likeness, output_of, path_of, touches
+from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
 from unspool.times import parse_time
 
 RANK = 1
@@ -216,7 +216,7 @@ class Stream:
         yield ToolReturned(
             **self._common, call=ident, name=name, text=text, details=details, rank=RANK,
             failed=failed, status="denied" if outcome in ("rejected", "permissionDenied") else "",
-            files=_lines(name, given, body),
+            files=counted(name, body, path_of(given)),
         )  # fmt: skip
         yield ToolCalled(
             **self._common, number=1, id=ident, name=name, like=like, rank=RANK,
@@ -269,22 +269,6 @@ def _tool(value: Any) -> tuple[str, Any, Any]:
         if kind == "function":
             return str(body.get("name") or ""), body.get("arguments"), body.get("result")
     return next(iter(value)), None, None
-
-
-def _lines(name: str, given: Any, body: Any) -> tuple[dict[str, Any], ...]:
-    """How many lines an edit says that it changed."""
-    if not isinstance(body, dict) or not touches(name, given):
-        return ()
-    spelled = {
-        "lines_added": ("linesAdded", "linesCreated"),
-        "lines_removed": ("linesRemoved",),
-    }
-    made: dict[str, Any] = {"path": path_of(given)}
-    for field, names in spelled.items():
-        for spelling in names:
-            if isinstance(body.get(spelling), int):
-                made[field] = body[spelling]
-    return (made,) if len(made) > 1 else ()
 
 
 _READERS: dict[str, Callable[[Stream, dict[str, Any]], Iterator[AnyFact]]] = {

@@ -10,7 +10,14 @@ from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.sources.cursor.entries import Entries, sent_time, typed_words
 from unspool.sources.cursor.tools import decoded, likeness, touches
-from unspool.sources.cursor.transcripts import FOLDER, RANK, answer, conversation, notes, without_marks
+from unspool.sources.cursor.transcripts import (
+    FOLDER,
+    RANK,
+    answer,
+    conversation,
+    notes,
+    without_marks,
+)
 
 _SPEAKER = re.compile(rb"^(user|assistant):[ \t]*\r?$", re.MULTILINE)
 _SECTION = re.compile(r"^\[(Thinking|Tool call|Tool result)\][ \t]?(.*)$", re.MULTILINE)

@@ -172,6 +172,21 @@ def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any
     return (made,)
 
 
+_COUNTED = {"lines_added": ("linesAdded", "linesCreated"), "lines_removed": ("linesRemoved",)}
+
+
+def counted(name: str, body: Any, path: str = "") -> tuple[dict[str, Any], ...]:
+    """How many lines the result of an edit says that it changed."""
+    if not isinstance(body, dict) or kind_of(name) not in ("edit", "delete"):
+        return ()
+    made: dict[str, Any] = {"path": path or path_of(body)}
+    for field, names in _COUNTED.items():
+        for spelling in names:
+            if isinstance(body.get(spelling), int):
+                made[field] = body[spelling]
+    return (made,) if len(made) > 1 and made["path"] else ()
+
+
 _VERBS = {"Add": "create", "Update": "edit", "Delete": "delete"}
 
 
