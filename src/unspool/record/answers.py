@@ -5,7 +5,17 @@ from typing import Any
 
 import msgspec
 
-from unspool.record.plain import json_or_text, plain, rows, table, word
+from unspool.record.plain import (
+    count_of,
+    figure_of,
+    json_or_text,
+    listed,
+    name_of,
+    plain,
+    rows,
+    table,
+    word,
+)
 from unspool.sources.recorder.entries import Call, Tokens
 
 Object = dict[str, Any]
@@ -59,12 +69,12 @@ def compose(
     stop: str | None = None,
 ) -> Answer:
     """The answer with what the caller says beside it."""
-    answer.thinking = thinking or answer.thinking
-    for call in tool_calls or ():
+    answer.thinking = json_or_text(thinking) if thinking else answer.thinking
+    for call in listed(tool_calls):
         take_call(answer, plain(call))
     answer.usage = to_tokens(usage) or answer.usage
-    answer.model = model or answer.model
-    answer.stop = stop or answer.stop
+    answer.model = name_of(model) or answer.model
+    answer.stop = name_of(stop) or answer.stop
     return answer
 
 
@@ -108,7 +118,7 @@ def take_call(answer: Answer, call: Any) -> None:
     answer.calls = [
         *answer.calls,
         Call(
-            id=word(call.get("call_id") or call.get("id")),
+            id=name_of(call.get("call_id") or call.get("id")),
             name=word(inner.get("name")),
             arguments="" if arguments is None else json_or_text(arguments),
         ),
@@ -140,7 +150,6 @@ def to_tokens(usage: Any) -> Tokens | None:
         # Anthropic counts fresh input apart from cache reads and writes.
         prompt = _sum(usage.get("input_tokens"), read, written)
     details = _details(usage, "prompt_tokens_details", "input_tokens_details")
-    cost = usage.get("cost_usd")
     output = _details(usage, "completion_tokens_details", "output_tokens_details")
     return Tokens(
         prompt=prompt,
@@ -150,7 +159,7 @@ def to_tokens(usage: Any) -> Tokens | None:
         else _count(details, "cached_tokens"),
         cache_write=_count(usage, "cache_creation_input_tokens", "cache_write"),
         reasoning=_count(output, "reasoning_tokens") or _count(usage, "reasoning"),
-        cost_usd=cost if isinstance(cost, int | float) else None,
+        cost_usd=figure_of(usage.get("cost_usd")),
     )
 
 
@@ -159,10 +168,10 @@ def _details(usage: Object, *names: str) -> Object:
 
 
 def _count(values: Object, *names: str) -> int | None:
-    found = (values.get(name) for name in names)
-    return next((v for v in found if isinstance(v, int) and not isinstance(v, bool)), None)
+    found = (count_of(values.get(name)) for name in names)
+    return next((count for count in found if count is not None), None)
 
 
 def _sum(*values: Any) -> int | None:
-    known = [value for value in values if isinstance(value, int)]
+    known = [count for value in values if (count := count_of(value)) is not None]
     return sum(known) if known else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from unspool.record.plain import encode, plain, rows, table, word
+from unspool.record.plain import encode, name_of, plain, rows, table, word
 from unspool.sources.recorder.entries import Item
 
 if TYPE_CHECKING:
@@ -123,10 +123,10 @@ def _assistant_key(message: dict[str, Any]) -> int:
         if part.get("type") in _TEXTS:
             texts.append(str(part.get("text") or part.get("refusal") or ""))
         elif part.get("type") == "tool_use":
-            calls.append(str(part.get("id")))
-    calls += [str(table(call).get("id")) for call in rows(message.get("tool_calls"))]
+            calls.append(name_of(part.get("id")))
+    calls += [name_of(table(call).get("id")) for call in rows(message.get("tool_calls"))]
     if "call_id" in message:
-        calls.append(str(message["call_id"]))
+        calls.append(name_of(message["call_id"]))
     return answer_key("\n".join(texts), calls)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from unspool.record.answers import Answer
 from unspool.record.history import History, key_of
 from unspool.record.journal import Journal, Limits
-from unspool.record.plain import encode, plain
+from unspool.record.plain import encode, listed, plain
 from unspool.record.spans import Request, now
 from unspool.sources.recorder.entries import FORMAT, Entry
 
@@ -90,16 +90,15 @@ class Ledger:
     def write_request(self, request: Request, messages: Sequence[Any]) -> None:
         """The question: only those messages that the conversation had not yet."""
         session = request.session
-        tools = encode(request.tools) if request.tools else b""
-        if isinstance(messages, str):
-            messages = [messages]
+        messages, offered = listed(messages), listed(request.tools)
+        tools = encode(offered) if offered else b""
         with self._lock:
             state = self._state(session)
             if tools and (key := key_of(tools)) != state.tools:
                 state.tools = key
                 entry = Entry(
                     kind="tools", session=session, time=request.started,
-                    tools=[plain(tool) for tool in request.tools or ()],
+                    tools=[plain(tool) for tool in offered],
                 )  # fmt: skip
                 self._append(session, encode(entry) + b"\n", False)
             news = state.history.take(request.id, messages)

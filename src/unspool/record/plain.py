@@ -1,27 +1,58 @@
 """Plain values out of what programs hand over: client objects, data classes, times, anything."""
 
 import dataclasses
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from unspool.records import clean
+from unspool.times import parse_time
+
+_PLAIN = (str, int, float, bool, dict, list, tuple)
+_FAR = datetime.max.replace(tzinfo=UTC).timestamp()
 
 
 def plain(value: Any) -> Any:
     """A client's object as the dictionary that it stands for; what is plain stays as it is."""
-    if value is None or isinstance(value, str | int | float | bool | dict | list | tuple):
+    if value is None or isinstance(value, _PLAIN):
         return value
+    try:
+        made = _dumped(value)
+    except Exception:  # the program's own code, which may do anything
+        made = None
+    # What stands in for a client in tests gives another such object for whatever is asked of it.
+    return made if isinstance(made, _PLAIN) else text_of(value)
+
+
+def _dumped(value: Any) -> Any:
+    """What the object itself, or its kind, says that it holds."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", exclude_none=True, warnings=False)
     to_dict = getattr(value, "to_dict", None)
     if callable(to_dict):
         return to_dict()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, SimpleNamespace):
+        return vars(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    return str(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
+
+
+def text_of(value: Any) -> str:
+    """The value in words; its type alone where it cannot tell them."""
+    try:
+        return str(value)
+    except Exception:  # as above
+        return f"<{type(value).__name__}>"
 
 
 def table(value: Any) -> dict[str, Any]:
@@ -38,6 +69,52 @@ def rows(value: Any) -> list[Any]:
 def word(value: Any) -> str:
     """The value if it is text."""
     return value if isinstance(value, str) else ""
+
+
+def name_of(value: Any) -> str:
+    """A name or an id as text: programs also have numbers, UUIDs and members of an Enum for it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Enum):
+        return name_of(value.value)
+    return "" if value is None else text_of(value)
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """Messages or tools as a list, however they are handed over."""
+    if isinstance(value, list | tuple):
+        return value
+    if value is None:
+        return ()
+    if isinstance(value, str | Mapping):
+        return [value]
+    try:
+        return list(value)
+    except Exception:  # not iterable, or the program's own code
+        return [value]
+
+
+def details_of(value: Any) -> dict[str, Any]:
+    """Metadata as a dictionary; what is none stands in one."""
+    made = plain(value)
+    if isinstance(made, dict):
+        return dict(made)
+    return {} if made is None else {"value": made}
+
+
+def count_of(value: Any) -> int | None:
+    """A count; None where it is none."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def figure_of(value: Any) -> float | None:
+    """A finite number; None where it is none."""
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return None
+    made = float(value)
+    return made if math.isfinite(made) else None
 
 
 _encoder = msgspec.json.Encoder(enc_hook=plain)
@@ -77,9 +154,13 @@ def json_or_text(value: Any) -> str:
     return value if isinstance(value, str) else encode(value).decode()
 
 
-def to_micros(value: datetime | float | int | None) -> int | None:
-    """Microseconds since 1970 of a datetime (naive is UTC) or of seconds as time.time() gives."""
+def to_micros(value: datetime | float | str | None) -> int | None:
+    """Microseconds since 1970 of a datetime (naive is UTC), of seconds as time.time() gives, or of
+    ISO text; None where it is no time."""
+    if isinstance(value, str):
+        return parse_time(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1_000_000)
-    return None if value is None else int(value * 1_000_000)
+        value = moment.timestamp()
+    seconds = figure_of(value)
+    return int(seconds * 1_000_000) if seconds is not None and 0 < seconds < _FAR else None

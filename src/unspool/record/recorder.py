@@ -15,7 +15,7 @@ from unspool.record.answers import compose, to_answer
 from unspool.record.identity import new_id
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
-from unspool.record.plain import to_micros
+from unspool.record.plain import count_of, details_of, figure_of, name_of, to_micros
 from unspool.record.scopes import current_scope, error_data, error_status
 from unspool.record.sessions import Sessions
 from unspool.record.spans import Conversation, Request, Tool, now
@@ -53,12 +53,12 @@ class Recorder:
         for name, limit in (("max_entries", max_entries), ("max_bytes", max_bytes)):
             if limit is not None and limit < 1:
                 raise UsageError(f"{name} must be at least 1")
-        self.agent = agent
+        self.agent = name_of(agent) or "agent"
         self._temporary = tempfile.TemporaryDirectory("-unspool") if path is None else None
         folder = Path(self._temporary.name) if self._temporary else Path(os.fspath(path or ""))
-        self._sessions = Sessions(agent)
+        self._sessions = Sessions(self.agent)
         limits = Limits(max_entries, max_bytes, max_age_seconds)
-        self.ledger = Ledger(agent, agent_version, folder, limits, fsync)
+        self.ledger = Ledger(self.agent, name_of(agent_version), folder, limits, fsync)
 
     @property
     def path(self) -> Path:
@@ -82,11 +82,11 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
     ) -> Conversation:
         """A conversation by its id; without one, by an id made from the label and the time."""
-        session = self._sessions.choose(None, id, label)
+        session = self._sessions.choose("", name_of(id), name_of(label))
         declared = None
         if title or agent or metadata:
-            declared = self.ledger.head(session, agent)
-            declared.title, declared.data = title, dict(metadata or {}) or None
+            declared = self.ledger.head(session, name_of(agent))
+            declared.title, declared.data = name_of(title), details_of(metadata) or None
         return Conversation(self, session, declared)
 
     def subagent(
@@ -99,13 +99,14 @@ class Recorder:
         title: str = "",
     ) -> Conversation:
         """A sub-agent's conversation, tied to the conversation and tool call that it is opened in."""
-        scope = current_scope(self)
-        inside = scope is not None and (parent_id is None or scope.session == parent_id)
-        parent = parent_id or (scope.session if scope is not None else "")
-        session = self._sessions.choose(invocation_id, None, name or "subagent")
+        name, scope = name_of(name), current_scope(self)
+        around = scope.session if scope is not None else ""
+        parent = name_of(parent_id) or around
+        session = self._sessions.choose(name_of(invocation_id), "", name or "subagent")
         declared = self.ledger.head(session, name or "subagent")
-        declared.parent, declared.title, declared.name = parent, title, name
-        declared.call = call_id or (scope.call if scope is not None and inside else "")
+        declared.parent, declared.title, declared.name = parent, name_of(title), name
+        inner = scope.call if scope is not None and parent == around else ""
+        declared.call = name_of(call_id) or inner
         return Conversation(self, session, declared)
 
     def request(
@@ -122,11 +123,11 @@ class Recorder:
         """A request to a model. `conversation=False` is for titles, summaries and the like."""
         return Request(
             self,
-            session_id or self._session(),
+            name_of(session_id) or self._session(),
             model,
             messages,
             tools,
-            ident=request_id or new_id(),
+            ident=name_of(request_id) or new_id(),
             conversation=conversation,
             data=data,
         )
@@ -140,7 +141,8 @@ class Recorder:
         session_id: str | None = None,
     ) -> Tool:
         """A call of a tool; `call_id` is the id that the model gave it."""
-        return Tool(self, session_id or self._session(), name, arguments, call_id or new_id())
+        session = name_of(session_id) or self._session()
+        return Tool(self, session, name_of(name), arguments, name_of(call_id) or new_id())
 
     # What happened, in one go
 
@@ -172,15 +174,16 @@ class Recorder:
             model,
             messages,
             tools,
-            ident=request_id or new_id(),
+            ident=name_of(request_id) or new_id(),
             conversation=conversation,
             started=to_micros(started_at),
         )
-        if time_to_first_token_ms is not None:
-            request.data["time_to_first_token_ms"] = time_to_first_token_ms
+        first = figure_of(time_to_first_token_ms)
+        if first is not None:
+            request.data["time_to_first_token_ms"] = first
         answer = compose(to_answer(response), thinking=thinking, tool_calls=tool_calls, usage=usage)
         data = None if error is None else error_data(error)
-        failed = status or ("" if error is None else error_status(error))
+        failed = name_of(status) or ("" if error is None else error_status(error))
         request.end(answer, failed, data, to_micros(ended_at))
         return request.id
 
@@ -209,8 +212,11 @@ class Recorder:
             tool.result("" if result is None else result, is_error=is_error)
         if child_id:
             self.ledger.write(
-                Entry(kind="subagent", session=session, time=ended, child=child_id, call=tool.id)
-            )
+                Entry(
+                    kind="subagent", session=session, time=ended, child=name_of(child_id),
+                    call=tool.id,
+                )
+            )  # fmt: skip
         tool.finish(error, ended)
         return tool.id
 
@@ -230,8 +236,8 @@ class Recorder:
         self.ledger.write(
             Entry(
                 kind="element", session=self._session(invocation_id, session_id, label),
-                time=now(), id=ident, name=name, tokens=tokens, max_tokens=max_tokens,
-                data=dict(data) if data else None,
+                time=now(), id=ident, name=name_of(name), tokens=count_of(tokens),
+                max_tokens=count_of(max_tokens), data=details_of(data) or None,
             ),
             counted=True,
         )  # fmt: skip
@@ -259,13 +265,13 @@ class Recorder:
     def _files(self, session_id: str | None) -> list[Path]:
         if session_id is None:
             return self.ledger.files()
-        return reading.family_files(self.ledger.files, session_id)
+        return reading.family_files(self.ledger.files, name_of(session_id))
 
     def clear(self, session_id: str | None = None) -> None:
         """Forget one conversation, or all of them, in memory and on disk."""
         if session_id is None:
             self._sessions.clear()
-        self.ledger.clear(session_id)
+        self.ledger.clear(None if session_id is None else name_of(session_id))
 
     def close(self) -> None:
         """Close the journal's files; a temporary journal is removed."""
@@ -312,4 +318,4 @@ class Recorder:
         scope = current_scope(self)
         if scope is not None and not (invocation_id or session_id or label):
             return scope.session
-        return self._sessions.find(invocation_id, session_id, label)
+        return self._sessions.find(name_of(invocation_id), name_of(session_id), name_of(label))

@@ -10,6 +10,8 @@ from contextvars import ContextVar, copy_context
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from unspool.record.plain import text_of
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -125,4 +127,4 @@ def error_status(error: BaseException | str) -> str:
 def error_data(error: BaseException | str) -> dict[str, Any]:
     if isinstance(error, str):
         return {"message": error}
-    return {"type": type(error).__name__, "message": str(error)}
+    return {"type": type(error).__name__, "message": text_of(error)}

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from unspool.record.answers import Answer, compose, to_answer
-from unspool.record.plain import json_or_text, plain
+from unspool.record.plain import details_of, json_or_text, name_of, plain
 from unspool.record.scopes import Scope, Span, enclosing, error_data, error_status
 from unspool.record.streams import Gathering
 from unspool.sources.recorder.entries import Entry
@@ -91,12 +92,12 @@ class Request(Span):
     ) -> None:
         self.recorder = recorder
         self.session = session
-        self.model = model
+        self.model = name_of(model)
         self.id = ident
-        self.messages: Sequence[Any] | None = messages
+        self.messages: Sequence[Any] | None = messages if messages is not None else ()
         self.tools = tools
         self.conversation = conversation
-        self.data = dict(data or {})
+        self.data = details_of(data)
         self.started = started
         self.done = False
         self._gathering: Gathering | None = None
@@ -232,9 +233,6 @@ class Tool(Span):
 
 def _note(error: BaseException | str) -> None:
     """An error is recorded once, where it arose, and not again by what is around."""
-    if isinstance(error, str):
-        return
-    try:
-        error._unspool_recorded = True  # type: ignore[attr-defined]  # a note for ourselves
-    except AttributeError:
-        return
+    if isinstance(error, BaseException):
+        with suppress(Exception):  # its class may not like it
+            error._unspool_recorded = True  # type: ignore[attr-defined]  # a note for ourselves
