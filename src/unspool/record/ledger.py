@@ -1,6 +1,5 @@
 """The ledger: what the journal is told, and what is remembered of it. All writing goes through here."""
 
-import threading
 import warnings
 import weakref
 from collections import OrderedDict
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from unspool.record.answers import Answer
 from unspool.record.history import History, key_of
 from unspool.record.journal import Journal, Limits
+from unspool.record.locks import new_lock
 from unspool.record.plain import encode, listed, plain
 from unspool.record.spans import Request, now
 from unspool.sources.recorder.entries import FORMAT, Entry
@@ -47,7 +47,7 @@ class Ledger:
         self.agent = agent
         self.agent_version = agent_version
         self.lost = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
         self._streaming: weakref.WeakSet[Request] = weakref.WeakSet()

@@ -1,7 +1,9 @@
 """The recorder: what an agent does, appended to a journal while it happens."""
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
@@ -54,8 +56,10 @@ class Recorder:
             if limit is not None and limit < 1:
                 raise UsageError(f"{name} must be at least 1")
         self.agent = name_of(agent) or "agent"
-        self._temporary = tempfile.TemporaryDirectory("-unspool") if path is None else None
-        folder = Path(self._temporary.name) if self._temporary else Path(os.fspath(path or ""))
+        folder = Path(tempfile.mkdtemp("-unspool") if path is None else os.fspath(path))
+        self._remove = None
+        if path is None:
+            self._remove = weakref.finalize(self, _remove, folder, os.getpid())
         self._sessions = Sessions(self.agent)
         limits = Limits(max_entries, max_bytes, max_age_seconds)
         self.ledger = Ledger(self.agent, name_of(agent_version), folder, limits, fsync)
@@ -277,8 +281,8 @@ class Recorder:
         """Close the journal's files; a temporary journal is removed."""
         self.ledger.settle()
         self.ledger.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        if self._remove is not None:
+            self._remove()
 
     def __enter__(self) -> Self:
         return self
@@ -319,3 +323,9 @@ class Recorder:
         if scope is not None and not (invocation_id or session_id or label):
             return scope.session
         return self._sessions.find(name_of(invocation_id), name_of(session_id), name_of(label))
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Remove a temporary journal; a forked process leaves its parent's alone."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
 """Sessions: the ids of conversations that nobody named."""
 
-import threading
 from collections import OrderedDict
 
 from unspool.record.identity import choose_session_id
+from unspool.record.locks import new_lock
 from unspool.record.spans import now
 
 LABELS = 256
@@ -15,7 +15,7 @@ class Sessions:
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._labels: OrderedDict[str, str] = OrderedDict()
         self._last = 0
 
