@@ -1,5 +1,6 @@
 """Search over a store: words, pieces, patterns, fields and filters."""
 
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -9,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from tests.harness import CASES
+from tests.store.conftest import made
 from tests.store.test_sync_odd import talk
 from tests.telemetry import write
 from tests.test_extract import ENV
+from tests.test_front import on_a_terminal
 from unspool.store.care import verify
 from unspool.store.filters import Filters
-from unspool.store.opening import writing
+from unspool.store.opening import transaction, writing
+from unspool.store.rows import put_trajectory
 from unspool.store.search import CLOSE, OPEN, search
 from unspool.store.sync import Sync
 from unspool.times import parse_time
@@ -43,6 +48,33 @@ def test_no_query_is_a_syntax_error(store: Any, query: str) -> None:
         assert ids(found) == ["c1"]
     if query == "C++":
         assert "t1" in ids(found)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("限流", ["j1"]),
+        ("限流 LIMITER", ["j1"]),
+        ("limiter AND 限流", ["j1"]),
+        ("限流 poem", []),
+        ('"修复 the"', ["j1"]),
+        ("限流器*", ["j1"]),
+        ("限", ["j1"]),
+        ("ติดตั้ง", ["j2"]),
+        ("데이터", ["j2"]),
+        ("🎉", ["j2"]),
+        ("->", ["j2"]),
+        ("*", []),
+        ("«", []),
+    ],
+)
+def test_what_no_spaces_part_is_found_as_a_piece(store: Any, query: str, found: list[str]) -> None:
+    with transaction(store):
+        put_trajectory(store, made("j1", "cursor", "请修复 the 限流器 limiter", "好的。"), [])
+        put_trajectory(store, made("j2", "cursor", "데이터를 ติดตั้งแล้ว -> 🎉", "Ok."), [])
+    assert ids(search(store, query)) == found
+    for hit in search(store, query).hits:
+        assert OPEN in hit.snippet
 
 
 def test_snippets_mark_what_was_found(store: Any) -> None:
@@ -192,3 +224,21 @@ def test_sync_indexes_pieces_and_list_does_not_wait_for_it(tmp_path: Path) -> No
         )
         with closing(sqlite3.connect(store)) as connection:
             assert _due(connection) == due
+
+
+def test_a_hit_fits_its_line_on_a_terminal(store: Any, tmp_path: Path) -> None:
+    ident = "0f4b7c1a-52d3-4f0e-8c11-7a6d5e4f3b2a"
+    long = made(ident, "claude-code", "fix the funnel", "Done.")
+    long.title = "限流器 and all that belongs to it, told at length " * 2
+    with transaction(store):
+        put_trajectory(store, long, [])
+    asked = ["search", "funnel", "--store", str(tmp_path / "s.db")]
+    text = on_a_terminal(asked, COLUMNS="60")
+    first = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()[0]
+    assert first.startswith("unspool show 0f4b7c1 --turn 1  2026-03-04 ")
+    assert "  typed  限" in first
+    assert cell_len(first) <= 60
+    piped = subprocess.run(
+        [sys.executable, "-m", "unspool", *asked], env=ENV, capture_output=True, text=True
+    )
+    assert piped.stdout.startswith(f"unspool show claude-code/{ident} --turn 1  ")

@@ -10,7 +10,7 @@ from unspool import sources
 from unspool.cli.display import Display
 from unspool.cli.moments import Moment
 from unspool.cli.pager import paged
-from unspool.cli.screen import coloured, columns
+from unspool.cli.screen import coloured, columns, cut
 from unspool.cli.shelves import open_shelf, roots, tell_problems
 from unspool.reading.characters import one_line
 from unspool.reading.figures import ago, count, day_and_time
@@ -137,7 +137,7 @@ def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
             pad = " " * (widths[at] - cell_len(row[at]))
             cells.append(pad + row[at] if at in _RIGHT else row[at] + pad)
         left = width - sum(cell_len(cell) + 2 for cell in cells)
-        title = _cut(row[TITLE], left) if width else row[TITLE]
+        title = cut(row[TITLE], left) if width else row[TITLE]
         if colours and number == 0:
             made.append(click.style("  ".join([*cells, title]).rstrip(), dim=True))
             continue
@@ -156,11 +156,3 @@ def _shown(widths: list[int], width: int) -> list[int]:
             break
         shown.remove(at)
     return shown
-
-
-def _cut(title: str, left: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(title) <= left:
-        return title
-    return set_cell_size(title, left - 1).rstrip() + "…" if left > 3 else ""

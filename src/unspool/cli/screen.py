@@ -24,3 +24,12 @@ def say(text: str = "", *, err: bool = False, nl: bool = True, **style: Any) -> 
     """One line, whatever stands in it."""
     made = printable(text).replace("\n", " ")
     click.echo(click.style(made, **style) if any(style.values()) else made, err=err, nl=nl)
+
+
+def cut(text: str, width: int) -> str:
+    """As much of it as the screen has room for."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 3 else ""

@@ -1,20 +1,22 @@
 """`unspool search`: find what was said in any conversation of the store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 import msgspec
 
 from unspool.cli.moments import Moment
-from unspool.cli.screen import coloured, columns, say
+from unspool.cli.screen import coloured, columns, cut, say
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
+from unspool.facts import Key
 from unspool.reading.characters import one_line
 from unspool.reading.figures import day_and_time
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
 from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Found, Hit, Mode, search
+from unspool.store.shelf import short_names
 
 EXAMPLES = """
 \b
@@ -75,17 +77,20 @@ def command(
 ) -> None:
     """Find QUERY in what was typed, answered, called and returned.
 
-    Words are combined with AND, OR and NOT; "…" is a phrase; word* is a beginning.
+    Words are combined with AND, OR and NOT; "…" is a phrase; word* is a beginning. Of languages
+    that put no spaces between words (Chinese, Japanese, Thai) any piece is found.
     """  # fmt: skip
     if substring and regex:
         raise UsageError("--substring and --regex do not go together")
     mode: Mode = "substring" if substring else "regex" if regex else "words"
     with reading(path_of(store_path)) as connection:
         found = search(connection, query, mode, fields or FIELDS, Filters(**filters), limit)
+        # A person has no need of all of an id, and a line has no room for it.
+        shown = short_names(connection) if columns() else {}
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2))
     else:
-        _print(found)
+        _print(found, shown)
 
 
 def _plain(found: Found) -> list[dict[str, Any]]:
@@ -98,32 +103,32 @@ def _plain(found: Found) -> list[dict[str, Any]]:
     return made
 
 
-def _show(hit: Hit) -> str:
+def _show(hit: Hit, shown: Mapping[Key, str] | None = None) -> str:
     """The command that opens the turn."""
     turn = f" --turn {hit.turn + 1}" if hit.turn is not None else ""
-    return f"unspool show {hit.source}/{hit.conversation_id}{turn}"
+    full = f"{hit.source}/{hit.conversation_id}"
+    return f"unspool show {(shown or {}).get((hit.source, hit.conversation_id), full)}{turn}"
 
 
-def _print(found: Found) -> None:
+def _print(found: Found, shown: Mapping[Key, str]) -> None:
     if not found.hits:
         say("nothing found", err=True)
         return
     color = coloured()
     for hit in found.hits:
-        _print_hit(hit, color)
+        _print_hit(hit, color, _show(hit, shown))
     if found.capped:
         say(f"(ranked among the latest {RANKED:,} places)", err=True)
 
 
-def _print_hit(hit: Hit, color: bool) -> None:
+def _print_hit(hit: Hit, color: bool, head: str) -> None:
     when = day_and_time(hit.timestamp)
     title = one_line(hit.title or "")[:60]
     what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
-    head = _show(hit)
     say(head, fg="yellow" if color else None, nl=False)
-    text = f"  {when}  {what}  {title}"
+    text = "".join(f"  {part}" for part in (when, what, title) if part)
     width = columns()
-    say(text[: max(width - len(head), 20)] if width else text)
+    say(cut(text, width - len(head)) if width else text)
     before, _, rest = one_line(
         hit.snippet.replace(OPEN, "\ue000").replace(CLOSE, "\ue001")
     ).partition("\ue000")

@@ -24,6 +24,12 @@ _SNIPPET_CHARS = 160
 _TOKEN = re.compile(r'"[^"]*"\*?|\(|\)|[^\s()"]+')
 _PLAIN = re.compile(r"^\w+\*?$")
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
+"""Scripts whose words no spaces part, or not all of them: Thai, Lao, Burmese, Khmer, Japanese,
+Chinese, Korean. To the index of words a whole sentence of theirs is one word."""
 
 Mode = Literal["words", "substring", "regex"]
 
@@ -64,13 +70,21 @@ def search(
     if not query.strip():
         raise UsageError("search for what?")
     if mode == "regex":
-        return Found(list(_scan(connection, _pattern(query), fields, filters, limit)))
-    if mode == "substring":
-        pattern = re.compile(re.escape(query), re.IGNORECASE)
-        if len(query) < 3 or not caught_up(connection):
-            return Found(list(_scan(connection, pattern, fields, filters, limit)))
-        return Found(list(_pieces(connection, query, pattern, fields, filters, limit)))
-    return _words(connection, query, fields, filters, limit)
+        return Found(list(_scan(connection, [_pattern(query)], fields, filters, limit)))
+    pieces = [query] if mode == "substring" else unworded(query)
+    if pieces is None:
+        return _words(connection, query, fields, filters, limit)
+    return Found(list(_pieces(connection, pieces, fields, filters, limit)) if pieces else [])
+
+
+def unworded(query: str) -> list[str] | None:
+    """The pieces to look for where the index of words cannot know them; None where it can."""
+    terms = _TOKEN.findall(query)
+    if any(term in ("(", ")", "OR", "NOT") for term in terms):
+        return None
+    if re.search(r"\w", query) and not _UNSPACED.search(query):
+        return None
+    return [plain for term in terms if term != "AND" and (plain := term.strip('"*'))]
 
 
 def _pattern(query: str) -> re.Pattern[str]:
@@ -164,21 +178,25 @@ def _best(snippets: tuple[str | None, ...]) -> tuple[str, str]:
 
 def _pieces(
     connection: sqlite3.Connection,
-    query: str,
-    pattern: re.Pattern[str],
+    pieces: list[str],
     fields: tuple[str, ...],
     filters: Filters,
     limit: int,
 ) -> Iterator[Hit]:
     """By the trigram index, which knows the texts that hold all trigrams: these are looked at."""
+    patterns = [re.compile(re.escape(piece), re.IGNORECASE) for piece in pieces]
+    trigrams = " AND ".join(_trigrams(piece) for piece in pieces if len(piece) >= 3)
+    if not trigrams or not caught_up(connection):
+        yield from _scan(connection, patterns, fields, filters, limit)
+        return
     terms, values = filters.of_messages()
     rows = connection.execute(
         f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
         f" {_JOIN.format(index='pieces')} JOIN texts x ON x.id = m.id"
         f" WHERE pieces MATCH ? AND {where(terms)} ORDER BY pieces.rowid DESC",
-        (_trigrams(query), *values),
+        (trigrams, *values),
     )
-    yield from islice(_hits(rows, pattern, fields), limit)
+    yield from islice(_hits(rows, patterns, fields), limit)
 
 
 def _trigrams(query: str) -> str:
@@ -188,7 +206,7 @@ def _trigrams(query: str) -> str:
 
 def _scan(
     connection: sqlite3.Connection,
-    pattern: re.Pattern[str],
+    patterns: list[re.Pattern[str]],
     fields: tuple[str, ...],
     filters: Filters,
     limit: int,
@@ -202,26 +220,22 @@ def _scan(
         f" WHERE {where(terms)} ORDER BY x.id DESC",
         values,
     )
-    yield from islice(_hits(rows, pattern, fields), limit)
+    yield from islice(_hits(rows, patterns, fields), limit)
 
 
 def _hits(
-    rows: Iterable[tuple[Any, ...]], pattern: re.Pattern[str], fields: tuple[str, ...]
+    rows: Iterable[tuple[Any, ...]], patterns: list[re.Pattern[str]], fields: tuple[str, ...]
 ) -> Iterator[Hit]:
     for *columns, typed, answered, called, returned in rows:
-        yield from _hit(columns, (typed, answered, called, returned), pattern, fields)
-
-
-def _hit(
-    columns: list[Any],
-    texts: tuple[str | None, ...],
-    pattern: re.Pattern[str],
-    fields: tuple[str, ...],
-) -> Iterator[Hit]:
-    for field, text in zip(FIELDS, texts, strict=True):
-        if field in fields and text and (match := pattern.search(text)):
-            yield _make(columns, field, _around(text, match), 0.0)
-            return
+        texts = zip(FIELDS, (typed, answered, called, returned), strict=True)
+        chosen = [(field, text) for field, text in texts if field in fields and text]
+        first, *others = patterns
+        if not all(any(other.search(text) for _, text in chosen) for other in others):
+            continue
+        for field, text in chosen:
+            if match := first.search(text):
+                yield _make(columns, field, _around(text, match), 0.0)
+                break
 
 
 def _make(columns: list[Any], field: str, snippet: str, score: float) -> Hit:

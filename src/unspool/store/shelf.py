@@ -10,7 +10,7 @@ import zstandard
 
 from unspool.errors import UnknownConversation
 from unspool.facts import Key
-from unspool.shelf import Entry, match, newest_first
+from unspool.shelf import Entry, match, newest_first, short_ids
 from unspool.sinks import Family
 from unspool.store.ids import row_id
 from unspool.store.opening import damaged, explain
@@ -71,6 +71,14 @@ class StoreShelf:
     def _get(self, key: Key) -> Trajectory | None:
         with damage_told(self.connection):
             return get_trajectory(self.connection, row_id(*key))
+
+
+def short_names(connection: sqlite3.Connection) -> dict[Key, str]:
+    """The shortened id of every conversation, as `list` prints it."""
+    rows = connection.execute("SELECT external_id, source, parent_id FROM conversations")
+    entries = [Entry(id=ident, source=source, parent_id=up) for ident, source, up in rows]
+    short = short_ids(entries)
+    return {(entry.source, entry.id): short(entry) for entry in entries}
 
 
 @contextmanager
