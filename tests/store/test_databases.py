@@ -18,6 +18,8 @@ from tests.store.test_sync_odd import talk
 from tests.telemetry import write
 from tests.test_extract import ENV
 from unspool.store.counters import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
+from unspool.store.opening import reading, writing
+from unspool.store.rebuild import rebuild
 from unspool.store.schema import MIGRATIONS, add_attempts
 
 BUBBLE = "bubbleId:c1:b1"
@@ -152,6 +154,7 @@ def test_a_store_of_the_time_before_counters_looks_again_once(
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         connection.execute("ALTER TABLE origins DROP COLUMN attempt")
         connection.execute("DROP TABLE pieces_due")
+        connection.execute("ALTER TABLE facts DROP COLUMN gone_since")
         connection.execute("UPDATE origins SET state = ''")
         connection.execute(f"PRAGMA user_version = {MIGRATIONS.index(add_attempts)}")
     assert sync(store, home).read == 1
@@ -238,3 +241,57 @@ def test_the_backup_of_a_database_that_breaks_later(
     assert {"about a", "about c"} <= {*words(store)}
     assert sync(store, home).read == 0
     sound(store)
+
+
+def marked(store: Path) -> list[str]:
+    with reading(store) as connection:
+        rows = connection.execute("SELECT external_id FROM facts WHERE gone_since IS NOT NULL")
+        return sorted({ident for (ident,) in rows})
+
+
+def test_a_conversation_that_a_database_lost_stays(database: Path, tmp_path: Path) -> None:
+    """The person deleted it, or the editor began its database anew."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    sync(store, home)
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        rows = connection.execute("SELECT key, value FROM cursorDiskKV").fetchall()
+        heads = [{"bubbleId": "b2", "type": 1}]
+        composer = {"composerId": "c2", "fullConversationHeadersOnly": heads, "_v": 10}
+        put(connection, "composerData:c2", composer)
+        put(connection, "bubbleId:c2:b2", {"bubbleId": "b2", "type": 1, "text": "second", "_v": 3})
+        sync(store, home)
+        connection.execute("DELETE FROM cursorDiskKV WHERE key NOT LIKE '%c2%'")
+        report = sync(store, home)
+        assert (report.read, report.removed) == (1, 0)
+        assert (sorted(words(store)), marked(store)) == (["first", "second"], ["c1"])
+        connection.execute("DELETE FROM cursorDiskKV")
+        sync(store, home)
+        assert (sorted(words(store)), marked(store)) == (["first", "second"], ["c1", "c2"])
+        with writing(store) as opened:
+            rebuild(opened)
+        assert (sorted(words(store)), marked(store)) == (["first", "second"], ["c1", "c2"])
+        connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", rows)
+        say(connection, "first, and again")
+        sync(store, home)
+    assert (sorted(words(store)), marked(store)) == (["first, and again", "second"], ["c2"])
+    sound(store)
+
+
+def test_prompts_leave_when_their_conversation_comes(tmp_path: Path) -> None:
+    """They were but echoes of it."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    path = home / "Cursor" / "User" / "workspaceStorage" / "w" / "state.vscdb"
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE ItemTable (key TEXT UNIQUE, value BLOB)")
+        row = ("aiService.prompts", json.dumps([{"text": "why?", "commandType": 4}]))
+        connection.execute("INSERT INTO ItemTable VALUES (?, ?)", row)
+        sync(store, home)
+        assert words(store) == ["why?"]
+        chat = {"tabId": "t1", "bubbles": [{"type": "user", "id": "b1", "text": "why?"}]}
+        key = "workbench.panel.aichat.view.aichat.chatdata"
+        row = (key, json.dumps({"tabs": [chat]}))
+        connection.execute("INSERT INTO ItemTable VALUES (?, ?)", row)
+    sync(store, home)
+    assert (words(store), marked(store)) == (["why?"], [])
+    assert [t["conversation_id"] for t in stored(store)] == ["t1"]

@@ -16,7 +16,17 @@ from unspool.databases import is_spare
 from unspool.facts import AnyFact, Key, Problem
 from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import Collection, Gathered
-from unspool.store.keeping import Press, forget_origin, moved, put_facts, put_raw
+from unspool.store.keeping import (
+    Press,
+    forget_facts,
+    forget_old_facts,
+    forget_records,
+    keys_of,
+    last_fact,
+    moved,
+    put_facts,
+    put_raw,
+)
 from unspool.store.reading import (
     BROKEN,
     Owners,
@@ -29,6 +39,7 @@ from unspool.store.reading import (
 from unspool.store.survey import (
     Changed,
     attempt,
+    is_database,
     is_gone,
     is_log,
     recognised,
@@ -81,6 +92,10 @@ class Taking:
         self.samples: list[Problem] = []
         self.gave_facts = False
         self.gave_whole = False
+        self.told: list[Key] = []
+        """Of a database: the conversations that it told of before,"""
+        self.last = 0
+        """and the last fact of that time."""
 
 
 class Intake:
@@ -133,6 +148,7 @@ class Intake:
             taking = Taking(self._put_origin(changed, origin.source, end, tail), origin)
             self._forget(taking)
             self.read(taking, end)
+            self._forget_old(taking)
             point.keep = self._is_better(changed, taking, was_whole)
         if point.keep:
             self._finish(changed, taking)
@@ -163,8 +179,19 @@ class Intake:
         if start:
             statement = "DELETE FROM problems WHERE origin_id = ? AND offset >= ?"
             self.connection.execute(statement, (taking.ident, start))
+            return
+        forget_records(self.connection, taking.ident)
+        if is_database(taking.origin.path):
+            taking.told = keys_of(self.connection, taking.ident)
+            taking.last = last_fact(self.connection) if taking.told else 0
         else:
-            taking.touched.update(forget_origin(self.connection, taking.ident))
+            taking.touched.update(forget_facts(self.connection, taking.ident))
+
+    def _forget_old(self, taking: Taking) -> None:
+        """Behind the reading: what a database no longer tells of, the store keeps."""
+        for key in taking.told:
+            if forget_old_facts(self.connection, taking.ident, key, taking.last, now()):
+                taking.touched.add(key)
 
     def read(self, taking: Taking, end: int) -> None:
         """Its facts and records, a block at a time."""
@@ -207,13 +234,20 @@ class Intake:
         taking.gave_facts = taking.gave_facts or bool(keys)
         taking.collection.weight = 0
         self.fresh |= {
-            k: known for k, known in conversations.items() if not self._has_other_facts(k)
+            key: known
+            for key, known in conversations.items()
+            if not self._has_other_facts(key, taking)
         }
         conversations.clear()
 
-    def _has_other_facts(self, key: Key) -> bool:
-        statement = "SELECT id FROM facts WHERE platform = ? AND external_id = ? LIMIT 2"
-        return len(self.connection.execute(statement, key).fetchall()) > 1
+    def _has_other_facts(self, key: Key, taking: Taking) -> bool:
+        """Beside the ones that were just put, and those that they replace."""
+        rows = self.connection.execute(
+            "SELECT id FROM facts WHERE platform = ? AND external_id = ?"
+            " AND NOT (origin_id = ? AND id <= ?) LIMIT 2",
+            (*key, taking.ident, taking.last),
+        )
+        return len(rows.fetchall()) > 1
 
     def _put_problems(self, taking: Taking) -> None:
         problems = taking.collection.problems

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import zstandard
 
-from unspool.facts import MESSAGE_BEARING, AnyFact, Key, ListSeen, SnapshotSeen
+from unspool.facts import ECHO, MESSAGE_BEARING, AnyFact, Key, ListSeen, SnapshotSeen
 from unspool.packing import Packer
 from unspool.pipeline.collect import Gathered
 from unspool.times import format_time
@@ -119,20 +119,54 @@ def get_facts(connection: sqlite3.Connection, key: Key) -> Gathered | None:
     return made
 
 
-def forget_origin(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
-    """Drop what was kept of an origin that is read anew; the conversations that it was part of."""
-    keys = forget_facts(connection, origin_id)
+def forget_records(connection: sqlite3.Connection, origin_id: int) -> None:
+    """Drop the raw records and problems of an origin that is read anew."""
     for table in ("raw_traces", "problems"):
         connection.execute(f"DELETE FROM {table} WHERE origin_id = ?", (origin_id,))
-    return keys
 
 
 def forget_facts(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
-    keys = connection.execute(
+    """All but what the origin itself forgot: nobody could tell it again."""
+    keys = keys_of(connection, origin_id)
+    connection.execute("DELETE FROM facts WHERE origin_id = ? AND gone_since IS NULL", (origin_id,))
+    return keys
+
+
+def keys_of(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
+    """The conversations that an origin told of."""
+    rows = connection.execute(
         "SELECT DISTINCT platform, external_id FROM facts WHERE origin_id = ?", (origin_id,)
-    ).fetchall()
-    connection.execute("DELETE FROM facts WHERE origin_id = ?", (origin_id,))
-    return [(str(platform), str(ident)) for platform, ident in keys]
+    )
+    return [(str(platform), str(ident)) for platform, ident in rows]
+
+
+def last_fact(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT ifnull(max(id), 0) FROM facts").fetchone()[0])
+
+
+def forget_old_facts(
+    connection: sqlite3.Connection, origin_id: int, key: Key, last: int, now: str
+) -> bool:
+    """Drop what a database said of a conversation before, up to the fact `last`.
+
+    Where it says nothing of it now (it was deleted, or the database begun anew) what was said stays
+    and is marked; but not mere echoes, whose conversation may have come.
+    """
+    mine = "origin_id = ? AND platform = ? AND external_id = ?"
+    said = f"SELECT 1 FROM facts WHERE {mine} AND id > ? LIMIT 1"
+    if connection.execute(said, (origin_id, *key, last)).fetchone() is None:
+        rows = connection.execute(f"SELECT data FROM facts WHERE {mine}", (origin_id, *key))
+        if any(map(_is_itself, (fact for (data,) in rows for fact in _decode_facts(expand(data))))):
+            mark = f"UPDATE facts SET gone_since = ifnull(gone_since, ?) WHERE {mine}"
+            connection.execute(mark, (now, origin_id, *key))
+            return False
+    connection.execute(f"DELETE FROM facts WHERE {mine} AND id <= ?", (origin_id, *key, last))
+    return True
+
+
+def _is_itself(fact: AnyFact) -> bool:
+    """A message, or a part of one, and no echo of it."""
+    return isinstance(fact, MESSAGE_BEARING) and getattr(fact, "rank", 0) < ECHO
 
 
 def put_raw(press: Press, origin_id: int, records: Iterable[RawRecord]) -> None:

@@ -72,6 +72,16 @@ def put_off_pieces(connection: sqlite3.Connection) -> None:
     _run(connection, DUE_PIECES)
 
 
+LOST_FACTS = """
+ALTER TABLE facts ADD COLUMN gone_since TEXT; -- the database no longer tells of the conversation
+"""
+
+
+def mark_lost_facts(connection: sqlite3.Connection) -> None:
+    """What a database forgot stays, and is marked."""
+    _run(connection, LOST_FACTS)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
@@ -80,6 +90,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     add_attempts,
     complete_pieces,
     put_off_pieces,
+    mark_lost_facts,
 ]
 
 
