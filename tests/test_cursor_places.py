@@ -1,5 +1,6 @@
 """Where a composer's conversation took place, and which generation its answers belong to."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,40 @@ def test_a_composer_names_the_sub_agents_that_it_started(tmp_path: Path) -> None
     parent = made["below"].parent
     assert parent is not None
     assert parent.conversation_id == "above"
+
+
+def test_a_sub_agent_belongs_to_the_session_of_the_first_that_was_asked(tmp_path: Path) -> None:
+    """Whether it says so itself, or only its parent does."""
+    rows = rows_of({"composerId": "top", "subagentComposerIds": ["one", "?"]}, bubble("1", 1, "go"))
+    rows |= rows_of({"composerId": "one"}, bubble("2", 1, "do"))
+    above = {"parentComposerId": "gone", "rootParentConversationId": "first"}
+    rows |= rows_of({"composerId": "other", "subagentInfo": above}, bubble("4", 1, "and you"))
+    write_editor(tmp_path / "state.vscdb", rows)
+    event = {"hook_event_name": "subagentStart", "conversation_id": "top", "generation_id": "g",
+             "subagent_id": "hooked", "tool_call_id": "t", "parent_conversation_id": "top"}  # fmt: skip
+    spoken = {"hook_event_name": "afterAgentResponse", "conversation_id": "hooked", "text": "Yes.",
+              "generation_id": "h", "session_id": "hooked"}  # fmt: skip
+    (tmp_path / "hooks.log").write_text(f"{json.dumps(event)}\n{json.dumps(spoken)}\n")
+    made = {t.conversation_id: t.session_id for t in reduce_all(facts_of(origins_of(tmp_path)))}
+    assert made == {"top": "top", "one": "top", "other": "first", "hooked": "top"}
+
+
+def test_answers_are_of_the_model_that_the_prompt_was_sent_to(tmp_path: Path) -> None:
+    """The composer knows the last choice only; some versions name the model with the prompt."""
+    rows = rows_of(
+        {"composerId": "c", "modelConfig": {"modelName": "last"}},
+        bubble("1", 1, "one", modelInfo={"modelName": "first"}),
+        bubble("2", 2, "a"),
+        bubble("3", 2, "b", modelInfo={"modelName": "own"}),
+        bubble("4", 1, "two", modelInfo={"modelName": "default"}),
+        bubble("5", 2, "c"),
+        bubble("6", 1, "three"),
+        bubble("7", 2, "d"),
+    )
+    write_editor(tmp_path / "state.vscdb", rows)
+    (made,) = reduce_all(facts_of(origins_of(tmp_path)))
+    answers = [m.model for m in made.messages if m.role == "assistant"]
+    assert answers == ["first", "own", "last", "last"]
 
 
 WRITER = """

@@ -166,6 +166,8 @@ class Chat:
         self.paths: set[str] = set()
         """Files that tools and context name."""
         self._request = ""
+        self._asked = ""
+        """The model that the last prompt was sent to."""
         self._changes = changes
         self._mode = mode
         self._steps = Steps()
@@ -201,7 +203,7 @@ class Chat:
         # Without words, files are what stands in the input box; an image may be a question.
         if text or any(attachment.kind == "image" for attachment in attachments):
             self._steps.close()
-            self._request = _request(bubble)
+            self._request, self._asked = _request(bubble), _model(bubble)
             yield MessageSeen(
                 **common, id=ident, role="user", text=text, attachments=attachments, rank=RANK,
                 mode=mode_name(bubble.get("unifiedMode")) or self._mode, request=_request(bubble),
@@ -232,16 +234,9 @@ class Chat:
     def _said(
         self, bubble: Bubble, common: dict[str, Any], step: str, **fields: Any
     ) -> MessageSeen:
-        model = bubble.get("modelInfo")
-        name = (
-            _str(model.get("modelName"))
-            if isinstance(model, dict)
-            else _str(bubble.get("modelType"))
-        )
         return MessageSeen(
-            **common, id=step, role="assistant", rank=RANK,
-            request=_request(bubble) or self._request,
-            model=name if name != "default" else "", **fields,
+            **common, id=step, role="assistant", rank=RANK, model=_model(bubble) or self._asked,
+            request=_request(bubble) or self._request, **fields,
         )  # fmt: skip
 
     def _tool(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
@@ -321,6 +316,13 @@ def _count(count: dict[str, Any], name: str) -> int:
 
 def _request(bubble: Bubble) -> str:
     return request_id(bubble.get("requestId")) or request_id(bubble.get("usageUuid"))
+
+
+def _model(bubble: Bubble) -> str:
+    """The model that a bubble names; `default` is whatever Cursor chose."""
+    told = bubble.get("modelInfo")
+    name = told.get("modelName") if isinstance(told, dict) else bubble.get("modelType")
+    return _str(name) if name != "default" else ""
 
 
 def _group(bubble: Bubble) -> str:

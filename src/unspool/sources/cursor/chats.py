@@ -94,6 +94,7 @@ class Chat:
         self._steps = Steps()
         self._mode = ""
         self._model = ""
+        self._session = ""
 
     def problem(self, code: str, data: bytes | str) -> Problem:
         self.tally.problems += 1
@@ -117,12 +118,13 @@ class Chat:
         """The chats of sub-agents that are kept in the root of the one that started them."""
         for name, state in subagents(root) if depth < DEEPEST else ():
             child = Chat(self.origin, self.tally, self._offsets)
-            child.key = ("cursor", name)
-            parent = {"conversation_id": self.key[1]}
-            yield Noted(
-                key=child.key, origin=self.origin, offset=next(self._offsets), name="parent",
-                value=parent, rank=RANK,
-            )  # fmt: skip
+            child.key, child._session = ("cursor", name), self._session
+            notes = {"parent": {"conversation_id": self.key[1]}, "session_id": self._session}
+            for note, value in notes.items():
+                yield Noted(
+                    key=child.key, origin=self.origin, offset=next(self._offsets), name=note,
+                    value=value, rank=RANK,
+                )  # fmt: skip
             yield from child._said(blobs, state, blobs.narrow_layout(state))
             yield from child._children(blobs, state, depth + 1)
 
@@ -199,12 +201,13 @@ class Chat:
         }  # fmt: skip
         above = meta.get("subagentInfo")
         parent = above.get("parentAgentId") if isinstance(above, dict) else None
+        self._session = parent if isinstance(parent, str) and parent else self.key[1]
         notes = {
-            "session_id": self.key[1],
+            "session_id": self._session,
             "title": meta.get("name"),
             "composer_mode": self._mode or None,
             "started_at": format_time(parse_time(meta.get("createdAt"))),
-            "parent": {"conversation_id": parent} if isinstance(parent, str) and parent else None,
+            "parent": {"conversation_id": parent} if parent == self._session else None,
         }
         for number, (name, value) in enumerate(notes.items()):
             # Everybody has a better name for it than the one that all chats begin with.

@@ -62,9 +62,13 @@ class Reader:
             )  # fmt: skip
         if workspace:
             yield Noted(**common, number=60, name="workspace.path", value=workspace, rank=RANK + 1)
-        for number, child in enumerate(children_of(composer), 100):
+        for number, child in enumerate(children_of(composer)):
             value = {"conversation_id": child}
-            yield Noted(**common, number=number, name="children", value=value, rank=RANK)
+            yield Noted(**common, number=100 + 2 * number, name="children", value=value, rank=RANK)
+            yield Noted(
+                **common | {"key": ("cursor", child)}, number=101 + 2 * number, name="session_id",
+                value=notes["session_id"], rank=RANK + 1,
+            )  # fmt: skip
         yield from costs(composer, common)
 
     def read(

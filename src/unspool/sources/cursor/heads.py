@@ -55,6 +55,10 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         made["parent"] = {"conversation_id": parent["parentComposerId"]}
         if isinstance(parent.get("toolCallId"), str):
             made["parent"]["tool_call_id"] = parent["toolCallId"]
+        if isinstance(parent.get("subagentTypeName"), str):
+            made["parent"]["name"] = parent["subagentTypeName"]
+        root = parent.get("rootParentConversationId")
+        made["session_id"] = root if isinstance(root, str) and root else parent["parentComposerId"]
     return {name: value for name, value in made.items() if value not in (None, "")}
 
 

@@ -207,6 +207,7 @@ def read_subagent(said: Said) -> Iterator[AnyFact]:
         yield said.make(
             Noted, 11, (PRODUCT, child), name="parent", value={"conversation_id": parent, **tie}
         )
+        yield said.make(Noted, 13, (PRODUCT, child), name="session_id", value=parent, rank=RANK)
     names = (
         "subagent_id", "subagent_type", "subagent_model", "task", "description", "summary",
         "status", "duration_ms", "message_count", "tool_call_count", "loop_count",
