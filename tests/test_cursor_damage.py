@@ -129,3 +129,12 @@ def test_tables_without_the_columns_that_are_expected(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     read_all(tmp_path, Tally())
+
+
+def test_an_answer_of_a_wrong_type_is_none(tmp_path: Path) -> None:
+    answers = [{"filePath": "a", "userResponseType": odd} for odd in ODD]
+    rows = rows_of({**COMPOSER, "userResponsesToSuggestedCodeBlocks": answers}, *BUBBLES)
+    write_editor(tmp_path / "state.vscdb", rows)
+    tally = Tally()
+    read_all(tmp_path, tally)
+    assert tally.problems == 0

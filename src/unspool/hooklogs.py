@@ -5,7 +5,7 @@ object; one JSON array; objects over many lines; and the payload inside an envel
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,8 +15,15 @@ from unspool.records import salvage
 from unspool.stamps import Moment, find_moment
 from unspool.times import parse_time
 
-__all__ = ["Logged", "Moment", "head_payloads", "noted_moment", "noted_time", "prefix_moment",
-           "prefix_time", "read_log", "unwrap"]  # fmt: skip
+__all__ = [
+    "Logged",
+    "Moment",
+    "head_payloads",
+    "noted_moment",
+    "prefix_moment",
+    "read_log",
+    "unwrap",
+]
 
 _ZONED = re.compile(r"(?:[Zz]|UTC|GMT|[+-]\d\d:?\d\d|^\d+)$")
 TIMES = (
@@ -24,8 +31,9 @@ TIMES = (
     "captured_at", "created_at", "datetime",
 )  # fmt: skip
 _ENVELOPES = ("payload", "hook_input", "input", "data", "event", "raw")
-_SPREAD = re.compile(rb"\[\s*(\{|\])|\{\s*\n")
-"""How a file begins that holds one array, or objects over many lines."""
+_ARRAY = re.compile(rb"\[\s*(\{|\])")
+"""How a file begins that holds one array."""
+_STRING = re.compile(rb'"(?:\\.|[^"\\])*"')
 
 
 class Logged(msgspec.Struct):
@@ -33,27 +41,54 @@ class Logged(msgspec.Struct):
 
     offset: int
     value: dict[str, Any] | None = None
-    time: int | None = None
+    moment: Moment | None = None
     code: str = ""
     text: bytes = b""
 
+    @property
+    def time(self) -> int | None:
+        return self.moment.time if self.moment is not None else None
+
 
 def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
-    """Every payload of the log in order; a line without any brace is not part of it."""
+    """Every payload of the log in order; text without any brace only tells the time of the next."""
     with open_origin(origin.path) as file:
         start = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if _SPREAD.match(start) and not origin.start:
+    if _ARRAY.match(start) and not origin.start:
         with open_origin(origin.path) as file:
             yield from _parse(file.read(), 0, None, recover)
         return
-    for offset, line in iter_lines(origin):
+    before: Moment | None = None
+    for offset, prefix, data in _objects(iter_lines(origin)):
+        moment = prefix_moment(prefix)
+        if data:
+            yield from _parse(data, offset, moment if moment is not None else before, recover)
+        before = None if data else moment
+
+
+def _objects(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bytes]]:
+    """(offset, text before it, object) of each line with a brace, of others only the text. An object
+    whose first line is no more than its brace goes on to the one that closes it."""
+    rest = iter(lines)
+    for offset, line in rest:
         at = line.find(b"{")
-        if at < 0:
-            continue
-        yield from _parse(line[at:], offset, prefix_time(line[:at]), recover)
+        data = line[at:] if at >= 0 else b""
+        if data == b"{":
+            data = b"\n".join([data, *_inside(rest)])
+        yield offset, line[:at] if at >= 0 else line, data
 
 
-def _parse(data: bytes, offset: int, time: int | None, recover: bool) -> Iterator[Logged]:
+def _inside(lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    depth = 1
+    for _, line in lines:
+        yield line
+        plain = _STRING.sub(b"", line)
+        depth += plain.count(b"{") - plain.count(b"}")
+        if depth <= 0:
+            return
+
+
+def _parse(data: bytes, offset: int, moment: Moment | None, recover: bool) -> Iterator[Logged]:
     code = ""
     try:
         values: list[Any] = [msgspec.json.decode(data)]
@@ -64,7 +99,7 @@ def _parse(data: bytes, offset: int, time: int | None, recover: bool) -> Iterato
     for number, value in enumerate(flat):
         if isinstance(value, dict):
             inner, logged = unwrap(value)
-            yield Logged(offset + number, inner, time if time is not None else logged)
+            yield Logged(offset + number, inner, moment if moment is not None else logged)
         else:
             yield Logged(offset + number, code="invalid-json", text=repr(value).encode())
     # A byte that is no UTF-8 spoils one character, not the payload.
@@ -77,11 +112,6 @@ def prefix_moment(prefix: bytes) -> Moment | None:
     return find_moment(prefix.decode("utf-8", "replace")) if prefix else None
 
 
-def prefix_time(prefix: bytes) -> int | None:
-    found = prefix_moment(prefix)
-    return found.time if found is not None else None
-
-
 def _moment(value: Any) -> Moment | None:
     time = parse_time(value)
     if time is None:
@@ -89,11 +119,11 @@ def _moment(value: Any) -> Moment | None:
     return Moment(time, not isinstance(value, str) or _ZONED.search(value.strip()) is not None)
 
 
-def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
+def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], Moment | None]:
     """The payload inside what the logging script put around it, and the time that it noted."""
-    time = noted_time(value)
+    moment = noted_moment(value)
     if "hook_event_name" in value or "conversation_id" in value:
-        return value, time
+        return value, moment
     for name in (*_ENVELOPES, *(name for name in value if name not in _ENVELOPES)):
         inner = value.get(name)
         if isinstance(inner, str) and inner.lstrip()[:1] == "{":
@@ -104,14 +134,8 @@ def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
         if isinstance(inner, dict) and ("session_id" in inner or "conversation_id" in inner):
             event = value.get("hook_event_name", value.get("hook_type"))
             named = {"hook_event_name": event, **inner} if event else inner
-            own = noted_time(inner)
-            return named, time if time is not None else own
-    return value, time
-
-
-def noted_time(value: Mapping[str, Any]) -> int | None:
-    found = noted_moment(value)
-    return found.time if found is not None else None
+            return named, moment if moment is not None else noted_moment(inner)
+    return value, moment
 
 
 def noted_moment(value: Mapping[str, Any]) -> Moment | None:
@@ -128,13 +152,15 @@ def head_payloads(head: Head, most: int = 20) -> Iterator[dict[str, Any]]:
     if b"{" not in head.data or head.data[:16] == b"SQLite format 3\0":
         return
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    # The head may end inside an array: without the bracket its first objects can be read.
-    lines = [data.lstrip(b"[ \t\r\n")] if _SPREAD.match(data) else data.split(b"\n")[: 4 * most]
-    for line in lines:
-        at = line.find(b"{")
-        if at < 0:
-            continue
-        for logged in _parse(line[at:], 0, None, recover=False):
+    if _ARRAY.match(
+        data
+    ):  # The head may end inside it: without the bracket its objects can be read.
+        found: Iterable[bytes] = [data.lstrip(b"[ \t\r\n")]
+    else:
+        lines = ((0, line.strip()) for line in data.split(b"\n"))
+        found = (part for _, _, part in _objects(lines))
+    for part in found:
+        for logged in _parse(part, 0, None, recover=False) if part else ():
             if logged.value is not None:
                 yield logged.value
                 most -= 1

@@ -26,12 +26,9 @@ class Changes:
         self._used: set[int] = set()
         listed = composer.get("userResponsesToSuggestedCodeBlocks")
         self._answers = [
-            (
-                str(answer.get("filePath")).replace("/", separator),
-                _ANSWERS[answer["userResponseType"]],
-            )
+            (str(answer.get("filePath")).replace("/", separator), verdict)
             for answer in (listed if isinstance(listed, list) else ())
-            if isinstance(answer, dict) and answer.get("userResponseType") in _ANSWERS
+            if isinstance(answer, dict) and (verdict := _answered(answer))
             for separator in "/\\"
         ]
         data = composer.get("codeBlockData")
@@ -127,6 +124,11 @@ class Changes:
             return ""
         data = self._fetch(f"composer.content.{_hash(ident)}")
         return data.decode("utf-8", "replace") if data is not None else None
+
+
+def _answered(answer: dict[str, Any]) -> str:
+    told = answer.get("userResponseType")
+    return _ANSWERS.get(told, "") if isinstance(told, int) else ""
 
 
 def _hash(ident: str) -> str:

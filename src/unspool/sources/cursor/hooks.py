@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from unspool.facts import NOBODY, AnyFact, Key, Noted, Problem
-from unspool.hooklogs import Logged, head_payloads, read_log
+from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Key, Noted, Problem
+from unspool.hooklogs import Logged, Moment, head_payloads, read_log
 from unspool.origins import Head, Origin, Tally
 from unspool.records import clean, sample
 from unspool.sources.cursor.entries import Entries, rank_of
@@ -80,7 +80,7 @@ class Log:
             }  # fmt: skip
             steps = self._steps.setdefault(key, Steps())
             said = Said(payload, event, key, place, steps, self._model(payload))
-            yield from self._base(said)
+            yield from self._base(said, logged.moment)
             yield from reader(said)
 
     def _model(self, payload: Payload) -> str:
@@ -101,7 +101,7 @@ class Log:
         own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
         return self._entries.of(msgspec.json.encode(own, order="sorted"))
 
-    def _base(self, said: Said) -> Iterator[AnyFact]:
+    def _base(self, said: Said, moment: Moment | None) -> Iterator[AnyFact]:
         """What every payload tells about the conversation; told once, and when it changes."""
         payload = said.payload
         roots = payload.get("workspace_roots")
@@ -112,6 +112,7 @@ class Log:
             "agent_version": payload.get("cursor_version"),
             "transcript_path": payload.get("transcript_path"),
             "composer_mode": payload.get("composer_mode"),
+            ZONE: NO_ZONE if moment is not None and not moment.zoned else None,
         }
         for number, (name, value) in enumerate(notes.items()):
             if isinstance(value, str) and (said.key, name, value) not in self._told:
