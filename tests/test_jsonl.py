@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import unspool
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from unspool.enrich import enrich
 from unspool.facts import Problem
@@ -59,6 +60,23 @@ def test_a_first_line_longer_than_the_head_is_claimed(tmp_path: Path) -> None:
     assert _claims(_file(tmp_path, json.dumps(long)))
     rewritten = {"agent": "a", "context": {}, **long}
     assert _claims(_file(tmp_path, json.dumps(rewritten, sort_keys=True), "{}"))
+
+
+def test_children_that_are_not_here_keep_their_order(tmp_path: Path) -> None:
+    children = [{"conversation_id": name} for name in ("y", "z", "x")]
+    path = _file(tmp_path, json.dumps({**LINE, "children": children}))
+    (made,) = unspool.extract(path.path)
+    assert [link.conversation_id for link in made.children or ()] == ["y", "z", "x"]
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_half_a_character_hides_nothing(tmp_path: Path, size: int) -> None:
+    messages = [{"role": "user", "content": "cut \ud83d"}, {"role": "user", "content": "x" * size}]
+    rewritten = {"agent": "a", **LINE, "messages": messages}
+    path = _file(tmp_path, json.dumps(rewritten))
+    assert _claims(path)
+    (made,) = unspool.extract(path.path)
+    assert made.messages[0].content == "cut \ufffd"
 
 
 @pytest.mark.parametrize(

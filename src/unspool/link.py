@@ -169,7 +169,10 @@ class _Board:
 
     def put_in_order(self) -> None:
         for key, made in self.patches.items():
-            made.children.sort(key=lambda tie: _age(tie, key[0], self.by_key))
+            card = self.by_key.get(key)
+            known = card.children if card is not None else ()
+            told = {tie.conversation_id: at for at, tie in enumerate(known)}
+            made.children.sort(key=lambda tie: _age(tie, key[0], self.by_key, told))
             for tie in made.children:  # a call may have started several: the first stands for all
                 if tie.tool_call_id:
                     made.spawned.setdefault(tie.tool_call_id, tie.conversation_id)
@@ -259,9 +262,13 @@ def _inherit(by_key: dict[Key, Card], patches: Patches) -> None:
             above = patches[parent_key].parent if parent_key in patches else None
 
 
-def _age(tie: Link, source: str, by_key: dict[Key, Card]) -> tuple[str, str]:
+def _age(
+    tie: Link, source: str, by_key: dict[Key, Card], told: dict[str, int]
+) -> tuple[str, int, str]:
+    """When it began; of those that are not here, or began at once, the order that they are told in."""
     card = by_key.get((source, tie.conversation_id))
-    return (card.started_at if card is not None else "", tie.conversation_id)
+    place = told.get(tie.conversation_id, len(told))
+    return (card.started_at if card is not None else "", place, tie.conversation_id)
 
 
 def _misplaced(by_key: dict[Key, Card]) -> dict[Key, list[str]]:

@@ -1,6 +1,7 @@
 """Origins: where traces are read from. Opening them, cutting them into lines."""
 
 import io
+import json
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -113,11 +114,18 @@ class Head:
             lines.pop()
         for line in lines[:50]:
             try:
-                value = msgspec.json.decode(line)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                value = _decode(line)
+            except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
                 yield value
+
+
+def _decode(line: bytes) -> object:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return json.loads(line)  # takes half a pair of surrogates, too
 
 
 def open_origin(path: str) -> io.BufferedReader:

@@ -251,10 +251,21 @@ def recover_json(text: str | bytes) -> Any:
     """A cut-off JSON value closed where it breaks off; None where not even that can be read."""
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     try:
-        value = jiter.from_json(data, partial_mode="trailing-strings")
+        return clean(jiter.from_json(data, partial_mode="trailing-strings"))
+    except ValueError:
+        mended = _UNICODE.sub(_without_halves, data)
+    try:
+        return clean(jiter.from_json(mended, partial_mode="trailing-strings"))
     except ValueError:
         return None
-    return clean(value)
+
+
+_UNICODE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89a-fA-F]..)|.)")
+"""A pair of surrogates, half of one, or any other escape."""
+
+
+def _without_halves(found: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if found["half"] else found[0]
 
 
 def decode(line: bytes) -> Any:

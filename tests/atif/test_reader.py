@@ -312,6 +312,19 @@ def test_claims(tmp_path: Path) -> None:
     assert not claimed("{}")
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_half_a_character(tmp_path: Path, indent: int | None, size: int) -> None:
+    """JavaScript writes what is left of an emoji that was cut in two, and Harbor takes it."""
+    given = document(step(1, "user", "cut \ud83d"), step(2, "agent", "\\ud800 \U0001f600" * size))
+    assert harbor_errors(given) == []
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(given, indent=indent))
+    assert claims(read_head(str(path)))
+    (trajectory,) = read_file(path)
+    assert [m.content for m in trajectory.messages] == ["cut \ufffd", given["steps"][1]["message"]]
+
+
 def test_references_by_path_find_their_document(tmp_path: Path) -> None:
     ref = {"trajectory_path": "kid.json"}
     parent = document(

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator
 
-import jiter
 import msgspec
 
 from unspool.facts import NOBODY, Problem
 from unspool.origins import Head, Origin, Tally, iter_lines
-from unspool.records import salvage, sample
+from unspool.records import recover_json, salvage, sample
 from unspool.sinks import Family, Options, Piece
 from unspool.trajectory import Attachment, Trajectory, decode_trajectory, encode_line
 
@@ -41,7 +40,15 @@ def _bare(attachment: Attachment) -> Attachment:
 
 def parse(line: bytes) -> Trajectory:
     """A line back into a trajectory; raises msgspec.DecodeError where it is none."""
-    return decode_trajectory(line)
+    try:
+        return decode_trajectory(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        found = salvage(line)  # another program may have cut a character in two
+        if found.code or len(found.values) != 1:
+            raise
+    return msgspec.convert(found.values[0], Trajectory)
 
 
 def claims(head: Head) -> bool:
@@ -53,12 +60,8 @@ def claims(head: Head) -> bool:
         return False
     if head.objects:
         return _is_trajectory(head.objects[0])
-    try:
-        # The keys may stand in any order once another program has rewritten the file.
-        value = jiter.from_json(data.lstrip().split(b"\n", 1)[0], partial_mode="trailing-strings")
-    except ValueError:
-        return False
-    return _is_trajectory(value)
+    # The keys may stand in any order once another program has rewritten the file.
+    return _is_trajectory(recover_json(data.lstrip().split(b"\n", 1)[0]))
 
 
 def _is_trajectory(value: object) -> bool:

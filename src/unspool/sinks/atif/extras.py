@@ -62,6 +62,7 @@ def parted(
     rest = dict(rest)
     if isinstance(rest.get("extra"), dict):
         own.update(rest.pop("extra"))
+    own.pop(KEY, None)  # a foreign one: it comes back with the residue
     return own or None, found, rest
 
 
@@ -69,11 +70,6 @@ def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
     if value is None or (isinstance(value, bool) and kind not in (bool, object)):
         return False
     return isinstance(value, kind)
-
-
-def residue_of(extra: dict[str, Any] | None) -> dict[str, Any]:
-    kept = (extra or {}).get(KEY)
-    return kept if isinstance(kept, dict) else {}
 
 
 def utc(text: str | None) -> str | None:

@@ -109,9 +109,9 @@ class Tidied:
             ("/tool_calls", made.get("tool_calls"), given.get("tool_calls")),
             ("/observation/results", _results(made), _results(given)),
         ):
-            if len(holders or ()) != len(before or ()):
+            if not isinstance(before, list) or len(holders or ()) != len(before):
                 continue
-            for number, (holder, old) in enumerate(zip(holders or (), before or (), strict=True)):
+            for number, (holder, old) in enumerate(zip(holders or (), before, strict=True)):
                 if "extra" in holder and "extra" not in old:
                     newer[f"{path}/{number}/extra"] = holder.pop("extra")
         if newer:
@@ -169,11 +169,9 @@ class Tidied:
         if len(good) < len(refs):
             if not good:
                 del result["subagent_trajectory_ref"]
-            extra = result.get("extra")
-            extra = dict(extra) if isinstance(extra, dict) else {}
-            ours = dict(extra.get(model.OURS) or {})
-            ours["refs"] = [ref for ref in refs if ref not in good]
-            result["extra"] = {**extra, model.OURS: ours}
+            if not isinstance(result.get("extra") or {}, dict):
+                stray(result, "extra", result.pop("extra"))
+            keep(result, "refs", [ref for ref in refs if ref not in good])
 
     def _content(self, given: Any, path: str, holder: Json) -> Any:
         if given is None or isinstance(given, str):

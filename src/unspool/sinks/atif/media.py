@@ -4,12 +4,14 @@ import base64
 import binascii
 import hashlib
 import mimetypes
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from unspool.facts import Attachment
 from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES, Content, Media, Part
+
+Layout = list[int | Literal["media"]]
 
 JOINT = "\n\n"
 """What stands between two text parts when they are read as one text."""
@@ -37,7 +39,7 @@ class Files:
 
 
 def to_content(
-    text: str, attachments: list[Attachment], files: Files, layout: list[Any] | None = None
+    text: str, attachments: list[Attachment], files: Files, layout: Layout | None = None
 ) -> tuple[Content, list[dict[str, Any]]]:
     """The content with its media parts; and all attachments described, without their bytes."""
     media: list[Part] = []
@@ -177,7 +179,7 @@ def cut(text: str, lengths: list[int]) -> list[str] | None:
     return texts if at == len(text) else None
 
 
-def _laid_out(text: str, media: list[Part], layout: list[Any]) -> list[Part] | None:
+def _laid_out(text: str, media: list[Part], layout: Layout) -> list[Part] | None:
     """The parts as they were; None where the text or the media are no longer those."""
     texts = cut(text, [entry for entry in layout if isinstance(entry, int)])
     if texts is None or layout.count("media") != len(media):

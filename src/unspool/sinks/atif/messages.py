@@ -13,7 +13,7 @@ from unspool.sinks.atif.media import FROM_PART, from_content
 from unspool.sinks.atif.metrics import LISTS, WORDS
 from unspool.sinks.atif.model import OURS, Content, Document, Metrics, Ref, Result, Step
 from unspool.sinks.atif.model import ToolCall as AtifCall
-from unspool.sinks.atif.residue import KEY
+from unspool.sinks.atif.residue import KeptRefs, keep_residue, residue_of
 from unspool.sinks.atif.steps import (
     INHERITED,
     MANAGED,
@@ -136,7 +136,7 @@ class MessageReader:
         extra, words, rest = parted(result.extra, RESULT_WORDS)
         call = calls.get(result.source_call_id or "")
         text, attachments, layout = self._content(result.content, rest)
-        odd = [msgspec.convert(ref, Ref) for ref in _list(rest.pop("refs", None))]
+        odd = _refs(rest)
         message = Message(
             role="tool",
             content=text,
@@ -159,29 +159,27 @@ class MessageReader:
     def _take_refs(
         self, result: Result, odd: list[Ref], call: ToolCall | None, message: Message
     ) -> None:
-        kept: list[Any] = []
+        kept: KeptRefs = []
         for ref in [*(result.subagent_trajectory_ref or ()), *odd]:
             child, embedded = self.resolve(ref)
             if not child:
-                kept.append(["", msgspec.to_builtins(ref)])
+                kept.append(("", ref))
                 continue
             self.links.append(Link(child, tool_call_id=call.id if call is not None else None))
             if call is not None:
                 call.child_id = call.child_id or child
             if call is None or not embedded:
-                kept.append([child, None if embedded else msgspec.to_builtins(ref)])
+                kept.append((child, None if embedded else ref))
         if kept:
-            held = (message.extra or {}).get(KEY, {})
-            message.extra = {**(message.extra or {}), KEY: {**held, "refs": kept}}
+            message.extra = keep_residue(message.extra, refs=kept)
 
     def _keep_lone(self, call: ToolCall, result: Message) -> None:
         """A result that only told of a sub-agent is none: the call has no result."""
-        refs = (result.extra or {}).get(KEY, {}).get("refs")
+        refs = residue_of(result.extra).refs
         caller = next(m for m in reversed(self.messages) if call in (m.tool_calls or ()))
         if refs:
-            held = (caller.extra or {}).get(KEY, {})
-            lone = {**held.get("lone", {}), call.id: refs}
-            caller.extra = {**(caller.extra or {}), KEY: {**held, "lone": lone}}
+            lone = {**residue_of(caller.extra).lone, call.id: refs}
+            caller.extra = keep_residue(caller.extra, lone=lone)
 
     def _content(
         self, content: Content | None, rest: dict[str, Any]
@@ -217,6 +215,16 @@ def _is_summary(step: Step, managed: dict[str, Any]) -> bool:
     )
 
 
+def _refs(rest: dict[str, Any]) -> list[Ref]:
+    """References that ATIF would not take, as we wrote them; else they are what they are."""
+    try:
+        found = msgspec.convert(rest.get("refs", []), list[Ref])
+    except msgspec.ValidationError:
+        return []
+    rest.pop("refs", None)
+    return found
+
+
 def _list(value: Any) -> list[dict[str, Any]]:
     return (
         [dict(item) for item in value if isinstance(item, dict)] if isinstance(value, list) else []
@@ -224,7 +232,7 @@ def _list(value: Any) -> list[dict[str, Any]]:
 
 
 def _with(extra: dict[str, Any] | None, layout: list[Any] | None) -> dict[str, Any] | None:
-    return extra if layout is None else {**(extra or {}), KEY: {"layout": layout}}
+    return extra if layout is None else keep_residue(extra, layout=layout)
 
 
 _Filled = TypeVar("_Filled", Message, ToolCall, Usage)

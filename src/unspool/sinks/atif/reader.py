@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jiter
 import msgspec
 
 from unspool.facts import NOBODY, Problem
 from unspool.origins import Head, Origin, Tally, open_origin
-from unspool.records import salvage, sample
+from unspool.records import recover_json, salvage, sample
 from unspool.sinks.atif.lenient import is_document
 from unspool.sinks.atif.reading import Reading
 from unspool.sinks.atif.versions import PREFIX
@@ -27,10 +26,7 @@ def claims(head: Head) -> bool:
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if data[:1] not in (b"{", b"[") or not (_LABEL.search(data) or _STEPS.search(data)):
         return False
-    try:
-        value = jiter.from_json(data, partial_mode="trailing-strings")
-    except ValueError:
-        value = head.objects[0] if head.objects else None
+    value = recover_json(data) or (head.objects[0] if head.objects else None)
     return any(True for _ in documents_in(value))
 
 

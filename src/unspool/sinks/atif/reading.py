@@ -10,11 +10,12 @@ import msgspec
 from unspool.records import clean
 from unspool.sinks import Family
 from unspool.sinks.atif.derived import FOREIGN, derive
+from unspool.sinks.atif.extras import parted
 from unspool.sinks.atif.lenient import Tidied, is_document
 from unspool.sinks.atif.media import FROM_PART
 from unspool.sinks.atif.messages import MessageReader
 from unspool.sinks.atif.model import OURS, Document, FinalMetrics, Ref
-from unspool.sinks.atif.residue import KEY, difference
+from unspool.sinks.atif.residue import difference, keep_residue
 from unspool.sinks.atif.versions import to_newest, version_of
 from unspool.sinks.atif.writer import Draft, Writing
 from unspool.trajectory import Link, Trajectory, Usage
@@ -46,8 +47,7 @@ class Reading:
                 self._load_media(trajectory)
 
     def _read(self, wanted: Json, ident: str, parent: Trajectory | None) -> Trajectory:
-        newest = to_newest(_copy(wanted))
-        document = msgspec.convert(newest, Document, strict=False)
+        document = msgspec.convert(self._newest(wanted), Document, strict=False)
         trajectory = Trajectory(
             conversation_id=self._own_id(document, ident, parent),
             messages=[],
@@ -72,6 +72,11 @@ class Reading:
         self._tie(trajectory, reader.links, {t.conversation_id: t for t in inner.values()})
         derive(trajectory)
         return trajectory
+
+    def _newest(self, wanted: Json) -> Json:
+        """The document with what an older version had no field for; lawful, whatever that is."""
+        newest = to_newest(_copy(wanted))
+        return newest if newest == wanted else Tidied(newest).document
 
     def _own_id(self, document: Document, ident: str, parent: Trajectory | None) -> str:
         """The trajectory's id, the run's where it has none; never one that is taken already."""
@@ -131,15 +136,13 @@ class Reading:
         trajectory.agent = agent.name
         trajectory.agent_version = None if agent.version == "unknown" else agent.version
         trajectory.tool_definitions = agent.tool_definitions
-        extra = dict(document.extra or {})
-        rest = extra.pop(OURS) if isinstance(extra.get(OURS), dict) else {}
-        rest = dict(rest)
-        if isinstance(rest.get("extra"), dict):
-            extra.update(rest.pop("extra"))
-        for name in rest.pop("unset", ()):
-            if name in ("agent", "session_id"):
-                setattr(trajectory, name, None)
-        trajectory.extra = extra or None
+        trajectory.extra, _, rest = parted(document.extra, {})
+        unset = rest.get("unset")
+        if isinstance(unset, list):
+            rest.pop("unset")
+            for name in unset:
+                if name in ("agent", "session_id"):
+                    setattr(trajectory, name, None)
         known = {field.name: field.type for field in msgspec.structs.fields(trajectory)}
         strays: Json = {}
         for name, value in rest.items():
@@ -192,7 +195,7 @@ class Reading:
         if within and trajectory.parent is not None:
             writing.root.call = trajectory.parent.tool_call_id
         draft = writing.draft(writing.root, inside=within)
-        newest = to_newest(_copy(wanted))
+        newest = self._newest(wanted)
         if len(draft.made["steps"]) == len(newest["steps"]):
             _keep_steps(trajectory, draft, newest["steps"])
         made = writing.finish(draft)
@@ -206,7 +209,7 @@ class Reading:
         if len(embedded) > 1 and (trajectory.source == FOREIGN or written != embedded):
             found["children"] = embedded  # linking puts them in another order
         if found:
-            trajectory.extra = {**(trajectory.extra or {}), KEY: found}
+            trajectory.extra = keep_residue(trajectory.extra, **found)
 
     def _below(self, trajectory: Trajectory) -> tuple[Trajectory, ...]:
         """All trajectories that were embedded in the document of this one."""
@@ -234,8 +237,7 @@ def _keep_steps(trajectory: Trajectory, draft: Draft, wanted: list[Json]) -> Non
         found = difference(made, step)
         if found and place is not None:
             message = trajectory.messages[place]
-            held = (message.extra or {}).get(KEY, {})
-            message.extra = {**(message.extra or {}), KEY: {**held, **found}}
+            message.extra = keep_residue(message.extra, **found)
 
 
 def _usage(metrics: FinalMetrics) -> Usage | None:

@@ -1,16 +1,8 @@
 """References from results to the sub-agents that they came from."""
 
-from typing import Any
-
-import msgspec
-
-from unspool.sinks.atif.extras import residue_of
 from unspool.sinks.atif.model import Ref
-from unspool.sinks.atif.residue import KEY
+from unspool.sinks.atif.residue import keep_residue, residue_of
 from unspool.trajectory import Link, Message, Trajectory
-
-Kept = list[tuple[str, dict[str, Any] | None]]
-"""(child, the reference as a document had it): what the reader keeps of foreign references."""
 
 
 class Refs:
@@ -26,7 +18,7 @@ class Refs:
             child
             for message in trajectory.messages
             for told in (message, *lone_results(message))
-            for child, _ in kept_refs(told)
+            for child, _ in residue_of(told.extra).refs
         }
         """Children that results refer to by what a document said."""
         self.placed: list[Link] = []
@@ -47,35 +39,29 @@ class Refs:
         self.placed += [Link(child, tool_call_id=call) for child in children]
         return [self.own[child] for child in children]
 
-    def of_message(self, message: Message, made: list[Ref]) -> tuple[list[Ref], list[Any]]:
+    def of_message(self, message: Message, made: list[Ref]) -> tuple[list[Ref], list[Ref]]:
         """With the references that the result had; and those that ATIF does not take as they are."""
-        odd: list[Any] = []
-        for child, given in kept_refs(message):
+        odd: list[Ref] = []
+        for child, given in residue_of(message.extra).refs:
             self.placed.append(Link(child, tool_call_id=message.tool_call_id))
             if child in self.own:
                 if self.own[child] not in made:
                     made.append(self.own[child])
             elif given and self._may_stand(given):
-                made.append(msgspec.convert(given, Ref))
+                made.append(given)
             elif given:
                 odd.append(given)
         return made, odd
 
-    def _may_stand(self, given: dict[str, Any]) -> bool:
+    def _may_stand(self, given: Ref) -> bool:
         """A path may lead anywhere; by an id alone only embedded trajectories are found."""
-        by_id = self.embedded and given.get("trajectory_id") is not None
-        return by_id or given.get("trajectory_path") is not None
-
-
-def kept_refs(message: Message) -> Kept:
-    kept = residue_of(message.extra).get("refs") if message.extra else None
-    return [(str(child), given) for child, given in kept] if isinstance(kept, list) else []
+        by_id = self.embedded and given.trajectory_id is not None
+        return by_id or given.trajectory_path is not None
 
 
 def lone_results(message: Message) -> list[Message]:
     """Results that did nothing but refer to the sub-agents of calls which have no result."""
-    kept = residue_of(message.extra).get("lone") if message.extra else None
     return [
-        Message("tool", "", tool_call_id=call, extra={KEY: {"refs": refs}})
-        for call, refs in (kept.items() if isinstance(kept, dict) else ())
+        Message("tool", "", tool_call_id=call, extra=keep_residue(None, refs=refs))
+        for call, refs in residue_of(message.extra).lone.items()
     ]

@@ -5,12 +5,53 @@ trajectory and what the document was; the writer puts it back. So it never holds
 words, which the trajectory itself holds.
 """
 
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from unspool.sinks.atif.model import Ref
+
 KEY = "atif"
+
+KeptRefs = list[tuple[str, Ref | None]]
+"""(child, the reference as the document had it): foreign references of a result."""
+
+
+class Residue(msgspec.Struct, omit_defaults=True):
+    """What is kept in the `extra` of a trajectory or of a message."""
+
+    set: dict[str, Any] = {}
+    unset: list[str] = []
+    version: str | None = None
+    """The version that differences within the steps belong to."""
+    children: list[str] = []
+    """The order of the embedded sub-agents."""
+    layout: list[int | Literal["media"]] | None = None
+    """The lengths of the texts and the places of the media of a content in parts."""
+    refs: KeptRefs = []
+    lone: dict[str, KeptRefs] = {}
+    """Call → the references of a result that did nothing but refer."""
+
+
+NOTHING = Residue()
+
+
+def residue_of(extra: Mapping[str, Any] | None) -> Residue:
+    """What is kept there; nothing where it is not ours."""
+    if not extra or KEY not in extra:
+        return NOTHING
+    try:
+        return msgspec.convert(extra[KEY], Residue)
+    except msgspec.ValidationError:
+        return NOTHING
+
+
+def keep_residue(extra: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
+    """The `extra` with those fields kept in it, too."""
+    kept = {**msgspec.to_builtins(residue_of(extra)), **msgspec.to_builtins(fields)}
+    return {**(extra or {}), KEY: kept}
 
 
 def difference(made: Any, wanted: Any) -> dict[str, Any]:
@@ -44,15 +85,13 @@ def _compare(made: Any, wanted: Any, path: str, found: dict[str, Any]) -> None:
         found.setdefault("set", {})[path] = wanted
 
 
-def restore(made: dict[str, Any], kept: Any) -> None:
-    """Put the difference back, where the places that it names still stand."""
-    if not isinstance(kept, dict):
-        return
-    for path in kept.get("unset") or ():
+def restore(made: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
+    """Put a difference back, where the places that it names still stand."""
+    for path in gone:
         holder, last = _holder(made, path)
         if isinstance(holder, dict):
             holder.pop(last, None)
-    for path, value in (kept.get("set") or {}).items():
+    for path, value in changed.items():
         holder, last = _holder(made, path)
         if isinstance(holder, dict):
             holder[last] = deepcopy(value)
@@ -60,12 +99,12 @@ def restore(made: dict[str, Any], kept: Any) -> None:
             holder[int(last)] = deepcopy(value)
 
 
-def without_steps(kept: dict[str, Any]) -> dict[str, Any]:
+def without_steps(kept: Residue) -> Residue:
     """The difference outside the steps."""
-    return {
-        "set": {p: v for p, v in (kept.get("set") or {}).items() if not p.startswith("/steps")},
-        "unset": [path for path in kept.get("unset") or () if not path.startswith("/steps")],
-    }
+    return Residue(
+        set={path: value for path, value in kept.set.items() if not path.startswith("/steps")},
+        unset=[path for path in kept.unset if not path.startswith("/steps")],
+    )
 
 
 def _holder(value: Any, path: str) -> tuple[Any, str]:

@@ -9,13 +9,16 @@ what the mark says.
 from collections import defaultdict
 from typing import Any
 
+import msgspec
+
 from unspool.sinks.atif.calls import Called
 from unspool.sinks.atif.exits import exit_code
-from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, residue_of, utc
+from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, utc
 from unspool.sinks.atif.media import Files, to_content
 from unspool.sinks.atif.metrics import build_metrics, call_count
 from unspool.sinks.atif.model import Content, Observation, Result, Source, Step
 from unspool.sinks.atif.refs import Refs, lone_results
+from unspool.sinks.atif.residue import residue_of
 from unspool.trajectory import Mark, Message, Trajectory
 
 MANAGING = "context_management"
@@ -193,7 +196,7 @@ class StepWriter:
         )
 
     def _content(self, message: Message) -> tuple[Content, dict[str, Any]]:
-        layout = residue_of(message.extra).get("layout")
+        layout = residue_of(message.extra).layout
         content, described = to_content(
             message.content, message.attachments or [], self.files, layout
         )
@@ -231,7 +234,7 @@ class StepWriter:
         refs = self.refs.of_call(message.tool_call_id or "") if ident is not None else []
         refs, odd = self.refs.of_message(message, refs)
         if odd:
-            rest["refs"] = odd
+            rest["refs"] = msgspec.to_builtins(odd)
         return Result(ident, content, refs or None, merged(message.extra, words, rest))
 
     def _add_lone_refs(self, message: Message, called: Called, made: list[Result]) -> None:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from unspool.sinks import Family
-from unspool.sinks.atif.extras import residue_of
+from unspool.sinks.atif.residue import residue_of
 from unspool.trajectory import Trajectory
 
 
@@ -48,14 +48,11 @@ def plant(family: Family) -> Node:
             root.children.append(Node(trajectory))
     root.children.sort(key=lambda node: node.id not in ties[root.id])
     for node in root.walk():
-        order = residue_of(node.trajectory.extra).get("children")
-        if isinstance(order, list):  # as the document had them that they were read from
-            node.children.sort(key=lambda child: _place(child.id, order))
+        order = residue_of(node.trajectory.extra).children
+        if order:  # as the document had them that they were read from
+            places = {ident: place for place, ident in reversed(list(enumerate(order)))}
+            node.children.sort(key=lambda child: places.get(child.id, len(order)))
     return root
-
-
-def _place(ident: str, order: list[str]) -> int:
-    return order.index(ident) if ident in order else len(order)
 
 
 def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:

@@ -109,7 +109,7 @@ def _lower_step(step: Json, version: str) -> None:
     if step.get("source") != "agent" and older(version, OBSERVATION_ANYWHERE):
         # Whole, with what was moved out of it put back first: its inner paths go with it.
         inner = [path for path in newer if path.startswith("/observation/")]
-        restore(step, {"set": {path: newer.pop(path) for path in inner}})
+        restore(step, {path: newer.pop(path) for path in inner})
         _move(step, {"observation": OBSERVATION_ANYWHERE}, version, "", newer)
     if newer:
         keep(step, NEWER, newer)
@@ -132,11 +132,13 @@ def _move(holder: Json, since: dict[str, str], version: str, path: str, newer: J
             newer[f"{path}/{key}"] = holder.pop(key)
 
 
-def keep(holder: Json, key: str, value: Json) -> None:
-    """Put what is newer into the `extra` of an older version's object."""
+def keep(holder: Json, key: str, value: Any) -> None:
+    """Put what ATIF, or an older version of it, has no place for into the `extra` of an object."""
     extra = holder["extra"] = dict(holder.get("extra") or {})
-    ours = extra[OURS] = dict(extra.get(OURS) or {})
-    ours[key] = value
+    ours = extra.get(OURS, {})
+    if not isinstance(ours, dict):  # somebody else's
+        ours = {"extra": {OURS: ours}}
+    extra[OURS] = {**ours, key: value}
 
 
 def _take_back(target: Json, holder: Json) -> None:
@@ -156,7 +158,7 @@ def _take_back(target: Json, holder: Json) -> None:
             if isinstance(contents.get(path), list):
                 place[key] = _raised(place[key], contents[path])
     if isinstance(newer, dict):
-        restore(target, {"set": newer})
+        restore(target, newer)
 
 
 def _contents(step: Json) -> Iterator[tuple[str, Json, str]]:

@@ -10,11 +10,11 @@ from unspool.errors import UsageError
 from unspool.records import clean
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
 from unspool.sinks.atif.document import build_document
-from unspool.sinks.atif.extras import residue_of
+from unspool.sinks.atif.lenient import Tidied
 from unspool.sinks.atif.media import Files
 from unspool.sinks.atif.model import Ref
 from unspool.sinks.atif.refs import Refs
-from unspool.sinks.atif.residue import restore, without_steps
+from unspool.sinks.atif.residue import residue_of, restore, without_steps
 from unspool.sinks.atif.steps import has_steps
 from unspool.sinks.atif.tree import Node, plant
 from unspool.sinks.atif.versions import AUDIO, DEFAULT, VERSIONS, older, to_version
@@ -136,17 +136,21 @@ class Writing:
 
     def finish(self, draft: Draft) -> Json:
         """The draft with what its trajectory keeps of a document, at the wanted version."""
-        trajectory, made = draft.node.trajectory, draft.made
+        trajectory, made, odd = draft.node.trajectory, draft.made, False
         for step, place in zip(made["steps"], draft.places, strict=True):
             if place is not None:
-                restore(step, residue_of(trajectory.messages[place].extra))
+                held = residue_of(trajectory.messages[place].extra)
+                restore(step, held.set, held.unset)
+                odd = odd or bool(held.set or held.unset)
         if draft.embedded:
             made["subagent_trajectories"] = draft.embedded
         made = to_version(made, self.version)
         kept = residue_of(trajectory.extra)
-        if kept.get("version", self.version) != self.version:
+        if kept.version not in (None, self.version):
             kept = without_steps(kept)
-        restore(made, kept)
+        restore(made, kept.set, kept.unset)
+        if odd or kept.set or kept.unset:  # it may be for another document than this one is now
+            made = Tidied(made).document
         # An id that the document did without may be needed where it goes now.
         if draft.inside:
             made.setdefault("trajectory_id", draft.node.id)
