@@ -12,9 +12,10 @@ from unspool.cli.search import filter_options
 from unspool.cli.sync import path_of, store_option
 from unspool.reading.characters import one_line
 from unspool.reading.figures import count as short
+from unspool.store.figures import Figures
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
-from unspool.store.stats import GROUPS, Figures, Group, stats
+from unspool.store.stats import GROUPS, Group, stats
 
 EXAMPLES = """
 \b
@@ -103,7 +104,8 @@ def _columns(row: Figures, by: Group) -> list[str]:
     if by == "file":
         return [str(row.conversations), str(row.touches), lines, kept]
     if by == "model":
-        return [str(row.conversations + row.subagents), *tokens, _cost(row)]
+        number = str(row.conversations + row.subagents)
+        return [number, str(row.turns), *tokens, _cost(row), str(row.tool_calls), failures]
     return [
         str(row.conversations),
         str(row.turns),
@@ -119,7 +121,7 @@ def _columns(row: Figures, by: Group) -> list[str]:
 _HEADS: dict[str, list[str]] = {
     "tool": ["calls", "failed", "conversations"],
     "file": ["conversations", "touches", "lines", "kept"],
-    "model": ["conversations", "prompt", "cached", "output", "cost"],
+    "model": ["conversations", "turns", "prompt", "cached", "output", "cost", "calls", "failed"],
 }
 _HEAD = ["conversations", "turns", "prompt", "cached", "output", "cost"]
 _HEAD += ["calls", "failed", "lines", "kept"]

@@ -2,78 +2,29 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
 from unspool.reading.figures import day_and_time
+from unspool.store.figures import Figures, Table, decide, price
 from unspool.store.filters import Filters, where
-from unspool.store.metrics import KEPT
 from unspool.store.portions import TOKENS, Place, Portion, Tokens, split
-from unspool.store.prices import rates_of
+from unspool.store.work import add_work, by_file, by_tool
 from unspool.times import parse_time
 
 Group = Literal["day", "project", "model", "tool", "source", "file"]
 GROUPS: tuple[Group, ...] = ("day", "project", "model", "tool", "source", "file")
-UNKNOWN = "(unknown)"
-
-
-class Figures(msgspec.Struct, omit_defaults=True):
-    """The figures of one group. What nobody knows is absent."""
-
-    name: str
-    conversations: int = 0
-    subagents: int = 0
-    turns: int = 0
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cost_usd: float | None = None
-    tokens_without_price: int = 0
-    """Tokens of models whose price nobody knows: their cost is not in `cost_usd`."""
-    tool_calls: int = 0
-    tool_failures: int = 0
-    lines_added: int | None = None
-    lines_removed: int | None = None
-    changes_kept: int = 0
-    changes_decided: int = 0
-    touches: int = 0
-
-    @property
-    def acceptance_rate(self) -> float | None:
-        return self.changes_kept / self.changes_decided if self.changes_decided else None
-
-    @property
-    def total_tokens(self) -> int:
-        return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
-
-    def add(self, field: str, value: float | None) -> None:
-        if value is not None:
-            setattr(self, field, (getattr(self, field) or 0) + value)
-
-
-class Table:
-    """Figures by the name of their group."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, Figures] = {}
-
-    def row(self, name: str | None) -> Figures:
-        name = name or UNKNOWN
-        if name not in self.rows:
-            self.rows[name] = Figures(name)
-        return self.rows[name]
 
 
 def stats(connection: sqlite3.Connection, by: Group, filters: Filters) -> list[Figures]:
     """The figures of every group, the most important first (days in order)."""
     table = Table()
     if by == "tool":
-        _by_tool(connection, filters, table)
+        by_tool(connection, filters, table)
     elif by == "file":
-        _by_file(connection, filters, table)
+        by_file(connection, filters, table)
     else:
         _by_conversation(connection, filters, table, by)
     return sorted(table.rows.values(), key=_ORDER[by])
@@ -100,9 +51,11 @@ def _by_conversation(
     for ident, parent, name, portion in _portions(connection, filters, by):
         own = portion if ident not in included else _without_tokens(portion)
         if by == "model":
-            _add_models(table, own, parent, filters)
+            _add_models(table, own, ident, parent is not None, filters)
         else:
             _add(table.row(name), own, parent)
+    if by == "model":
+        add_work(connection, filters, table)
 
 
 def _portions(
@@ -169,7 +122,7 @@ def _add(row: Figures, portion: Portion, parent: str | None) -> None:
     row.tool_failures += portion.tool_failures
     row.add("lines_added", portion.lines_added)
     row.add("lines_removed", portion.lines_removed)
-    _decide(row, portion.outcomes)
+    decide(row, portion.outcomes)
     for field, value in zip(TOKENS, portion.tokens, strict=True):
         row.add(field, value)
     if portion.cost_usd is not None:
@@ -179,12 +132,11 @@ def _add(row: Figures, portion: Portion, parent: str | None) -> None:
             price(row, model, tokens)
 
 
-def _add_models(table: Table, portion: Portion, parent: str | None, filters: Filters) -> None:
+def _add_models(table: Table, portion: Portion, ident: str, inner: bool, filters: Filters) -> None:
     for model, tokens in portion.by_model.items():
         if filters.model is not None and filters.model.lower() not in model.lower():
             continue
-        row = table.row(model)
-        row.add("subagents" if parent else "conversations", 1)
+        row = table.join(model, ident, inner)
         for field, value in zip(TOKENS, tokens, strict=True):
             row.add(field, value)
         price(row, model, tokens)
@@ -210,60 +162,3 @@ def counted_in_parent(connection: sqlite3.Connection) -> set[str]:
                 found.add(child)
                 waiting.append(child)
     return found
-
-
-def _decide(row: Figures, outcomes: Iterable[str | None]) -> None:
-    for outcome in outcomes:
-        if outcome is not None:
-            row.changes_decided += 1
-            row.changes_kept += outcome in KEPT
-
-
-def price(row: Figures, model: str, tokens: Tokens) -> None:
-    prompt, completion, cached, cache_write = tokens
-    rates = rates_of(model) if model else None
-    if rates is None:
-        row.tokens_without_price += (prompt or 0) + (completion or 0)
-    elif prompt is not None or completion is not None:
-        row.add("cost_usd", rates.cost(prompt, completion, cached, cache_write))
-
-
-def _by_tool(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
-    terms, values = filters.of_conversations()
-    when, times = filters.of_moments("ifnull(t.started_at, m.timestamp)")
-    rows = connection.execute(
-        "SELECT t.name, count(*), sum(ifnull(t.is_error, 0)), count(DISTINCT t.conversation_id)"
-        " FROM tool_calls t JOIN conversations c ON c.id = t.conversation_id JOIN messages m"
-        " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
-        f" WHERE {where([*terms, *when])} GROUP BY t.name",
-        [*values, *times],
-    )
-    for name, calls, failures, conversations in rows:
-        if filters.tool is None or name == filters.tool:
-            row = table.row(name)
-            row.tool_calls, row.tool_failures, row.conversations = calls, failures, conversations
-
-
-def _by_file(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
-    terms, values = filters.of_conversations()
-    when, times = filters.of_moments("ifnull(f.timestamp, m.timestamp)")
-    rows = connection.execute(
-        "SELECT f.path, f.conversation_id, f.operation, f.lines_added, f.lines_removed, f.outcome"
-        " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
-        " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
-        f" WHERE {where([*terms, *when])}",
-        [*values, *times],
-    )
-    conversations: dict[str, set[str]] = {}
-    for path, ident, operation, added, removed, outcome in rows:
-        if filters.file is not None and filters.file.lower() not in path.lower():
-            continue
-        row = table.row(path)
-        row.touches += 1
-        row.add("lines_added", added)
-        row.add("lines_removed", removed)
-        if operation != "read":
-            _decide(row, [outcome if outcome != "failed" else None])
-        conversations.setdefault(path or UNKNOWN, set()).add(ident)
-    for path, idents in conversations.items():
-        table.row(path).conversations = len(idents)

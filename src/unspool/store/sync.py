@@ -242,7 +242,7 @@ class Sync:
                 enrich(trajectory)
                 origins = self._origin_ids(trajectory)
                 put_trajectory(self.connection, trajectory, origins, self.press)
-            self.report.written += 1
+                self.report.written += 1
 
     def _put_patch(self, key: Key, patch: Patch | None) -> None:
         self._execute(
