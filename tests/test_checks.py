@@ -152,7 +152,7 @@ def test_types_with_counts_times_properties_and_an_example(tmp_path: Path) -> No
 def test_nothing_to_check_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no telemetry")
     result = run("model-correlation", str(tmp_path))
-    assert "no telemetry under the given paths" in str(result.exception)
+    assert "1 files are of no known format" in str(result.exception)
 
 
 @pytest.mark.parametrize("case", cases("copilot_telemetry"), ids=case_id)
@@ -168,3 +168,30 @@ def test_bytes_that_are_no_text_do_not_stop_it(tmp_path: Path) -> None:
     path.write_bytes(line.encode().replace(b"Q", b"\xff") + b"\n")
     (made,) = search_types([str(path)]).types
     assert made.example["properties"]["messageText"] == "a\n\ufffd"
+
+
+@pytest.mark.parametrize("command", ["model-correlation", "telemetry-type-search"])
+def test_what_could_not_be_read_is_named(tmp_path: Path, command: str) -> None:
+    path, missing = tmp_path / "log.jsonl", str(tmp_path / "missing.jsonl")
+    path.write_text(json.dumps(engine("c", "r", "user", **asked("m"))) + "\nbroken\n")
+    runner = CliRunner()
+    result = runner.invoke(group, ["check", command, str(path), missing])
+    assert result.exit_code == 0
+    assert "2 could not be read" in result.stderr
+    assert f"{missing}:0  unreadable  No such file" in result.stderr
+    assert f"{path}:{path.stat().st_size - 7}  invalid-json  broken" in result.stderr
+    report = json.loads(
+        runner.invoke(group, ["check", command, str(path), missing, "--json"]).stdout
+    )
+    assert report["problems"] == 2
+    assert {one["origin"] for one in report["unread"]} == {str(path), missing}
+    result = runner.invoke(group, ["check", command, missing])
+    assert f"{missing}: No such file" in str(result.exception)
+
+
+def test_conversation_tags_name_what_could_not_be_read(tmp_path: Path) -> None:
+    path, missing = tmp_path / "log.jsonl", str(tmp_path / "missing.jsonl")
+    path.write_text(json.dumps(engine("c", "r", "user", **asked("m"))))
+    result = CliRunner().invoke(group, ["conversation-tags", str(path), missing])
+    assert result.exit_code == 0
+    assert f"1 × unreadable (first at {missing}:0)" in result.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.checks import Progress, iter_telemetry
+from unspool.checks import Problems, Progress, iter_telemetry
 from unspool.facts import Problem
 from unspool.origins import Tally
 from unspool.records import recover_json
@@ -59,7 +59,7 @@ class Finding(msgspec.Struct):
                 self.examples.append(violation)
 
 
-class Report(msgspec.Struct):
+class Report(Problems, kw_only=True):
     """What the check found."""
 
     findings: list[Finding]
@@ -70,7 +70,6 @@ class Report(msgspec.Struct):
     """Events whose message list cannot be read, so that its last role is unknown."""
     unmatched_sessions: int = 0
     """Session models of requests that no engine event names."""
-    problems: int = 0
 
     @property
     def violated(self) -> int:
@@ -90,7 +89,7 @@ class ModelCheck:
     def __init__(self, examples: int = EXAMPLES) -> None:
         self.limit = examples
         self.findings = {name: Finding(name, text) for name, text in INVARIANTS.items()}
-        self.report = Report(list(self.findings.values()))
+        self.report = Report(findings=list(self.findings.values()))
         self._engine: dict[tuple[str, str], dict[str, None]] = {}
         self._sessions: dict[tuple[str, str], tuple[int, Violation]] = {}
 
@@ -178,7 +177,7 @@ def check_models(
     check = ModelCheck(examples)
     for event in iter_telemetry(paths, Tally(), progress):
         if isinstance(event, Problem):
-            check.report.problems += 1
+            check.report.lack(event)
         else:
             check.take(event)
     return check.finish()

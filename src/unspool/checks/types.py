@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.checks import Progress, iter_telemetry
+from unspool.checks import Problems, Progress, iter_telemetry
 from unspool.facts import Problem
 from unspool.origins import Tally
 from unspool.snippets import shorten
@@ -30,12 +30,11 @@ class EventType(msgspec.Struct):
     example: dict[str, Any] = {}
 
 
-class TypeReport(msgspec.Struct):
+class TypeReport(Problems, kw_only=True):
     """The types that were searched for, most frequent first."""
 
     events: int = 0
-    problems: int = 0
-    types: list[EventType] = []
+    types: list[EventType] = msgspec.field(default_factory=list)
 
 
 class _Span(msgspec.Struct):
@@ -55,7 +54,7 @@ def search_types(paths: Iterable[str], contains: str = "", progress: Progress = 
     spans: dict[str, _Span] = {}
     for event in iter_telemetry(paths, Tally(), progress):
         if isinstance(event, Problem):
-            report.problems += 1
+            report.lack(event)
             continue
         report.events += 1
         name = event.full_name or "(no name)"

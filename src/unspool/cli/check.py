@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from unspool.checks import Problems
 from unspool.checks.models import EXAMPLES, Report, Violation, check_models
 from unspool.checks.types import EventType, search_types
 from unspool.cli.display import Display, print_json
@@ -72,10 +73,17 @@ def _print_models(report: Report, verbose: bool) -> None:
     for count, text in (
         (report.unreadable_lists, "lists could not be read: their last role is unknown"),
         (report.unmatched_sessions, "session models belong to requests without engine events"),
-        (report.problems, "records could not be read"),
     ):
         if count:
             say(f"{count:,} {text}")
+    _print_problems(report)
+
+
+def _print_problems(report: Problems) -> None:
+    if report.problems:
+        say(f"{report.problems:,} could not be read, first:", err=True)
+    for place in report.unread:
+        say(f"    {place.origin}:{place.offset}  {place.code}  {place.sample[:80]}", err=True)
 
 
 def _describe(violation: Violation) -> str:
@@ -105,8 +113,7 @@ def telemetry_type_search(paths: tuple[str, ...], contains: str, as_json: bool) 
         _print_type(made)
     shown = sum(made.count for made in report.types)
     say(f"{len(report.types):,} types, {shown:,} of {report.events:,} events", err=True)
-    if report.problems:
-        say(f"{report.problems:,} records could not be read", err=True)
+    _print_problems(report)
 
 
 def _print_type(made: EventType) -> None:

@@ -7,6 +7,7 @@ import click
 
 from unspool import catalogue
 from unspool.cli.display import Display
+from unspool.cli.screen import say
 from unspool.errors import OutputError
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
@@ -44,6 +45,8 @@ def command(
     with Display(quiet=as_json) as display, open_run(job, display.start) as run:
         for trajectory in run.trajectories(run.reduce()):
             scan.add(trajectory)
+    if run.summary.problems:
+        say(f"not wholly readable: {run.summary.told}", err=True)
     made = summary(scan)
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n" if as_json else to_markdown(made)
     if output is None:

@@ -22,7 +22,7 @@ from unspool.facts import Key, Problem
 from unspool.link import Patch, Patches, link
 from unspool.origins import Tally
 from unspool.pipeline.crew import Alone, Crew, Team
-from unspool.pipeline.discover import Found, cut, discover
+from unspool.pipeline.discover import STDIN, Found, cut, discover, told_of
 from unspool.pipeline.filters import FILTERS, sampled
 from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.spool import Slot
@@ -33,7 +33,6 @@ from unspool.trajectory import Trajectory
 from unspool.unpacking import packed_as
 
 Progress = Callable[[int], None]
-STDIN = "-"
 _log = logging.getLogger("unspool")
 SAMPLES = 20
 PEEK_BYTES = 4096
@@ -264,7 +263,7 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
             ) from None
         found = _discover(job, folder)
         if not found.origins:
-            raise NothingToRead(_nothing(job, found))
+            raise NothingToRead(found.nothing_in(job.paths))
         total = sum(origin.size for origin in found.origins)
         # Workers are forked in here, before a progress display may start a thread.
         try:
@@ -313,23 +312,8 @@ def _spool(path: str, place: Path) -> str:
             target.write(head)
             shutil.copyfileobj(source, target, COPY_BYTES)
     except OSError as error:
-        raise OutputError(f"cannot keep {_told_of(path)}: {error.strerror or error}") from None
+        raise OutputError(f"cannot keep {told_of(path)}: {error.strerror or error}") from None
     return str(place)
-
-
-def _told_of(path: str) -> str:
-    return "standard input" if path == STDIN else path
-
-
-def _nothing(job: Job, found: Found) -> str:
-    reasons = [
-        f"{_told_of(p.origin)}: {p.sample or 'not a format that unspool knows'}"
-        for p in found.problems
-    ]
-    if found.skipped:
-        reasons.append(f"{found.skipped} files are of no known format")
-    where = ", ".join(map(_told_of, job.paths))
-    return f"nothing readable in {where}" + (f" ({'; '.join(reasons[:3])})" if reasons else "")
 
 
 def iter_trajectories(job: Job) -> Iterator[Trajectory]:
@@ -337,14 +321,5 @@ def iter_trajectories(job: Job) -> Iterator[Trajectory]:
     with open_run(job) as run:
         reduced = run.reduce()
         if run.summary.problems:  # who reads objects sees no summary
-            _log.warning("not wholly readable: %s", _told(run.summary))
+            _log.warning("not wholly readable: %s", run.summary.told)
         yield from run.trajectories(reduced)
-
-
-def _told(summary: Summary) -> str:
-    """Every kind of problem with its count and the first place where it was met."""
-    places = {made.code: f"{made.origin}:{made.offset}" for made in reversed(summary.samples)}
-    return ", ".join(
-        f"{count} × {code}" + (f" (first at {places[code]})" if code in places else "")
-        for code, count in summary.problems.items()
-    )

@@ -21,6 +21,13 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 """Files that belong to a database beside them and are read with it."""
 
 
+STDIN = "-"
+
+
+def told_of(path: str) -> str:
+    return "standard input" if path == STDIN else path
+
+
 class Found(msgspec.Struct):
     """The origins, and what was passed over."""
 
@@ -29,6 +36,17 @@ class Found(msgspec.Struct):
     skipped: int = 0
     """Files met in folders that are of no known format."""
     files: int = 0
+
+    def nothing_in(self, paths: Iterable[str]) -> str:
+        """Why there is nothing to read."""
+        reasons = [
+            f"{told_of(p.origin)}: {p.sample or 'not a format that unspool knows'}"
+            for p in self.problems
+        ]
+        if self.skipped:
+            reasons.append(f"{self.skipped} files are of no known format")
+        where = ", ".join(map(told_of, paths))
+        return f"nothing readable in {where}" + (f" ({'; '.join(reasons[:3])})" if reasons else "")
 
     def unreadable(self, error: OSError, path: str = "") -> None:
         text = error.strerror or str(error)

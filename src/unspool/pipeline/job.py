@@ -72,6 +72,15 @@ class Summary(msgspec.Struct, kw_only=True, omit_defaults=False):
     def megabytes_per_second(self) -> float:
         return self.bytes / 1_000_000 / self.seconds if self.seconds > 0 else 0.0
 
+    @property
+    def told(self) -> str:
+        """Every kind of problem with its count and the first place where it was met."""
+        places = {made.code: f"{made.origin}:{made.offset}" for made in reversed(self.samples)}
+        return ", ".join(
+            f"{count} × {code}" + (f" (first at {places[code]})" if code in places else "")
+            for code, count in self.problems.items()
+        )
+
     def count(self, tally: Tally) -> None:
         self.records = tally.records
         self.noise = tally.noise
