@@ -110,6 +110,53 @@ def test_an_id_that_stands_twice_means_the_first_and_the_second(tmp_path: Path) 
     assert (back.equal, back.only_in_a, back.only_in_b) == (2, 1, 0)
 
 
+def test_one_id_that_stands_twice_differs_where_any_of_them_does(tmp_path: Path) -> None:
+    """What `compare` calls different must not be the same when it is looked at by itself."""
+    first = conversation("c", "1")
+    a = write(tmp_path, "a.jsonl", first, conversation("c", "2"))
+    b = write(tmp_path, "b.jsonl", first, conversation("c", "3"))
+    shown = run("compare", a, b, "--id", "c")
+    assert (shown.exit_code, "the 2nd" in shown.stderr) == (1, True)
+    assert 'messages[0].content\n  - "2"\n  + "3"' in shown.stdout
+    assert json.loads(run("compare", a, b, "--id", "c", "--json").stdout)["number"] == 2
+    assert run("compare", a, b, "--id", "c", "--ignore", "messages").exit_code == 0
+    shown = run("diff-messages", a, b, "c")
+    assert (shown.exit_code, "the 2nd" in shown.stderr) == (1, True)
+    assert '  - "2"\n  + "3"' in shown.stdout
+    one = write(tmp_path, "one.jsonl", first)
+    only = run("compare", a, one, "--id", "c")
+    assert (only.exit_code, only.stdout) == (1, "only in A: c\n")
+    assert run("compare", one, one, "--id", "c").exit_code == 0
+    assert run("diff-messages", a, one, "c").exit_code == 1
+    assert run("diff-messages", one, one, "c").exit_code == 0
+
+
+def test_half_a_character_is_no_trouble(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.jsonl", conversation("c", "cut \ud83d", "x"))
+    b = write(tmp_path, "b.jsonl", conversation("c", "cut \ud83d", "y"))
+    assert run("compare", a, a).exit_code == 0
+    assert run("compare", a, b).exit_code == 1
+    assert "messages[1].content" in run("diff-messages", a, b, "c").stdout
+
+
+@pytest.mark.parametrize("messages", [None, 5, "x", {"a": 1}, [5, None]])
+def test_messages_that_are_none(tmp_path: Path, messages: Any) -> None:
+    lines = [conversation("x", "y"), {**conversation("c"), "messages": messages}]
+    a = write(tmp_path, "a.jsonl", *lines)
+    b = write(tmp_path, "b.jsonl", conversation("x", "y"), {"conversation_id": "c"})
+    for command in ("compare", "diff-messages"):
+        ident = ["c"] if command == "diff-messages" else ["--id", "c"]
+        assert run(command, a, b, *ident).exit_code in (0, 1)
+
+
+def test_lines_of_a_text_that_look_like_a_header(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.jsonl", conversation("c", "x\n-- old comment\n++ old sum"))
+    b = write(tmp_path, "b.jsonl", conversation("c", "x\n-- new comment\n++ new sum"))
+    shown = run("diff-messages", a, b, "c").stdout
+    for line in ("--- old comment", "+-- new comment", "-++ old sum", "+++ new sum"):
+        assert f"  {line}\n" in shown
+
+
 def test_packed_files_compare_too(tmp_path: Path) -> None:
     lines = [conversation(f"c{number}", "x" * number) for number in range(50)]
     a = write(tmp_path, "a.jsonl.gz", *lines)

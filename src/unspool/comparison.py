@@ -11,15 +11,19 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
 from unspool.differences import differing_fields, first_message
 from unspool.errors import UnknownFormat, UnreadableOrigin
 from unspool.origins import Origin, iter_lines, open_origin, read_head
+from unspool.records import salvage
 from unspool.sinks import jsonl
+
+Json = dict[str, Any]
 
 SHOWN = 20
 PROGRESS_BYTES = 8_000_000
@@ -143,12 +147,36 @@ def _iter_ids(origin: Origin, told: Told) -> Iterator[tuple[int, str | None, byt
     for offset, line in iter_lines(origin):
         try:
             ident: str | None = _ids.decode(line).conversation_id
-        except _BAD:
+        except msgspec.ValidationError:
             ident = None
+        except _BAD:
+            ident = _odd_id(line)
         yield offset, ident, line
         if told is not None and offset - reported > PROGRESS_BYTES:
             told(offset - reported)
             reported = offset
+
+
+def _odd_id(line: bytes) -> str | None:
+    """The id of a conversation with half a character in it."""
+    try:
+        ident = _decode(line).get("conversation_id")
+    except _BAD:
+        return None
+    return ident if isinstance(ident, str) else None
+
+
+def _decode(line: bytes) -> dict[str, Any]:
+    """The conversation as plain data."""
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        found = salvage(line)
+        if found.code or len(found.values) != 1 or not isinstance(found.values[0], dict):
+            raise
+        return found.values[0]
 
 
 def compare(
@@ -214,7 +242,7 @@ def _take_change(
     ident: str, a: bytes, b: bytes, made: Comparison, ignore: frozenset[str], shown: int
 ) -> None:
     try:
-        one, two = msgspec.json.decode(a), msgspec.json.decode(b)
+        one, two = _decode(a), _decode(b)
     except _BAD:  # the id alone could be read
         made.unreadable += 1
         return
@@ -239,17 +267,36 @@ def _take_left(index: Index, lines: BinaryIO, made: Comparison, shown: int) -> N
     for offset in index.left():
         made.only_in_a += 1
         if len(made.ids_only_in_a) < shown:
-            made.ids_only_in_a.append(_ids.decode(_line_at(lines, offset)).conversation_id)
+            made.ids_only_in_a.append(_decode(_line_at(lines, offset))["conversation_id"])
 
 
-def find_conversation(path: str, ident: str) -> dict[str, Any] | None:
-    """The first conversation of a file with this id, as plain data."""
+class Pair(NamedTuple):
+    """A conversation in both files; None where one of them lacks it."""
+
+    a: Json | None
+    b: Json | None
+    number: int
+    """Which of those with its id it is, from 1."""
+
+
+def find_pair(a: str, b: str, ident: str, differ: Callable[[Json, Json], bool]) -> Pair:
+    """The conversation with this id; of several the first that differs, else the first."""
+    found = zip_longest(find_conversations(a, ident), find_conversations(b, ident))
+    pairs = [Pair(one, two, number) for number, (one, two) in enumerate(found, 1)]
+    for pair in pairs:
+        if pair.a is None or pair.b is None or differ(pair.a, pair.b):
+            return pair
+    return pairs[0] if pairs else Pair(None, None, 1)
+
+
+def find_conversations(path: str, ident: str) -> list[Json]:
+    """The conversations of a file with this id, as plain data."""
+    made: list[Json] = []
     with plain_file(path) as origin:
         for _, found, line in _iter_ids(origin, None):
             if found == ident:
                 try:
-                    value: dict[str, Any] = msgspec.json.decode(line)
+                    made.append(_decode(line))
                 except _BAD as error:
                     raise UnreadableOrigin(f"{path}: {ident}: {error}") from None
-                return value
-    return None
+    return made

@@ -30,11 +30,11 @@ def differing_fields(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
 
 def first_message(a: dict[str, Any], b: dict[str, Any]) -> int | None:
     """The number of the first message that differs."""
-    pairs = zip_longest(_messages(a), _messages(b), fillvalue=ABSENT)
+    pairs = zip_longest(messages_of(a), messages_of(b), fillvalue=ABSENT)
     return next((number for number, (one, two) in enumerate(pairs) if one != two), None)
 
 
-def _messages(value: dict[str, Any]) -> list[Any]:
+def messages_of(value: dict[str, Any]) -> list[Any]:
     messages = value.get("messages")
     return messages if isinstance(messages, list) else []
 
@@ -66,7 +66,7 @@ def message_differences(
 ) -> list[Difference]:
     """How the messages differ, all of them or one."""
     made: list[Difference] = []
-    pairs = zip_longest(_messages(a), _messages(b), fillvalue=ABSENT)
+    pairs = zip_longest(messages_of(a), messages_of(b), fillvalue=ABSENT)
     for number, (one, two) in enumerate(pairs):
         if (index is None or number == index) and one != two:
             made += iter_differences(one, two, f"messages[{number}]")
@@ -84,5 +84,4 @@ def text_diff(a: str, b: str) -> list[str]:
         before, after = before[first : first + 10], after[first : first + 10]
         header = [f"@@ from line {first + 1}, ten lines of each @@"]
         return [*header, *(f"-{line}" for line in before), *(f"+{line}" for line in after)]
-    lines = difflib.unified_diff(before, after, lineterm="", n=2)
-    return [line for line in lines if not line.startswith(("--- ", "+++ "))]
+    return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]

@@ -1,12 +1,21 @@
 """`unspool compare`: two trajectory files by conversation."""
 
+from collections.abc import Iterator
+
 import click
 
-from unspool.cli.diffing import DIFFERENT, SAME, TROUBLE, exits_like_diff, print_differences
+from unspool.cli.diffing import (
+    DIFFERENT,
+    SAME,
+    TROUBLE,
+    exits_like_diff,
+    print_differences,
+    print_number,
+)
 from unspool.cli.display import Display, print_json
 from unspool.cli.screen import say
-from unspool.comparison import SHOWN, Comparison, compare, find_conversation
-from unspool.differences import iter_differences
+from unspool.comparison import SHOWN, Comparison, Json, compare, find_pair
+from unspool.differences import Difference, iter_differences
 from unspool.errors import UnknownConversation
 
 
@@ -52,22 +61,25 @@ def command(
 
 
 def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bool) -> int:
-    one, two = find_conversation(a, ident), find_conversation(b, ident)
-    if one is None and two is None:
+    def differences(one: Json, two: Json) -> Iterator[Difference]:
+        a, b = ({k: v for k, v in side.items() if k not in ignore} for side in (one, two))
+        return iter_differences(a, b)
+
+    pair = find_pair(a, b, ident, lambda one, two: any(differences(one, two)))
+    if pair.a is None and pair.b is None:
         raise UnknownConversation(f"no conversation {ident!r} in either file")
-    if one is None or two is None:
-        where = "A" if two is None else "B"
+    print_number(pair)
+    head = {"conversation_id": ident, **({"number": pair.number} if pair.number > 1 else {})}
+    if pair.a is None or pair.b is None:
+        where = "A" if pair.b is None else "B"
         if as_json:
-            print_json({"conversation_id": ident, "only_in": where})
+            print_json({**head, "only_in": where})
         else:
             say(f"only in {where}: {ident}")
         return DIFFERENT
-    for name in ignore:
-        one.pop(name, None)
-        two.pop(name, None)
-    found = list(iter_differences(one, two))
+    found = list(differences(pair.a, pair.b))
     if as_json:
-        print_json({"conversation_id": ident, "differences": found})
+        print_json({**head, "differences": found})
     else:
         print_differences(found)
     return DIFFERENT if found else SAME

@@ -2,11 +2,17 @@
 
 import click
 
-from unspool.cli.diffing import DIFFERENT, SAME, exits_like_diff, print_differences
+from unspool.cli.diffing import (
+    DIFFERENT,
+    SAME,
+    exits_like_diff,
+    print_differences,
+    print_number,
+)
 from unspool.cli.display import print_json
 from unspool.cli.screen import say
-from unspool.comparison import find_conversation
-from unspool.differences import message_differences
+from unspool.comparison import find_pair
+from unspool.differences import message_differences, messages_of
 from unspool.errors import UnknownConversation, UsageError
 
 
@@ -25,19 +31,20 @@ def command(a: str, b: str, ident: str, idx: int | None, as_json: bool) -> int:
 
     Exits with 0 where they are the same, 1 where not, 2 in trouble.
     """
-    sides = {name: find_conversation(path, ident) for name, path in (("A", a), ("B", b))}
-    one, two = sides["A"], sides["B"]
-    if one is None or two is None:
-        absent = " nor ".join(name for name, side in sides.items() if side is None)
+    pair = find_pair(a, b, ident, lambda one, two: bool(message_differences(one, two, idx)))
+    sides = {"A": pair.a, "B": pair.b}
+    absent = " nor ".join(name for name, side in sides.items() if side is None)
+    if absent and pair.number == 1:
         raise UnknownConversation(f"no conversation {ident!r} in {absent}")
-    counts = {name: len(side["messages"]) for name, side in (("A", one), ("B", two))}
+    print_number(pair)
+    counts = {name: len(messages_of(side or {})) for name, side in sides.items()}
     if idx is not None and idx >= max(counts.values()):
         raise UsageError(f"no message {idx}: A has {counts['A']}, B has {counts['B']}")
-    found = message_differences(one, two, idx)
+    found = message_differences(pair.a or {}, pair.b or {}, idx)
     if as_json:
         print_json({"conversation_id": ident, "messages": counts, "differences": found})
     else:
         print_differences(found)
         if counts["A"] != counts["B"]:
             say(f"A has {counts['A']:,} messages, B has {counts['B']:,}", err=True)
-    return DIFFERENT if found else SAME
+    return DIFFERENT if found or absent else SAME

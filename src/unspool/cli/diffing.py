@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from unspool.cli.screen import say
+from unspool.comparison import Pair
 from unspool.differences import ABSENT, Difference, text_diff
 from unspool.errors import UnspoolError
 from unspool.reading.characters import printable
@@ -30,6 +31,13 @@ def exits_like_diff(command: Callable[P, int]) -> Callable[P, int]:
         click.get_current_context().exit(code)
 
     return wrapped
+
+
+def print_number(pair: Pair) -> None:
+    """Of several conversations with one id, which it is."""
+    if pair.number > 1:
+        ending = {2: "nd", 3: "rd"}.get(pair.number, "th")
+        say(f"the {pair.number}{ending} with this id", err=True)
 
 
 def print_differences(differences: Iterable[Difference]) -> None:
