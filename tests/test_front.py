@@ -103,6 +103,12 @@ def test_show_by_file_and_by_id(file: Path, tmp_path: Path) -> None:
     assert "\x1b" not in text
 
 
+def test_a_file_that_is_not_there_is_no_unknown_id(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.jsonl"
+    for command in ("show", "export"):
+        assert complaint(command, missing) == f"{missing} is not there"
+
+
 def test_show_says_which_there_are(file: Path) -> None:
     assert "holds 2 conversations" in complaint("show", file)
     assert "9ab4c01" in complaint("show", file)
@@ -128,6 +134,8 @@ def test_export_to_a_named_file_and_to_a_folder(file: Path, tmp_path: Path) -> N
     out("export", file, "-o", folder)
     assert sorted(path.name for path in folder.iterdir()) == [f"{ROOT}.html", "9ab4c012.html"]
     assert "is a file" in complaint("export", file, "-o", file)
+    assert "is a file" in complaint("export", file, "-o", tmp_path / "all.html")
+    assert not (tmp_path / "all.html").exists()
 
 
 def test_export_to_stdout(file: Path) -> None:

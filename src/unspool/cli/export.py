@@ -94,7 +94,8 @@ def _write_files(pieces: list[Piece], output: str | None) -> Iterator[Path]:
             file.write(pieces[0].data)
         yield target
         return
-    if target.exists() and not target.is_dir():
+    named = bool(target.suffix) and target.suffix == Path(pieces[0].name).suffix
+    if (named or target.exists()) and not target.is_dir():
         raise UsageError(f"{target} is a file; several files need a folder")
     top = unique_names(piece.name for piece in pieces if "/" not in piece.name)
     for piece in pieces:

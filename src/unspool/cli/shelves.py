@@ -99,6 +99,8 @@ def choose(argument: str, paths: tuple[str, ...], display: Display) -> tuple[She
         if not found:
             raise UnknownConversation(f"{argument} holds no conversation")
         return shelf, found
+    if not paths and argument.startswith(("/", "./", "../", "~/")):
+        raise NothingToRead(f"{argument} is not there")
     shelf = open_shelf(paths, display)
     return shelf, [shelf.find(argument)]
 
