@@ -1,12 +1,12 @@
 """Rewound: what another channel repeats of an abandoned branch belongs to that branch.
 
 A log has no tree: it tells of the prompt that was taken back as of any other. A record that names
-nothing it follows, and whose words or calls only a branch knows, goes there.
+nothing it follows, and whose request, words or calls only a branch knows, goes there.
 """
 
 from collections.abc import Iterable, Iterator
 
-from unspool.facts import ECHO, MessageSeen, Noted, ToolCalled, ToolReturned
+from unspool.facts import ECHO, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.reduce.notes import GUESS
 from unspool.reduce.order import Record
 from unspool.reduce.thread import Thread
@@ -53,18 +53,42 @@ def settle_echoes(thread: Thread) -> Thread:
     chain = [record for record in thread.records if record.after is not None]
     chain = chain or [record for record in thread.records if not _is_echo(record)]
     kept = _all_evidence(chain)
-    known = [_all_evidence(records) - kept for _, records in thread.branches]
+    taken = [_all_evidence(records) for _, records in thread.branches]
+    only_kept = kept.difference(*taken)
+    only_taken = [evidence - kept for evidence in taken]
     rest: list[Record] = []
     moved: list[list[Record]] = [[] for _ in thread.branches]
+    last: dict[str, int | None] = {}
+    """Origin → the branch that its records speak of, where what they say does not tell."""
     for record in thread.records:
-        told = set(_evidence(record)) if _is_echo(record) else set()
-        place = next((n for n, words in enumerate(known) if told & words), None)
+        place = None
+        if record.after is None:
+            told = _told(record)
+            place = next((n for n, words in enumerate(only_taken) if told & words), None)
+            if place is not None or told & only_kept or _asks(record):
+                last[record.origin] = place
+            elif told or _ends_turn(record):
+                place = last.get(record.origin)
         (rest if place is None else moved[place]).append(record)
     branches = [
         (fork, [*records, *more])
         for (fork, records), more in zip(thread.branches, moved, strict=True)
     ]
     return Thread(rest, branches)
+
+
+def _told(record: Record) -> set[Evidence]:
+    """What an echo, or the end of a turn, is recognised by."""
+    ended = {("request", f.subject) for f in record.facts if isinstance(f, Marked) and f.subject}
+    return set(_evidence(record)) if _is_echo(record) else ended if _ends_turn(record) else set()
+
+
+def _asks(record: Record) -> bool:
+    return any(isinstance(fact, MessageSeen) and fact.role == "user" for fact in record.facts)
+
+
+def _ends_turn(record: Record) -> bool:
+    return any(isinstance(fact, Marked) and fact.kind == "turn_end" for fact in record.facts)
 
 
 def _is_echo(record: Record) -> bool:
@@ -77,9 +101,11 @@ def _all_evidence(records: Iterable[Record]) -> set[Evidence]:
 
 
 def _evidence(record: Record) -> Iterator[Evidence]:
-    """What a record is recognised by: words by their role, calls by id or likeness."""
+    """What a record is recognised by: its request, words by their role, calls by id or likeness."""
     for fact in record.facts:
         if isinstance(fact, MessageSeen):
+            if fact.request:
+                yield "request", fact.request
             for words in (fact.text, fact.typed or "", fact.thinking):
                 if words.strip():
                     yield fact.role, words.strip()
