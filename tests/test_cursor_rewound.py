@@ -1,4 +1,4 @@
-"""What was taken back, told again by hooks and a transcript: theirs is the branch's, not the thread's."""
+"""What was taken back, told again by hooks and a transcript, is in the branch and not in the thread."""
 
 import json
 from pathlib import Path

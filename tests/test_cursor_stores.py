@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -530,6 +531,23 @@ def test_heads_in_a_table_of_their_own(tmp_path: Path) -> None:
     assert made.title == "Named"
     assert made.workspace is not None
     assert made.workspace.path == "/w/q"
+
+
+def test_a_head_may_name_the_workspace_by_its_folder(tmp_path: Path) -> None:
+    """Workspaces of several folders have no path of their own; since 3.12 their databases list none."""
+    user = tmp_path / "Cursor/User"
+    rows = rows_of({"composerId": "a", "workspaceIdentifier": {"id": "0a1b"}}, bubble("1", 1, "hi"))
+    rows |= rows_of({"composerId": "b"}, bubble("2", 1, "ho"))
+    path = write_editor(user / "globalStorage/state.vscdb", rows)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(HEADS)
+        connection.execute("INSERT INTO composerHeaders VALUES ('b', '2c3d', 1, 2, 0, 0, '{}')")
+    for name, folder in (("0a1b", "/w/p"), ("2c3d", "/w/q")):
+        place = user / "workspaceStorage" / name / "workspace.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(json.dumps({"folder": f"file://{folder}"}))
+    found = {t.conversation_id: t.workspace and t.workspace.path for t in conversations(tmp_path)}
+    assert found == {"a": "/w/p", "b": "/w/q"}
 
 
 def test_values_may_be_json_inside_json_and_the_request_tells_the_project(tmp_path: Path) -> None:

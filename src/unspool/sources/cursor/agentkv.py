@@ -8,7 +8,7 @@ their messages are told by the request that they were made in, and stand in the 
 import base64
 import binascii
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import msgspec
@@ -76,9 +76,9 @@ class Sendings:
         """The facts of each message under a root."""
         clock = Clock(turns(root, self._blob))
         sent = Sent(key, self._origin, RANK, self._offsets, clock=clock)
-        summed_up = [name for names, _ in archives(root, self._blob) for name in names]
-        found = [(name, self._blob(name) or b"") for name in summed_up]
-        for name, data in (*found, *walk(root, self._blob)):
+        summed_up = (name for names, _ in archives(root, self._blob) for name in names)
+        archived = ((name, self._blob(name) or b"") for name in summed_up)
+        for name, data in chain(archived, walk(root, self._blob)):
             self._reached.add(name)
             yield _facts(sent, name, data)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key, Link, Noted, Problem
@@ -18,10 +19,11 @@ from unspool.sources.cursor.heads import (
     folder_of,
     head_notes,
     model_of,
+    workspace_id,
 )
 from unspool.sources.cursor.kv import Broken, Keys, parse_object
 from unspool.sources.cursor.listing import Order
-from unspool.sources.cursor.paths import clean_path
+from unspool.sources.cursor.paths import clean_path, workspace_folder
 from unspool.sources.cursor.tools import decoded, kind_of
 
 
@@ -35,6 +37,7 @@ class Reader:
         self.rows = rows
         self.offsets = count()
         self.sendings: Sendings | None = None
+        self._folders: dict[str, str | None] = {}
 
     def problem(self, key: Key, code: str, data: bytes | str) -> Problem:
         self.tally.problems += 1
@@ -55,6 +58,7 @@ class Reader:
         for number, (name, value) in enumerate(notes.items()):
             rank = rank_of(("cursor", ident), name, value, RANK)
             yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
+        workspace = workspace or self._folder(workspace_id(composer))
         model = model_of(composer)
         if model:
             yield Noted(
@@ -70,6 +74,13 @@ class Reader:
                 value=notes["session_id"], rank=RANK + 1,
             )  # fmt: skip
         yield from costs(composer, common)
+
+    def _folder(self, ident: str) -> str | None:
+        """The project of a workspace, by the folder of its own beside that of the global database."""
+        if ident and ident not in self._folders:
+            place = Path(self.origin).parent.parent / "workspaceStorage" / ident
+            self._folders[ident] = workspace_folder(str(place / "state.vscdb"))
+        return self._folders.get(ident)
 
     def read(
         self, ident: str, composer: Composer, workspace: str | None = None

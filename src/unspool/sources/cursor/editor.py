@@ -11,8 +11,8 @@ from unspool.origins import Head, Origin, Tally
 from unspool.sources.cursor.agentkv import Sendings
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.kv import Broken, Keys, parse_object
-from unspool.sources.cursor.paths import is_cursor_folder
-from unspool.sources.cursor.workspace import Workspace, workspace_folder
+from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
+from unspool.sources.cursor.workspace import Workspace
 
 _LOG_BYTES = 1 << 18
 _OWN = (b"cursorDiskKV", b"composer.composerData", b"aiService.", b"composerHeaders")

@@ -69,6 +69,14 @@ def _workspace(identifier: Any) -> str | None:
     return clean_path(uri) if isinstance(uri, str) and uri else None
 
 
+def workspace_id(composer: Composer) -> str:
+    """The name that the editor has for the workspace: that of its folder under `workspaceStorage`."""
+    identifier = composer.get("workspaceIdentifier")
+    ident = identifier.get("id") if isinstance(identifier, dict) else composer.get("workspaceId")
+    is_name = isinstance(ident, str) and ident.isalnum()
+    return str(ident) if is_name else ""
+
+
 def _branch(repositories: Any) -> str | None:
     first = repositories[0] if isinstance(repositories, list) and repositories else None
     listed = first.get("branches") if isinstance(first, dict) else None

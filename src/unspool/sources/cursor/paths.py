@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
+import msgspec
+
 _DRIVE = re.compile(r"^/?([A-Za-z]):[\\/]")
 
 
@@ -23,6 +25,16 @@ def clean_path(text: str) -> str:
 
 def file_name(path: str) -> str:
     return re.split(r"[\\/]", path.rstrip("/\\"))[-1] if path else ""
+
+
+def workspace_folder(path: str) -> str | None:
+    """The project that a workspace's storage belongs to: `workspace.json` beside the database."""
+    try:
+        value = msgspec.json.decode(Path(path).with_name("workspace.json").read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    uri = value.get("folder", value.get("workspace")) if isinstance(value, dict) else None
+    return clean_path(uri) if isinstance(uri, str) else None
 
 
 def user_folder(home: Path, env: Mapping[str, str], platform: str) -> Path:

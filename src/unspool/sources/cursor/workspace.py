@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
-
 from unspool.facts import ECHO, INDEXED, AnyFact, MessageSeen, Noted
 from unspool.origins import Head, Origin, Tally, open_origin
 from unspool.records import clean
@@ -20,7 +18,7 @@ from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.heads import Composer, common_folder
 from unspool.sources.cursor.kv import Broken, parse
-from unspool.sources.cursor.paths import clean_path
+from unspool.sources.cursor.paths import workspace_folder
 from unspool.times import parse_time
 
 COMPOSERS = "composer.composerData"
@@ -78,16 +76,6 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     folder = Path(origin.path).parent
     workspace = Workspace(reader, Folder(folder), workspace_folder(origin.path))
     yield from workspace.read(folder.name)
-
-
-def workspace_folder(path: str) -> str | None:
-    """The project that a workspace's storage belongs to: `workspace.json` beside the database."""
-    try:
-        value = msgspec.json.decode(Path(path).with_name("workspace.json").read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    uri = value.get("folder", value.get("workspace")) if isinstance(value, dict) else None
-    return clean_path(uri) if isinstance(uri, str) else None
 
 
 class Workspace:
