@@ -142,6 +142,7 @@ def test_a_root_tells_the_context_and_the_branch_and_the_row_the_parent(tmp_path
     assert (child.workspace.path, child.workspace.branch) == ("/w/p", "dev")
     assert child.parent is not None
     assert child.parent.conversation_id == "main"
+    assert (made["main"].title, child.title) == ("Mend it", None)
 
 
 def test_a_result_tells_what_the_tool_returned_beside_the_text(tmp_path: Path) -> None:

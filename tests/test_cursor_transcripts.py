@@ -96,3 +96,14 @@ def test_a_call_has_the_id_that_hooks_know_it_by(tmp_path: Path) -> None:
     assert [(link.conversation_id, link.tool_call_id) for link in made.children or ()] == [
         ("sub-1", "toolu_2")
     ]
+
+
+def test_what_a_tool_returned_is_no_transcript(tmp_path: Path) -> None:
+    """Long results are kept as files beside the transcripts; one may be the text of a transcript."""
+    for folder in ("agent-tools", "terminals"):
+        path = tmp_path / f".cursor/projects/w/{folder}/{CID}.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text("user:\nlook\nassistant:\nI looked.\n")
+    assert reduce_all(facts_of(origins_of(tmp_path))) == []
+    path.rename(tmp_path / f"{CID}.txt")
+    assert len(only(tmp_path).messages) == 2

@@ -7,7 +7,7 @@ from typing import Literal
 from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally, read_head
 from unspool.sources.cursor import chats, editor, hooks, stream, texts, transcripts, workspace
-from unspool.sources.cursor.paths import usual_places
+from unspool.sources.cursor.paths import is_output, usual_places
 
 NAME = "cursor"
 RANGES = False
@@ -18,7 +18,7 @@ _SHAPES = (editor, chats, workspace, stream, hooks, transcripts, texts)
 
 
 def claims(head: Head) -> bool:
-    return any(shape.claims(head) for shape in _SHAPES)
+    return not is_output(head.parts) and any(shape.claims(head) for shape in _SHAPES)
 
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:

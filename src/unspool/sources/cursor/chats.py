@@ -14,7 +14,7 @@ from unspool.records import clean, sample
 from unspool.sources.cursor.blobs import DEEPEST, message_of, node_fields, subagents
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
-from unspool.sources.cursor.entries import LAST, rank_of
+from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.paths import clean_path, is_cursor_folder
 from unspool.sources.cursor.rewound import Layout
 from unspool.sources.cursor.sent import Sent
@@ -25,6 +25,7 @@ from unspool.times import format_time, parse_time
 
 RANK = 0
 _UNNAMED = "New Agent"
+"""What every chat is called until it has a name."""
 _TOKENS, _FOLDERS, _CHECKOUT = 5, 9, 21
 """Fields of a root: tokens used and allowed, folders that it worked in, a checkout and its branch."""
 
@@ -204,14 +205,13 @@ class Chat:
         self._session = parent if isinstance(parent, str) and parent else self.key[1]
         notes = {
             "session_id": self._session,
-            "title": meta.get("name"),
+            "title": meta.get("name") if meta.get("name") != _UNNAMED else None,
             "composer_mode": self._mode or None,
             "started_at": format_time(parse_time(meta.get("createdAt"))),
             "parent": {"conversation_id": parent} if parent == self._session else None,
         }
         for number, (name, value) in enumerate(notes.items()):
-            # Everybody has a better name for it than the one that all chats begin with.
-            rank = LAST if value == _UNNAMED else rank_of(self.key, name, value, RANK)
+            rank = rank_of(self.key, name, value, RANK)
             if value is not None:
                 yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
 

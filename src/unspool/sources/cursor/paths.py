@@ -62,3 +62,8 @@ def usual_places(home: Path, env: Mapping[str, str], platform: str) -> list[Path
 def is_cursor_folder(parts: tuple[str, ...]) -> bool:
     """Whether a path runs through one of Cursor's own folders."""
     return any(part == "Cursor" or part == ".cursor" for part in parts)
+
+
+def is_output(parts: tuple[str, ...]) -> bool:
+    """Whether a folder holds what tools and terminals returned, which may be a log or a transcript."""
+    return "projects" in parts and parts[-1] in ("agent-tools", "terminals")
