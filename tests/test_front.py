@@ -373,6 +373,35 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, arguments: list[
     assert b"BrokenPipe" not in said
 
 
+@pytest.mark.parametrize("command", ["compare", "diff-messages", "validate", "check"])
+def test_a_reader_that_leaves_early_does_not_change_the_verdict(
+    tmp_path: Path, command: str
+) -> None:
+    """`unspool compare a b | head` is no `same` where they differ."""
+    said = [Message("user", f"{n} " + "words\n" * 20) for n in range(2_000)]
+    a = put(tmp_path / "a.jsonl", Trajectory("c", said, source="cursor"))
+    b = put(tmp_path / "b.jsonl", Trajectory("c", said[1:], source="cursor"))
+    event = {"name": "engine.messages", "data": {"baseData": {"properties": {"x": 1}}}}
+    log = tmp_path / "log.jsonl"
+    log.write_text((json.dumps(event) + "\n") * 2_000)
+    document = tmp_path / "x.json"
+    document.write_text(json.dumps({"schema_version": "ATIF-v1.7", "steps": [{}] * 2_000}))
+    arguments = {
+        "compare": ["compare", a, b, "--id", "c"],
+        "diff-messages": ["diff-messages", a, b, "c"],
+        "validate": ["validate", document],
+        "check": ["check", "model-correlation", log, "--strict", "--examples", "2000"],
+    }[command]
+    with subprocess.Popen(
+        [sys.executable, "-m", "unspool", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(timeout=60) == (3 if command == "check" else 1)
+
+
 @pytest.mark.parametrize("arguments", [["list"], ["show", "7d1e2f3", "--from"]])
 def test_a_locale_that_cannot_show_everything(tmp_path: Path, arguments: list[str]) -> None:
     root, children = sample()

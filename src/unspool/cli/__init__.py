@@ -39,6 +39,10 @@ def plain_wanted() -> bool:
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
+VERDICT = "unspool.verdict"
+"""Where a command notes what it will end with, before it says why."""
+
+
 class Lazy(click.Group):
     """A group whose commands are imported only when they are called."""
 
@@ -59,7 +63,7 @@ class Lazy(click.Group):
             # The reader of our output went away (`| head`): not an error of ours. Caught before
             # click, which would end with 1.
             _drop_output()
-            return ctx.exit(0)
+            return ctx.exit(ctx.meta.get(VERDICT, 0))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

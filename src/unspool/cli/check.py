@@ -7,7 +7,7 @@ from unspool.checks import Problems
 from unspool.checks.models import EXAMPLES, Report, Violation, check_models
 from unspool.checks.types import EventType, search_types
 from unspool.cli.display import Display, print_json
-from unspool.cli.screen import say
+from unspool.cli.screen import say, verdict
 
 STRICT_CODE = 3
 
@@ -44,12 +44,12 @@ def model_correlation(
     """Check the models that events name, against each other and the last role of the list."""
     with Display(quiet=as_json) as display:
         report = check_models(paths, examples, display.start)
+    code = verdict(STRICT_CODE if strict and report.violated else 0)
     if as_json:
         print_json(report)
     else:
         _print_models(report, verbose)
-    if strict and report.violated:
-        ctx.exit(STRICT_CODE)
+    ctx.exit(code)
 
 
 def _print_models(report: Report, verbose: bool) -> None:

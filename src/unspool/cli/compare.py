@@ -13,7 +13,7 @@ from unspool.cli.diffing import (
     print_number,
 )
 from unspool.cli.display import Display, print_json
-from unspool.cli.screen import say
+from unspool.cli.screen import say, verdict
 from unspool.comparison import SHOWN, Comparison, Json, compare, find_pair
 from unspool.differences import Difference, iter_differences
 from unspool.errors import UnknownConversation
@@ -50,14 +50,14 @@ def command(
         return _compare_one(a, b, ident, frozenset(ignore), as_json)
     with Display(quiet=as_json) as display:
         made = compare(a, b, frozenset(ignore), limit, display.start)
+    code = verdict(TROUBLE if made.unreadable else SAME if made.same else DIFFERENT)
     if as_json:
         print_json(made)
     else:
         _print(made)
     if made.unreadable:
         say(f"unspool: {made.unreadable:,} lines are no conversations", err=True)
-        return TROUBLE
-    return SAME if made.same else DIFFERENT
+    return code
 
 
 def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bool) -> int:
@@ -78,11 +78,12 @@ def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bo
             say(f"only in {where}: {ident}")
         return DIFFERENT
     found = list(differences(pair.a, pair.b))
+    code = verdict(DIFFERENT if found else SAME)
     if as_json:
         print_json({**head, "differences": found})
     else:
         print_differences(found)
-    return DIFFERENT if found else SAME
+    return code
 
 
 def _print(made: Comparison) -> None:

@@ -10,7 +10,7 @@ from unspool.cli.diffing import (
     print_number,
 )
 from unspool.cli.display import print_json
-from unspool.cli.screen import say
+from unspool.cli.screen import say, verdict
 from unspool.comparison import find_pair
 from unspool.differences import message_differences, messages_of
 from unspool.errors import UnknownConversation, UsageError
@@ -41,10 +41,11 @@ def command(a: str, b: str, ident: str, idx: int | None, as_json: bool) -> int:
     if idx is not None and idx >= max(counts.values()):
         raise UsageError(f"no message {idx}: A has {counts['A']}, B has {counts['B']}")
     found = message_differences(pair.a or {}, pair.b or {}, idx)
+    code = verdict(DIFFERENT if found or absent else SAME)
     if as_json:
         print_json({"conversation_id": ident, "messages": counts, "differences": found})
     else:
         print_differences(found)
         if counts["A"] != counts["B"]:
             say(f"A has {counts['A']:,} messages, B has {counts['B']:,}", err=True)
-    return DIFFERENT if found or absent else SAME
+    return code

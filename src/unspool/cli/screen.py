@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from unspool.cli import plain_wanted
+from unspool.cli import VERDICT, plain_wanted
 from unspool.reading.characters import printable
 
 
@@ -24,6 +24,12 @@ def say(text: str = "", *, err: bool = False, nl: bool = True, **style: Any) -> 
     """One line, whatever stands in it."""
     made = printable(text).replace("\n", " ")
     click.echo(click.style(made, **style) if any(style.values()) else made, err=err, nl=nl)
+
+
+def verdict(code: int) -> int:
+    """The code that the command ends with, also where nobody reads all of what it says."""
+    click.get_current_context().meta[VERDICT] = code
+    return code
 
 
 def cut(text: str, width: int) -> str:

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from unspool.cli.screen import say
+from unspool.cli.screen import say, verdict
 from unspool.errors import NothingToRead
 from unspool.sinks.atif.rules import Verdict, check_paths
 
@@ -28,24 +28,24 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     verdicts = list(check_paths(paths))
     if not verdicts:
         raise NothingToRead(f"no ATIF file in {', '.join(paths)}")
-    errors = sum(verdict.errors for verdict in verdicts)
+    code = verdict(1 if any(one.errors for one in verdicts) else 0)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(verdicts), indent=2).decode())
     else:
         _print(verdicts, quiet)
-    return 1 if errors else 0
+    return code
 
 
 def _print(verdicts: list[Verdict], quiet: bool) -> None:
-    for verdict in verdicts:
-        for finding in verdict.findings:
+    for found in verdicts:
+        for finding in found.findings:
             if finding.level == "error" or not quiet:
                 say(
-                    f"{verdict.file}: {finding.level}: {finding.path}: "
+                    f"{found.file}: {finding.level}: {finding.path}: "
                     f"{finding.message} [{finding.rule}]"
                 )
     if not quiet:
-        bad = sum(1 for verdict in verdicts if verdict.errors)
+        bad = sum(1 for found in verdicts if found.errors)
         errors, warnings = (
             sum(getattr(v, name) for v in verdicts) for name in ("errors", "warnings")
         )
