@@ -10,7 +10,7 @@ from typing import Any
 
 from unspool.catalogue import Catalogue
 from unspool.snippets import code_snippets, distinct, file_mentions, participants, shorten
-from unspool.tags import Block, iter_blocks, without
+from unspool.tags import LONGEST, Block, iter_blocks, without
 from unspool.typed import find_request
 
 FULL = (
@@ -98,6 +98,8 @@ def message_context(
     text: str, found: list[Block], typed: str | None, catalogue: Catalogue
 ) -> Context:
     """What one user message tells; empty where it tells nothing."""
+    if len(text) > LONGEST:
+        return {}
     scan = Scan(catalogue)
     for block, parent in iter_blocks(found, catalogue.containers):
         scan.take(block, parent)
@@ -153,7 +155,7 @@ def _one_or_many(texts: list[str]) -> str | list[str]:
     return apart[0] if len(apart) == 1 else apart
 
 
-def summarise(contexts: Iterable[Context]) -> dict[str, bool]:
+def summarise(contexts: Iterable[Iterable[str]]) -> dict[str, bool]:
     """For every field: whether any message tells something of it."""
     told = set().union(*contexts)
     return {flag: field in told for field, flag in _FLAGS}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Protocol, TypeVar
 
+from unspool.longtext import LONG
 from unspool.trajectory import Message, Trajectory
 
 WIDTH = 8
@@ -51,7 +52,7 @@ def digest_of(message: Message) -> bytes | None:
     if not message.id:
         return None
     time = message.timestamp or ""
-    made = digest(f"{message.id} {message.role} {time} {message.content}")
+    made = digest(f"{message.id} {message.role} {time} {message.content[:LONG]}")
     tells = time and message.kind != "injected"
     return bytes([made[0] | 0x80 if tells else made[0] & 0x7F]) + made[1:]
 
@@ -136,5 +137,5 @@ def opening_of(trajectory: Trajectory) -> bytes:
     """The digest of the words that a conversation opens with."""
     for message in trajectory.messages:
         if message.role == "user" and message.kind is None:
-            return digest((message.typed or message.content).strip())
+            return digest((message.typed or message.content)[:LONG].strip())
     return b""

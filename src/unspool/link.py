@@ -15,7 +15,7 @@ from unspool.forks import Copies, child_elsewhere, nearer_parents
 from unspool.indexes import find_claims, give_times, give_up
 from unspool.reduce.totals import drop_calls, leave_out
 from unspool.ties import find_ties, find_twins
-from unspool.trajectory import Link, Message, Trajectory, Workspace
+from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
 __all__ = ["Card", "Patch", "Patches", "apply_patch", "link", "make_card"]
 
@@ -49,6 +49,13 @@ class Patch(msgspec.Struct):
     """Messages that an index put here and another conversation holds."""
     title: str | None = None
     """A better one, that stands in the files of another conversation."""
+
+    @property
+    def needs_messages(self) -> bool:
+        """Whether it says something that is found out only with all messages at hand."""
+        return any(
+            (self.dropped, self.copied, self.replayed, self.opinions, self.times, self.claimed)
+        )
 
 
 Patches = dict[Key, Patch]
@@ -338,5 +345,10 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
             trajectory,
             lambda m: id(m) in given or digest_of(m) in known or _is_replay(m, names),
         )
-    for call in iter_calls(trajectory) if patch.spawned else ():
+    give_children(iter_calls(trajectory), patch)
+
+
+def give_children(calls: Iterable[ToolCall], patch: Patch) -> None:
+    """To calls, the conversations that they started."""
+    for call in calls if patch.spawned else ():
         call.child_id = patch.spawned.get(call.id, call.child_id)

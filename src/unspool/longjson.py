@@ -18,9 +18,9 @@ from unspool.longtext import (
     is_long,
     is_utf8,
     iter_cuts,
-    iter_steps,
     mend,
 )
+from unspool.narrowtext import iter_steps, narrow, put_together, widen
 from unspool.records import clean, refuse_depth
 
 
@@ -34,15 +34,6 @@ def unescape(text: Text, before: bytes = b"", after: bytes = b"") -> bytes | byt
         made += _read_string(piece).encode()
     made += after
     return made
-
-
-def read_long(text: Text) -> str:
-    """The same as a string; what is wrong in it is mended."""
-    try:
-        return "".join([_read_string(piece) for piece in iter_cuts(text)])
-    except ValueError:
-        quoted = mend(b"".join((b'"', text, b'"'))).text
-        return "".join([_read_string(piece) for piece in iter_cuts(memoryview(quoted)[1:-1])])
 
 
 def _read_string(text: Text) -> str:
@@ -67,6 +58,17 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+def decode_text(text: bytearray) -> str:
+    """A JSON string, narrow; what is wrong in it is mended. The text is empty afterwards."""
+    try:
+        made: str = decode_long(text)
+    except ValueError:
+        mended = mend(text).text
+        text.clear()
+        made = decode_long(mended)
+    return made
+
+
 class LongArray:
     """A long array `[…]`. Raises ValueError where it is no clean JSON, RecursionError where it is
     nested too deep."""
@@ -79,7 +81,8 @@ class LongArray:
         refuse_depth(text)
 
     def take(self) -> Iterator[Any]:
-        """The elements, for good: decoded last first, so that the text goes as they come."""
+        """The elements, for good: decoded last first, so that the text goes as they come. Their
+        texts are narrow."""
         taken: list[Any] = []
         while self._ends:
             start, end = self._ends.pop()
@@ -95,12 +98,17 @@ class LongArray:
 class _Pieces(list[str]):
     """A long string, not yet put together."""
 
+    def take(self) -> Iterator[str]:
+        self.reverse()
+        while self:
+            yield self.pop()
+
 
 def _decode_parts(text: memoryview) -> Any:
     """A value with its long strings in pieces."""
     kind = bytes(text[:1]) if is_long(len(text)) else b""
     if kind == b'"':
-        return _Pieces(map(_read_string, iter_cuts(text[1:-1])))
+        return _Pieces(narrow(_read_string(piece)) for piece in iter_cuts(text[1:-1]))
     if kind == b"[":
         return [_decode_parts(memoryview(part)) for part in _elements.decode(text)]
     if kind == b"{":
@@ -111,7 +119,9 @@ def _decode_parts(text: memoryview) -> Any:
 
 def _put_together(value: Any) -> Any:
     if isinstance(value, _Pieces):
-        return "".join(value)
+        return put_together(value.take())
+    if isinstance(value, str):
+        return narrow(value)
     if isinstance(value, list):
         return [_put_together(part) for part in value]
     if isinstance(value, dict):
@@ -120,7 +130,7 @@ def _put_together(value: Any) -> Any:
 
 
 def decode_long(text: bytearray) -> Any:
-    """One value; the text is empty afterwards."""
+    """One value, its texts narrow; the text is empty afterwards."""
     with memoryview(text) as whole:
         parts = _decode_parts(whole)
     text.clear()
@@ -130,20 +140,30 @@ def decode_long(text: bytearray) -> Any:
 _encoder = msgspec.json.Encoder()
 
 
+def encode(value: Any) -> bytes:
+    """JSON of a value whose texts may be narrow."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return b"".join(encode_long(value))
+
+
 def encode_long(value: Any) -> Iterator[bytes]:
-    """A value that is msgspec's or plain, in pieces that are JSON one after the other."""
-    yield from _encode(msgspec.to_builtins(value))
+    """The same in pieces that are JSON one after the other."""
+    yield from _encode(value if isinstance(value, dict) else msgspec.to_builtins(value))
 
 
 def _encode(value: Any) -> Iterator[bytes]:
-    if isinstance(value, str) and is_long(len(value)):
+    if isinstance(value, msgspec.Raw):  # JSON already
+        yield bytes(value)
+    elif isinstance(value, str) and is_long(len(value)):
         yield b'"'
         for piece in iter_steps(value):
-            yield _encoder.encode(piece)[1:-1]
+            yield _encoder.encode(widen(piece))[1:-1]
         yield b'"'
     elif isinstance(value, dict) and value:
         for number, (name, part) in enumerate(value.items()):
-            yield (b"," if number else b"{") + _encoder.encode(name) + b":"
+            yield (b"," if number else b"{") + _encode_short(name) + b":"
             yield from _encode(part)
         yield b"}"
     elif isinstance(value, list) and value:
@@ -152,4 +172,11 @@ def _encode(value: Any) -> Iterator[bytes]:
             yield from _encode(part)
         yield b"]"
     else:
-        yield _encoder.encode(value)
+        yield _encode_short(value)
+
+
+def _encode_short(value: Any) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(clean(value))

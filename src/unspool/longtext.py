@@ -38,11 +38,6 @@ def iter_cuts(text: Text) -> Iterator[Text]:
         at = end
 
 
-def iter_steps(text: str) -> Iterator[str]:
-    for at in range(0, len(text), STEP):
-        yield text[at : at + STEP]
-
-
 def is_utf8(text: Text) -> bool:
     decoder = getincrementaldecoder("utf-8")()
     try:

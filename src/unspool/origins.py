@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from unspool.longtext import is_long
 from unspool.unpacking import PACKED, open_unpacked
 
 HEAD_BYTES = 65536
@@ -178,7 +179,11 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
             if start == 0:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             line = line.strip(b"\r\n\0 \t")
-            if line:
+            if is_long(len(line)):
+                held = [line]
+                del line
+                yield start, held.pop()
+            elif line:
                 yield start, line
             if end is not None and offset >= end:
                 return  # before the next line is read, which is another's and may be very long

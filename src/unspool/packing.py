@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from unspool.records import clean_text
+
 _MOST = 2**53
 """Beyond it JSON's own programs cannot tell a whole number from the next: nothing counts so far."""
 
@@ -11,7 +13,7 @@ _MOST = 2**53
 class Packer:
     """Encodes like msgspec's, and what that refuses: whole numbers of more than 64 bits, which JSON
     may hold, become floating-point ones, as they are in the programs that wrote them. Where a count
-    belongs they count nothing, and are left out."""
+    belongs they count nothing, and are left out. Narrow texts become whole."""
 
     def __init__(self) -> None:
         self._encoder = msgspec.msgpack.Encoder()
@@ -19,12 +21,15 @@ class Packer:
     def encode(self, value: Any) -> bytes:
         try:
             return self._encoder.encode(value)
-        except OverflowError:
+        except (OverflowError, UnicodeEncodeError):
             return self._encoder.encode(tamed(value))
 
 
 def tamed(value: Any) -> Any:
-    """The value with all its whole numbers such that 64 bits hold them, and sums of them too."""
+    """The value with all its whole numbers such that 64 bits hold them, and sums of them too, and
+    all its texts such that UTF-8 can."""
+    if isinstance(value, str):
+        return clean_text(value)
     if isinstance(value, msgspec.Struct):
         return _tamed_struct(value)
     if isinstance(value, dict):

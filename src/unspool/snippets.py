@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from unspool.linestarts import LineStart
+from unspool.longjson import encode
 
 SNIPPET_CHARS = 160
 _FENCE = LineStart(r"(`{3,}+)([^\n`]*)(?=\n|$)")
@@ -29,7 +28,7 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     """Each value once, in order of first occurrence."""
     seen: dict[Any, Any] = {}
     for value in values:
-        seen.setdefault(value if isinstance(value, str) else msgspec.json.encode(value), value)
+        seen.setdefault(value if isinstance(value, str) else encode(value), value)
     return list(seen.values())
 
 

@@ -70,9 +70,13 @@ def _iter_attributes(raw: str) -> Iterator[tuple[str, object]]:
             yield name, value.strip('"')
 
 
+LONGEST = 32 << 20
+"""No program renders a longer prompt; what stands in the blocks of one would be held many times."""
+
+
 def blocks(text: str) -> list[Block]:
     """The top-level blocks of a text in order, each with those inside it."""
-    if "<" not in text:
+    if "<" not in text or len(text) > LONGEST:
         return []
     found, tags = _read(text)
     if tags:

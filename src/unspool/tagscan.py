@@ -12,6 +12,7 @@ turn unknown tags into catalogue entries: every unknown tag comes with a draft o
 
 import json
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ import msgspec
 
 from unspool.catalogue import VARIABLE, Catalogue, active
 from unspool.errors import OutputError
+from unspool.records import clean_text
 from unspool.snippets import shorten
 from unspool.tags import Block, blocks, iter_blocks
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Message, Trajectory
 
 SUMMARY_NAME = "tag_scan_summary.json"
 EXAMPLES = 3
@@ -60,7 +62,8 @@ class TagCount(msgspec.Struct):
             for attribute in block.attributes:
                 self.attributes[attribute] = self.attributes.get(attribute, 0) + 1
         if len(self.examples) < EXAMPLES or (*place, block.start) < _place(self.examples[-1]):
-            example = Example(*place, block.start, role, shorten(block.inner, SNIPPET_CHARS))
+            snippet = clean_text(shorten(block.inner, SNIPPET_CHARS))
+            example = Example(*place, block.start, role, snippet)
             self.examples = sorted([*self.examples, example])[:EXAMPLES]
 
     def merge(self, other: "TagCount") -> None:
@@ -84,12 +87,15 @@ class TagScan(msgspec.Struct):
     """Messages scanned, by role."""
     tags: dict[str, TagCount] = {}
 
-    def add(self, trajectory: Trajectory) -> None:
-        """Count the tags of a conversation; history copied from another one is left out."""
+    def add(self, trajectory: Trajectory, messages: Iterable[Message] | None = None) -> None:
+        """Count the tags of a conversation; history copied from another one is left out.
+
+        `messages`: its messages, where the trajectory itself does not hold them.
+        """
         self.conversations += 1
         containers = active().containers
         met: set[str] = set()
-        for index, message in enumerate(trajectory.messages):
+        for index, message in enumerate(trajectory.messages if messages is None else messages):
             if message.copied:
                 continue
             role = message.role

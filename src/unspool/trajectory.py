@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Role
-from unspool.longjson import decode_long, encode_long
+from unspool.longjson import decode_long, encode, encode_long
 from unspool.longtext import is_long
 from unspool.packing import Packer
+from unspool.records import clean
 
 __all__ = [
     "KINDS",
@@ -232,39 +233,49 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
     extra: dict[str, Any] | None = None
 
 
-_encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Trajectory] = msgspec.json.Decoder(Trajectory)
 _packer = Packer()
 _unpacker: msgspec.msgpack.Decoder[Trajectory] = msgspec.msgpack.Decoder(Trajectory)
 _messages_unpacker: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[Message])
-_MESSAGES = b'"messages":['
+_EMPTY = b'{"conversation_id":"","messages":[]}'
 _BATCH_CHARS = 1_000_000
-_GOES_ON, _ENDS = b"J", b"E"
-"""How parts begin that are JSON; msgpack begins no list so."""
+_GOES_ON, _ENDS, _ENDS_AS_TYPED = b"J", b"E", b"T"
+"""How parts begin that are JSON, and what stands behind them; msgpack begins no list so."""
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
     """One line of trajectory JSONL, without the newline."""
-    return _encoder.encode(trajectory)
+    return encode(trajectory)
 
 
-def encode_line(trajectory: Trajectory) -> Iterator[bytes]:
-    """The line with its end, in pieces, because it may be very long."""
-    batches = list(_batches(trajectory.messages))
-    if len(batches) < 2 and not any(map(_is_long, batches)):
-        yield _encoder.encode_lines([trajectory])
-        return
-    frame = _encoder.encode_lines([msgspec.structs.replace(trajectory, messages=[])])
-    at = frame.index(_MESSAGES) + len(_MESSAGES)  # only the id stands before it, and it is escaped
-    yield frame[:at]
+def encode_line(
+    trajectory: Trajectory, batches: Iterable[list[Message]] | None = None
+) -> Iterator[bytes]:
+    """The line with its end, in pieces, because it may be very long.
+
+    Where `batches` of messages are given they are the trajectory's, and it is looked at once more
+    when all have gone out.
+    """
+    if batches is None:
+        held = list(_batches(trajectory.messages))
+        if len(held) < 2 and not any(map(_is_long, held)):
+            yield encode(trajectory) + b"\n"
+            return
+        batches = held
+    yield encode(Trajectory(conversation_id=trajectory.conversation_id, messages=[]))[:-2]
     for number, batch in enumerate(batches):
         if number:
             yield b","
         if _is_long(batch):
             yield from encode_long(batch[0])
         else:
-            yield _encoder.encode(batch)[1:-1]  # without the brackets
-    yield frame[at:]
+            yield encode(batch)[1:-1]  # without the brackets
+    yield b"]"
+    if trajectory.context:
+        yield b',"context":'
+        yield from encode_long(trajectory.context)
+    rest = encode(msgspec.structs.replace(trajectory, conversation_id="", messages=[], context={}))
+    yield rest[len(_EMPTY) - 1 :] + b"\n"
 
 
 def decode_trajectory(line: bytes) -> Trajectory:
@@ -285,24 +296,44 @@ def pack_parts(trajectory: Trajectory) -> Iterator[bytes]:
     yield _packer.encode(msgspec.structs.replace(trajectory, messages=[]))
     for batch in _batches(trajectory.messages):
         if _is_long(batch):
-            yield from (_GOES_ON + piece for piece in encode_long(batch))
-            yield _ENDS
+            as_typed = batch[0].typed == batch[0].content
+            shown = msgspec.structs.replace(batch[0], typed=None) if as_typed else batch[0]
+            yield from (_GOES_ON + piece for piece in encode_long([shown]))
+            yield _ENDS_AS_TYPED if as_typed else _ENDS
         else:
             yield _packer.encode(batch)
 
 
 def unpack_parts(parts: Iterable[bytes]) -> Trajectory:
+    trajectory, batches = open_parts(parts)
+    for batch in batches:
+        trajectory.messages += map(_widened, batch) if _is_long(batch) else batch
+    return trajectory
+
+
+def open_parts(parts: Iterable[bytes]) -> tuple[Trajectory, Iterator[list[Message]]]:
+    """The trajectory without its messages, and these, some at a time; long ones have narrow texts."""
     found = iter(parts)
-    trajectory = _unpacker.decode(next(found))
+    return _unpacker.decode(next(found)), _unpack_batches(found)
+
+
+def _unpack_batches(parts: Iterable[bytes]) -> Iterator[list[Message]]:
     long = bytearray()
-    for part in found:
+    for part in parts:
         if part.startswith(_GOES_ON):
             long += memoryview(part)[len(_GOES_ON) :]
-        elif part == _ENDS:
-            trajectory.messages += msgspec.convert(decode_long(long), list[Message])
+        elif part in (_ENDS, _ENDS_AS_TYPED):
+            batch = msgspec.convert(decode_long(long), list[Message])
+            if part == _ENDS_AS_TYPED:
+                batch[0].typed = batch[0].content
+            yield batch
+            del batch
         else:
-            trajectory.messages += _messages_unpacker.decode(part)
-    return trajectory
+            yield _messages_unpacker.decode(part)
+
+
+def _widened(message: Message) -> Message:
+    return msgspec.convert(clean(msgspec.to_builtins(message)), Message)
 
 
 def _is_long(batch: list[Message]) -> bool:

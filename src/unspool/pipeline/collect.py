@@ -5,6 +5,7 @@ disk in buckets, by conversation, and is read back bucket by bucket.
 """
 
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from unspool.facts import (
     AnyFact,
     Key,
     MessageSeen,
+    Noted,
     PieceSeen,
     Problem,
     SnapshotSeen,
@@ -26,7 +28,8 @@ from unspool.facts import (
     ToolReturned,
 )
 from unspool.joining import Joiner
-from unspool.longtext import is_long
+from unspool.longtext import STEP, is_long
+from unspool.narrowtext import iter_bytes, put_together
 from unspool.packing import Packer
 
 Place = tuple[str, int]
@@ -45,7 +48,7 @@ def bucket_of(key: Key) -> int:
 class Gathered:
     """The facts of one conversation."""
 
-    __slots__ = ("facts", "first", "joiner", "source")
+    __slots__ = ("aside", "facts", "first", "joiner", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -53,6 +56,8 @@ class Gathered:
         self.joiner: Joiner | None = None
         self.first: Place = NOWHERE
         """Where its first message-bearing record stands: its place in the output."""
+        self.aside: str | bytes = b""
+        """The long text that was read back last: several facts may have it in common."""
 
     def add(self, fact: AnyFact) -> int:
         """Take the fact in; by how many bytes this grew, about."""
@@ -75,7 +80,7 @@ class Gathered:
     def hand_out(self) -> Iterator[AnyFact]:
         """The same, each for good: a list may be hundreds of megabytes, and whoever takes it
         decides how long it stays."""
-        facts, self.facts, self.joiner = self.all_facts(), [], None
+        facts, self.facts, self.joiner, self.aside = self.all_facts(), [], None, b""
         facts.reverse()
         while facts:
             yield facts.pop()
@@ -93,8 +98,19 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     ToolCalled: lambda fact: getsizeof(fact.arguments),
     SnapshotSeen: lambda fact: len(fact.text),
     PieceSeen: lambda fact: len(fact.body),
+    Noted: lambda fact: getsizeof(fact.value) if isinstance(fact.value, str) else 0,
 }
 """By kind: a look-up, because every fact is weighed."""
+
+_TEXTS: dict[type, str] = {
+    MessageSeen: "text",
+    ToolReturned: "text",
+    ToolCalled: "arguments",
+    SnapshotSeen: "text",
+    PieceSeen: "body",
+    Noted: "value",
+}
+"""The field of each kind that may be as long as the line it comes from."""
 
 
 class Collection:
@@ -119,6 +135,13 @@ class Collection:
             gathered = self.conversations[fact.key] = Gathered(source)
         self.weight += gathered.add(fact)
 
+    def has_text_of(self, fact: AnyFact) -> bool:
+        """Whether the fact before has the same long text: that is kept, and written, once."""
+        gathered = self.conversations.get(fact.key)
+        known = gathered.facts[-1] if gathered is not None and gathered.facts else None
+        text = _long_text(fact)
+        return bool(text) and known is not None and text is _long_text(known)
+
     def in_order(self) -> Iterator[tuple[Key, Gathered]]:
         """Conversations by their first message-bearing record; those without any come last."""
         yield from sorted(self.conversations.items(), key=lambda item: (item[1].first, item[0]))
@@ -139,6 +162,8 @@ class _Header(msgspec.Struct, array_like=True):
     size: int
     text: int = 0
     """How long the text behind the chunk is, which belongs to its last fact."""
+    same: bool = False
+    """Whether its last fact has the text of the chunk before."""
 
 
 class ChunkPlace(NamedTuple):
@@ -147,6 +172,7 @@ class ChunkPlace(NamedTuple):
     offset: int
     size: int
     text: int
+    same: bool
 
 
 _encoder = Packer()
@@ -157,14 +183,36 @@ _SIZE_BYTES = 4
 
 def write_chunks(file: BinaryIO, key: Key, gathered: Gathered) -> None:
     """A little at a time: the facts are not held once more, as bytes."""
+    before: str | bytes = b""
     for facts in _slices(gathered.all_facts()):
-        last, text = facts[-1], b""
-        if isinstance(last, SnapshotSeen) and is_long(len(last.text)):
-            facts[-1], text = msgspec.structs.replace(last, text=b""), last.text
+        text = _take_long_text(facts)
         data = _encoder.encode(Chunk(gathered.source, gathered.first, facts))
-        _write_header(file, _Header(key, len(data), len(text)))
+        same = bool(text) and text is before
+        size = 0 if same else sum(map(len, _iter_bytes(text)))
+        _write_header(file, _Header(key, len(data), size, same))
         file.write(data)
-        file.write(text)
+        for piece in _iter_bytes(text) if size else ():
+            file.write(piece)
+        before = text or before
+
+
+def _take_long_text(facts: list[AnyFact]) -> str | bytes:
+    """The text of the last one, if it is long: it goes behind the chunk."""
+    text = _long_text(facts[-1])
+    if text:
+        name = _TEXTS[type(facts[-1])]
+        facts[-1] = msgspec.structs.replace(facts[-1], **{name: text[:0]})
+    return text
+
+
+def _long_text(fact: AnyFact) -> str | bytes:
+    name = _TEXTS.get(type(fact), "")
+    text = getattr(fact, name) if name else None
+    return text if isinstance(text, str | bytes) and is_long(len(text)) else b""
+
+
+def _iter_bytes(text: str | bytes) -> Iterable[bytes]:
+    return (text,) if isinstance(text, bytes) else iter_bytes(text)
 
 
 def _write_header(file: BinaryIO, header: _Header) -> None:
@@ -212,24 +260,29 @@ class Chunks:
                 return
             header = _header.decode(self._file.read(size))
             at += _SIZE_BYTES + size
-            yield header.key, ChunkPlace(at, header.size, header.text)
+            yield header.key, ChunkPlace(at, header.size, header.text, header.same)
             at += header.size + header.text
 
     def add_to(self, gathered: Gathered | None, place: ChunkPlace) -> Gathered:
         """The facts of a chunk, with those that are there already."""
         chunk = _decoder.decode(self._read(place.offset, place.size))
-        if place.text:
-            text = self._read(place.offset + place.size, place.text)
-            chunk.facts[-1] = msgspec.structs.replace(chunk.facts[-1], text=text)
         if gathered is None:
             gathered = Gathered(chunk.source)
+        if place.text or place.same:
+            name = _TEXTS[type(chunk.facts[-1])]
+            if place.text:
+                narrow = isinstance(getattr(chunk.facts[-1], name), str)
+                gathered.aside = (self._read_text if narrow else self._read)(
+                    place.offset + place.size, place.text
+                )
+            chunk.facts[-1] = msgspec.structs.replace(chunk.facts[-1], **{name: gathered.aside})
         for fact in chunk.facts:
             gathered.add(fact)
         gathered.first = min(gathered.first, chunk.first)
         return gathered
 
     def copy(self, key: Key, place: ChunkPlace, target: BinaryIO) -> None:
-        _write_header(target, _Header(key, place.size, place.text))
+        _write_header(target, _Header(key, place.size, place.text, place.same))
         target.write(self._read(place.offset, place.size + place.text))
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -237,6 +290,12 @@ class Chunks:
             return b""
         self._file.seek(offset)
         return self._file.read(size)
+
+    def _read_text(self, offset: int, size: int) -> str:
+        decoder = getincrementaldecoder("utf-8")()
+        steps = range(offset, offset + size, STEP)
+        pieces = (self._read(at, min(STEP, offset + size - at)) for at in steps)
+        return put_together(map(decoder.decode, pieces))
 
 
 class Spill:

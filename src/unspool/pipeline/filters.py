@@ -2,11 +2,15 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from unspool.pipeline.job import Job
 from unspool.times import parse_time
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Message, Trajectory
+
+Messages = Callable[[], Iterable[Message]]
+"""A conversation's messages, as often as they are asked for."""
 
 TELEMETRY = "copilot-telemetry"
 FILTERS = ("since", "require-system-first", "regex", "sample")
@@ -22,15 +26,15 @@ class Filters:
         self.job = job
         self.pattern = re.compile(job.regex) if job.regex else None
 
-    def drops(self, trajectory: Trajectory) -> str | None:
+    def drops(self, trajectory: Trajectory, messages: Messages) -> str | None:
         """The name of the filter that drops it."""
         if self.job.since is not None and not self._is_recent(trajectory, self.job.since):
             return "since"
-        if self._needs_system(trajectory) and not _begins_with_system(trajectory):
+        if self._needs_system(trajectory) and not _begins_with_system(messages()):
             return "require-system-first"
         if self.pattern is not None and not any(
             self.pattern.search(m.content) or (m.typed and self.pattern.search(m.typed))
-            for m in trajectory.messages
+            for m in messages()
         ):
             return "regex"
         return None
@@ -47,8 +51,8 @@ class Filters:
         return last is not None and last >= since
 
 
-def _begins_with_system(trajectory: Trajectory) -> bool:
-    return bool(trajectory.messages) and trajectory.messages[0].role == "system"
+def _begins_with_system(messages: Iterable[Message]) -> bool:
+    return any(message.role == "system" for message in islice(messages, 1))
 
 
 def sample_hash(seed: int, ident: str) -> bytes:

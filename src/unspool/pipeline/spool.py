@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from unspool.trajectory import Trajectory, pack_parts, unpack_parts
+from unspool.trajectory import Message, Trajectory, open_parts, pack_parts, unpack_parts
 
 _SIZE_BYTES = 8
 
@@ -56,6 +56,10 @@ class Slots:
     def load(self, slot: Slot) -> Trajectory:
         """A trajectory that a spool holds."""
         return unpack_parts(self._parts(slot))
+
+    def open(self, slot: Slot) -> tuple[Trajectory, Iterator[list[Message]]]:
+        """The same, the messages some at a time."""
+        return open_parts(self._parts(slot))
 
     def _parts(self, slot: Slot) -> Iterator[bytes]:
         at, end = slot.offset, slot.offset + slot.size

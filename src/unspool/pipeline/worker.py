@@ -11,6 +11,7 @@ The same code runs in the calling process when there is one worker.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,8 +37,10 @@ from unspool.pipeline.collect import (
 from unspool.pipeline.filters import TELEMETRY, Filters
 from unspool.pipeline.job import Job
 from unspool.pipeline.spool import Slot, Slots, Spool
+from unspool.pipeline.streaming import Stream, StreamingSink, streaming_sink
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
+from unspool.sinks import Piece
 from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
 
@@ -141,7 +144,7 @@ class Worker:
         done = span.start
         try:
             for fact in sources.read(span, self.tally, self.job.recover):
-                if collection.weight > limit:
+                if collection.weight > limit and not collection.has_text_of(fact):
                     self._spill()  # not before the source is done with the record before
                 collection.add(span.source, fact)
                 count += 1
@@ -321,35 +324,69 @@ class Worker:
     def _write_task(
         self, task: Task, filters: Filters, file: BinaryIO, scan: TagScan | None
     ) -> Written:
+        sink = streaming_sink(self.job, task.members)
+        if sink is not None:
+            return self._write_long(sink, task, filters, file, scan)
         members = [self.finished(slot, patch) for slot, patch in task.members]
-        done = Written(task.number, members[0].conversation_id, filters.drops(members[0]))
+        dropped = filters.drops(members[0], lambda: members[0].messages)
+        done = Written(task.number, members[0].conversation_id, dropped)
         if done.dropped is None:
-            self._write(members, done, file)
+            done.messages = sum(len(member.messages) for member in members)
+            family = sinks.Family(members[0], tuple(members[1:]))
+            made = sinks.load(self.job.sink).write(family, self.job.sink_options)
+            _write_pieces(made, done, file)
             for member in members if scan is not None else ():
                 if scan is not None and member.source == TELEMETRY:
                     scan.add(member)
         return done
 
-    def _write(self, members: list[Trajectory], done: Written, file: BinaryIO) -> None:
-        done.messages = sum(len(member.messages) for member in members)
-        family = sinks.Family(members[0], tuple(members[1:]))
-        for piece in sinks.load(self.job.sink).write(family, self.job.sink_options):
-            slot = Slot(file.name, file.tell(), len(piece.data))
-            if done.pieces and not piece.name:  # the one file goes on
-                slot = Slot(file.name, done.pieces[0][1].offset, done.pieces[0][1].size + slot.size)
-                done.pieces.clear()
-            done.pieces.append((piece.name, slot))
-            file.write(piece.data)
+    def _write_long(
+        self,
+        sink: StreamingSink,
+        task: Task,
+        filters: Filters,
+        file: BinaryIO,
+        scan: TagScan | None,
+    ) -> Written:
+        slot, patch = task.members[0]
+        stream = self._stream(slot, patch)
+        dropped = filters.drops(stream.trajectory, lambda: self._stream(slot, patch).messages())
+        done = Written(task.number, stream.trajectory.conversation_id, dropped)
+        if done.dropped is None:
+            _write_pieces(sink.write_long(stream.trajectory, stream.batches()), done, file)
+            done.messages = stream.count
+            if scan is not None and stream.trajectory.source == TELEMETRY:
+                scan.add(stream.trajectory, chain.from_iterable(self.slots.open(slot)[1]))
+        return done
 
     def finished(self, slot: Slot, patch: Patch | None) -> Trajectory:
         """A trajectory from the spool: linked, enriched, with the names that a person knows."""
         trajectory = self.slots.load(slot)
-        apply_patch(trajectory, patch)
+        self._finish(trajectory, patch)
         enrich(trajectory)
+        return trajectory
+
+    def _stream(self, slot: Slot, patch: Patch | None) -> Stream:
+        """The same, the messages some at a time."""
+        trajectory, batches = self.slots.open(slot)
+        self._finish(trajectory, patch)
+        return Stream(trajectory, batches, patch, self.job.reasoning)
+
+    def _finish(self, trajectory: Trajectory, patch: Patch | None) -> None:
+        apply_patch(trajectory, patch)
         if not self.job.reasoning:
             drop_reasoning(trajectory)
         if trajectory.file_path is not None:
             trajectory.file_path = self.names.get(trajectory.file_path, trajectory.file_path)
         if trajectory.origins:
             trajectory.origins = [self.names.get(path, path) for path in trajectory.origins]
-        return trajectory
+
+
+def _write_pieces(made: Iterable[Piece], done: Written, file: BinaryIO) -> None:
+    for piece in made:
+        slot = Slot(file.name, file.tell(), len(piece.data))
+        if done.pieces and not piece.name:  # the one file goes on
+            slot = Slot(file.name, done.pieces[0][1].offset, done.pieces[0][1].size + slot.size)
+            done.pieces.clear()
+        done.pieces.append((piece.name, slot))
+        file.write(piece.data)

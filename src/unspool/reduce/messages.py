@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Container, Iterable
 from typing import Any
 
-import msgspec
-
 from unspool.facts import Attachment, Marked, MessageSeen, ToolReturned, UsageReported
+from unspool.longjson import encode
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
 from unspool.times import format_time, parse_time
@@ -69,7 +68,7 @@ def build_message(draft: Draft) -> list[Message]:
     attachments: dict[bytes, Attachment] = {}
     for part in parts:
         for attachment in part.attachments:
-            attachments.setdefault(msgspec.json.encode(attachment), attachment)
+            attachments.setdefault(encode(attachment), attachment)
     calls = sorted(enumerate(draft.calls), key=lambda item: _call_order(*item))
     # What a message is and what became of it, who knows it best says: no echo makes it another.
     least = ranked[0].rank if ranked else 0

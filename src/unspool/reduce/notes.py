@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Noted
+from unspool.longjson import encode
 from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
 _LISTS = {"children", "references", "checkpoints", "partial"}
@@ -152,7 +153,7 @@ def _gather(notes: list[Noted]) -> dict[str, Any]:
     for note in notes:
         if note.name.startswith(_CONTEXT) and note.value is not None:
             values = told.setdefault(note.name.removeprefix(_CONTEXT), {})
-            values.setdefault(msgspec.json.encode(note.value), note.value)
+            values.setdefault(encode(note.value), note.value)
     return {
         name: next(iter(values.values())) if len(values) == 1 else _flatten(values.values())
         for name, values in told.items()
@@ -161,7 +162,7 @@ def _gather(notes: list[Noted]) -> dict[str, Any]:
 
 def _flatten(values: Iterable[Any]) -> list[Any]:
     items = (item for value in values for item in (value if isinstance(value, list) else [value]))
-    return list({msgspec.json.encode(item): item for item in items}.values())
+    return list({encode(item): item for item in items}.values())
 
 
 def _append(trajectory: Trajectory, note: Noted) -> None:

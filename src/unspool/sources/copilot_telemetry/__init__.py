@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from unspool.facts import AnyFact
+from unspool.facts import NOBODY, AnyFact
 from unspool.origins import Head, Origin, Tally
 from unspool.sources.copilot_telemetry.envelope import Event
-from unspool.sources.copilot_telemetry.lines import iter_events
+from unspool.sources.copilot_telemetry.lines import iter_events, problem
 from unspool.sources.copilot_telemetry.lists import read_engine_messages, read_list, read_piece
 from unspool.sources.copilot_telemetry.notes import (
     SOURCE,
@@ -116,6 +116,9 @@ def read_event(event: Event, tally: Tally) -> Iterator[AnyFact]:
     reader = READERS.get(event.name)
     if reader is not None:
         yield from reader(event, tally)
+        if event.left_out:
+            names = ", ".join(dict.fromkeys(event.left_out))
+            yield problem(NOBODY, event.origin, event.offset, "long-value", names)
     elif event.name in NOISE:
         tally.noise += 1
     else:

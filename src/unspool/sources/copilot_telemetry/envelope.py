@@ -4,12 +4,16 @@ import json
 
 import msgspec
 
-from unspool.longjson import read_long
+from unspool.longjson import decode_text
 from unspool.longtext import Text, is_long
 from unspool.records import clean_text
 from unspool.times import parse_time
 
 Properties = dict[str, msgspec.Raw]
+
+MOST = 16 << 20
+"""No sender writes a longer name, mode or context (100 parts of 8192 characters). One that is longer
+would be held several times; it is left out, and that is told."""
 
 
 class BaseData(msgspec.Struct):
@@ -39,11 +43,15 @@ class Envelope(msgspec.Struct):
 class Event:
     """One record: its name after the last slash, its properties whatever the envelope."""
 
-    __slots__ = ("full_name", "measures", "name", "offset", "origin", "properties", "stamp", "time")
+    __slots__ = (
+        "full_name", "left_out", "measures", "name", "offset", "origin", "properties", "stamp", "time",
+    )  # fmt: skip
 
     def __init__(self, envelope: Envelope, origin: str, offset: int) -> None:
         self.origin = origin
         self.offset = offset
+        self.left_out: list[str] = []
+        """Properties that were asked for and are too long for what they are."""
         data = envelope.data
         base = (data.baseData if data is not None else None) or envelope.baseData
         holder = base or (data if data is not None and data.properties else envelope)
@@ -72,13 +80,16 @@ class Event:
     def text(self, name: str) -> str:
         """A property as text; numbers come as strings and strings as numbers."""
         found = self.raw(name)
+        if found is not None and len(found) > MOST:
+            self.left_out.append(name)
+            return ""
         return "" if found is None else _string(found)
 
     def number(self, name: str) -> int | None:
         found = self.properties.get(name)
         if found is None:
             found = self.measures.get(name)
-        if found is None:
+        if found is None or len(found) > _NUMBER_BYTES:
             return None
         try:
             return int(float(_string(found)))
@@ -127,13 +138,29 @@ class Event:
         if found is None:
             return ""
         text, escaped, _ = found
-        if escaped and is_long(len(text)):
-            return read_long(text)
+        if len(text) > MOST:
+            self.left_out.append(name)
+            return ""
         return _string(b"".join((b'"', text, b'"')) if escaped else text)
+
+    def take(self, name: str) -> str:
+        """The same, however long, for good: a very long one is made, narrow, when the line that it
+        stands in is gone, and the event holds nothing any more."""
+        found = self.joined(name)
+        if found is None or not found[1] or not is_long(len(found[0])):
+            return self.whole(name)
+        text = bytearray().join((b'"', found[0], b'"'))
+        del found
+        self.properties, self.measures = {}, {}
+        return decode_text(text)
 
     def _has_later(self, name: str) -> bool:
         stem = f"{name}_"
         return any(_is_part(key, stem, 2) for key in self.properties)
+
+
+_NUMBER_BYTES = 400
+"""More than the digits of any number."""
 
 
 def _held(text: memoryview) -> bytes | memoryview:

@@ -48,7 +48,10 @@ def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator
             yield from _read_odd(origin, tally, offset, line, recover)
             continue
         tally.records += 1
-        yield Event(envelope, origin.path, offset)
+        event = Event(envelope, origin.path, offset)
+        del line, envelope  # whoever reads the event decides how long it stays
+        yield event
+        del event
     if lines or odd is None:
         return
     if origin.end is not None and _goes_on(origin, odd):

@@ -70,12 +70,14 @@ def read_message_text(event: Event, tally: Tally) -> Iterator[AnyFact]:
     if source not in ("user", "model"):
         tally.noise += 1
         return
-    text = event.whole("messageText")
     common: dict[str, Any] = {
         "key": key, "origin": event.origin, "offset": event.offset, "time": event.time,
     }  # fmt: skip
-    ident = event.text("messageId")
+    ident, header = event.text("messageId"), event.text("headerRequestId")
     turn = event.number("turnIndex")
+    mode, suggestion = event.text("mode"), event.text("suggestion")
+    context = list(read_context(event, key))
+    text = event.take("messageText")
     number = 0
     if text:
         yield MessageSeen(
@@ -85,15 +87,13 @@ def read_message_text(event: Event, tally: Tally) -> Iterator[AnyFact]:
             role="user" if source == "user" else "assistant",
             text=text,
             rank=5,
-            mode=event.text("mode") if source == "user" else "",
+            mode=mode if source == "user" else "",
             request=ident,
         )
     if source == "user":
-        notes = [("mode", event.text("mode")), ("typed", text)]
+        notes = [("typed", text), ("mode", mode)]  # the text again right behind the message's
         subjects: list[tuple[Literal["request", "turn"], str, int]] = [
-            ("request", request, 0)
-            for request in dict.fromkeys((event.text("headerRequestId"), ident))
-            if request
+            ("request", request, 0) for request in dict.fromkeys((header, ident)) if request
         ]
         if turn is not None:
             subjects.append(("turn", str(turn), 1))
@@ -106,10 +106,9 @@ def read_message_text(event: Event, tally: Tally) -> Iterator[AnyFact]:
                         rank=rank,
                     )  # fmt: skip
         yield Noted(**common, number=8, name="telemetry_type", value=event.full_name, rank=9)
-        suggestion = event.text("suggestion")
         if suggestion:
             yield Noted(**common, number=9, name="intent", value=suggestion, rank=1)
-    yield from read_context(event, key)
+    yield from context
 
 
 def read_session(event: Event, tally: Tally) -> Iterator[AnyFact]:
