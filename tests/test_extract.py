@@ -369,8 +369,16 @@ def peak(path: Path, out: Path, *options: str | Path) -> int:
         ['    return made("b")\n' * 8_000_000],
         ['    return made("─")\n' * 4_000_000],
         ['    return made("😀")\n' * 8_000] * 600,
+        ["x" * 120_000_000 + "😀"],
+        ["<userRequest>\n" + '    return made("😀")\n' * 400_000 + "</userRequest>"] * 11,
     ],
-    ids=["one message", "one message with wide characters", "many messages, an emoji in each"],
+    ids=[
+        "one message",
+        "one message with wide characters",
+        "many messages, an emoji in each",
+        "one message with an emoji at its end",
+        "requests in tags, with emoji",
+    ],
 )
 def test_a_very_long_line(tmp_path: Path, texts: list[str]) -> None:
     """The peak of the whole process is at most four times the line: here of a program's text, where
@@ -385,6 +393,22 @@ def test_a_very_long_line(tmp_path: Path, texts: list[str]) -> None:
     assert [m["content"] for m in found["messages"][1:-1]] == texts
     told = [(p["code"], p["offset"]) for p in lines(problems.read_bytes())]
     assert told == ([("long-line", 0)] if size > LONGEST else [])
+
+
+def test_a_very_long_line_that_is_one_text(tmp_path: Path) -> None:
+    """Of a message that only the event of its words tells of: these are its content, and what was
+    typed, of its request and of its turn."""
+    text = '    return made("😀")\n' * 4_500_000
+    properties = {"conversationId": "c", "messageText": text, "source": "user", "mode": "agent"}
+    properties |= {"messageId": "m", "headerRequestId": "h", "turnIndex": "0"}
+    event = {"name": "conversation.messageText", "properties": properties}
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+    assert path.stat().st_size > 120_000_000
+    assert peak(path, tmp_path / "out.jsonl") <= 4 * path.stat().st_size
+    (found,) = lines((tmp_path / "out.jsonl").read_bytes())
+    (message,) = found["messages"]
+    assert message["content"] == message["typed"] == text
 
 
 @pytest.mark.parametrize("code", ["truncated-json", "invalid-escape", "invalid-utf8"])

@@ -54,8 +54,10 @@ def decode(text: bytes | bytearray) -> Any:
         return clean(json.loads(text, strict=False))
 
 
+_encoder = msgspec.json.Encoder()
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_GIVEN = "input"
 
 
 def decode_text(text: bytearray) -> str:
@@ -87,7 +89,7 @@ class LongArray:
         while self._ends:
             start, end = self._ends.pop()
             with memoryview(self._text) as text, text[start:end] as element:
-                parts = _decode_parts(element)
+                parts = _decode_parts(element, _GIVEN)
             del self._text[start:]
             taken.append(_put_together(parts))
             del parts
@@ -104,17 +106,51 @@ class _Pieces(list[str]):
             yield self.pop()
 
 
-def _decode_parts(text: memoryview) -> Any:
-    """A value with its long strings in pieces."""
-    kind = bytes(text[:1]) if is_long(len(text)) else b""
+def _decode_parts(text: memoryview, given: str = "") -> Any:
+    """A value with its long strings in pieces; what stands under the name `given` in a call of a
+    tool stays JSON, as its reader wants it."""
+    kind = _kind(text)
     if kind == b'"':
         return _Pieces(narrow(_read_string(piece)) for piece in iter_cuts(text[1:-1]))
     if kind == b"[":
-        return [_decode_parts(memoryview(part)) for part in _elements.decode(text)]
+        return [_decode_parts(memoryview(part), given) for part in _elements.decode(text)]
     if kind == b"{":
+        made: dict[str, Any] = {}
         found = _fields.decode(text)
-        return {name: _decode_parts(memoryview(part)) for name, part in found.items()}
+        calls = bytes(found.get("type", b"")) == b'"tool_use"'
+        for name, raw in found.items():
+            part = memoryview(raw)
+            as_text = calls and name == given and _kind(part) in (b"{", b"[")
+            made[name] = _Pieces(_iter_text(part)) if as_text else _decode_parts(part, given)
+        return made
     return decode(bytes(text))
+
+
+def _kind(text: memoryview) -> bytes:
+    """How a long value begins; nothing where it is not long."""
+    return bytes(text[:1]) if is_long(len(text)) else b""
+
+
+def _iter_text(text: memoryview) -> Iterator[str]:
+    """JSON as the encoder would write it, in pieces that are narrow."""
+    kind = _kind(text)
+    if kind == b'"':
+        yield '"'
+        for piece in iter_cuts(text[1:-1]):
+            yield narrow(_encoder.encode(_read_string(piece))[1:-1].decode())
+        yield '"'
+    elif kind == b"[":
+        for number, part in enumerate(_elements.decode(text)):
+            yield "," if number else "["
+            yield from _iter_text(memoryview(part))
+        yield "]"
+    elif kind == b"{":
+        for number, (name, part) in enumerate(_fields.decode(text).items()):
+            yield f"{',' if number else '{'}{_encoder.encode(name).decode()}:"
+            yield from _iter_text(memoryview(part))
+        yield "}"
+    else:
+        yield narrow(_encoder.encode(decode(bytes(text))).decode())
 
 
 def _put_together(value: Any) -> Any:
@@ -135,9 +171,6 @@ def decode_long(text: bytearray) -> Any:
         parts = _decode_parts(whole)
     text.clear()
     return _put_together(parts)
-
-
-_encoder = msgspec.json.Encoder()
 
 
 def encode(value: Any) -> bytes:

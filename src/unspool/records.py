@@ -158,7 +158,10 @@ def salvage_long(line: bytes | bytearray, recover: bool = False) -> LongSalvage:
             values.append(memoryview(closed))
             found, code = longtext.Split([], 0), "recovered"
     if found.code in ("invalid-json", "truncated-json"):
-        values += [memoryview(text)[start:end] for start, end in _later_values(text, found.at + 1)]
+        later = _later_values(text, found.at + 1)
+        values += [memoryview(text)[start:end] for start, end in later]
+        if later:  # what stands before them may be cut off
+            found = longtext.split(memoryview(text)[found.at : later[0][0]])
     shallow = [value for value in values if not longtext.is_deeper(value, DEEPEST)]
     deep = len(shallow) < len(values)
     return LongSalvage(shallow, "too-deep" if deep else found.code or code)

@@ -307,7 +307,7 @@ def pack_parts(trajectory: Trajectory) -> Iterator[bytes]:
 def unpack_parts(parts: Iterable[bytes]) -> Trajectory:
     trajectory, batches = open_parts(parts)
     for batch in batches:
-        trajectory.messages += map(_widened, batch) if _is_long(batch) else batch
+        trajectory.messages += map(widened, batch)
     return trajectory
 
 
@@ -332,7 +332,10 @@ def _unpack_batches(parts: Iterable[bytes]) -> Iterator[list[Message]]:
             yield _messages_unpacker.decode(part)
 
 
-def _widened(message: Message) -> Message:
+def widened(message: Message) -> Message:
+    """The message with whole texts, where it is long and has narrow ones."""
+    if not is_long(_length(message)):
+        return message
     return msgspec.convert(clean(msgspec.to_builtins(message)), Message)
 
 

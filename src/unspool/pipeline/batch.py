@@ -25,8 +25,9 @@ from unspool.pipeline.crew import Alone, Crew, Team
 from unspool.pipeline.discover import STDIN, Found, cut, discover, told_of
 from unspool.pipeline.filters import FILTERS, sampled
 from unspool.pipeline.job import Job, Summary
-from unspool.pipeline.spool import Slot
-from unspool.pipeline.worker import SAMPLES_PER_CODE, Reduced, Task, Worker, Written
+from unspool.pipeline.spool import Slot, Slots
+from unspool.pipeline.worker import SAMPLES_PER_CODE, Reduced
+from unspool.pipeline.writing import Finisher, Task, Written
 from unspool.scratch import scratch
 from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
@@ -114,12 +115,13 @@ class Run:
     def trajectories(self, reduced: list[Reduced]) -> Iterator[Trajectory]:
         """The conversations as objects instead, in order, one at a time."""
         reduced, patches = self._linked(reduced)
-        reader = Worker(0, self.folder, self.job, self.names)
+        slots = Slots()
+        finisher = Finisher(self.job, self.names, slots)
         try:
             for item in reduced:
-                yield reader.finished(item.slot, patches.get(item.card.key))
+                yield finisher.load(item.slot, patches.get(item.card.key))
         finally:
-            reader.slots.close()
+            slots.close()
 
     def _linked(self, reduced: list[Reduced]) -> tuple[list[Reduced], Patches]:
         """What linking found out, and the conversations without those that are another's copies."""

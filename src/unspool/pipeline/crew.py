@@ -20,7 +20,8 @@ from unspool.facts import Key
 from unspool.origins import Origin
 from unspool.pipeline.families import FamilyWorker
 from unspool.pipeline.job import Job
-from unspool.pipeline.worker import Outcome, Pieces, Report, Task, Worker
+from unspool.pipeline.worker import Outcome, Report, Worker
+from unspool.pipeline.writing import Pieces, Task
 from unspool.stops import STOPS, Later
 
 Progress = Callable[[int], None]

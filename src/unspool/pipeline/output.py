@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from unspool.errors import OutputError
 from unspool.pipeline.spool import Slot, Slots
-from unspool.pipeline.worker import Written
+from unspool.pipeline.writing import Written
 from unspool.sinks import unique_names
 from unspool.stops import Later
 

@@ -13,7 +13,7 @@ from unspool.longtext import is_long
 from unspool.pipeline.job import Job
 from unspool.pipeline.spool import Slot
 from unspool.sinks import Piece
-from unspool.trajectory import Message, Trajectory
+from unspool.trajectory import Message, Trajectory, widened
 
 
 @runtime_checkable
@@ -66,8 +66,9 @@ class Stream:
         enrichment.finish(self.trajectory, contexts)
 
     def messages(self) -> Iterator[Message]:
+        """One at a time, as whoever looks for words in them needs them: with whole texts."""
         for batch in self.batches():
-            yield from batch
+            yield from map(widened, batch)
 
     def _finish(self, message: Message) -> None:
         if self._patch is not None:

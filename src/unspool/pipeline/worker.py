@@ -11,37 +11,30 @@ The same code runs in the calling process when there is one worker.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from unspool import sinks, sources
-from unspool.enrich import drop_reasoning, enrich
 from unspool.facts import NOBODY, Key, Problem
-from unspool.link import Card, Patch, apply_patch, make_card
+from unspool.link import Card, make_card
 from unspool.memory import give_back
 from unspool.origins import Origin, Tally
-from unspool.pipeline.collect import (
+from unspool.pipeline.chunks import (
     BUCKETS,
     ChunkPlace,
     Chunks,
-    Collection,
-    Gathered,
-    Place,
     Spill,
     bucket_of,
     write_chunks,
 )
-from unspool.pipeline.filters import TELEMETRY, Filters
+from unspool.pipeline.collect import Collection, Gathered, Place
 from unspool.pipeline.job import Job
 from unspool.pipeline.spool import Slot, Slots, Spool
-from unspool.pipeline.streaming import Stream, StreamingSink, streaming_sink
+from unspool.pipeline.writing import Finisher, Pieces, Task, write_tasks
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
-from unspool.sinks import Piece
-from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
 
 PROGRESS_FACTS = 256
@@ -56,30 +49,6 @@ class Reduced(msgspec.Struct):
     card: Card
     merged: bool = False
     partial: bool = False
-
-
-class Task(msgspec.Struct):
-    """One unit of output: a conversation, with its descendants for sinks that want them."""
-
-    number: int
-    members: list[tuple[Slot, Patch | None]]
-
-
-class Written(msgspec.Struct):
-    """What came of a task."""
-
-    number: int
-    ident: str
-    dropped: str | None = None
-    messages: int = 0
-    pieces: list[tuple[str, Slot]] = []
-
-
-class Pieces(msgspec.Struct):
-    """What writing gave: an entry per task, and the prompt tags that were met."""
-
-    written: list[Written]
-    scan: TagScan | None = None
 
 
 class Report(msgspec.Struct):
@@ -313,80 +282,5 @@ class Worker:
 
     def write(self, tasks: Iterable[Task]) -> Pieces:
         """The tasks' trajectories in the sink's shape, in this worker's own output file."""
-        filters = Filters(self.job)
-        path = self.folder / f"pieces-{self.number}"
-        made = Pieces([], TagScan() if self.job.scan_tags else None)
-        with open(path, "wb") as file:
-            for task in tasks:
-                made.written.append(self._write_task(task, filters, file, made.scan))
-        return made
-
-    def _write_task(
-        self, task: Task, filters: Filters, file: BinaryIO, scan: TagScan | None
-    ) -> Written:
-        sink = streaming_sink(self.job, task.members)
-        if sink is not None:
-            return self._write_long(sink, task, filters, file, scan)
-        members = [self.finished(slot, patch) for slot, patch in task.members]
-        dropped = filters.drops(members[0], lambda: members[0].messages)
-        done = Written(task.number, members[0].conversation_id, dropped)
-        if done.dropped is None:
-            done.messages = sum(len(member.messages) for member in members)
-            family = sinks.Family(members[0], tuple(members[1:]))
-            made = sinks.load(self.job.sink).write(family, self.job.sink_options)
-            _write_pieces(made, done, file)
-            for member in members if scan is not None else ():
-                if scan is not None and member.source == TELEMETRY:
-                    scan.add(member)
-        return done
-
-    def _write_long(
-        self,
-        sink: StreamingSink,
-        task: Task,
-        filters: Filters,
-        file: BinaryIO,
-        scan: TagScan | None,
-    ) -> Written:
-        slot, patch = task.members[0]
-        stream = self._stream(slot, patch)
-        dropped = filters.drops(stream.trajectory, lambda: self._stream(slot, patch).messages())
-        done = Written(task.number, stream.trajectory.conversation_id, dropped)
-        if done.dropped is None:
-            _write_pieces(sink.write_long(stream.trajectory, stream.batches()), done, file)
-            done.messages = stream.count
-            if scan is not None and stream.trajectory.source == TELEMETRY:
-                scan.add(stream.trajectory, chain.from_iterable(self.slots.open(slot)[1]))
-        return done
-
-    def finished(self, slot: Slot, patch: Patch | None) -> Trajectory:
-        """A trajectory from the spool: linked, enriched, with the names that a person knows."""
-        trajectory = self.slots.load(slot)
-        self._finish(trajectory, patch)
-        enrich(trajectory)
-        return trajectory
-
-    def _stream(self, slot: Slot, patch: Patch | None) -> Stream:
-        """The same, the messages some at a time."""
-        trajectory, batches = self.slots.open(slot)
-        self._finish(trajectory, patch)
-        return Stream(trajectory, batches, patch, self.job.reasoning)
-
-    def _finish(self, trajectory: Trajectory, patch: Patch | None) -> None:
-        apply_patch(trajectory, patch)
-        if not self.job.reasoning:
-            drop_reasoning(trajectory)
-        if trajectory.file_path is not None:
-            trajectory.file_path = self.names.get(trajectory.file_path, trajectory.file_path)
-        if trajectory.origins:
-            trajectory.origins = [self.names.get(path, path) for path in trajectory.origins]
-
-
-def _write_pieces(made: Iterable[Piece], done: Written, file: BinaryIO) -> None:
-    for piece in made:
-        slot = Slot(file.name, file.tell(), len(piece.data))
-        if done.pieces and not piece.name:  # the one file goes on
-            slot = Slot(file.name, done.pieces[0][1].offset, done.pieces[0][1].size + slot.size)
-            done.pieces.clear()
-        done.pieces.append((piece.name, slot))
-        file.write(piece.data)
+        finisher = Finisher(self.job, self.names, self.slots)
+        return write_tasks(tasks, self.folder / f"pieces-{self.number}", finisher)

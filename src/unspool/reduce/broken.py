@@ -7,7 +7,7 @@ from typing import Any
 
 from unspool import longtext
 from unspool.facts import SnapshotSeen
-from unspool.longjson import LongArray, unescape
+from unspool.longjson import LongArray, decode_long, unescape
 from unspool.longtext import is_long, is_utf8
 from unspool.records import clean, is_too_deep, mend_escapes, recover_json
 from unspool.reduce.listing import Call, Listing, elements, in_place
@@ -109,7 +109,10 @@ def _whole_array(text: bytearray) -> LongArray | None:
 
 def _take_beginning(text: bytearray) -> Iterator[Any]:
     end = max(longtext.whole_elements(text), 1)
-    cut_off = recover_json(bytes(text[end:]).lstrip(b", "))
+    rest = bytearray(text[end:].lstrip(b", "))
     del text[end:]
     text += b"]"
-    return chain(LongArray(text).take(), [cut_off])
+    closed = longtext.close(rest)
+    del rest
+    cut_off = [] if closed is None else [decode_long(closed)]
+    return chain(LongArray(text).take(), cut_off)

@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from unspool.facts import ListSeen, PieceSeen, View
-from unspool.longjson import unescape
+from unspool.longjson import LongArray, unescape
+from unspool.longtext import is_long
 from unspool.records import recover_json
 from unspool.reduce.listing import Call, Gap, Listing, decode_array, elements
 from unspool.shapes import is_response_item, joined
@@ -44,12 +44,16 @@ class Bodies:
         return self._made[ident]
 
     def _read(self, ident: str) -> list[Message] | None:
-        found = self._pieces.get(ident)
+        found = self._pieces.pop(ident, None)
         body = _joined(found, "body") if found else None
         if body is None:
             return None
+        del found  # it may be very long, and is not needed any more once it is read
+        text = unescape(body, b"[", b"]")
+        del body
         try:
-            value = _unescape(body)
+            (value,) = LongArray(text).take() if is_long(len(text)) else decode_array(text)
+            del text
             made = elements([value])
         except (ValueError, RecursionError):
             return None
@@ -60,15 +64,19 @@ class Bodies:
         return made
 
 
-def read_references(facts: Iterable[ListSeen | PieceSeen]) -> tuple[list[Listing], list[Listing]]:
-    """Lists by reference: (inputs, answers), with the bodies looked up wherever they were seen."""
+def read_references(facts: list[ListSeen | PieceSeen]) -> tuple[list[Listing], list[Listing]]:
+    """Lists by reference: (inputs, answers), with the bodies looked up wherever they were seen. The
+    facts are taken out of the list."""
     bodies: dict[str, dict[str, Pieces]] = {"message": {}, "options": {}}
     lists: dict[tuple[str, bool], dict[int, ListSeen]] = defaultdict(dict)
-    for fact in sorted(facts, key=lambda f: f.place):
+    facts.sort(key=lambda f: f.place, reverse=True)
+    while facts:
+        fact = facts.pop()
         if isinstance(fact, PieceSeen):
             bodies[fact.what].setdefault(fact.id, {}).setdefault(fact.piece, fact)
         else:
             lists[(fact.call or fact.request, fact.answer)].setdefault(fact.piece, fact)
+        del fact
     options = {ident: _options(pieces) for ident, pieces in bodies["options"].items()}
     known = Bodies(bodies["message"])
     found: dict[bool, list[Reference]] = {False: [], True: []}

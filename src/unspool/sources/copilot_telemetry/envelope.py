@@ -143,6 +143,17 @@ class Event:
             return ""
         return _string(b"".join((b'"', text, b'"')) if escaped else text)
 
+    def json(self, name: str) -> bytes:
+        """A request option as JSON text, still as a JSON string where it stood in one."""
+        found = self.joined(f"request.option.{name}")
+        if found is None:
+            return b""
+        text, escaped, _ = found
+        if len(text) > MOST:
+            self.left_out.append(f"request.option.{name}")
+            return b""
+        return b"".join((b'"', text, b'"')) if escaped else bytes(text)
+
     def take(self, name: str) -> str:
         """The same, however long, for good: a very long one is made, narrow, when the line that it
         stands in is gone, and the event holds nothing any more."""

@@ -10,7 +10,7 @@ import msgspec
 from unspool.facts import NOBODY, Key, Problem
 from unspool.longtext import find_elements, is_long, is_utf8, split
 from unspool.origins import Origin, Tally, iter_lines, open_origin
-from unspool.records import clean, clean_text, salvage, salvage_long, sample
+from unspool.records import LongSalvage, clean, clean_text, salvage, salvage_long, sample
 from unspool.sources.copilot_telemetry.documents import MENDED, iter_elements
 from unspool.sources.copilot_telemetry.envelope import Event, decode_envelope
 
@@ -45,7 +45,9 @@ def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator
             if odd is not None:
                 yield from _read_before(origin, tally, offset, recover)
         if envelope is None:
-            yield from _read_odd(origin, tally, offset, line, recover)
+            held = [line]
+            del line
+            yield from _read_odd(origin, tally, offset, held, recover)
             continue
         tally.records += 1
         event = Event(envelope, origin.path, offset)
@@ -83,16 +85,19 @@ def _read_before(
     for offset, line in iter_lines(origin):
         if offset >= end:
             return
-        yield from _read_odd(origin, tally, offset, line, recover)
+        held = [line]
+        del line
+        yield from _read_odd(origin, tally, offset, held, recover)
 
 
 def _read_odd(
-    origin: Origin, tally: Tally, offset: int, line: bytes, recover: bool
+    origin: Origin, tally: Tally, offset: int, held: list[bytes], recover: bool
 ) -> Iterator[Event | Problem]:
     """A line that is not one clean object: glued objects, a line of an array, broken JSON."""
-    if is_long(len(line)):
-        yield from _read_long(origin, tally, offset, line, recover)
+    if is_long(len(held[0])):
+        yield from _read_long(origin, tally, offset, held, recover)
         return
+    (line,) = held
     found = salvage(line, recover, mend)
     if found.lost and (inner := _without_brackets(line)) != line:
         bare = salvage(inner, recover, mend)
@@ -106,22 +111,30 @@ def _read_odd(
 
 
 def _read_long(
-    origin: Origin, tally: Tally, offset: int, line: bytes, recover: bool
+    origin: Origin, tally: Tally, offset: int, held: list[bytes], recover: bool
 ) -> Iterator[Event | Problem]:
     """The same of a very long line, which is held as few times as can be."""
-    text = _REUNITE.sub(rb"\1\3\2", line) if _REUNITE.search(line) else line
-    found = salvage_long(text, recover)
+    shown = sample(held[0])
+    found = _salvage_long(held.pop(), recover)
+    lost, code = found.lost, found.code
+    objects = [value for whole in found.values for _, value in _flat(whole)]
+    del found
+    objects.reverse()
+    for number in range(len(objects)):
+        yield from _read_text(origin, tally, offset + number, objects)
+    if lost:
+        tally.records += 1
+        tally.problems += 1
+    if code:
+        yield problem(NOBODY, origin.path, offset, code, shown)
+
+
+def _salvage_long(line: bytes, recover: bool) -> LongSalvage:
+    found = salvage_long(_REUNITE.sub(rb"\1\3\2", line) if _REUNITE.search(line) else line, recover)
     if found.lost and (inner := _without_brackets(line)) != line:
         bare = salvage_long(inner, recover)
         found = found if bare.lost else bare
-    objects = [part for value in found.values for part in _flat(value)]
-    for number, (_, value) in enumerate(objects):
-        yield from _read_text(origin, tally, offset + number, value)
-    if found.lost:
-        tally.records += 1
-        tally.problems += 1
-    if found.code:
-        yield problem(NOBODY, origin.path, offset, found.code, line)
+    return found
 
 
 _ARRAY, _OBJECT = b"[{"
@@ -143,10 +156,11 @@ def _flat(value: memoryview, at: int = 0) -> Iterator[tuple[int, memoryview]]:
 
 
 def _read_text(
-    origin: Origin, tally: Tally, offset: int, value: memoryview
+    origin: Origin, tally: Tally, offset: int, held: list[memoryview]
 ) -> Iterator[Event | Problem]:
-    """A value as it stands, clean."""
+    """The last of the values, which is taken; it stands there clean."""
     tally.records += 1
+    value = held.pop()
     try:
         envelope = decode_envelope(value)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -156,7 +170,9 @@ def _read_text(
         tally.problems += 1
         yield problem(NOBODY, origin.path, offset, "wrong-types", str(error))
         return
-    yield Event(envelope, origin.path, offset)
+    event = Event(envelope, origin.path, offset)
+    del value, envelope  # as above
+    yield event
 
 
 def _kind(value: memoryview) -> str:
@@ -222,7 +238,7 @@ def _read_whole(origin: Origin, tally: Tally, recover: bool) -> Iterator[Event |
         with memoryview(data) as whole:
             for start, end in found.spans:
                 for at, value in _flat(whole[start:end], start):
-                    yield from _read_text(origin, tally, at, value)
+                    yield from _read_text(origin, tally, at, [value])
         return
     text = data.decode("utf-8", "replace")
     if "\ufffd" in text and b"\xef\xbf\xbd" not in data:

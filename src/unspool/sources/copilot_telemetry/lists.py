@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from unspool.facts import AnyFact, Key, ListSeen, Noted, PieceSeen, SnapshotSeen, View
 from unspool.longtext import Text
 from unspool.origins import Tally
-from unspool.sources.copilot_telemetry.envelope import Event
+from unspool.sources.copilot_telemetry.envelope import MOST, Event
 from unspool.sources.copilot_telemetry.lines import problem
 from unspool.sources.copilot_telemetry.notes import key_of, no_key, read_context
 
@@ -114,8 +114,6 @@ _SPACE = ord(" ")
 
 def make_view(event: Event, size: int, sub: bool = False) -> View:
     request = event.text("headerRequestId")
-    system = event.joined("request.option.system")
-    tools = event.joined("request.option.tools")
     return View(
         size=size,
         origin=event.origin,
@@ -130,19 +128,11 @@ def make_view(event: Event, size: int, sub: bool = False) -> View:
         turn=event.number("turnIndex"),
         kind=event.full_name,
         side=(request or event.text("parentRequestId")) if sub else "",
-        system=_unquote(system),
-        tools=_unquote(tools),
+        system=event.json("system"),
+        tools=event.json("tools"),
         prompt=event.number("promptTokens"),
         completion=event.number("completionTokens"),
     )
-
-
-def _unquote(found: tuple[bytes | memoryview, bool, bool] | None) -> bytes:
-    """The JSON text of an option, still as a JSON string where it stood in one."""
-    if found is None:
-        return b""
-    text, escaped, _ = found
-    return b"".join((b'"', text, b'"')) if escaped else bytes(text)
 
 
 def read_list(event: Event, tally: Tally) -> Iterator[AnyFact]:
@@ -175,6 +165,9 @@ def read_piece(event: Event, tally: Tally) -> Iterator[AnyFact]:
     if found is None or not found[1] or not ident:
         tally.problems += 1
         yield problem(key, event.origin, event.offset, "no-messages", event.full_name)
+        return
+    if options and len(found[0]) > MOST:
+        event.left_out.append("requestOptionsJson")
         return
     yield PieceSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
