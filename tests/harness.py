@@ -88,7 +88,7 @@ def plain(trajectories: Iterable[Trajectory], root: Path | str = "") -> list[dic
     """As JSON values, with paths under `root` made relative."""
     text = json.dumps([msgspec.to_builtins(t) for t in trajectories], ensure_ascii=False)
     prefix = json.dumps(str(root) + "/", ensure_ascii=False)[1:-1]
-    return json.loads(text.replace(prefix, ""))
+    return json.loads(text.replace(prefix, "") if root else text)
 
 
 def run_case(case: Path) -> list[dict[str, Any]]:

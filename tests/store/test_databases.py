@@ -295,3 +295,40 @@ def test_prompts_leave_when_their_conversation_comes(tmp_path: Path) -> None:
     sync(store, home)
     assert (words(store), marked(store)) == (["why?"], [])
     assert [t["conversation_id"] for t in stored(store)] == ["t1"]
+
+
+@pytest.mark.parametrize("unpacked", [False, True])
+def test_what_stands_beside_a_database_is_kept_for_a_rebuild(
+    tmp_path: Path, unpacked: bool
+) -> None:
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    folder = home / "Cursor" / "User" / "workspaceStorage" / "w"
+    folder.mkdir(parents=True)
+    (folder / "workspace.json").write_text('{"folder": "file:///home/ada/shop"}')
+    bubbles = [
+        {"type": "user", "id": "b1", "text": "why?"},
+        {"type": "ai", "id": "b2", "text": "So."},
+    ]
+    said = {"textDescription": "why?", "generationUUID": "g1", "unixMs": 1772359200000}
+    values = {
+        "workbench.panel.aichat.view.aichat.chatdata": {"tabs": [{"tabId": "t1", "bubbles": bubbles}]},
+        "aiService.generations": [said],
+    }  # fmt: skip
+    if unpacked:
+        for key, value in values.items():
+            (folder / f"{key}.json").write_text(json.dumps(value))
+    else:
+        with closing(sqlite3.connect(folder / "state.vscdb", isolation_level=None)) as connection:
+            connection.execute("CREATE TABLE ItemTable (key TEXT UNIQUE, value BLOB)")
+            rows = [(key, json.dumps(value)) for key, value in values.items()]
+            connection.executemany("INSERT INTO ItemTable VALUES (?, ?)", rows)
+    sync(store, home)
+    before = stored(store)
+    (chat,) = before
+    assert chat["workspace"]["path"] == "/home/ada/shop"
+    assert chat["messages"][0]["timestamp"] == "2026-03-01T10:00:00.000Z"
+    shutil.rmtree(home)
+    with writing(store) as connection:
+        connection.execute("DELETE FROM facts")
+        rebuild(connection)
+    assert stored(store) == before

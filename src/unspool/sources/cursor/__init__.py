@@ -6,14 +6,23 @@ from typing import Literal
 
 from unspool.facts import AnyFact
 from unspool.origins import Head, Origin, Tally, read_head
-from unspool.sources.cursor import chats, editor, hooks, stream, texts, transcripts, workspace
+from unspool.sources.cursor import (
+    beside,
+    chats,
+    editor,
+    hooks,
+    stream,
+    texts,
+    transcripts,
+    workspace,
+)
 from unspool.sources.cursor.paths import is_output, usual_places
 
 NAME = "cursor"
 RANGES = False
 CURRENT: Literal["last", "longest"] = "last"
 
-_SHAPES = (editor, chats, workspace, stream, hooks, transcripts, texts)
+_SHAPES = (editor, chats, workspace, beside, stream, hooks, transcripts, texts)
 """Each knows one kind of origin; asked in this order."""
 
 

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+DESCRIPTION = "workspace.json"
 _DRIVE = re.compile(r"^/?([A-Za-z]):[\\/]")
 
 
@@ -30,7 +31,7 @@ def file_name(path: str) -> str:
 def workspace_folder(path: str) -> str | None:
     """The project that a workspace's storage belongs to: `workspace.json` beside the database."""
     try:
-        value = msgspec.json.decode(Path(path).with_name("workspace.json").read_bytes())
+        value = msgspec.json.decode(Path(path).with_name(DESCRIPTION).read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     uri = value.get("folder", value.get("workspace")) if isinstance(value, dict) else None

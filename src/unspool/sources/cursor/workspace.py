@@ -61,10 +61,14 @@ class Folder:
 
 def claims(head: Head) -> bool:
     """A file named after one of the keys. The folder is read once, for its first such file."""
-    key = head.name.removesuffix(".json")
-    if key not in KEYS or not head.name.endswith(".json"):
+    if not is_value(head.name):
         return False
+    key = head.name.removesuffix(".json")
     return not any((Path(head.path).parent / f"{other}.json").is_file() for other in _before(key))
+
+
+def is_value(name: str) -> bool:
+    return name.endswith(".json") and name.removesuffix(".json") in KEYS
 
 
 def _before(key: str) -> tuple[str, ...]:
