@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -214,6 +215,26 @@ def test_exported_files_are_valid(recorder: Recorder, tmp_path: Path) -> None:
         checker = validator.TrajectoryValidator()
         assert checker.validate(path), checker.errors
         assert [finding for finding in check_file(path) if finding.level == "error"] == []
+
+
+def test_pictures_and_sounds_are_exported(recorder: Recorder, tmp_path: Path) -> None:
+    parts = [
+        {"type": "text", "text": "look and listen"},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.jpg?size=2"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "mp3"}},
+    ]
+    recorder.log_request("m", [{"role": "user", "content": parts}], "ok", session_id="c")
+    for version, kinds in (
+        (None, [None, "image/jpeg", "image/png", "audio/mpeg"]),
+        ("1.7", [None, "image/jpeg", "image/png"]),
+    ):
+        path = recorder.export(tmp_path / str(version), atif_version=version)[0]
+        made = json.loads(path.read_bytes())
+        assert made["schema_version"] == f"ATIF-v{version or '1.8'}"
+        message = made["steps"][0]["message"]
+        assert [part.get("source", {}).get("media_type") for part in message] == kinds
+        assert not [finding for finding in check_file(path) if finding.level == "error"]
 
 
 def test_failures_and_cancellation(recorder: Recorder) -> None:
@@ -588,6 +609,24 @@ def test_max_age(tmp_path: Path) -> None:
     os.utime(old, (time.time() - 1000, time.time() - 1000))
     with Recorder(path=tmp_path, max_age_seconds=500) as recorder:
         assert list(by_id(recorder)) == ["new"]
+
+
+def test_a_journal_that_is_removed_while_it_is_written(recorder: Recorder) -> None:
+    """By another process's limits, or by whatever clears up: what comes next is not lost silently."""
+    messages = [user("one")]
+    recorder.log_request("m", messages, "1", session_id="c")
+    for path in recorder.path.iterdir():
+        path.unlink()
+    messages += [assistant("1"), user("two")]
+    recorder.log_request("m", messages, "2", session_id="c")
+    (made,) = recorder.trajectories()
+    assert words(made) == ["user: one", "assistant: 1", "user: two", "assistant: 2"]
+    assert recorder.lost == 0
+    shutil.rmtree(recorder.path)
+    with pytest.warns(UserWarning, match="cannot write its journal"):
+        recorder.log_request("m", [*messages, assistant("2"), user("three")], "3", session_id="c")
+    assert recorder.lost == 2
+    assert list(recorder.trajectories()) == []
 
 
 def test_only_journal_files_are_ever_removed(tmp_path: Path) -> None:

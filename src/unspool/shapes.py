@@ -144,6 +144,9 @@ class _Parts:
             self.thinking.append(text(part.get("thinking", part.get("text"))))
         elif kind in ("image", "image_url", "input_image"):
             self.attachments.append(image_of(part))
+        elif kind == "input_audio" and isinstance(sound := part.get("input_audio"), dict):
+            media_type = f"audio/{text(sound.get('format')) or 'wav'}"
+            self.attachments.append(binary("audio", text(sound.get("data")), media_type))
         elif kind not in _NOTHING_TYPES:
             self.unknown.append(part)
 

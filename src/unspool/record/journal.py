@@ -71,6 +71,11 @@ class Part:
         with suppress(OSError):
             os.close(self.file)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody removed the file: what is written to it now is nowhere."""
+        return os.fstat(self.file).st_nlink == 0
+
 
 class Weight:
     """What a part counts towards the limits."""
@@ -132,7 +137,14 @@ class Journal:
         if self.fsync:
             os.fsync(part.file)
 
+    def refresh(self, session: str) -> None:
+        """Let go of the session's file, and of what is remembered of it, where it was removed."""
+        part = self._open.get(session)
+        if part is not None and part.is_gone:
+            self._drop(part.name)
+
     def _part(self, session: str) -> Part:
+        self.refresh(session)
         part = self._open.get(session)
         if part is None:
             part = self._open[session] = self._find(session)
@@ -204,6 +216,11 @@ class Journal:
         return gone
 
     def _remove(self, name: str) -> None:
+        self._drop(name)
+        with suppress(OSError):
+            (self.folder / name).unlink()
+
+    def _drop(self, name: str) -> None:
         weight = self._weights.pop(name, None)
         if weight is not None:
             self._entries -= weight.entries
@@ -213,8 +230,6 @@ class Journal:
                 part.close()
                 del self._open[session]
                 self._evicted(session)
-        with suppress(OSError):
-            (self.folder / name).unlink()
 
     def _age_out(self) -> None:
         age = self.limits.age_seconds
@@ -229,6 +244,8 @@ class Journal:
     def files(self, sessions: Iterable[str] | None = None) -> list[Path]:
         """The journal's files, or those of some sessions."""
         if sessions is None:
+            if not self.folder.is_dir():
+                return []
             names = (entry.name for entry in os.scandir(self.folder))
             return sorted(self.folder / name for name in names if _is_part(name))
         stems = {stem_of(session) for session in sessions}

@@ -93,6 +93,7 @@ class Ledger:
         messages, offered = listed(messages), listed(request.tools)
         tools = encode(offered) if offered else b""
         with self._lock:
+            self._journal.refresh(session)
             state = self._state(session)
             if tools and (key := key_of(tools)) != state.tools:
                 state.tools = key

@@ -112,7 +112,7 @@ def media_type_of(attachment: Attachment, data: bytes | None) -> str:
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             said = "image/webp"
     if not said:
-        name = attachment.name or attachment.path
+        name = attachment.name or attachment.path or attachment.uri.partition("?")[0]
         said = mimetypes.guess_type(name)[0] or ("" if data is None else "application/octet-stream")
     return AUDIO_ALIASES.get(said, "image/jpeg" if said == "image/jpg" else said)
 
