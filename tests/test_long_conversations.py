@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.harness import CASES
 from unspool import extract, longtext, trajectory
+from unspool.cli import extract as cli_extract
 from unspool.cli import group
 from unspool.pipeline import chunks
 from unspool.sources.copilot_telemetry import envelope
@@ -25,6 +26,7 @@ def everything_is_long() -> Iterator[None]:
         patch.object(longtext, "STEP", 7),
         patch.object(trajectory, "_BATCH_CHARS", 5),
         patch.object(chunks, "CHUNK_BYTES", 1),
+        patch.object(cli_extract, "MEGABYTE", 1),
     ):
         yield
 

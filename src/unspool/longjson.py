@@ -14,6 +14,7 @@ import msgspec
 
 from unspool.longtext import (
     Text,
+    elements_of,
     find_elements,
     is_long,
     is_utf8,
@@ -55,8 +56,7 @@ def decode(text: bytes | bytearray) -> Any:
 
 
 _encoder = msgspec.json.Encoder()
-_elements = msgspec.json.Decoder(list[msgspec.Raw])
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _GIVEN = "input"
 
 
@@ -72,26 +72,27 @@ def decode_text(text: bytearray) -> str:
 
 
 class LongArray:
-    """A long array `[…]`. Raises ValueError where it is no clean JSON, RecursionError where it is
-    nested too deep."""
+    """An array `[…]` that may be long. Raises ValueError where it is no clean JSON, RecursionError
+    where it is nested too deep."""
 
     def __init__(self, text: bytes | bytearray) -> None:
         self._text = text if isinstance(text, bytearray) else bytearray(text)
+        self._narrow = is_long(len(text))
         self._ends = find_elements(text)
         if not is_utf8(text):
             raise ValueError("not UTF-8")
         refuse_depth(text)
 
     def take(self) -> Iterator[Any]:
-        """The elements, for good: decoded last first, so that the text goes as they come. Their
-        texts are narrow."""
+        """The elements, for good: decoded last first, so that the text goes as they come. If
+        it is long indeed, their texts are narrow."""
         taken: list[Any] = []
         while self._ends:
             start, end = self._ends.pop()
             with memoryview(self._text) as text, text[start:end] as element:
                 parts = _decode_parts(element, _GIVEN)
             del self._text[start:]
-            taken.append(_put_together(parts))
+            taken.append(_put_together(parts) if self._narrow else parts)
             del parts
         while taken:
             yield taken.pop()
@@ -113,10 +114,10 @@ def _decode_parts(text: memoryview, given: str = "") -> Any:
     if kind == b'"':
         return _Pieces(narrow(_read_string(piece)) for piece in iter_cuts(text[1:-1]))
     if kind == b"[":
-        return [_decode_parts(memoryview(part), given) for part in _elements.decode(text)]
+        return [_decode_parts(memoryview(part), given) for part in elements_of(text)]
     if kind == b"{":
         made: dict[str, Any] = {}
-        found = _fields.decode(text)
+        found = _fields_of(text)
         calls = bytes(found.get("type", b"")) == b'"tool_use"'
         for name, raw in found.items():
             part = memoryview(raw)
@@ -140,12 +141,12 @@ def _iter_text(text: memoryview) -> Iterator[str]:
             yield narrow(_encoder.encode(_read_string(piece))[1:-1].decode())
         yield '"'
     elif kind == b"[":
-        for number, part in enumerate(_elements.decode(text)):
+        for number, part in enumerate(elements_of(text)):
             yield "," if number else "["
             yield from _iter_text(memoryview(part))
         yield "]"
     elif kind == b"{":
-        for number, (name, part) in enumerate(_fields.decode(text).items()):
+        for number, (name, part) in enumerate(_fields_of(text).items()):
             yield f"{',' if number else '{'}{_encoder.encode(name).decode()}:"
             yield from _iter_text(memoryview(part))
         yield "}"
@@ -166,11 +167,12 @@ def _put_together(value: Any) -> Any:
 
 
 def decode_long(text: bytearray) -> Any:
-    """One value, its texts narrow; the text is empty afterwards."""
+    """One value, its texts narrow if it is long indeed; the text is empty afterwards."""
+    long = is_long(len(text))
     with memoryview(text) as whole:
         parts = _decode_parts(whole)
     text.clear()
-    return _put_together(parts)
+    return _put_together(parts) if long else parts
 
 
 def encode(value: Any) -> bytes:

@@ -58,7 +58,7 @@ class Split(NamedTuple):
 
 
 _value = msgspec.json.Decoder(msgspec.Raw)
-_elements = msgspec.json.Decoder(list[msgspec.Raw])
+elements_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _BETWEEN = re.compile(rb"[ \t\r\n\0,]*+")
 _HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -97,7 +97,7 @@ def find_elements(text: Text) -> list[tuple[int, int]]:
     """Where the elements of an array `[…]` begin and end; raises ValueError where it is none."""
     made: list[tuple[int, int]] = []
     at = _skip(text, 0) + 1
-    for element in _elements.decode(text):
+    for element in elements_of(text):
         at = _skip(text, at)
         made.append((at, at + len(memoryview(element))))
         at = made[-1][1]

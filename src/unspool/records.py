@@ -83,7 +83,7 @@ class Salvage(msgspec.Struct):
     @property
     def lost(self) -> bool:
         """Whether something beside the values could not be read; else they are the whole, mended."""
-        return bool(self.code) and not (self.values and self.code in _MENDED)
+        return _is_lost(self)
 
 
 _MENDED = ("invalid-utf8", "invalid-escape", "recovered")
@@ -136,7 +136,11 @@ class LongSalvage(NamedTuple):
 
     @property
     def lost(self) -> bool:
-        return bool(self.code) and not (self.values and self.code in _MENDED)
+        return _is_lost(self)
+
+
+def _is_lost(found: Salvage | LongSalvage) -> bool:
+    return bool(found.code) and not (found.values and found.code in _MENDED)
 
 
 def salvage_long(line: bytes | bytearray, recover: bool = False) -> LongSalvage:
@@ -269,8 +273,3 @@ _UNICODE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89
 
 def _without_halves(found: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if found["half"] else found[0]
-
-
-def decode(line: bytes) -> Any:
-    """One JSON value; raises ValueError (or RecursionError) where the line is not just that."""
-    return msgspec.json.decode(line)

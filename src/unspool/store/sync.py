@@ -32,7 +32,7 @@ from unspool.store.keeping import Press, get_facts
 from unspool.store.opening import transaction
 from unspool.store.rows import get_trajectory, put_trajectory, remove
 from unspool.store.survey import Changed, Survey, iter_batches, survey
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Trajectory, pack_parts, unpack_parts
 
 BATCH_BYTES = 32 * 1024 * 1024
 WRITE_BATCH = 100
@@ -264,7 +264,8 @@ class Sync:
         gathered = get_facts(self.connection, owner)
         if gathered is not None:
             current = sources.current_of(owner, gathered.source)
-            yield from reduce_facts(owner, gathered.all_facts(), current).trajectories
+            for made in reduce_facts(owner, gathered.all_facts(), current).trajectories:
+                yield unpack_parts(pack_parts(made))  # as it would come out of the spool
 
     def _origin_ids(self, trajectory: Trajectory) -> list[int]:
         paths = [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from unspool.origins import Head, open_origin, read_head
-from unspool.records import clean, decode
+from unspool.records import clean
 
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
 _AGENT_FILE = re.compile(r"^agent-(.+?)(?:\.meta)?\.jsonl?$")
@@ -70,7 +72,7 @@ def is_lines(head: Head) -> bool:
         if rest[:2] == b"{}" or not rest.startswith(b"{"):
             continue
         try:
-            decode(rest)
+            msgspec.json.decode(rest)
         except (ValueError, RecursionError):
             continue
         return True
@@ -121,7 +123,7 @@ def search(path: str, *words: bytes) -> Iterator[dict[str, Any]]:
             if not any(word in line for word in words):
                 continue
             try:
-                value = decode(prefixed(line)[1].rstrip(b"\r\n\0\t, ]"))
+                value = msgspec.json.decode(prefixed(line)[1].rstrip(b"\r\n\0\t, ]"))
             except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
