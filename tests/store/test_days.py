@@ -119,6 +119,16 @@ def test_what_the_agent_says_it_cost_goes_with_the_tokens(store: Any, zone: Any)
     assert found["2026-03-10"].cost_usd == pytest.approx(0.76)
 
 
+def test_a_turn_that_was_copied_is_of_no_day(store: Any, zone: Any) -> None:
+    trajectory = overnight()
+    for message in trajectory.messages[:3]:
+        message.copied = True
+    put(store, trajectory)
+    assert [days(store)[day].turns for day in ("2026-03-09", "2026-03-10")] == [0, 1]
+    rows = {row.name: row for row in stats(store, "model", Filters())}
+    assert [rows[name].turns for name in (OPUS, HAIKU)] == [0, 1]
+
+
 @pytest.mark.parametrize("by", ["source", "model", "tool", "file"])
 def test_only_what_was_done_in_the_time_asked_for(store: Any, zone: Any, by: Any) -> None:
     put(store, overnight())

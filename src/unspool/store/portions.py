@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from unspool.reduce.totals import NOT_TYPED
 from unspool.store.metrics import CHANGES, KEPT, NOT_MADE, REFUSED
 
 TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
@@ -45,8 +46,6 @@ def split(
         where = place(stamp) if stamp else places.get(index, last)
         return made.setdefault(where, Portion())
 
-    for (index,) in _rows(connection, "first_message", "conversation_turns", ident):
-        at(index).turns += 1
     for (index,) in _rows(connection, "message_index", "tool_calls", ident):
         at(index).tool_calls += 1
     columns = "message_index, timestamp, operation, outcome, lines_added, lines_removed"
@@ -73,14 +72,15 @@ def _messages(
     """Where each message belongs: one without a time to the one before it."""
     where = place(start)
     places: dict[int | None, str | None] = {}
-    columns = f"message_index, timestamp, copied, is_error, model, {', '.join(TOKENS)}"
+    columns = "message_index, timestamp, copied, role, kind, is_error, model, " + ", ".join(TOKENS)
     rows = _rows(connection, columns, "messages", ident)
-    for index, stamp, copied, failed, model, *tokens in sorted(rows):
+    for index, stamp, copied, role, kind, failed, model, *tokens in sorted(rows):
         if copied:
             continue
         where = place(stamp) if stamp else where
         places[index] = where
         portion = made.setdefault(where, Portion())
+        portion.turns += role == "user" and kind not in NOT_TYPED
         portion.tool_failures += bool(failed)
         portion.tokens = _added(portion.tokens, tokens)
         if model:

@@ -74,7 +74,9 @@ def _moment(table: str, column: str) -> str:
 
 
 _WORK = {
-    "turns": "SELECT conversation_id, model, started_at, 0 AS failed FROM conversation_turns",
+    "turns": "SELECT n.conversation_id, n.model, n.started_at, 0 AS failed FROM conversation_turns n"
+    " JOIN messages m ON m.conversation_id = n.conversation_id"
+    " AND m.message_index = n.first_message AND NOT m.copied",
     "tool_calls": f"SELECT m.conversation_id, m.model, {_moment('t', 'started_at')} AS started_at,"
     " t.is_error AS failed FROM tool_calls t JOIN messages m"
     " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index",
