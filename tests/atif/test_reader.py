@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -16,8 +17,9 @@ from unspool.sinks.atif import claims, read
 from unspool.sinks.atif.lenient import Tidied
 from unspool.sinks.atif.reader import documents_in
 from unspool.sinks.atif.reading import Reading
+from unspool.sinks.atif.rules import check_file
 from unspool.sinks.atif.versions import VERSIONS
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Link, Mark, Message, ToolCall, ToolFunction, Trajectory, Usage
 
 
 def step(number: int, source: str, message: Any = "", **fields: Any) -> dict[str, Any]:
@@ -375,6 +377,44 @@ def test_every_case_comes_back(case: Path, tmp_path: Path) -> None:
             for member in (family.root, *family.descendants):
                 if member.messages:
                     assert comparable(found[member.conversation_id]) == comparable(member)
+
+
+def come_back(*given: Trajectory, **options: str) -> list[Trajectory]:
+    """Through ATIF and back; what is written is valid."""
+    with TemporaryDirectory() as folder:
+        paths = write_all(Family(given[0], given[1:]), Path(folder), **options)
+        assert [f for path in paths for f in check_file(path) if f.level == "error"] == []
+        found = {t.conversation_id: t for path in paths for t in read_file(path)}
+    return [found[one.conversation_id] for one in given]
+
+
+def test_a_mark_between_a_call_and_its_result_stays_there() -> None:
+    call = ToolCall(id="c1", function=ToolFunction("run", "{}"))
+    messages = [Message("assistant", "", tool_calls=[call]), Message("tool", "", tool_call_id="c1")]
+    marks = [Mark("truncation", 1), Mark("compaction", 1)]
+    (made,) = come_back(Trajectory("c", messages, source="cursor", marks=marks))
+    assert made.marks == marks
+
+
+def test_a_summary_without_words_is_one() -> None:
+    messages = [Message("user", "hi"), Message("user", "", kind="summary")]
+    (made,) = come_back(Trajectory("c", messages, source="cursor"))
+    assert [(m.role, m.content, m.kind) for m in made.messages] == [
+        *(("user", "hi", None), ("user", "", "summary")),
+    ]
+
+
+@pytest.mark.parametrize("subagents", ["embedded", "files"])
+def test_the_cost_of_a_sub_agent_is_its_own(subagents: str) -> None:
+    """Also of one that no call started: in files, no total could add up with it."""
+    said = Message("assistant", "x", usage=Usage(cost_usd=0.25))
+    kid = Trajectory("kid", [said], source="cursor", usage=Usage(cost_usd=0.25))
+    kid.parent = Link("c")
+    for usage in (None, Usage(cost_usd=0.5)):
+        messages = [Message("user", "hi"), Message("assistant", "y", usage=usage)]
+        root = Trajectory("c", messages, source="cursor", usage=usage, children=[Link("kid")])
+        made = come_back(root, kid, subagents=subagents)
+        assert [one.usage for one in made] == [usage, kid.usage]
 
 
 def comparable(trajectory: Trajectory) -> dict[str, Any]:

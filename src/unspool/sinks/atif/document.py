@@ -25,11 +25,12 @@ _PLACED = {
 
 
 def build_document(
-    node: Node, refs: Refs, files: Files, session: str, below: float | None, inside: bool
+    node: Node, refs: Refs, files: Files, session: str, costs: dict[str, float], inside: bool
 ) -> tuple[dict[str, Any], list[int | None]]:
     """At the newest version; and for every step the message that stands for it.
 
-    `inside` says that the document goes into its parent's, which tells whose it is.
+    `costs` are those of the sub-agents; `inside` says that the document goes into its parent's, which
+    tells whose it is.
     """
     trajectory = without_derived(node.trajectory)
     writer = StepWriter(trajectory, refs, files)
@@ -55,7 +56,7 @@ def build_document(
         agent=build_agent(node.trajectory),
         steps=steps,
         notes=build_notes(trajectory, steps),
-        final_metrics=total(steps, trajectory.usage, below),
+        final_metrics=total(steps, trajectory.usage, _below(costs, refs)),
         extra=merged(trajectory.extra, {}, rest),
     )
     made: dict[str, Any] = msgspec.to_builtins(document)
@@ -66,6 +67,13 @@ def _placed(trajectory: Trajectory) -> set[str]:
     if trajectory.source != FOREIGN:
         return _PLACED
     return _PLACED | {"source", "file_path", "origins", "usage"}
+
+
+def _below(costs: dict[str, float], refs: Refs) -> float | None:
+    """The cost of the sub-agents that the document holds or refers to: no other adds up."""
+    told = {tie.conversation_id for tie in refs.placed}
+    known = [cost for child, cost in costs.items() if refs.embedded or child in told]
+    return sum(known) if known else None
 
 
 def _is_plain(parent: Link, call: str | None) -> bool:

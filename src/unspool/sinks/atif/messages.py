@@ -64,7 +64,7 @@ class MessageReader:
         if rest.pop("result", None) is True and len(results) == 1:
             self._result(results[0], step, {})
             return
-        if isinstance(managed, dict) and _is_summary(step, managed):
+        if isinstance(managed, dict) and self._is_summary(step, managed):
             self._summary(step, extra or None, rest, results)
             return
         if managed in MANAGED.values():
@@ -81,8 +81,10 @@ class MessageReader:
     def _mark(self, step: Step, managed: dict[str, Any], rest: dict[str, Any]) -> None:
         said = rest.get("mark")
         kind = said if isinstance(said, str) else managed_kind(managed)
+        at, end = rest.get("index"), len(self.messages)
         if kind is not None and rest.get("mark") is not False:
-            self.marks.append(Mark(kind, len(self.messages), utc(step.timestamp)))
+            place = at if isinstance(at, int) and isinstance(said, str) and 0 <= at < end else end
+            self.marks.append(Mark(kind, place, utc(step.timestamp)))
 
     def _message(
         self, step: Step, extra: dict[str, Any] | None, rest: dict[str, Any], calls: list[ToolCall]
@@ -109,6 +111,18 @@ class MessageReader:
         if step.reasoning_effort is not None:
             message.extra = {**(message.extra or {}), "reasoning_effort": step.reasoning_effort}
         message.usage = _usage(step.metrics, step.llm_call_count)
+
+    def _is_summary(self, step: Step, managed: dict[str, Any]) -> bool:
+        """By the convention, a replacing compaction has the new context as its observation."""
+        results = step.observation.results if step.observation else []
+        return (
+            step.source == "system"
+            and managed.get("type") == "compaction"
+            and managed.get("boundary") == "replace"
+            and bool(results)
+            and (bool(results[0].content) or (self.is_ours and results[0].content is not None))
+            and not results[0].subagent_trajectory_ref
+        )
 
     def _summary(
         self,
@@ -200,19 +214,6 @@ class MessageReader:
                 attachment = msgspec.structs.replace(attachment, extra=extra)
             made.append(attachment)
         return text, [*made, *parts.values()], layout
-
-
-def _is_summary(step: Step, managed: dict[str, Any]) -> bool:
-    """By the convention, a replacing compaction has the new context as its observation."""
-    results = step.observation.results if step.observation else []
-    return (
-        step.source == "system"
-        and managed.get("type") == "compaction"
-        and managed.get("boundary") == "replace"
-        and bool(results)
-        and bool(results[0].content)
-        and not results[0].subagent_trajectory_ref
-    )
 
 
 def _refs(rest: dict[str, Any]) -> list[Ref]:

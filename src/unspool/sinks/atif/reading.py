@@ -154,8 +154,8 @@ class Reading:
             self._set(trajectory, name, found)
         if strays:
             trajectory.extra = {**(trajectory.extra or {}), OURS: strays}
-        if trajectory.usage is None and document.final_metrics is not None:
-            trajectory.usage = _usage(document.final_metrics)
+        if trajectory.source == FOREIGN and document.final_metrics is not None:
+            trajectory.usage = trajectory.usage or _usage(document.final_metrics)
 
     def _set(self, trajectory: Trajectory, name: str, value: Any) -> None:
         if name == "marks":

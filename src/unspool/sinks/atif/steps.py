@@ -116,13 +116,16 @@ class StepWriter:
     def _boundary(self, mark: Mark, index: int) -> Step:
         self.told.append(Mark(mark.kind, index, utc(mark.timestamp)))
         text = next((t for n in ("summary", "text") if (t := (mark.data or {}).get(n))), None)
+        told: dict[str, Any] = {"mark": mark.kind}
+        if self.trajectory.messages[index:] and self.trajectory.messages[index].role == "tool":
+            told["index"] = index  # between a call and its result, which stand in one step
         return Step(
             step_id=0,
             source="system",
             message="",
             timestamp=utc(mark.timestamp),
             observation=Observation([Result(content=text)]) if isinstance(text, str) else None,
-            extra=merged({MANAGING: MANAGED[mark.kind]}, {}, {"mark": mark.kind}),
+            extra=merged({MANAGING: MANAGED[mark.kind]}, {}, told),
         )
 
     def _step(self, message: Message, results: list[Message], marked: bool) -> Step:

@@ -120,18 +120,18 @@ class Writing:
         """The document of a node that has steps, its sub-agents within or set apart."""
         refs = Refs(node.trajectory, not self.in_files)
         embedded: list[Json] = []
-        costs: list[float] = []
+        costs: dict[str, float] = {}
         for child, call in self._children(node):
             made = self.finish(self.draft(child, inside=not self.in_files))
             cost = (made.get("final_metrics") or {}).get("total_cost_usd")
-            costs += [cost] if cost is not None else []
+            if cost is not None:
+                costs[child.id] = cost
             refs.add(child.id, call, self._ref(child, made))
             if self.in_files:
                 self._apart.append((self.names[child.id], made))
             else:
                 embedded.append(made)
-        below = sum(costs) if costs else None
-        document, places = build_document(node, refs, self.files, self.session, below, inside)
+        document, places = build_document(node, refs, self.files, self.session, costs, inside)
         return Draft(node, document, places, embedded, inside)
 
     def finish(self, draft: Draft) -> Json:
