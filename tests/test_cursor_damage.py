@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.cursor_stores import rows_of, write_chat, write_editor
+from tests.cursor_stores import bubble, rows_of, write_chat, write_editor
 from tests.harness import cases, facts_of, origins_of, reduce_all
 from tests.test_cursor_chats import CHAT
 from tests.test_cursor_sent import ASKED, blobs, state
 from tests.test_cursor_stores import BUBBLES, COMPOSER, CONTENTS, HEADS, ITEMS
 from unspool import sources
 from unspool.origins import Origin, Tally
+from unspool.sources.cursor.kv import Keys
 
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 3.5, 10**30, "", "x", "{", '{"a": 1}', "[1]", [], [None], [[]], {}, {"a": None},
@@ -138,3 +139,37 @@ def test_an_answer_of_a_wrong_type_is_none(tmp_path: Path) -> None:
     tally = Tally()
     read_all(tmp_path, tally)
     assert tally.problems == 0
+
+
+def test_a_bad_page_costs_one_conversation(tmp_path: Path) -> None:
+    rows: dict[str, Any] = {}
+    for ident in ("first", "middle", "last"):
+        bubbles = [bubble(f"{ident}-{n}", 1, f"{ident} {n} " + "x" * 900) for n in range(8)]
+        rows |= rows_of({"composerId": ident}, *bubbles)
+    path = write_editor(tmp_path / "state.vscdb", rows)
+    data = bytearray(path.read_bytes())
+    page = data.index(b"middle 3 ") // 4096 * 4096
+    data[page] = 0xFF  # no kind of page
+    path.write_bytes(data)
+    tally = Tally()
+    made = {
+        t.conversation_id: len(t.messages)
+        for t in reduce_all(facts_of(origins_of(tmp_path), tally))
+    }
+    assert (made["first"], made["last"]) == (8, 8)
+    assert tally.problems > 0
+
+
+class Astray:
+    """A database whose index leads back, whatever is asked for (seen after bytes were changed)."""
+
+    def execute(self, statement: str, bounds: tuple[str, str]) -> "Astray":
+        return self
+
+    def fetchone(self) -> tuple[str]:
+        return ("bubbleId:a:1",)
+
+
+def test_an_index_that_leads_back_is_left() -> None:
+    rows: Any = Astray()
+    assert list(Keys(rows, "cursorDiskKV").groups("bubbleId:")) == ["a"]

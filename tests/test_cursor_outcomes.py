@@ -8,6 +8,7 @@ import pytest
 
 from tests.cursor_stores import bubble, rows_of, tool, write_chat, write_editor
 from tests.harness import facts_of, origins_of, reduce_all
+from unspool.sources.cursor.tools import kind_of
 from unspool.trajectory import Trajectory
 
 
@@ -116,3 +117,19 @@ def test_the_outcome_of_a_call_on_the_command_line(
     write_chat(tmp_path / "chats/0/c/store.db", messages)
     (call,) = only(tmp_path).messages[1].tool_calls or ()
     assert call.status == status
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("ReadFile", "read_file_v2", "read_file", "read", "Read"),
+        ("run_terminal_command_v2", "Shell", "shell", "run_terminal_cmd"),
+        ("StrReplace", "search_replace", "edit_file_v2", "ApplyPatch", "Write", "apply_patch"),
+        ("semSearch", "codebase_search", "SemanticSearch"),
+        ("create_plan", "CreatePlan", "createPlan"),
+        ("TodoWrite", "todo_write", "updateTodos"),
+        ("mcp-linear-find", "MCP:find", "mcp_linear_find", "CallMcpTool", "call_mcp_tool", "mcp"),
+    ],
+)
+def test_a_tool_is_one_by_whatever_name(names: tuple[str, ...]) -> None:
+    assert len({kind_of(name) for name in names}) == 1

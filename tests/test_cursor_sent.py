@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cursor_stores import bubble, rows_of, tool, write_chat, write_editor
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.test_cursor_chats import root_of, said, text
@@ -56,8 +58,9 @@ def spoken(made: Trajectory) -> list[tuple[str, str]]:
     return [(m.role, m.typed or m.content) for m in made.messages if m.kind != "injected"]
 
 
-def test_the_root_of_a_composer_names_what_was_sent(tmp_path: Path) -> None:
-    composer = {"composerId": "c", "conversationState": state(*ASKED)}
+@pytest.mark.parametrize("held", [state(*ASKED), root_of(*ASKED).hex()], ids=["base64", "hex"])
+def test_the_root_of_a_composer_names_what_was_sent(tmp_path: Path, held: str) -> None:
+    composer = {"composerId": "c", "conversationState": held}
     rows = {**rows_of(composer, *BUBBLES), **blobs(*reversed(ASKED))}
     write_editor(tmp_path / "state.vscdb", rows)
     made = only(tmp_path)

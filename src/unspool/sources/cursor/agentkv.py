@@ -47,11 +47,13 @@ _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def root_of(composer: dict[str, Any]) -> bytes:
-    """The root that a composer holds, decoded; empty where it has none."""
+    """The root that a composer holds, as `~` and base64 or in hexadecimal; empty where it has none."""
     state = composer.get("conversationState")
-    if not isinstance(state, str) or not state.startswith("~"):
+    if not isinstance(state, str):
         return b""
     try:
+        if not state.startswith("~"):
+            return bytes.fromhex(state)
         return base64.b64decode(state[1:] + "==")
     except (binascii.Error, ValueError):
         return b""

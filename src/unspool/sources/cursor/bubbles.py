@@ -34,9 +34,10 @@ TOOL = 15
 """`capabilityType` of tools; what other numbers stand for is told nowhere."""
 MODES = {1: "ask", 2: "agent", 5: "plan"}
 _TOOLS = {
-    "5": "read_file", "6": "list_dir", "7": "edit_file", "9": "codebase_search",
-    "15": "run_terminal_cmd", "18": "web_search", "19": "mcp", "38": "edit_file_v2",
-    "40": "read_file_v2",
+    "5": "read_file", "6": "list_dir", "7": "edit_file", "8": "file_search", "9": "codebase_search",
+    "11": "delete_file", "12": "reapply", "15": "run_terminal_cmd", "18": "web_search", "19": "mcp",
+    "38": "edit_file_v2", "39": "list_dir_v2", "40": "read_file_v2", "41": "ripgrep_raw_search",
+    "42": "glob_file_search",
 }  # fmt: skip
 _EPOCH_MS = 946_684_800_000
 """The year 2000: a smaller `clientStartTime` is a span, not a moment."""

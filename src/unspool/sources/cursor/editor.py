@@ -1,6 +1,7 @@
 """The editor's databases, `state.vscdb`: the global one with composers and bubbles, and one per
 workspace with prompts, generations and the chats of earlier versions."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,10 +91,21 @@ def _composers(reader: Reader, rows: Keys) -> Iterator[AnyFact]:
             yield reader.problem(("cursor", ident), broken.code, broken.data)
             continue
         seen.add(ident)
-        yield from reader.read(ident, composer)
+        yield from _read_on(reader, ident, composer)
     for ident in rows.groups("bubbleId:"):
         if ident and ident not in seen:
-            yield from reader.read(ident, {})
+            yield from _read_on(reader, ident, {})
+
+
+def _read_on(reader: Reader, ident: str, composer: dict[str, Any]) -> Iterator[AnyFact]:
+    """A bad page is the loss of one conversation, not of those behind it."""
+    try:
+        yield from reader.read(ident, composer)
+    except sqlite3.OperationalError:
+        raise  # locked, or gone: it is so for all
+    except sqlite3.DatabaseError as error:
+        reader.tally.records += 1
+        yield reader.problem(("cursor", ident), "unreadable-database", str(error))
 
 
 def _header_table(database: Database, reader: Reader) -> Iterator[AnyFact]:

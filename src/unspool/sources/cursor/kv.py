@@ -64,8 +64,11 @@ class Keys:
         statement = self.query("key") + " ORDER BY key LIMIT 1"
         while row := self._connection.execute(statement, (at, after(prefix))).fetchone():
             group = str(row[0])[len(prefix) :].partition(":")[0]
+            behind = f"{prefix}{group};"
+            if behind <= at:
+                return  # a damaged index may lead back to what was told
             yield group
-            at = f"{prefix}{group};"
+            at = behind
 
     def query(self, what: str) -> str:
         return f"SELECT {what} FROM {self._table} WHERE key >= ? AND key < ?"

@@ -14,22 +14,23 @@ from unspool.diffs import count_edits
 from unspool.sources.cursor.paths import clean_path, file_name
 
 _NAMES = {
-    "shell": "shell bash terminal run_terminal_cmd run_terminal_command execute_command",
-    "read": "read read_file",
-    "edit": "edit write str_replace strreplace edit_file search_replace multiedit multi_edit"
-    " apply_patch applypatch create_file write_file edit_notebook editnotebook reapply",
-    "delete": "delete delete_file",
-    "list": "ls list_dir listdir list",
-    "grep": "grep grep_search ripgrep ripgrep_raw_search rg",
-    "glob": "glob file_search glob_file_search",
-    "semantic": "codebase_search semanticsearch semantic_search sem_search",
-    "web": "web_search websearch",
-    "fetch": "web_fetch webfetch fetch",
-    "todo": "todo_write todowrite update_todos updatetodos",
+    "shell": "shell bash terminal runterminalcmd runterminalcommand executecommand",
+    "read": "read readfile",
+    "edit": "edit write strreplace editfile searchreplace multiedit applypatch createfile writefile"
+    " editnotebook reapply",
+    "delete": "delete deletefile",
+    "list": "ls listdir list",
+    "grep": "grep grepsearch ripgrep ripgrepsearch ripgreprawsearch rg",
+    "glob": "glob filesearch globfilesearch",
+    "semantic": "codebasesearch semanticsearch semsearch",
+    "web": "websearch",
+    "fetch": "webfetch fetch",
+    "todo": "todowrite updatetodos",
     "task": "task subagent",
-    "lints": "read_lints readlints",
-    "mcp": "callmcptool call_mcp_tool mcp",
+    "lints": "readlints",
+    "mcp": "callmcptool mcp",
 }
+"""Kind → its names, without case, underscores and versions."""
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _PATHS = (
     "path", "file_path", "filePath", "target_file", "targetFile", "relativeWorkspacePath",
@@ -64,8 +65,9 @@ def decoded(value: Any) -> Any:
 def kind_of(name: str) -> str:
     """The kind of tool: one word for all its names; an unknown tool is its own kind."""
     plain = _VERSION.sub("", name).lower()
-    if plain.startswith(("mcp:", "mcp_", "mcp-", "mcp__")):
+    if plain.startswith(("mcp:", "mcp_", "mcp-")):
         return "mcp"
+    plain = plain.replace("_", "").replace("-", "")  # `create_plan` is `CreatePlan`
     return _KINDS.get(plain, plain)
 
 
