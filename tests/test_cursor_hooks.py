@@ -129,3 +129,38 @@ def test_the_newer_name_of_the_model_is_taken_where_it_stands_alone(tmp_path: Pa
               event("afterAgentResponse", text="First.")]  # fmt: skip
     write(tmp_path / "hooks.jsonl", events)
     assert only(tmp_path).messages[1].model == "new-name"
+
+
+def test_an_event_tells_of_the_call_that_runs_not_of_one_that_was_refused(tmp_path: Path) -> None:
+    """A refused edit has no event of its own: the next edit of the file keeps its place."""
+
+    def edit(number: int, post: str, **fields: Any) -> list[dict[str, Any]]:
+        base = {"tool_name": "Write", "tool_use_id": f"t{number}",
+                "tool_input": {"file_path": "/w/p/a", "content": "x\n"}}  # fmt: skip
+        done = {"file_path": "/w/p/a", "edits": [{"old_string": "", "new_string": "x\n"}]}
+        told = [event("afterFileEdit", **done)] if post == "postToolUse" else []
+        return [event("preToolUse", **base), *told, event(post, **base, **fields)]
+
+    first = [event("beforeSubmitPrompt", prompt="one"), event("afterAgentResponse", text="So.")]
+    refused = edit(1, "postToolUseFailure", error_message="no", failure_type="permission_denied")
+    then = [event("afterAgentThought", text="Again."), *edit(2, "postToolUse", tool_output="ok")]
+    other = [event("beforeSubmitPrompt", prompt="two"), *edit(3, "postToolUse", tool_output="ok")]
+    write(tmp_path / "hooks.log", [*first, *refused, *then, *other])
+    made = only(tmp_path)
+    told = [
+        (m.role, m.content, m.thinking, [c.id for c in m.tool_calls or ()])
+        for m in made.messages
+        if m.role != "tool"
+    ]
+    assert told == [
+        ("user", "one", None, []),
+        ("assistant", "So.", None, ["t1"]),
+        ("assistant", "", "Again.", ["t2"]),
+        ("user", "two", None, []),
+        ("assistant", "", None, ["t3"]),
+    ]
+    assert [(f.tool_call_id, f.outcome) for f in made.files or ()] == [
+        ("t1", "denied"),
+        ("t2", None),
+        ("t3", None),
+    ]

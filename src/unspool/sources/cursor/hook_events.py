@@ -16,6 +16,7 @@ from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, t
 
 def read_prompt(said: Said) -> Iterator[AnyFact]:
     said.steps.close()
+    said.runs.clear()
     yield said.make(
         MessageSeen, id=said.entry, role="user", text=said.text("prompt"), rank=RANK,
         request=said.turn, mode=said.text("composer_mode"), attachments=_attachments(said.payload),
@@ -60,11 +61,15 @@ def read_thought(said: Said) -> Iterator[AnyFact]:
     )  # fmt: skip
 
 
-def _call(said: Said, name: str, arguments: Any, rank: int, like: str) -> Iterator[AnyFact]:
+def _call(said: Said, name: str, arguments: Any, rank: int, like: str) -> Iterator[Any]:
     """The call, and the step that it belongs to: it has a turn though it may say nothing."""
-    step = said.steps.part("call", said.entry)
+    known = said.runs.again(like, said.event) if rank == AGAIN else None
+    step = known.step if known is not None else said.steps.part("call", said.entry)
+    ident = known.ident if known is not None else said.text("tool_use_id")
+    if rank == RANK:
+        said.runs.began(like, ident, step)
     yield said.make(
-        ToolCalled, id=said.text("tool_use_id"), message=step, name=name, like=like, rank=rank,
+        ToolCalled, id=ident, message=step, name=name, like=like, rank=rank,
         arguments=arguments_text(arguments),
         extra=said.pick("agent_message", "sandbox", "url") or None,
         files=touches(name, arguments) if rank == RANK else (),
@@ -88,6 +93,7 @@ def read_tool_result(said: Said) -> Iterator[AnyFact]:
     output = said.payload.get("tool_output", said.payload.get("tool_response"))
     text, details = output_of(said.payload.get("error_message") if failed else output)
     said.steps.ended(likeness(name, given))
+    said.runs.ended(said.text("tool_use_id"), failed)
     yield said.make(
         ToolReturned, call=said.text("tool_use_id"), name=name, arguments=arguments_text(given),
         like=likeness(name, given) if given is not None else "", text=text, details=details,
@@ -115,9 +121,11 @@ def _echo(said: Said, name: str, given: Any, kind: str, output: Any) -> Iterator
         yield from _call(said, name, given, AGAIN, like)
         return
     text, details = output_of(output)
+    known = said.runs.again(like, said.event)
     yield said.make(
         ToolReturned, name=name, arguments=arguments_text(given), like=like, text=text,
-        details=details, rank=AGAIN, duration_ms=said.number("duration", "duration_ms"),
+        call=known.ident if known is not None else "", details=details, rank=AGAIN,
+        duration_ms=said.number("duration", "duration_ms"),
     )  # fmt: skip
 
 
@@ -136,9 +144,11 @@ def read_edit(said: Said) -> Iterator[AnyFact]:
     path = clean_path(said.text("file_path"))
     given = {"file_path": path, **said.pick("edits")}
     like = likeness("edit_file", given)
-    yield from _call(said, "edit_file", given, AGAIN, like)
+    called, *rest = _call(said, "edit_file", given, AGAIN, like)
+    yield called
+    yield from rest
     yield said.make(
-        ToolReturned, name="edit_file", like=like, rank=AGAIN, failed=False,
+        ToolReturned, name="edit_file", call=called.id, like=like, rank=AGAIN, failed=False,
         files=(touch(path, edits_of(given) or [], tool="edit_file"),),
     )  # fmt: skip
 
@@ -168,6 +178,7 @@ def read_end(said: Said) -> Iterator[AnyFact]:
 
 def read_stop(said: Said) -> Iterator[AnyFact]:
     said.steps.close()
+    said.runs.clear()
     data = said.pick("status", "loop_count")
     yield said.mark(kind="turn_end", subject=said.turn, data=data or None)
     yield from said.usage(rank=0)

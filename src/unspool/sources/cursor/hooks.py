@@ -23,6 +23,7 @@ from unspool.sources.cursor.payloads import (
     is_payload,
     turn_id,
 )
+from unspool.sources.cursor.runs import Runs
 from unspool.sources.cursor.steps import Steps
 
 
@@ -52,7 +53,7 @@ class Log:
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        self._steps: dict[Key, Steps] = {}
+        self._steps: dict[Key, tuple[Steps, Runs]] = {}
         self._told: set[tuple[Key, str, str]] = set()
         self._entries = Entries("hook")
         self._models: dict[tuple[str, str], str] = {}
@@ -78,8 +79,8 @@ class Log:
                 "origin": self.origin, "offset": logged.offset, "time": logged.time,
                 "entry": self._entry(payload, event),
             }  # fmt: skip
-            steps = self._steps.setdefault(key, Steps())
-            said = Said(payload, event, key, place, steps, self._model(payload))
+            steps, runs = self._steps.setdefault(key, (Steps(), Runs()))
+            said = Said(payload, event, key, place, steps, runs, self._model(payload))
             yield from self._base(said, logged.moment)
             yield from reader(said)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from unspool.facts import AnyFact, Key, Marked, UsageReported
 from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.runs import Runs
 from unspool.sources.cursor.steps import Steps
 
 PRODUCT = "cursor"
@@ -73,12 +74,14 @@ class Said:
         key: Key,
         place: dict[str, Any],
         steps: Steps,
+        runs: Runs,
         model: str,
     ) -> None:
         self.payload = payload
         self.event = event
         self.key = key
         self.steps = steps
+        self.runs = runs
         self.turn = turn_id(payload)
         self.model = model
         self.entry = str(place["entry"])
