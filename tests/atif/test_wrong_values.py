@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.atif.judges import again, documents, families, harbor_errors
@@ -13,6 +14,7 @@ from tests.atif.test_reader import GIVEN, document, step
 from tests.harness import CASES, facts_of, origins_of, reduce_all
 from unspool.sinks import Family
 from unspool.sinks.atif.reading import Reading
+from unspool.trajectory import Message, Trajectory
 
 OURS = {
     "newer": {"/agent/x/3/y": 1, "/steps/0/message": [1], "": 3, "/observation": [], "/extra": 4},
@@ -122,3 +124,13 @@ def test_a_key_of_others_that_we_use_ourselves(value: Any) -> None:
         extra=extra,
     )
     assert again(given) == given
+
+
+@pytest.mark.parametrize("value", OTHERS, ids=lambda value: str(value)[:20])
+def test_our_own_fields_hold_anything(value: Any) -> None:
+    for field in msgspec.structs.fields(Trajectory):
+        ours = {"source": "cursor", field.name: value}
+        check(document(step(1, "user", "hi"), extra={"unspool": ours}), "1.7")
+    for field in msgspec.structs.fields(Message):
+        ours = {field.name: value}
+        check(document(step(1, "user", "hi", extra={"unspool": ours})), "1.7")

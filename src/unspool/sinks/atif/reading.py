@@ -159,12 +159,15 @@ class Reading:
 
     def _set(self, trajectory: Trajectory, name: str, value: Any) -> None:
         if name == "marks":
-            places = {(mark.kind, mark.index) for mark in value}
+            more = value or []
+            places = {(mark.kind, mark.index) for mark in more}
             marks = [m for m in trajectory.marks or () if (m.kind, m.index) not in places]
-            trajectory.marks = sorted([*marks, *value], key=lambda mark: mark.index) or None
+            trajectory.marks = sorted([*marks, *more], key=lambda mark: mark.index) or None
         elif name == "children":
             # What tells more takes the place of what only a reference told: the order stays.
-            ties = {tie.conversation_id: tie for tie in (*(trajectory.children or ()), *value)}
+            ties = {
+                tie.conversation_id: tie for tie in (*(trajectory.children or ()), *(value or ()))
+            }
             trajectory.children = list(ties.values()) or None
         else:
             setattr(trajectory, name, value)
