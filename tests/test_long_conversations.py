@@ -137,3 +137,27 @@ def test_what_is_too_long_for_what_it_is(tmp_path: Path) -> None:
     (problem,) = map(json.loads, problems.splitlines())
     assert problem["code"] == "long-value"
     assert problem["sample"] == "intent"
+
+
+@pytest.mark.parametrize("most", [300, 100_000])
+@pytest.mark.parametrize(
+    "prompt", ['You "help" 😀.\n' * 30, [{"type": "text", "text": "You help.\n" * 30}]]
+)
+def test_a_system_prompt_that_is_too_long_or_cut_off(
+    tmp_path: Path, prompt: Any, most: int
+) -> None:
+    """Its beginning is used, and the conversation is not given up for having none."""
+    cut = json.dumps(prompt) if most < 1000 else json.dumps(prompt)[:-100]
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(
+        event("engine.messages", messagesJson=messages, **{"request.option.system": cut})
+    )
+    with patch.object(envelope, "MOST", most), patch.object(longtext, "STEP", 100):
+        data, problems = written(log, tmp_path)
+    (made,) = map(json.loads, data.splitlines())
+    text = prompt if isinstance(prompt, str) else prompt[0]["text"]
+    assert made["messages"][0]["role"] == "system"
+    assert text.startswith(made["messages"][0]["content"])
+    assert len(made["messages"][0]["content"]) > 40
+    assert [json.loads(p)["code"] for p in problems.splitlines()] == ["long-value"] * (most < 1000)

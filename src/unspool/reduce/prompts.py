@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from unspool.records import clean
+from unspool.records import clean, recover_json
 from unspool.shapes import to_messages
 
 
@@ -33,5 +33,7 @@ def _decode(raw: bytes) -> Any:
         while isinstance(value, str) and value[:1] in ('"', "["):
             value = json.loads(value, strict=False)
     except (ValueError, RecursionError):
-        pass
+        if isinstance(value, str):  # cut off, maybe: senders drop what is too long
+            recovered = recover_json(value)
+            value = value if recovered is None else recovered
     return clean(value)

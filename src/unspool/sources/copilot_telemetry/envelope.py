@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from unspool.longjson import decode_text
-from unspool.longtext import Text, is_long
+from unspool.longtext import Text, is_long, iter_cuts
 from unspool.records import clean_text
 from unspool.times import parse_time
 
@@ -144,14 +144,15 @@ class Event:
         return _string(b"".join((b'"', text, b'"')) if escaped else text)
 
     def json(self, name: str) -> bytes:
-        """A request option as JSON text, still as a JSON string where it stood in one."""
+        """A request option as JSON text, still as a JSON string where it stood in one; of one that is
+        too long the beginning."""
         found = self.joined(f"request.option.{name}")
         if found is None:
             return b""
         text, escaped, _ = found
         if len(text) > MOST:
             self.left_out.append(f"request.option.{name}")
-            return b""
+            text = bytes(next(iter_cuts(text))) if escaped else b""
         return b"".join((b'"', text, b'"')) if escaped else bytes(text)
 
     def take(self, name: str) -> str:
