@@ -8,6 +8,7 @@ own characters allow, and the text goes as the values come.
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -62,12 +63,15 @@ _GIVEN = "input"
 
 def decode_text(text: bytearray) -> str:
     """A JSON string, narrow; what is wrong in it is mended. The text is empty afterwards."""
-    try:
-        made: str = decode_long(text)
-    except ValueError:
-        mended = mend(text).text
-        text.clear()
-        made = decode_long(mended)
+    with suppress(ValueError):
+        return _decode_string(text)
+    mended = mend(text).text
+    text.clear()
+    return _decode_string(mended)
+
+
+def _decode_string(text: bytearray) -> str:
+    made: str = decode_long(text)
     return made
 
 

@@ -54,7 +54,10 @@ class Split(NamedTuple):
 
     spans: list[tuple[int, int]]
     at: int
+    """Where that begins which is no value."""
     code: str = ""
+    broken: int = 0
+    """Where it breaks off, or breaks."""
 
 
 _value = msgspec.json.Decoder(msgspec.Raw)
@@ -62,6 +65,7 @@ elements_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _BETWEEN = re.compile(rb"[ \t\r\n\0,]*+")
 _HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_PLACE = re.compile(r"\(byte (\d+)\)")
 
 
 def split(text: Text, start: int = 0) -> Split:
@@ -79,7 +83,10 @@ def split(text: Text, start: int = 0) -> Split:
             if trailing is None:
                 # Behind half a surrogate pair the decoder misses the other half before all else.
                 cut_off = "truncated" in str(error) and not _HALF_PAIR.search(bytes(text[-12:]))
-                return Split(spans, at, "truncated-json" if cut_off else "invalid-json")
+                place = _PLACE.search(str(error))
+                broken = at + int(place[1]) if place is not None else len(text)
+                code = "truncated-json" if cut_off else "invalid-json"
+                return Split(spans, at, code, broken)
             end = at + int(trailing[1]) - 1
         else:
             end = len(text)
@@ -119,22 +126,6 @@ def is_deeper(text: Text, most: int) -> bool:
         elif kind in b"}]":
             depth -= 1
     return False
-
-
-def whole_elements(text: Text) -> int:
-    """How far the whole elements of an array reach that is cut off; 0 where it has none."""
-    reached = depth = 0
-    for token in _TOKEN.finditer(text):
-        kind = text[token.start()]
-        if kind in b"{[":
-            depth += 1
-        elif kind in b"}]":
-            depth -= 1
-        elif token.end() == token.start() + 1:  # a quote that nothing closes
-            break
-        if depth == 1 and token.end() > 1:
-            reached = token.end()
-    return reached
 
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
@@ -186,6 +177,15 @@ def mend(text: Text) -> Mended:
 _HALF_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*+(\\(?:u[0-9a-fA-F]{0,3})?)\Z")
 _CLOSING = bytes.maketrans(b"{[", b"}]")
 _WHITE = b" \t\r\n"
+
+
+def close_broken(text: Text, found: Split) -> bytearray | None:
+    """What is no value, closed where it breaks off; where it goes on behind the break, there."""
+    with memoryview(text) as whole:
+        closed = close(whole[found.at :])
+        if closed is None and found.at < found.broken < len(text):
+            closed = close(whole[found.at : found.broken])
+    return closed
 
 
 def close(text: Text) -> bytearray | None:

@@ -157,7 +157,7 @@ def salvage_long(line: bytes | bytearray, recover: bool = False) -> LongSalvage:
             values += [memoryview(mended.text)[start:end] for start, end in rest.spans]
             found, code = rest, "invalid-escape" if mended.escapes else ""
     if found.code and recover:
-        closed = longtext.close(memoryview(text)[found.at :])
+        closed = longtext.close_broken(text, found)
         if closed is not None:
             values.append(memoryview(closed))
             found, code = longtext.Split([], 0), "recovered"

@@ -6,7 +6,7 @@ from typing import Any
 
 from unspool.facts import SnapshotSeen
 from unspool.longjson import LongArray, decode_long, unescape
-from unspool.longtext import close, is_utf8, mend, whole_elements
+from unspool.longtext import close_broken, is_utf8, mend, split
 from unspool.reduce.listing import Call, Listing, elements, in_place
 
 
@@ -62,11 +62,9 @@ def _whole_array(text: bytearray) -> LongArray | None:
 
 
 def _take_beginning(text: bytearray) -> Iterator[Any]:
-    end = max(whole_elements(text), 1)
-    rest = bytearray(text[end:].lstrip(b", "))
-    del text[end:]
+    found = split(text, 1)
+    closed = close_broken(text, found) if found.code else None
+    del text[found.spans[-1][1] if found.spans else 1 :]
     text += b"]"
-    closed = close(rest)
-    del rest
     cut_off = [] if closed is None else [decode_long(closed)]
     return chain(LongArray(text).take(), cut_off)

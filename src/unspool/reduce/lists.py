@@ -15,8 +15,9 @@ from unspool.reduce.references import read_references
 from unspool.trajectory import Message
 
 
-def read_snapshot(fact: SnapshotSeen) -> Listing | None:
-    """The list of a snapshot, decoded piece by piece between the ends that calls saw."""
+def read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | None:
+    """The list of a snapshot, decoded piece by piece between the ends that calls saw. Where it is not
+    clean, shorter ones that it was joined with may be: they go to the others."""
     if fact.broken:
         return read_broken(fact)
     views = in_place(fact.views)
@@ -24,19 +25,34 @@ def read_snapshot(fact: SnapshotSeen) -> Listing | None:
     text = ListText(fact.text, fact.escaped)
     if is_long(len(fact.text)):
         if not text.can_be_taken(ends):
-            return read_broken(fact)
+            return read_broken(_apart(fact, others))
         del fact  # there is no room for it while the messages are decoded
         made = text.take(ends)
     else:
         try:
             made = text.read(ends)
         except (ValueError, RecursionError):
-            return read_broken(fact)
+            return read_broken(_apart(fact, others))
     counts = dict(zip(ends, accumulate(map(len, made)), strict=True))
     messages = [message for between in made for message in between]
     listing = Listing(messages, [Call(view, counts[view.size]) for view in views])
     listing.trouble = text.trouble
     return listing
+
+
+def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
+    """The snapshot as those saw it who saw all of it; what the others saw goes to the others."""
+    views = [view for view in fact.views if view.size < len(fact.text)]
+    if not views:
+        return fact
+    text = fact.text[: max(view.size for view in views)]
+    others.append(msgspec.structs.replace(fact, text=text, views=tuple(views)))
+    return msgspec.structs.replace(fact, views=_longest(fact))
+
+
+def _longest(fact: SnapshotSeen) -> tuple[View, ...]:
+    """Those who saw all of it."""
+    return tuple(view for view in fact.views if view.size >= len(fact.text))
 
 
 class Lists(NamedTuple):
@@ -61,10 +77,10 @@ def read_lists(key: Key, facts: list[SnapshotSeen | ListSeen | PieceSeen]) -> Li
     snapshots.clear()
     joined.reverse()
     while joined:
-        first = in_place(joined[-1].views)[0]
-        listing = read_snapshot(joined.pop())
+        longest = _longest(joined[-1])
+        listing = read_snapshot(joined.pop(), joined)
         if listing is None:
-            problems.append(_problem(key, first, "messages-unreadable"))
+            problems.append(_problem(key, in_place(longest)[0], "messages-unreadable"))
         else:
             inputs.append(listing)
     for listing in sorted(inputs, key=lambda made: made.calls[0].place):

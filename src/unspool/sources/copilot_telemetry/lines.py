@@ -197,6 +197,7 @@ def mend(value: Any) -> Any:
         return [mend(item) for item in value]
     if not isinstance(value, dict):
         return clean(value)
+    value = {clean_text(key): item for key, item in value.items()}
     made = {key: mend(item) for key, item in value.items() if not isinstance(item, str)}
     texts = {key: item for key, item in value.items() if isinstance(item, str)}
     for key in list(texts):
