@@ -111,6 +111,8 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
         return Salvage([*values, *map(mend, whole)], "invalid-escape")
     if rest and recover:
         recovered = recover_json(rest)
+        if recovered is None:
+            recovered = _recover_broken(rest)
         if recovered is not None:
             return Salvage([*values, recovered], "recovered")
     if rest:
@@ -119,6 +121,13 @@ def salvage(line: bytes, recover: bool = False, mend: Callable[[Any], Any] = cle
         cut_off = is_cut_off(line if whole_line else rest)
         return Salvage(values, "truncated-json" if cut_off else "invalid-json")
     return Salvage(values, code)
+
+
+def _recover_broken(text: str) -> Any:
+    """What stands before the place where the value breaks; None where there is none."""
+    data = text.encode()
+    closed = longtext.close_broken(data, longtext.split(data))
+    return None if closed is None else clean(_loads(memoryview(closed)))
 
 
 def _loads(value: memoryview) -> Any:

@@ -10,6 +10,11 @@ from unspool.shapes import to_messages
 def decode_system(raw: bytes) -> str:
     """The text of `request.option.system`: JSON inside JSON, a string or text blocks."""
     value = _decode(raw)
+    text = _text(value)
+    return text or (_text(_decode(raw, recover=False)) if value else "")
+
+
+def _text(value: Any) -> str:
     made = to_messages({"role": "system", "content": value}) if value != UNDEFINED else []
     return made[0].content if made else ""
 
@@ -25,7 +30,7 @@ UNDEFINED = "undefined"
 """What the sender writes for an option that is not there."""
 
 
-def _decode(raw: bytes) -> Any:
+def _decode(raw: bytes, recover: bool = True) -> Any:
     """A value that stands as JSON in JSON strings, as far as it can be read."""
     value: Any = None
     try:
@@ -33,7 +38,7 @@ def _decode(raw: bytes) -> Any:
         while isinstance(value, str) and value[:1] in ('"', "["):
             value = json.loads(value, strict=False)
     except (ValueError, RecursionError):
-        if isinstance(value, str):  # cut off, maybe: senders drop what is too long
+        if isinstance(value, str) and recover:  # cut off, maybe: senders drop what is too long
             recovered = recover_json(value)
             value = value if recovered is None else recovered
     return clean(value)
