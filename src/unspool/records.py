@@ -154,7 +154,10 @@ def _is_lost(found: Salvage | LongSalvage) -> bool:
 
 def salvage_long(line: bytes | bytearray, recover: bool = False) -> LongSalvage:
     """As `salvage` does, without holding the line many times."""
-    text, code = (line, "") if is_utf8(line) else (longtext.mend(line).text, "invalid-utf8")
+    text: longtext.Text = line
+    code = ""
+    if not is_utf8(line):
+        text, code = longtext.mend(line).text, "invalid-utf8"
     found = longtext.split(text)
     values = [memoryview(text)[start:end] for start, end in found.spans]
     if found.code == "invalid-json" and not code:
@@ -165,22 +168,22 @@ def salvage_long(line: bytes | bytearray, recover: bool = False) -> LongSalvage:
         else:
             values += [memoryview(mended.text)[start:end] for start, end in rest.spans]
             found, code = rest, "invalid-escape" if mended.escapes else ""
-    if found.code and recover:
-        closed = longtext.close_broken(text, found)
-        if closed is not None:
-            values.append(memoryview(closed))
-            found, code = longtext.Split([], 0), "recovered"
     if found.code in ("invalid-json", "truncated-json"):
         later = _later_values(text, found.at + 1)
         values += [memoryview(text)[start:end] for start, end in later]
         if later:  # what stands before them may be cut off
-            found = longtext.split(memoryview(text)[found.at : later[0][0]])
+            text = memoryview(text)[: later[0][0]]
+            found = longtext.split(text, found.at)
+        closed = longtext.close_broken(text, found) if recover else None
+        if closed is not None:
+            values.append(memoryview(closed))
+            found, code = longtext.Split([], 0), "recovered"
     shallow = [value for value in values if not longtext.is_deeper(value, DEEPEST)]
     deep = len(shallow) < len(values)
     return LongSalvage(shallow, "too-deep" if deep else found.code or code)
 
 
-def _later_values(text: bytes | bytearray, start: int) -> list[tuple[int, int]]:
+def _later_values(text: longtext.Text, start: int) -> list[tuple[int, int]]:
     """As `_whole_objects`."""
     failed: set[int] = set()
     for match in _OBJECT_BYTES.finditer(text, start):

@@ -49,9 +49,9 @@ class Bodies:
         if body is None:
             return None
         del found  # it may be very long, and is not needed any more once it is read
-        text = unescape(body, b"[", b"]")
-        del body
         try:
+            text = unescape(body, b"[", b"]")
+            del body
             (value,) = LongArray(text).take() if is_long(len(text)) else decode_array(text)
             del text
             made = elements([value])

@@ -198,14 +198,17 @@ def mend(value: Any) -> Any:
     if not isinstance(value, dict):
         return clean(value)
     value = {clean_text(key): item for key, item in value.items()}
-    made = {key: mend(item) for key, item in value.items() if not isinstance(item, str)}
     texts = {key: item for key, item in value.items() if isinstance(item, str)}
     for key in list(texts):
         number = 2
         while key in texts and (part := texts.pop(f"{key}_{number:02d}", None)) is not None:
             texts[key] += part
             number += 1
-    return {**made, **{key: clean_text(item) for key, item in texts.items()}}
+    return {
+        key: clean_text(texts[key]) if key in texts else mend(item)
+        for key, item in value.items()
+        if key in texts or not isinstance(item, str)
+    }
 
 
 def _read_values(
