@@ -105,6 +105,41 @@ def test_emoji_everywhere(
         )
 
 
+HISTORY = [
+    {"role": "system", "content": "You help 😀."},
+    {"role": "user", "content": "say 😀"},
+    {"role": "assistant", "content": "I say 😀"},
+    {"role": "user", "content": [{"type": "text", "text": "again 😀", "cache_control": {}}]},
+]
+CALLS = [
+    event("engine.messages", modelCallId="c1", messagesJson=HISTORY[:2]),
+    event("engine.messages", modelCallId="c1", baseModel="gpt-5", messagesJson=HISTORY[2:3]),
+    event("engine.messages", modelCallId="c2", messagesJson=[HISTORY[0], *HISTORY[1:]]),
+    event(
+        "engine.messages",
+        modelCallId="c3",
+        messagesJson=[
+            {"content": "You help 😀.", "role": "system"},  # the same, spelled otherwise
+            *HISTORY[1:3],
+            {"role": "user", "content": "again 😀"},
+            {"role": "assistant", "content": "and 😀 again"},
+        ],
+    ),
+    event("conversation.messageText", messageText="again 😀", source="user", turnIndex=1),
+    event("conversation.messageText", messageText="and 😀 again", source="model", turnIndex=1),
+]
+
+
+@pytest.mark.parametrize("long", [30, 200, 300, 360, 400, 450])
+@pytest.mark.parametrize("limit", ["1", "1M"])
+def test_what_is_long_is_compared_with_what_is_not(tmp_path: Path, long: int, limit: str) -> None:
+    """The same words in a long list and in short ones are the same words."""
+    (tmp_path / "log.jsonl").write_bytes(b"".join(CALLS))
+    expected = written(tmp_path / "log.jsonl", tmp_path)
+    with patch.object(longtext, "LONG", long), patch.object(cli_extract, "MEGABYTE", 1):
+        assert written(tmp_path / "log.jsonl", tmp_path, "--memory-limit", limit) == expected
+
+
 @pytest.mark.usefixtures("everything_is_long")
 @pytest.mark.parametrize("sink", ["atif", "chat-json", "html", "markdown", "timeline"])
 def test_other_shapes_get_whole_texts(tmp_path: Path, sink: str) -> None:

@@ -11,11 +11,11 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from unspool.facts import AnyFact, Key
+from unspool.facts import TEXTS, AnyFact, Key, long_text
 from unspool.longtext import STEP
 from unspool.narrowtext import iter_bytes, put_together
 from unspool.packing import Packer
-from unspool.pipeline.collect import FACT_BYTES, TEXTS, Gathered, Place, long_text, weigh
+from unspool.pipeline.collect import FACT_BYTES, Gathered, Place, weigh
 
 BUCKETS = 64
 CHUNK_BYTES = 1 << 20

@@ -19,9 +19,9 @@ from unspool.facts import (
     SnapshotSeen,
     ToolCalled,
     ToolReturned,
+    long_text,
 )
 from unspool.joining import Joiner
-from unspool.longtext import is_long
 
 Place = tuple[str, int]
 NOWHERE: Place = ("\U0010ffff", 0)
@@ -86,23 +86,6 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     Noted: lambda fact: getsizeof(fact.value) if isinstance(fact.value, str) else 0,
 }
 """By kind: a look-up, because every fact is weighed."""
-
-TEXTS: dict[type, str] = {
-    MessageSeen: "text",
-    ToolReturned: "text",
-    ToolCalled: "arguments",
-    SnapshotSeen: "text",
-    PieceSeen: "body",
-    Noted: "value",
-}
-"""The field of each kind that may be as long as the line it comes from."""
-
-
-def long_text(fact: AnyFact) -> str | bytes:
-    """The text of a fact, if it is so long that it is written apart from it."""
-    name = TEXTS.get(type(fact), "")
-    text = getattr(fact, name) if name else None
-    return text if isinstance(text, str | bytes) and is_long(len(text)) else b""
 
 
 class Collection:

@@ -29,6 +29,7 @@ matching.py   the same call seen by several channels
 anchors.py    where a channel stands among the others
 runs.py       run segments: their usage, the calls that they cut off
 totals.py     turns, segments, usage, models
+width.py      long conversations are narrow throughout
 """
 
 from bisect import bisect_right
@@ -59,6 +60,7 @@ from unspool.reduce.rewound import settle_echoes, still_told, thing_times
 from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
 from unspool.reduce.totals import complete, is_turn, mark_injected
+from unspool.reduce.width import is_narrow, narrowed
 from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Trajectory
 
@@ -71,10 +73,13 @@ def reduce_facts(
 ) -> Reduction:
     """Fold the facts of one conversation. The order in which they come does not matter."""
     lists, rest = _set_apart(facts)
+    long = is_narrow(lists) or is_narrow(rest)
+    if long:
+        rest = list(map(narrowed, rest))
     ordered = put_in_order(set_clocks(rest) if any(map(is_zoneless, rest)) else rest)
     main, sides = _split_sides(ordered)
     if lists:
-        found = snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata)
+        found = snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata, long)
         own = any(made.messages for made in found.trajectories if made.parent is None)
         if not own and _has_words(main):
             # All lists are sub-agents', or cannot be read: what other events tell is all there is.

@@ -5,6 +5,7 @@ from typing import Any
 
 from unspool.facts import View
 from unspool.longjson import decode
+from unspool.reduce.width import narrow_message
 from unspool.shapes import list_to_messages
 from unspool.trajectory import Message
 
@@ -75,6 +76,12 @@ class Listing:
         self.trouble = ""
         """The code of the problem that showed when the list was decoded."""
         self.chain = _chain(messages)
+
+    def narrow(self) -> None:
+        """Its texts as those of a list that is long."""
+        for message in self.messages:
+            narrow_message(message)
+        self.chain = _chain(self.messages)
 
     @property
     def final(self) -> list[Call]:

@@ -63,8 +63,13 @@ class Lists(NamedTuple):
     problems: list[Problem]
 
 
-def read_lists(key: Key, facts: list[SnapshotSeen | ListSeen | PieceSeen]) -> Lists:
-    """The facts are taken out of the list: the text of one may be as long as all else together."""
+def read_lists(
+    key: Key, facts: list[SnapshotSeen | ListSeen | PieceSeen], long: bool = False
+) -> Lists:
+    """The facts are taken out of the list: the text of one may be as long as all else together.
+
+    `long`: the conversation is narrow.
+    """
     snapshots = [fact for fact in facts if isinstance(fact, SnapshotSeen)]
     references = [fact for fact in facts if not isinstance(fact, SnapshotSeen)]
     facts.clear()
@@ -83,6 +88,9 @@ def read_lists(key: Key, facts: list[SnapshotSeen | ListSeen | PieceSeen]) -> Li
             problems.append(_problem(key, in_place(longest)[0], "messages-unreadable"))
         else:
             inputs.append(listing)
+    if long:
+        for listing in (*inputs, *outputs):
+            listing.narrow()
     for listing in sorted(inputs, key=lambda made: made.calls[0].place):
         if listing.trouble:
             problems.append(_problem(key, listing.calls[0].view, listing.trouble))

@@ -42,10 +42,11 @@ def reduce_lists(
     facts: list[SnapshotSeen | ListSeen | PieceSeen],
     ordered: Ordered,
     merge_tool_metadata: bool = True,
+    long: bool = False,
 ) -> Reduction:
     """The conversation and its sub-agents, and how many records added nothing to them."""
     rest = [fact for record in ordered.records for fact in record.facts]
-    lists, answers, problems = read_lists(key, facts)
+    lists, answers, problems = read_lists(key, facts, long)
     records = sum(len(listing.calls) for listing in lists) + len(answers)
     made: list[Trajectory] = []
     used = 0
