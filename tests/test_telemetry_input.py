@@ -241,3 +241,23 @@ def test_real_telemetry_by_channel(tmp_path: Path, channels: tuple[str, ...]) ->
     assert {m.model_source for m in made.messages if m.role == "assistant"} == {named}
     assert made.usage is not None
     assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (2100, 29)
+
+
+def test_bytes_that_are_no_utf8_are_told_wherever_they_stand(tmp_path: Path) -> None:
+    """In the words of a person, in an id, in a context; a replaced character that was sent is fine."""
+    data = b"".join(
+        b'{"name":"conversation.messageText","properties":{"conversationId":"a%d","source":"user",'
+        b'"messageText":"hi %s","messageId":"m%s","fileExcerpt":"f%s"}}\n' % (number, *texts)
+        for number, texts in enumerate(
+            [
+                (b"\xff", b"", b""),
+                (b"", b"\xff", b""),
+                (b"", b"", b"\xff"),
+                (b"\xef\xbf\xbd", b"", b""),
+            ]
+        )
+    )
+    outcome = Outcome(tmp_path / "log.jsonl", data)
+    assert [code for code, _ in outcome.problems] == ["invalid-utf8"] * 3
+    assert len(outcome.trajectories) == 4
+    assert outcome.trajectories[0].messages[0].content == "hi \ufffd"

@@ -48,7 +48,8 @@ def _plain(fact: SnapshotSeen, mended: bool) -> bytearray:
         return bytearray(text)
     end = bytes(text[-100:])
     cut = (len(end) - len(end.rstrip(b"\\"))) % 2  # an escape that was cut in two
-    return bytearray(unescape(memoryview(text)[: len(text) - cut]))
+    made = unescape(memoryview(text)[: len(text) - cut])
+    return made if isinstance(made, bytearray) else bytearray(made)
 
 
 def _whole_array(text: bytearray) -> LongArray | None:

@@ -119,6 +119,8 @@ def read_event(event: Event, tally: Tally) -> Iterator[AnyFact]:
         if event.left_out:
             names = ", ".join(dict.fromkeys(event.left_out))
             yield problem(NOBODY, event.origin, event.offset, "long-value", names)
+        if event.is_damaged:
+            yield problem(NOBODY, event.origin, event.offset, "invalid-utf8", event.full_name)
     elif event.name in NOISE:
         tally.noise += 1
     else:

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from unspool.longjson import decode_text
-from unspool.longtext import Text, is_long, iter_cuts
+from unspool.longtext import Text, is_long, is_utf8, iter_cuts
 from unspool.records import clean_text
 from unspool.times import parse_time
 
@@ -44,7 +44,8 @@ class Event:
     """One record: its name after the last slash, its properties whatever the envelope."""
 
     __slots__ = (
-        "full_name", "left_out", "measures", "name", "offset", "origin", "properties", "stamp", "time",
+        "full_name", "is_damaged", "left_out", "measures", "name", "offset", "origin", "properties",
+        "stamp", "time",
     )  # fmt: skip
 
     def __init__(self, envelope: Envelope, origin: str, offset: int) -> None:
@@ -52,6 +53,8 @@ class Event:
         self.offset = offset
         self.left_out: list[str] = []
         """Properties that were asked for and are too long for what they are."""
+        self.is_damaged = False
+        """Whether a property that was asked for is no UTF-8."""
         data = envelope.data
         base = (data.baseData if data is not None else None) or envelope.baseData
         holder = base or (data if data is not None and data.properties else envelope)
@@ -83,7 +86,7 @@ class Event:
         if found is not None and len(found) > MOST:
             self.left_out.append(name)
             return ""
-        return "" if found is None else _string(found)
+        return "" if found is None else self._told(found)
 
     def number(self, name: str) -> int | None:
         found = self.properties.get(name)
@@ -141,7 +144,13 @@ class Event:
         if len(text) > MOST:
             self.left_out.append(name)
             return ""
-        return _string(b"".join((b'"', text, b'"')) if escaped else text)
+        return self._told(b"".join((b'"', text, b'"')) if escaped else text)
+
+    def _told(self, raw: msgspec.Raw | bytes | memoryview) -> str:
+        told = _string(raw)
+        if "\ufffd" in told and not is_utf8(bytes(raw)):
+            self.is_damaged = True
+        return told
 
     def json(self, name: str) -> bytes:
         """A request option as JSON text, still as a JSON string where it stood in one; of one that is
@@ -163,6 +172,7 @@ class Event:
             return self.whole(name)
         text = bytearray().join((b'"', found[0], b'"'))
         del found
+        self.is_damaged = self.is_damaged or not is_utf8(text)
         self.properties, self.measures = {}, {}
         return decode_text(text)
 
