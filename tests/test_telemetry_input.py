@@ -261,3 +261,21 @@ def test_bytes_that_are_no_utf8_are_told_wherever_they_stand(tmp_path: Path) -> 
     assert [code for code, _ in outcome.problems] == ["invalid-utf8"] * 3
     assert len(outcome.trajectories) == 4
     assert outcome.trajectories[0].messages[0].content == "hi \ufffd"
+
+
+def test_such_bytes_in_what_is_decoded_later(tmp_path: Path) -> None:
+    """In a system prompt beside the list, and in the body of a message that lists name."""
+    asked = call([said("user", "hi")], 1, request__option__system="be ~ good")
+    data = json.dumps(asked).encode() + b"\n"
+    for name, more in (
+        ("message.added", {"messageUuid": "u", "messageJson": json.dumps(said("user", "ho ~"))}),
+        ("modelCall.input", {"modelCallId": "c", "messageUuids": '["u"]'}),
+    ):
+        properties = {"conversationId": "other", "headerRequestId": "r", **more}
+        event = {"name": f"model.{name}", "properties": properties}
+        data += json.dumps(event).encode() + b"\n"
+    outcome = Outcome(tmp_path / "log.jsonl", data.replace(b"~", b"\xff"))
+    assert [code for code, _ in outcome.problems] == ["invalid-utf8"] * 2
+    texts = [message.content for made in outcome.trajectories for message in made.messages]
+    assert "be \ufffd good" in texts
+    assert "ho \ufffd" in texts

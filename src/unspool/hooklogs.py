@@ -152,9 +152,8 @@ def head_payloads(head: Head, most: int = 20) -> Iterator[dict[str, Any]]:
     if b"{" not in head.data or head.data[:16] == b"SQLite format 3\0":
         return
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if _ARRAY.match(
-        data
-    ):  # The head may end inside it: without the bracket its objects can be read.
+    # The head may end inside an array: without the bracket its objects can be read.
+    if _ARRAY.match(data):
         found: Iterable[bytes] = [data.lstrip(b"[ \t\r\n")]
     else:
         lines = ((0, line.strip()) for line in data.split(b"\n"))

@@ -116,9 +116,8 @@ class Calls:
         target.seen += call.seen
         target.results += call.results
         del self._assembly.calls[call.id]
-        if (
-            id(target) in self._nameless
-        ):  # an echo's id is the call's own: others speak of it by that
+        # An echo's id is the call's own: others speak of it by that.
+        if id(target) in self._nameless:
             self._nameless.discard(id(target))
             del self._assembly.calls[target.id]
             target.id = call.id

@@ -8,7 +8,7 @@ import msgspec
 
 from unspool.facts import ListSeen, PieceSeen, View
 from unspool.longjson import LongArray, unescape
-from unspool.longtext import is_long
+from unspool.longtext import is_long, is_utf8, mend
 from unspool.records import recover_json
 from unspool.reduce.listing import Call, Gap, Listing, decode_array, elements
 from unspool.shapes import is_response_item, joined
@@ -50,7 +50,7 @@ class Bodies:
             return None
         del found  # it may be very long, and is not needed any more once it is read
         try:
-            text = unescape(body, b"[", b"]")
+            text = unescape(body if is_utf8(body) else _mended(body), b"[", b"]")
             del body
             (value,) = LongArray(text).take() if is_long(len(text)) else decode_array(text)
             del text
@@ -179,6 +179,12 @@ def _joined(pieces: dict[int, Any], field: str) -> bytes | None:
     if any(number not in pieces for number in range(whole)):
         return None
     return b"".join(getattr(pieces[number], field) for number in range(whole))
+
+
+def _mended(body: bytes) -> bytearray:
+    """The inside of a JSON string without bytes that are no UTF-8; the source has told of them."""
+    made = mend(b"".join((b'"', body, b'"'))).text
+    return made[1:-1]
 
 
 def _unescape(body: bytes) -> Any:

@@ -162,7 +162,13 @@ class Event:
         if len(text) > MOST:
             self.left_out.append(f"request.option.{name}")
             text = bytes(next(iter_cuts(text))) if escaped else b""
+        self.look_at(text)
         return b"".join((b'"', text, b'"')) if escaped else bytes(text)
+
+    def look_at(self, text: bytes | memoryview) -> None:
+        """Whether what is decoded later is UTF-8."""
+        if not bytes(text).isascii() and not is_utf8(text):
+            self.is_damaged = True
 
     def take(self, name: str) -> str:
         """The same, however long, for good: a very long one is made, narrow, when the line that it

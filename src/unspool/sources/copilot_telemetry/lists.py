@@ -169,6 +169,7 @@ def read_piece(event: Event, tally: Tally) -> Iterator[AnyFact]:
     if options and len(found[0]) > MOST:
         event.left_out.append("requestOptionsJson")
         return
+    event.look_at(found[0])
     yield PieceSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
         id=ident, what="options" if options else "message", body=bytes(found[0]),
