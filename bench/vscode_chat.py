@@ -188,7 +188,7 @@ def generate(folder: Path, chats: int = CHATS, seed: int = 3) -> None:
 READ = """
 import gc, sys, time
 from unspool import sources
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.pipeline.discover import discover
 gc.disable()
 source = sources.load("vscode-chat")

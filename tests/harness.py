@@ -11,7 +11,7 @@ import msgspec
 
 from unspool import sources
 from unspool.facts import AnyFact
-from unspool.origins import Origin, Tally
+from unspool.io.origins import Origin, Tally
 from unspool.pipeline.collect import Collection
 from unspool.pipeline.discover import discover
 from unspool.pipeline.simple import finish

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness import corpus
-from unspool import catalogue
 from unspool.errors import BrokenCatalogue
-from unspool.typed import typed_text
+from unspool.prompts import catalogue
+from unspool.prompts.typed import typed_text
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.harness import case_id, cases
-from unspool.checks.models import check_models
-from unspool.checks.types import search_types
 from unspool.cli import group
 from unspool.errors import NothingToRead
+from unspool.inspect.checks.models import check_models
+from unspool.inspect.checks.types import search_types
 
 
 def event(name: str, second: int = 0, **properties: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from tests.harness import CASES, case_id, cases, facts_of, origins_of, plain, reduce_all
 from unspool import sources
 from unspool.facts import MessageSeen, Problem, ToolReturned
-from unspool.origins import Origin, Tally, read_head
+from unspool.io.origins import Origin, Tally, read_head
 from unspool.sources import claude_code
 from unspool.sources.claude_code.hooks import EVENTS, event_of
 from unspool.sources.claude_code.words import read_words

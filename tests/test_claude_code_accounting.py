@@ -11,8 +11,8 @@ import pytest
 
 from tests.claude_oracle import blocks, parsed
 from tests.harness import cases, corpus, facts_of, origins_of, reduce_all
-from unspool.origins import Tally
-from unspool.times import format_time, parse_time
+from unspool.io.origins import Tally
+from unspool.io.times import format_time, parse_time
 from unspool.trajectory import Message, Trajectory
 
 CHAINED = ("user", "assistant", "system", "attachment", "progress")

@@ -26,7 +26,7 @@ from tests.claude_hooks import (
 )
 from tests.claude_lines import SESSION, answer, at, call, read, result, said, words, write
 from tests.harness import facts_of, origins_of, reduce_all
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.sources.claude_code.hooks import EVENTS
 from unspool.trajectory import Message, ToolCall, Trajectory
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.claude_lines import SESSION, answer, call, line, read, result, said, session, write
 from tests.harness import facts_of, origins_of
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.trajectory import Message
 
 

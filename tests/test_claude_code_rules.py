@@ -22,7 +22,7 @@ from tests.claude_lines import (
     write,
 )  # fmt: skip
 from tests.harness import facts_of, origins_of, reduce_all
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.trajectory import Trajectory
 
 # Lines and trees

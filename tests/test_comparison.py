@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.harness import PEAK_KB
 from unspool.cli import group
-from unspool.comparison import compare
+from unspool.inspect.comparison import compare
 
 
 def conversation(ident: str, *contents: str, **fields: Any) -> dict[str, Any]:
@@ -220,7 +220,7 @@ MEASURE = (
     PEAK_KB
     + """
 import sys
-from unspool.comparison import compare
+from unspool.inspect.comparison import compare
 before = peak_kb()
 made = compare(sys.argv[1], sys.argv[2])
 print(peak_kb() - before, made.equal, made.different_payload)

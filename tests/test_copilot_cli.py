@@ -12,7 +12,7 @@ from tests.copilot_check import differences
 from tests.copilot_oracle import tell
 from tests.harness import CASES, case_id, cases, corpus, facts_of, origins_of, plain, reduce_all
 from unspool import sources
-from unspool.origins import Tally, read_head
+from unspool.io.origins import Tally, read_head
 from unspool.sources import copilot_cli, copilot_vscode
 from unspool.trajectory import Trajectory
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import facts_of, origins_of, reduce_all
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.sources.copilot_cli.events import KNOWN
 from unspool.trajectory import encode_trajectory
 

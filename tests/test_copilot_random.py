@@ -15,7 +15,7 @@ from tests.copilot_oracle import tell
 from tests.copilot_sessions import Script, lines_of
 from tests.harness import facts_of, origins_of, plain, reduce_all
 from tests.test_copilot_store import TABLES
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 
 
 def write(folder: Path, session: str, data: bytes) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.harness import facts_of, origins_of, reduce_all
 from unspool.facts import Problem
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.trajectory import Trajectory
 
 SESSION = "00000000-0000-4000-8000-0000000000aa"

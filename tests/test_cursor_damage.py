@@ -14,7 +14,7 @@ from tests.test_cursor_chats import CHAT
 from tests.test_cursor_sent import ASKED, blobs, state
 from tests.test_cursor_stores import BUBBLES, COMPOSER, CONTENTS, HEADS, ITEMS
 from unspool import sources
-from unspool.origins import Origin, Tally
+from unspool.io.origins import Origin, Tally
 from unspool.sources.cursor.kv import Keys
 
 ODD: tuple[Any, ...] = (

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cursor_stores import bubble, rows_of, write_editor
 from tests.harness import facts_of, origins_of, reduce_all
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.trajectory import Trajectory
 
 BASE = {"conversation_id": "c", "generation_id": "g", "cursor_version": "3.8"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness import facts_of, origins_of, reduce_all
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.sources.cursor.payloads import EVENTS
 from unspool.trajectory import Trajectory
 

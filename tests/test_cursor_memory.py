@@ -7,8 +7,8 @@ from typing import Any
 from tests.cursor_stores import bubble, rows_of, write_editor
 from tests.harness import origins_of
 from unspool import sources
-from unspool.databases import open_database
-from unspool.origins import Tally
+from unspool.io.databases import open_database
+from unspool.io.origins import Tally
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
 from unspool.sources.cursor.kv import Keys

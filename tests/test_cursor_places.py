@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.cursor_stores import KV, bubble, rows_of, tool, write_editor
 from tests.harness import facts_of, origins_of, reduce_all
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.trajectory import Trajectory
 
 WORK = (

@@ -12,7 +12,7 @@ from typing import Any
 from tests.cursor_stores import write_chat
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.test_cursor_chats import CHAT, only, root_of, said, text, wire
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.trajectory import Trajectory
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cursor_stores import bubble, rows_of, tool, write_chat, write_editor
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.test_cursor_chats import root_of, said, text
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.trajectory import Trajectory
 
 ASKED = [

@@ -17,7 +17,7 @@ from tests.cursor_stores import KV, bubble, fill, rows_of, tool, write_editor
 from tests.harness import facts_of, origins_of, plain, reduce_all
 from unspool import sources
 from unspool.facts import Problem, decode_fact, encode_fact
-from unspool.origins import Tally, read_head
+from unspool.io.origins import Tally, read_head
 from unspool.trajectory import Trajectory
 
 CID = "11111111-aaaa-4bbb-8ccc-000000000001"
@@ -324,7 +324,7 @@ def test_a_damaged_database_is_a_problem(home: Path) -> None:
 
 
 def test_a_locked_database_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unspool.databases.BUSY_MS", 50)
+    monkeypatch.setattr("unspool.io.databases.BUSY_MS", 50)
     path = tmp_path / "state.vscdb"
     connection = sqlite3.connect(path)
     connection.execute(KV.format("cursorDiskKV"))

@@ -12,7 +12,7 @@ from tests.claude_lines import SESSION, answer, said, write
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from tests.vscode import chat, put, request
 from unspool import sources
-from unspool.origins import Origin
+from unspool.io.origins import Origin
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job, Summary
 

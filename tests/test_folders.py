@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.claude_lines import transcript
 from unspool import sinks, sources
 from unspool.errors import NothingToRead
-from unspool.origins import Head
+from unspool.io.origins import Head
 from unspool.pipeline import extract
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job

@@ -8,9 +8,9 @@ import pytest
 
 import unspool
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
-from unspool.enrich import enrich
 from unspool.facts import Problem
-from unspool.origins import Origin, Tally, read_head
+from unspool.io.origins import Origin, Tally, read_head
+from unspool.pipeline.enrich import enrich
 from unspool.sinks import Family, jsonl
 from unspool.trajectory import (
     Message,

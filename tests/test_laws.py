@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.harness import case_id, cases, facts_of, origins_of, plain, reduce_all
 from unspool import sources
 from unspool.facts import decode_fact, encode_fact
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.sinks import Family
 from unspool.sinks.jsonl import parse, write
 

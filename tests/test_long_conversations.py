@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.harness import CASES
-from unspool import extract, longtext, trajectory
+from unspool import extract, trajectory
 from unspool.cli import extract as cli_extract
 from unspool.cli import group
+from unspool.io import longtext
 from unspool.pipeline import chunks
 from unspool.sources.copilot_telemetry import envelope
 

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.harness import case_id, cases, facts_of, origins_of, run_case
-from unspool import longjson, longtext, trajectory
+from unspool import trajectory
 from unspool.facts import AnyFact, Problem
-from unspool.origins import Tally
-from unspool.records import clean, salvage
+from unspool.io import longjson, longtext
+from unspool.io.dirty_json import clean, salvage
+from unspool.io.origins import Tally
 from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory
 
 TEXTS = st.text(st.sampled_from('ab\\"\n\u0001é行😀u d8')) | st.text()

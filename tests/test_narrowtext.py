@@ -6,9 +6,9 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unspool import longjson, longtext, narrowtext
-from unspool.packing import Packer
-from unspool.records import clean
+from unspool.io import longjson, longtext, narrowtext
+from unspool.io.dirty_json import clean
+from unspool.io.packing import Packer
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("😀🎉𐀀ab\n"))
 

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from unspool.errors import NothingToRead
-from unspool.origins import Origin, iter_lines, open_origin, read_head
+from unspool.io.origins import Origin, iter_lines, open_origin, read_head
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
 

@@ -3,16 +3,16 @@
 import pytest
 
 from tests.conversations import NEW, OLD, call, hostile, result, sample
-from unspool.reading import Aside, Reading, Rule, Said, read_family
-from unspool.reading.calls import headline
-from unspool.reading.characters import one_line, printable
-from unspool.reading.edits import Line, diff, edits_of
-from unspool.reading.figures import count, duration, size
-from unspool.show.blocks import Options, iter_blocks
 from unspool.sinks import Family
 from unspool.sinks.html.page import make_page as html_page
 from unspool.sinks.markdown import make_page as markdown_page
 from unspool.trajectory import Link, Mark, Message, Trajectory
+from unspool.views import Aside, Reading, Rule, Said, read_family
+from unspool.views.blocks import Options, iter_blocks
+from unspool.views.calls import headline
+from unspool.views.characters import one_line, printable
+from unspool.views.edits import Line, diff, edits_of
+from unspool.views.figures import count, duration, size
 
 
 def test_calls_have_their_results_and_sub_agents() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.harness import CASES, case_id, cases, facts_of, origins_of, reduce_all
 from unspool import sources
 from unspool.facts import Problem
-from unspool.origins import Origin, Tally, read_head
+from unspool.io.origins import Origin, Tally, read_head
 from unspool.sources import recorder
 
 

@@ -12,7 +12,7 @@ from tests.conversations import sample
 from tests.harness import CASES
 from unspool import sources
 from unspool.cli import group
-from unspool.scan import Place, found_paths, scan, usual_places
+from unspool.inspect.scan import Place, found_paths, scan, usual_places
 from unspool.sinks import Family
 from unspool.sinks.jsonl import write
 

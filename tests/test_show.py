@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from tests.conversations import HOSTILE, hostile, long, sample
-from unspool.reading import read_family
-from unspool.show.blocks import Options, iter_blocks
-from unspool.show.plain import iter_lines
-from unspool.show.terminal import make_screen, print_blocks, safe_markdown
 from unspool.sinks import Family
 from unspool.sinks.markdown.page import make_page
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Trajectory
+from unspool.views import read_family
+from unspool.views.blocks import Options, iter_blocks
+from unspool.views.plain import iter_lines
+from unspool.views.terminal import make_screen, print_blocks, safe_markdown
 
 SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 """What rich itself writes: colours, and nothing else."""

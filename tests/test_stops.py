@@ -14,7 +14,7 @@ import pytest
 from bench.telemetry import generate
 
 import unspool
-from unspool.scratch import LOCK, PREFIX, scratch, sweep
+from unspool.io.temporary import LOCK, PREFIX, scratch, sweep
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
 CONVERSATIONS = 28

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unspool import tags
-from unspool.tags import Block, blocks, without
+from unspool.prompts import tags
+from unspool.prompts.tags import Block, blocks, without
 
 
 def tree(found: list[Block]) -> list[object]:

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from unspool.cli import group
 from unspool.errors import OutputError
+from unspool.prompts.census import TagScan, summary, write_summary
 from unspool.sinks import Family, jsonl
-from unspool.tagscan import TagScan, summary, write_summary
 from unspool.trajectory import Message, Trajectory
 
 
@@ -82,7 +82,7 @@ def test_a_draft_that_was_completed_makes_the_tag_known(tmp_path: Path) -> None:
     drafts = [tag["draft"] for tag in summary(scan)["unknown"]]
     path = tmp_path / "tags.json"
     path.write_text(json.dumps({"tags": [{**draft, "route": "news"} for draft in drafts]}))
-    from unspool.catalogue import parse_catalogue
+    from unspool.prompts.catalogue import parse_catalogue
 
     again = summary(scan, parse_catalogue(path.read_bytes(), str(path)))
     assert {"novel", "fresh"} <= {tag["name"] for tag in again["known"]}

@@ -11,7 +11,7 @@ import pytest
 from tests.harness import cases, corpus, facts_of, reduce_all
 from tests.telemetry import Event, answer, call, said
 from unspool.facts import Problem
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 from unspool.pipeline.discover import cut, discover
 from unspool.trajectory import Trajectory, encode_trajectory
 

@@ -12,7 +12,7 @@ from tests.telemetry_calls import Word
 from tests.telemetry_notes_oracle import Expected, Said, expect
 from tests.test_telemetry_oracle import spread
 from unspool import Message, Trajectory
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 
 SHAPES = ("openai", "anthropic", "responses")
 USER_EVENTS = (

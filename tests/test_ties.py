@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import facts_of, origins_of, reduce_all
-from unspool.cards import Card, Key
 from unspool.link import link
+from unspool.link.cards import Card, Key
 from unspool.trajectory import Link, Trajectory
 
 AGENT = "claude-code"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from unspool.typed import context_kind, summary_of, typed_text
+from unspool.prompts.typed import context_kind, summary_of, typed_text
 
 ENVIRONMENT = "<environment_info>\nThe machine runs BeOS\n</environment_info>"
 REQUEST = "<userRequest>\nsort the list\n</userRequest>"

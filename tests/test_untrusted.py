@@ -14,18 +14,18 @@ from rich.console import Console
 from tests.conversations import HOSTILE, call, sample
 from tests.harness import corpus
 from unspool.errors import MissingExtra
-from unspool.loose import LooseShelf
-from unspool.reading import read_family
-from unspool.reading.calls import headline
-from unspool.reading.characters import printable
-from unspool.reading.edits import edits_of
-from unspool.reading.languages import LIMIT, LONGEST_LINE
-from unspool.show.blocks import Options, iter_blocks
-from unspool.show.plain import iter_lines
-from unspool.show.terminal import safe_markdown
+from unspool.inspect.loose import LooseShelf
 from unspool.sinks import Family
 from unspool.sinks.html import write
 from unspool.trajectory import Message, Trajectory
+from unspool.views import read_family
+from unspool.views.blocks import Options, iter_blocks
+from unspool.views.calls import headline
+from unspool.views.characters import printable
+from unspool.views.edits import edits_of
+from unspool.views.languages import LIMIT, LONGEST_LINE
+from unspool.views.plain import iter_lines
+from unspool.views.terminal import safe_markdown
 
 LIGHT = settings(max_examples=150, deadline=None)
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

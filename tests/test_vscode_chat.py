@@ -11,7 +11,7 @@ from tests.harness import CASES, corpus, facts_of, origins_of
 from tests.vscode import INPUTS, chat, codes, one, put, request, words
 from unspool import sources
 from unspool.facts import Problem
-from unspool.origins import Head, read_head
+from unspool.io.origins import Head, read_head
 from unspool.sinks import Family
 from unspool.sinks.chat_json import write
 from unspool.sources.vscode_chat import claims

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.harness import PEAK_KB, facts_of, origins_of
 from tests.vscode import INPUTS, chat, codes, one, put, read, request, words
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 
 JUNK = st.sampled_from(
     [None, 0, -1, 1.5, True, "", "x", [], {}, [None], {"kind": 3}, [[]], "\ud800"]
@@ -166,7 +166,7 @@ MEASURE = (
     PEAK_KB
     + """
 import sys
-from unspool.origins import Origin, Tally
+from unspool.io.origins import Origin, Tally
 from unspool import sources
 source = sources.load("vscode-chat")
 before = peak_kb()

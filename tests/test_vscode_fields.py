@@ -18,15 +18,15 @@ import unspool
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.importer import refusals
 from unspool.facts import AnyFact
-from unspool.origins import Tally
-from unspool.packing import Packer
-from unspool.reading import read_family
-from unspool.show.blocks import Options, iter_blocks
+from unspool.io.origins import Tally
+from unspool.io.packing import Packer
 from unspool.sinks import Family
 from unspool.sinks.chat_json import write
 from unspool.sinks.html import write as write_page
 from unspool.sinks.markdown import make_page
 from unspool.trajectory import Trajectory
+from unspool.views import read_family
+from unspool.views.blocks import Options, iter_blocks
 
 unpack = msgspec.msgpack.Decoder(list[AnyFact]).decode
 START = 1_760_000_000_000

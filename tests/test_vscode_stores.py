@@ -13,7 +13,7 @@ import unspool
 from tests.harness import facts_of, origins_of, reduce_all
 from tests.vscode import START, chat, codes, one, put, read, request, words
 from unspool import sources
-from unspool.origins import Tally, read_head
+from unspool.io.origins import Tally, read_head
 from unspool.sources.vscode_chat import archives
 from unspool.sources.vscode_chat.store import session_id
 

@@ -1,6 +1,6 @@
 """The console command, awake to Ctrl-C before anything large is imported."""
 
-from unspool import stops
+from unspool.io import signals as stops
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from unspool.longtext import is_long
-from unspool.packing import Packer
+from unspool.io.longtext import is_long
+from unspool.io.packing import Packer
 
 Key = tuple[str, str]
 """(agent product, native id of the conversation)."""

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Role
-from unspool.longjson import decode_long, encode, encode_long
-from unspool.longtext import is_long
-from unspool.packing import Packer
-from unspool.records import clean
+from unspool.io.dirty_json import clean
+from unspool.io.longjson import decode_long, encode, encode_long
+from unspool.io.longtext import is_long
+from unspool.io.packing import Packer
 
 __all__ = [
     "KINDS",

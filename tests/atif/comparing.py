@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.atif.judges import documents, families
 from tests.harness import facts_of, reduce_all
-from unspool.folders import walk
-from unspool.origins import Origin
+from unspool.io.folders import walk
+from unspool.io.origins import Origin
 
 Json = dict[str, Any]
 FIELDS = ("message", "reasoning", "model", "calls", "results", "tokens")

@@ -11,7 +11,7 @@ import pytest
 from tests.atif.judges import again, documents, families, harbor_errors, write_all
 from tests.harness import case_id, cases, corpus, facts_of, origins_of, reduce_all
 from unspool.facts import Problem
-from unspool.origins import Origin, Tally, read_head
+from unspool.io.origins import Origin, Tally, read_head
 from unspool.sinks import Family
 from unspool.sinks.atif import claims, read
 from unspool.sinks.atif.lenient import Tidied

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 import click
 
-from unspool import __version__, stops
+from unspool import __version__
 from unspool.errors import UnspoolError
+from unspool.io import signals as stops
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "scan": ("unspool.cli.scan", "See what this machine holds."),
@@ -103,7 +104,7 @@ def main() -> None:
         _leave(error.exit_code)
     except UnspoolError as error:
         # Imported only now: `--help` and what goes well do without it.
-        from unspool.reading.characters import printable
+        from unspool.views.characters import printable
 
         click.echo(f"unspool: {printable(str(error))}", err=True)
         _leave(error.exit_code)

@@ -9,12 +9,12 @@ from unspool.cli.screen import say
 from unspool.cli.search import filter_options
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
-from unspool.reading.characters import one_line
 from unspool.store.align import Alignment, align, align_all, in_order, keep
 from unspool.store.filters import Filters
 from unspool.store.ids import row_id
 from unspool.store.opening import writing
 from unspool.store.shelf import StoreShelf
+from unspool.views.characters import one_line
 
 EXAMPLES = """
 \b

@@ -3,11 +3,11 @@
 import click
 import msgspec
 
-from unspool.checks import Problems
-from unspool.checks.models import EXAMPLES, Report, Violation, check_models
-from unspool.checks.types import EventType, search_types
 from unspool.cli.display import Display, print_json
 from unspool.cli.screen import say, verdict
+from unspool.inspect.checks import Problems
+from unspool.inspect.checks.models import EXAMPLES, Report, Violation, check_models
+from unspool.inspect.checks.types import EventType, search_types
 
 STRICT_CODE = 3
 

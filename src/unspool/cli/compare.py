@@ -14,9 +14,9 @@ from unspool.cli.diffing import (
 )
 from unspool.cli.display import Display, print_json
 from unspool.cli.screen import say, verdict
-from unspool.comparison import SHOWN, Comparison, Json, compare, find_pair
-from unspool.differences import Difference, iter_differences
 from unspool.errors import UnknownConversation
+from unspool.inspect.comparison import SHOWN, Comparison, Json, compare, find_pair
+from unspool.inspect.differences import Difference, iter_differences
 
 
 @click.command(

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import click
 
-from unspool import catalogue
 from unspool.cli.display import Display
 from unspool.cli.screen import say
 from unspool.errors import OutputError
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
-from unspool.reading.characters import printable
-from unspool.tagreport import to_markdown
-from unspool.tagscan import TagScan, summary
+from unspool.prompts import catalogue
+from unspool.prompts.census import TagScan, summary
+from unspool.prompts.census_report import to_markdown
+from unspool.views.characters import printable
 
 
 @click.command(

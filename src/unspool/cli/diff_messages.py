@@ -11,9 +11,9 @@ from unspool.cli.diffing import (
 )
 from unspool.cli.display import print_json
 from unspool.cli.screen import say, verdict
-from unspool.comparison import find_pair
-from unspool.differences import message_differences, messages_of
 from unspool.errors import UnknownConversation, UsageError
+from unspool.inspect.comparison import find_pair
+from unspool.inspect.differences import message_differences, messages_of
 
 
 @click.command(

@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from unspool.cli.screen import say
-from unspool.comparison import Pair
-from unspool.differences import ABSENT, Difference, text_diff
 from unspool.errors import UnspoolError
-from unspool.reading.characters import printable
+from unspool.inspect.comparison import Pair
+from unspool.inspect.differences import ABSENT, Difference, text_diff
+from unspool.views.characters import printable
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 _VALUE_CHARS = 300

@@ -9,7 +9,7 @@ import msgspec
 
 from unspool.cli.screen import say
 from unspool.pipeline.job import Summary
-from unspool.reading.figures import size
+from unspool.views.figures import size
 
 
 class Display:

@@ -9,8 +9,8 @@ import click
 from unspool import sinks
 from unspool.cli.display import Display
 from unspool.cli.shelves import choose, tell_problems
-from unspool.enrich import drop_reasoning
 from unspool.errors import UnspoolError, UsageError
+from unspool.pipeline.enrich import drop_reasoning
 from unspool.pipeline.output import whole_file
 from unspool.sinks import Family, Piece, Sink, unique_names
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from unspool import catalogue, sinks, sources
+from unspool import sinks, sources
 from unspool.cli.display import Display, print_summary
 from unspool.cli.moments import Moment
 from unspool.errors import UsageError, unwritable
@@ -17,7 +17,8 @@ from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.filters import TELEMETRY
 from unspool.pipeline.job import MEGABYTE, Job, Summary
 from unspool.pipeline.output import is_special, opened, write_many, write_one
-from unspool.tagscan import write_summary
+from unspool.prompts import catalogue
+from unspool.prompts.census import write_summary
 
 EXAMPLES = """
 \b

@@ -12,10 +12,10 @@ from unspool.cli.moments import Moment
 from unspool.cli.pager import paged
 from unspool.cli.screen import coloured, columns, cut
 from unspool.cli.shelves import open_shelf, roots, tell_problems
-from unspool.reading.characters import one_line
-from unspool.reading.figures import ago, count, day_and_time
-from unspool.shelf import Entry, Shelf, short_ids
-from unspool.times import parse_time
+from unspool.inspect.shelf import Entry, Shelf, short_ids
+from unspool.io.times import parse_time
+from unspool.views.characters import one_line
+from unspool.views.figures import ago, count, day_and_time
 
 EXAMPLES = """
 \b

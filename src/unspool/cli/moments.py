@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from unspool.times import parse_time
+from unspool.io.times import parse_time
 
 _AGO = re.compile(r"^(\d+)\s*(min|h|d|w)$")
 _SECONDS = {"min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

@@ -7,9 +7,9 @@ import click
 import msgspec
 
 from unspool.cli.display import Display
-from unspool.reading.characters import one_line
-from unspool.reading.figures import day_and_time, plural, size
-from unspool.scan import Findings, Holding, Trouble, main_places, scan, usual_places
+from unspool.inspect.scan import Findings, Holding, Trouble, main_places, scan, usual_places
+from unspool.views.characters import one_line
+from unspool.views.figures import day_and_time, plural, size
 
 EXAMPLES = """
 \b

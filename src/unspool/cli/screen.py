@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from unspool.cli import VERDICT, plain_wanted
-from unspool.reading.characters import printable
+from unspool.views.characters import printable
 
 
 def coloured() -> bool:

@@ -11,12 +11,12 @@ from unspool.cli.screen import coloured, columns, cut, say
 from unspool.cli.sync import path_of, store_option
 from unspool.errors import UsageError
 from unspool.facts import Key
-from unspool.reading.characters import one_line
-from unspool.reading.figures import day_and_time
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
 from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Found, Hit, Mode, search
 from unspool.store.shelf import short_names
+from unspool.views.characters import one_line
+from unspool.views.figures import day_and_time
 
 EXAMPLES = """
 \b

@@ -7,11 +7,11 @@ import click
 
 from unspool.cli.display import Display
 from unspool.errors import AmbiguousId, NothingToRead, StoreError, UnknownConversation
-from unspool.loose import LooseShelf
-from unspool.reading.characters import one_line
-from unspool.reading.figures import plural
-from unspool.scan import Place, found_paths, main_places, usual_places
-from unspool.shelf import Entry, Shelf, short_ids
+from unspool.inspect.loose import LooseShelf
+from unspool.inspect.scan import Place, found_paths, main_places, usual_places
+from unspool.inspect.shelf import Entry, Shelf, short_ids
+from unspool.views.characters import one_line
+from unspool.views.figures import plural
 
 
 def open_shelf(paths: Iterable[str], display: Display) -> Shelf:

@@ -10,9 +10,9 @@ from unspool.cli.display import Display
 from unspool.cli.pager import paged
 from unspool.cli.shelves import choose_one, tell_problems
 from unspool.errors import UsageError
-from unspool.reading import Reading, read_family
-from unspool.reading.figures import plural
-from unspool.show.blocks import Options, iter_blocks
+from unspool.views import Reading, read_family
+from unspool.views.blocks import Options, iter_blocks
+from unspool.views.figures import plural
 
 EXAMPLES = """
 \b
@@ -57,14 +57,14 @@ def command(
 
 
 def _plain(reading: Reading, options: Options, out: IO[str]) -> None:
-    from unspool.show.plain import iter_lines
+    from unspool.views.plain import iter_lines
 
     for line in iter_lines(iter_blocks(reading, options)):
         out.write(line + "\n")
 
 
 def _in_colour(reading: Reading, options: Options, out: IO[str]) -> None:
-    from unspool.show.terminal import make_screen, print_blocks
+    from unspool.views.terminal import make_screen, print_blocks
 
     screen = make_screen(out, shutil.get_terminal_size().columns)
     print_blocks(screen, iter_blocks(reading, options))

@@ -10,12 +10,12 @@ import msgspec
 from unspool.cli.screen import columns, say
 from unspool.cli.search import filter_options
 from unspool.cli.sync import path_of, store_option
-from unspool.reading.characters import one_line
-from unspool.reading.figures import count as short
 from unspool.store.figures import Figures
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
 from unspool.store.stats import GROUPS, Group, stats
+from unspool.views.characters import one_line
+from unspool.views.figures import count as short
 
 EXAMPLES = """
 \b

@@ -8,10 +8,10 @@ import msgspec
 from unspool.cli.display import number
 from unspool.cli.screen import say
 from unspool.cli.sync import path_of, store_option
-from unspool.reading.figures import size
 from unspool.store import care
 from unspool.store.opening import reading, writing
 from unspool.store.rebuild import rebuild as rebuild_store
+from unspool.views.figures import size
 
 EXAMPLES = """
 \b

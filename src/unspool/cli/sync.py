@@ -9,13 +9,13 @@ import msgspec
 from unspool.cli.display import Display, number
 from unspool.cli.screen import say
 from unspool.errors import NothingToRead
-from unspool.reading.figures import size
-from unspool.scan import found_paths, is_there, usual_places
+from unspool.inspect.scan import found_paths, is_there, usual_places
 from unspool.store.intake import Report
 from unspool.store.opening import default_path, writing
 from unspool.store.pieces import catch_up
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
+from unspool.views.figures import size
 
 EXAMPLES = """
 \b

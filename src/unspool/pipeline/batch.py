@@ -19,8 +19,10 @@ import msgspec
 from unspool import sinks
 from unspool.errors import NothingToRead, OutputError, unwritable
 from unspool.facts import Key, Problem
+from unspool.io.compression import packed_as
+from unspool.io.origins import Tally
+from unspool.io.temporary import scratch
 from unspool.link import Patch, Patches, link
-from unspool.origins import Tally
 from unspool.pipeline.crew import Alone, Crew, Team
 from unspool.pipeline.discover import STDIN, Found, cut, discover, told_of
 from unspool.pipeline.filters import FILTERS, sampled
@@ -28,10 +30,8 @@ from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.spool import Slot, Slots
 from unspool.pipeline.worker import SAMPLES_PER_CODE, Reduced
 from unspool.pipeline.writing import Finisher, Task, Written
-from unspool.scratch import scratch
-from unspool.tagscan import TagScan
+from unspool.prompts.census import TagScan
 from unspool.trajectory import Trajectory
-from unspool.unpacking import packed_as
 
 Progress = Callable[[int], None]
 _log = logging.getLogger("unspool")

@@ -12,9 +12,9 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from unspool.facts import TEXTS, AnyFact, Key, long_text
-from unspool.longtext import STEP
-from unspool.narrowtext import iter_bytes, put_together
-from unspool.packing import Packer
+from unspool.io.longtext import STEP
+from unspool.io.narrowtext import iter_bytes, put_together
+from unspool.io.packing import Packer
 from unspool.pipeline.collect import FACT_BYTES, Gathered, Place, weigh
 
 BUCKETS = 64

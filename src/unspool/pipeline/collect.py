@@ -21,7 +21,7 @@ from unspool.facts import (
     ToolReturned,
     long_text,
 )
-from unspool.joining import Joiner
+from unspool.reduce.joining import Joiner
 
 Place = tuple[str, int]
 NOWHERE: Place = ("\U0010ffff", 0)

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from unspool.errors import UnspoolError, unwritable
 from unspool.facts import Key
-from unspool.origins import Origin
+from unspool.io.origins import Origin
+from unspool.io.signals import STOPS, Later
 from unspool.pipeline.families import FamilyWorker
 from unspool.pipeline.job import Job
 from unspool.pipeline.worker import Outcome, Report, Worker
 from unspool.pipeline.writing import Pieces, Task
-from unspool.stops import STOPS, Later
 
 Progress = Callable[[int], None]
 

@@ -7,9 +7,9 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Problem
-from unspool.folders import is_folder, walk
-from unspool.origins import Origin, read_head
-from unspool.records import clean_text
+from unspool.io.dirty_json import clean_text
+from unspool.io.folders import is_folder, walk
+from unspool.io.origins import Origin, read_head
 
 RANGE_BYTES = 64 * 1024 * 1024
 """Files longer than this are cut into ranges, where their source allows it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Key, Problem
-from unspool.origins import Origin, Tally
+from unspool.io.origins import Origin, Tally
 from unspool.pipeline.collect import Gathered, Place
 from unspool.pipeline.worker import Outcome, Reduced, Report, Worker
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
+from unspool.io.times import parse_time
 from unspool.pipeline.job import Job
-from unspool.times import parse_time
 from unspool.trajectory import Message, Trajectory
 
 Messages = Callable[[], Iterable[Message]]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from unspool.facts import Problem
-from unspool.origins import Tally
+from unspool.io.origins import Tally
 
 MEGABYTE = 1024 * 1024
 

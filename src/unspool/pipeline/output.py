@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from unspool.errors import OutputError
+from unspool.io.signals import Later
 from unspool.pipeline.spool import Slot, Slots
 from unspool.pipeline.writing import Written
 from unspool.sinks import unique_names
-from unspool.stops import Later
 
 COPY_BYTES = 1 << 20
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from unspool import sources
-from unspool.enrich import enrich
+from unspool.io.origins import Origin, Tally
 from unspool.link import Card, apply_patch, link, make_card
-from unspool.origins import Origin, Tally
 from unspool.pipeline.collect import Collection
+from unspool.pipeline.enrich import enrich
 from unspool.reduce import reduce_facts
 from unspool.trajectory import Trajectory
 

@@ -6,10 +6,10 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from unspool import sinks
-from unspool.enrich import Enrichment
+from unspool.io.longjson import encode
+from unspool.io.longtext import is_long
 from unspool.link import Patch, give_children
-from unspool.longjson import encode
-from unspool.longtext import is_long
+from unspool.pipeline.enrich import Enrichment
 from unspool.pipeline.job import Job
 from unspool.pipeline.spool import Slot
 from unspool.sinks import Piece

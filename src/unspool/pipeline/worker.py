@@ -18,9 +18,9 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Key, Problem
+from unspool.io.memory import give_back
+from unspool.io.origins import Origin, Tally
 from unspool.link import Card, make_card
-from unspool.memory import give_back
-from unspool.origins import Origin, Tally
 from unspool.pipeline.chunks import (
     BUCKETS,
     ChunkPlace,

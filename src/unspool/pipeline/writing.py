@@ -8,14 +8,14 @@ from typing import BinaryIO
 import msgspec
 
 from unspool import sinks
-from unspool.enrich import drop_reasoning, enrich
 from unspool.link import Patch, apply_patch
+from unspool.pipeline.enrich import drop_reasoning, enrich
 from unspool.pipeline.filters import TELEMETRY, Filters
 from unspool.pipeline.job import Job
 from unspool.pipeline.spool import Slot, Slots
 from unspool.pipeline.streaming import Stream, StreamingSink, streaming_sink
+from unspool.prompts.census import TagScan
 from unspool.sinks import Piece
-from unspool.tagscan import TagScan
 from unspool.trajectory import Trajectory
 
 

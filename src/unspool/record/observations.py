@@ -5,7 +5,7 @@ import binascii
 import json
 from typing import Any
 
-from unspool.shapes import text as to_text
+from unspool.prompts.shapes import text as to_text
 
 
 def observation_text(response: Any) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.records import clean
-from unspool.times import parse_time
+from unspool.io.dirty_json import clean
+from unspool.io.times import parse_time
 
 _PLAIN = (str, int, float, bool, dict, list, tuple)
 _FAR = datetime.max.replace(tzinfo=UTC).timestamp()

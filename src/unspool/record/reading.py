@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.origins import Origin, iter_lines
+from unspool.io.origins import Origin, iter_lines
 from unspool.pipeline import extract
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job

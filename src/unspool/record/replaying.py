@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.times import format_time, parse_time
+from unspool.prompts.shapes import text as to_text
 from unspool.record.identity import choose_session_id
 from unspool.record.requestlog import (
     SYSTEM,
@@ -26,8 +28,6 @@ from unspool.record.requestlog import (
     tool_definitions,
     words_of,
 )
-from unspool.shapes import text as to_text
-from unspool.times import format_time, parse_time
 
 SCHEMA_VERSION = "ATIF-v1.5"
 AGENT_NAME = "GitHub Copilot Chat"

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.times import parse_time
+from unspool.prompts.shapes import text as to_text
 from unspool.record.identity import subagent_file
 from unspool.record.observations import json_text, observation_text
-from unspool.shapes import text as to_text
-from unspool.times import parse_time
 
 Object = dict[str, Any]
 

@@ -48,6 +48,7 @@ from unspool.facts import (
     SnapshotSeen,
     ToolCalled,
 )
+from unspool.io.times import format_time
 from unspool.reduce import snapshots
 from unspool.reduce.clocks import is_zoneless, set_clocks
 from unspool.reduce.drafts import Assembly
@@ -61,7 +62,6 @@ from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.thread import Thread, find_thread
 from unspool.reduce.totals import complete, is_turn, mark_injected
 from unspool.reduce.width import is_narrow, narrowed
-from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Trajectory
 
 

@@ -5,8 +5,8 @@ from itertools import chain
 from typing import Any
 
 from unspool.facts import SnapshotSeen
-from unspool.longjson import LongArray, decode_long, unescape
-from unspool.longtext import close_broken, is_utf8, mend, split
+from unspool.io.longjson import LongArray, decode_long, unescape
+from unspool.io.longtext import close_broken, is_utf8, mend, split
 from unspool.reduce.listing import Call, Listing, elements, in_place
 
 

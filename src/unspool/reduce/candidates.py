@@ -4,10 +4,10 @@ from collections import defaultdict
 
 import msgspec
 
+from unspool.prompts.typed import context_kind, summary_of
 from unspool.reduce.listing import Answer, Call, Listing, is_empty
 from unspool.reduce.prompts import decode_system
 from unspool.trajectory import Message
-from unspool.typed import context_kind, summary_of
 
 CONTINUE = "Please continue."
 """What the sender puts at the end of a list that would not end in a user message."""

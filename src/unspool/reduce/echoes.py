@@ -10,7 +10,7 @@ from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from unspool.facts import INDEX, MessageSeen
-from unspool.longtext import LONG
+from unspool.io.longtext import LONG
 from unspool.reduce.anchors import Channel
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ events that tell what the person typed and what was replied.
 from typing import NamedTuple
 
 from unspool.facts import ECHO, AnyFact, MessageSeen, Noted, View
+from unspool.io.times import format_time
 from unspool.reduce.listing import Answer
-from unspool.times import format_time
 from unspool.trajectory import Message
 
 When = tuple[int, str, int]

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from unspool.facts import View
-from unspool.longjson import decode
+from unspool.io.longjson import decode
+from unspool.prompts.shapes import list_to_messages
 from unspool.reduce.width import narrow_message
-from unspool.shapes import list_to_messages
 from unspool.trajectory import Message
 
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
-from unspool.joining import join
-from unspool.longtext import is_long
+from unspool.io.longtext import is_long
 from unspool.reduce.broken import read_broken
+from unspool.reduce.joining import join
 from unspool.reduce.listing import Answer, Call, Listing, in_place
 from unspool.reduce.listtext import ListText
 from unspool.reduce.references import read_references

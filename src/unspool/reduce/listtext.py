@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from unspool.longjson import LongArray, unescape
-from unspool.longtext import mend
+from unspool.io.longjson import LongArray, unescape
+from unspool.io.longtext import mend
 from unspool.reduce.listing import decode_array, elements
 from unspool.trajectory import Message
 

@@ -9,10 +9,10 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from unspool.facts import Attachment, Marked, MessageSeen, ToolReturned, UsageReported
-from unspool.longjson import encode
+from unspool.io.longjson import encode
+from unspool.io.times import format_time, parse_time
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
-from unspool.times import format_time, parse_time
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
 
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 from unspool.facts import AnyFact, Noted, View
+from unspool.io.times import format_time
 from unspool.reduce.candidates import Candidate, same_answer
 from unspool.reduce.listing import Call, identity
 from unspool.reduce.numbering import count_from_list, requests_told
 from unspool.reduce.totals import is_turn, number_turns
-from unspool.times import format_time
 from unspool.trajectory import Message, Usage
 
 

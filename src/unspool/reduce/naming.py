@@ -2,8 +2,8 @@
 
 import msgspec
 
-from unspool.copies import digest
 from unspool.facts import Noted
+from unspool.io.digests import digest
 from unspool.reduce.order import Record
 
 WORST = 1 << 62

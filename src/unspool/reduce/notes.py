@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Noted
-from unspool.longjson import encode
+from unspool.io.longjson import encode
 from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
 _LISTS = {"children", "references", "checkpoints", "partial"}

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from unspool.records import clean, recover_json
-from unspool.shapes import to_messages
+from unspool.io.dirty_json import clean, recover_json
+from unspool.prompts.shapes import to_messages
 
 
 def decode_system(raw: bytes) -> str:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.facts import ListSeen, PieceSeen, View
-from unspool.longjson import LongArray, unescape
-from unspool.longtext import is_long, is_utf8, mend
-from unspool.records import recover_json
+from unspool.io.dirty_json import recover_json
+from unspool.io.longjson import LongArray, unescape
+from unspool.io.longtext import is_long, is_utf8, mend
+from unspool.prompts.shapes import is_response_item, joined
 from unspool.reduce.listing import Call, Gap, Listing, decode_array, elements
-from unspool.shapes import is_response_item, joined
 from unspool.trajectory import Message
 
 Pieces = dict[int, PieceSeen]

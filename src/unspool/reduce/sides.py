@@ -3,9 +3,9 @@
 from collections import defaultdict
 
 from unspool.facts import AnyFact, Noted, View
+from unspool.prompts.typed import summary_of
 from unspool.reduce.candidates import pair
 from unspool.reduce.listing import Answer, Call, Listing, identity
-from unspool.typed import summary_of
 
 Group = tuple[list[Listing], list[Answer]]
 

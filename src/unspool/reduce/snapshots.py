@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from unspool.facts import AnyFact, Key, ListSeen, Marked, Noted, PieceSeen, SnapshotSeen, View
+from unspool.io.times import format_time
+from unspool.prompts.typed import summary_of
 from unspool.reduce.candidates import (
     Beginnings,
     Candidate,
@@ -29,9 +31,7 @@ from unspool.reduce.prompts import decode_tools
 from unspool.reduce.reduction import Reduction
 from unspool.reduce.sides import by_side
 from unspool.reduce.totals import complete
-from unspool.times import format_time
 from unspool.trajectory import Branch, Link, Mark, Message, Trajectory
-from unspool.typed import summary_of
 
 INNER = frozenset(("served", "session_model", "side", "telemetry_type", "utility"))
 """Notes that the choice of lists and models is made by; they land nowhere themselves."""

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Noted, UsageReported
+from unspool.prompts.typed import context_kind
 from unspool.reduce.listing import identity
 from unspool.reduce.messages import to_usage
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.runs import TOKENS, Runs, close_calls, total
 from unspool.trajectory import FileTouch, Mark, Message, Trajectory, Usage, Workspace
-from unspool.typed import context_kind
 
 NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
 """Kinds of user message that are no turn of the person's."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from unspool.facts import AnyFact, MessageSeen, Noted, ToolCalled, ToolReturned, long_text
-from unspool.narrowtext import narrow
+from unspool.io.narrowtext import narrow
 from unspool.trajectory import Message
 
 _TEXTS: dict[type, tuple[str, ...]] = {

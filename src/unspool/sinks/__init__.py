@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol, cast
 
 from unspool.facts import Problem
-from unspool.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally
 from unspool.trajectory import Trajectory
 
 SINKS: dict[str, str] = {

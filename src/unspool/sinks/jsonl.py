@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.origins import Head, Origin, Tally, iter_lines
-from unspool.records import recover_json, salvage, sample
+from unspool.io.dirty_json import recover_json, salvage, sample
+from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.sinks import Family, Options, Piece
 from unspool.trajectory import Attachment, Message, Trajectory, decode_trajectory, encode_line
 

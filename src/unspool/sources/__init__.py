@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from unspool.facts import AnyFact, Key
-from unspool.origins import Head, Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally, read_head
 
 SOURCES: dict[str, str] = {
     "vscode-chat": "unspool.sources.vscode_chat",

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from unspool.errors import UnknownConversation
+from unspool.io.times import format_time, parse_time
 from unspool.store.filters import Filters, where
 from unspool.store.opening import transaction
-from unspool.times import format_time, parse_time
 
 WINDOW_US = 5_000_000
 SIMILAR = 60.0

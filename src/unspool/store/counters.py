@@ -10,7 +10,7 @@ counts as changed whenever the database does.
 
 import os
 
-from unspool.databases import BACKUP, MAGIC
+from unspool.io.databases import BACKUP, MAGIC
 
 HEADER_BYTES = 100
 LOG_HEADER_BYTES = 32

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.times import format_time
+from unspool.io.times import format_time
 
 
 class Filters(msgspec.Struct, kw_only=True):

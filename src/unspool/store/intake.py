@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from unspool.databases import is_spare
 from unspool.facts import AnyFact, Key, Problem
-from unspool.origins import Origin, Tally
+from unspool.io.databases import is_spare
+from unspool.io.origins import Origin, Tally
 from unspool.pipeline.collect import Collection, Gathered
 from unspool.store.keeping import (
     Press,

@@ -12,9 +12,9 @@ import msgspec
 import zstandard
 
 from unspool.facts import ECHO, MESSAGE_BEARING, AnyFact, Key, ListSeen, SnapshotSeen
-from unspool.packing import Packer
+from unspool.io.packing import Packer
+from unspool.io.times import format_time
 from unspool.pipeline.collect import Gathered
-from unspool.times import format_time
 
 BLOCK_BYTES = 1024 * 1024
 MOST_WAITING_BYTES = 16 * BLOCK_BYTES

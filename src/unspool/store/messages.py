@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
-from unspool.times import parse_time
 from unspool.trajectory import Message, Trajectory, text_of
 
 LONGEST_TEXT = 32_768

@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 
 from unspool.errors import StoreBusy, StoreError
-from unspool.scratch import take_lock
+from unspool.io.temporary import take_lock
 from unspool.store.schema import APPLICATION_ID, MIGRATIONS, migrate, version_of
 
 VARIABLE = "UNSPOOL_STORE"

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import msgspec
 
 from unspool import sinks, sources
-from unspool.databases import open_database
 from unspool.facts import NOBODY, AnyFact, Key, Problem
-from unspool.origins import Origin, Tally, open_origin
-from unspool.scratch import scratch
+from unspool.io.databases import open_database
+from unspool.io.origins import Origin, Tally, open_origin
+from unspool.io.temporary import scratch
 from unspool.store.keeping import BLOCK_BYTES, RawRecord
 from unspool.store.survey import LOGS, is_database, is_whole
 from unspool.trajectory import Trajectory

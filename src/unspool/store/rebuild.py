@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unspool import sinks, sources
-from unspool.origins import Origin, read_head
-from unspool.scratch import scratch
+from unspool.io.compression import PACKED
+from unspool.io.origins import Origin, read_head
+from unspool.io.temporary import scratch
 from unspool.store.intake import Intake, Report, Taking
 from unspool.store.keeping import forget_facts, iter_raw
 from unspool.store.opening import transaction
@@ -18,7 +19,6 @@ from unspool.store.rows import put_trajectory
 from unspool.store.survey import Survey, in_lines
 from unspool.store.sync import Sync
 from unspool.trajectory import Trajectory
-from unspool.unpacking import PACKED
 
 _KEPT = (
     "SELECT o.id, o.path, o.source, o.read_bytes, EXISTS (SELECT 1 FROM problems p"

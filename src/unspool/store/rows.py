@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from unspool.packing import tamed
-from unspool.shelf import make_entry
+from unspool.inspect.shelf import make_entry
+from unspool.io.packing import tamed
 from unspool.store import metrics, pieces
 from unspool.store.ids import platform_of, row_id
 from unspool.store.keeping import Press, expand, squeeze

@@ -10,7 +10,7 @@ import zstandard
 
 from unspool.errors import UnknownConversation
 from unspool.facts import Key
-from unspool.shelf import Entry, match, newest_first, short_ids
+from unspool.inspect.shelf import Entry, match, newest_first, short_ids
 from unspool.sinks import Family
 from unspool.store.ids import row_id
 from unspool.store.opening import damaged, explain

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from unspool.reading.figures import day_and_time
+from unspool.io.times import parse_time
 from unspool.store.figures import Figures, Table, decide, price
 from unspool.store.filters import Filters, where
 from unspool.store.portions import TOKENS, Place, Portion, Tokens, split
 from unspool.store.work import add_work, by_file, by_tool
-from unspool.times import parse_time
+from unspool.views.figures import day_and_time
 
 Group = Literal["day", "project", "model", "tool", "source", "file"]
 GROUPS: tuple[Group, ...] = ("day", "project", "model", "tool", "source", "file")

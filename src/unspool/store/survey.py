@@ -12,9 +12,9 @@ from typing import Literal
 import msgspec
 
 from unspool import sinks, sources
-from unspool.databases import MAGIC
-from unspool.folders import walk
-from unspool.origins import Origin, read_head
+from unspool.io.databases import MAGIC
+from unspool.io.folders import walk
+from unspool.io.origins import Origin, read_head
 from unspool.pipeline.discover import COMPANIONS
 from unspool.store.counters import database_state
 

@@ -17,15 +17,15 @@ from pathlib import Path
 import msgspec
 
 from unspool import sources
-from unspool.enrich import enrich
 from unspool.facts import Key, Problem
+from unspool.io.packing import Packer
+from unspool.io.temporary import scratch
 from unspool.link import Card, Patch, apply_patch, link, make_card
-from unspool.packing import Packer
 from unspool.pipeline.collect import Gathered
+from unspool.pipeline.enrich import enrich
 from unspool.pipeline.spool import Slot, Slots, Spool
 from unspool.reduce import reduce_facts
 from unspool.reduce.naming import Naming
-from unspool.scratch import scratch
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
 from unspool.store.keeping import Press, get_facts

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.times import format_time, parse_time
 from unspool.sinks.atif.model import OURS
 from unspool.sinks.atif.residue import KEY
-from unspool.times import format_time, parse_time
 
 
 def leftover(struct: msgspec.Struct, placed: set[str]) -> dict[str, Any]:

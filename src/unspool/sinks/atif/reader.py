@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.origins import Head, Origin, Tally, open_origin
-from unspool.records import recover_json, salvage, sample
+from unspool.io.dirty_json import recover_json, salvage, sample
+from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.sinks.atif.lenient import is_document
 from unspool.sinks.atif.reading import Reading
 from unspool.sinks.atif.versions import PREFIX

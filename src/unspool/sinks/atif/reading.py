@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.records import clean
+from unspool.io.dirty_json import clean
 from unspool.sinks import Family
 from unspool.sinks.atif.derived import FOREIGN, derive
 from unspool.sinks.atif.extras import parted

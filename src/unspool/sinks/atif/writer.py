@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.errors import UsageError
-from unspool.records import clean
+from unspool.io.dirty_json import clean
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
 from unspool.sinks.atif.document import build_document
 from unspool.sinks.atif.lenient import Tidied

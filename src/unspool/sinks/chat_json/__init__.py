@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from unspool.records import clean
+from unspool.io.dirty_json import clean
 from unspool.sinks import Family, Options, Piece, safe_name
 from unspool.sinks.chat_json.chats import chat_of, chats_of
 

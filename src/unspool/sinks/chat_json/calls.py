@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from unspool.chat_fields import CALL, NATIVE
 from unspool.facts import Attachment
+from unspool.sources.vscode_chat.fields import CALL, NATIVE
 from unspool.trajectory import Message, ToolCall, Trajectory, text_of
 
 _DENIED = {"type": 0}

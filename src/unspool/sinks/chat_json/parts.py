@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from unspool.chat_fields import DISPLAY
 from unspool.sinks.chat_json.prompts import uri_of
+from unspool.sources.vscode_chat.fields import DISPLAY
 
 Part = dict[str, Any]
 

@@ -4,8 +4,8 @@ import hashlib
 from math import isfinite
 from typing import Any
 
-from unspool import chat_fields as fields
-from unspool.shapes import text as as_text
+from unspool.io.times import parse_time
+from unspool.prompts.shapes import text as as_text
 from unspool.sinks.chat_json.calls import call_part, result_of
 from unspool.sinks.chat_json.parts import (
     cleared_parts,
@@ -25,7 +25,7 @@ from unspool.sinks.chat_json.prompts import (
 )
 from unspool.sinks.chat_json.turns import Turn
 from unspool.sinks.chat_json.usage import named, usage_of
-from unspool.times import parse_time
+from unspool.sources.vscode_chat import fields
 from unspool.trajectory import Message, ToolCall, Trajectory
 
 _OURS = "vscode-chat"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unspool import chat_fields as fields
+from unspool.sources.vscode_chat import fields
 from unspool.trajectory import Message, Usage
 
 

@@ -2,12 +2,12 @@
 
 import re
 
-from unspool.reading.characters import one_line
-from unspool.reading.figures import size
 from unspool.sinks.html.colours import highlight, language_of
 from unspool.sinks.html.markup import Markup, element
 from unspool.sinks.html.pieces import CLIP, fold
 from unspool.trajectory import Attachment
+from unspool.views.characters import one_line
+from unspool.views.figures import size
 
 _PICTURES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from unspool.reading import Call, Reading
-from unspool.reading.calls import arguments_of
-from unspool.reading.characters import one_line
-from unspool.reading.edits import Edit
-from unspool.reading.figures import duration
 from unspool.sinks.html.attachments import attachment_part
 from unspool.sinks.html.colours import highlight, language_of
 from unspool.sinks.html.markup import Markup, element
 from unspool.sinks.html.pieces import CLIP, clipped, link, message_id
+from unspool.views import Call, Reading
+from unspool.views.calls import arguments_of
+from unspool.views.characters import one_line
+from unspool.views.edits import Edit
+from unspool.views.figures import duration
 
 
 def call_part(reading: Reading, call: Call, ident: str, agents: list[Markup]) -> Markup:

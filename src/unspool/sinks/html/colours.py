@@ -4,8 +4,8 @@ from functools import lru_cache
 from typing import Any
 
 from unspool.errors import MissingExtra
-from unspool.reading.languages import colourable
 from unspool.sinks.html.markup import Markup, element, join, text
+from unspool.views.languages import colourable
 
 try:
     from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from unspool.reading.characters import printable
+from unspool.views.characters import printable
 
 _EMPTY = frozenset(("img", "input", "br", "hr", "meta", "link"))
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from unspool.reading import Aside, Reading, Said, Turn, read_family
-from unspool.reading.characters import one_line
-from unspool.reading.figures import between_ms, count, day_and_time, duration, plural
 from unspool.sinks import Family
 from unspool.sinks.html.markup import Markup, element, join
 from unspool.sinks.html.parts import turn_id, turn_part
 from unspool.trajectory import Trajectory
+from unspool.views import Aside, Reading, Said, Turn, read_family
+from unspool.views.characters import one_line
+from unspool.views.figures import between_ms, count, day_and_time, duration, plural
 
 FILTERS = (
     ("user", "You", True),

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from unspool.reading import Aside, Item, Reading, Rule, Said, Turn
-from unspool.reading.characters import one_line
-from unspool.reading.checkpoints import KIND as CHECKPOINT
-from unspool.reading.figures import clock, count, day_and_time, duration, plural
-from unspool.reading.parts import Part, failure_of, parts_of
 from unspool.sinks.html.attachments import attachment_part
 from unspool.sinks.html.calls import call_part
 from unspool.sinks.html.markup import Markup, element, join
 from unspool.sinks.html.pieces import clipped, fold, link, message_id
 from unspool.sinks.html.prose import render, typed
 from unspool.trajectory import Message, text_of
+from unspool.views import Aside, Item, Reading, Rule, Said, Turn
+from unspool.views.characters import one_line
+from unspool.views.checkpoints import KIND as CHECKPOINT
+from unspool.views.figures import clock, count, day_and_time, duration, plural
+from unspool.views.parts import Part, failure_of, parts_of
 
 _NAMES = {
     "injected": "Context",

@@ -1,8 +1,8 @@
 """Pieces that several parts of the page are made of."""
 
-from unspool.reading import Reading
-from unspool.reading.figures import size
 from unspool.sinks.html.markup import Markup, element, join
+from unspool.views import Reading
+from unspool.views.figures import size
 
 CLIP = 100_000
 """Of a longer output the page shows this many characters and says so."""

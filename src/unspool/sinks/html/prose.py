@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from unspool.errors import MissingExtra
-from unspool.reading.characters import printable
 from unspool.sinks.html.colours import highlight
 from unspool.sinks.html.markup import Markup, element, text
+from unspool.views.characters import printable
 
 try:
     import nh3

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unspool.facts import Attachment
-from unspool.reading.figures import size
-from unspool.reading.parts import EDITS, Part, failure_of, parts_of
 from unspool.sinks.markdown.prose import details, fenced, html, link, plain
 from unspool.trajectory import Message
+from unspool.views.figures import size
+from unspool.views.parts import EDITS, Part, failure_of, parts_of
 
 _LABELS = {
     "command": "Button",

@@ -2,10 +2,10 @@
 
 import json
 
-from unspool.reading.calls import arguments_of
 from unspool.sinks.markdown.extras import attached
 from unspool.sinks.markdown.prose import fenced
 from unspool.trajectory import Message, ToolCall
+from unspool.views.calls import arguments_of
 
 _COMMANDS = ("command", "cmd", "script")
 

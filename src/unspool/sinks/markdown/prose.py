@@ -3,7 +3,7 @@
 import re
 from urllib.parse import quote
 
-from unspool.reading.characters import printable
+from unspool.views.characters import printable
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _GLUED = re.compile(r"^( {0,3}(?:`{3,}|~{3,}))(\[[^\[\]\n]*\]\([^()\s]+\))", re.MULTILINE)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.claude_code import companions, hooks, stream
 from unspool.sources.claude_code.files import File, head_objects
 from unspool.sources.claude_code.place import NAME

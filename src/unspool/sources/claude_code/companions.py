@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Problem
-from unspool.origins import Head, Origin, Tally, open_origin
-from unspool.records import sample
+from unspool.io.dirty_json import sample
+from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.sources.claude_code.files import UUID, File
 from unspool.sources.claude_code.lines import Line
 from unspool.sources.claude_code.place import NAME, Place, child_id

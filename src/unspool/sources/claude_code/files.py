@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.origins import Head, open_origin, read_head
-from unspool.records import clean
+from unspool.io.dirty_json import clean
+from unspool.io.origins import Head, open_origin, read_head
 
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
 _AGENT_FILE = re.compile(r"^agent-(.+?)(?:\.meta)?\.jsonl?$")

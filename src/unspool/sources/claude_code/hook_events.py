@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from unspool import hooklogs
 from unspool.facts import AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
+from unspool.sources import hooklogs
 from unspool.sources.claude_code.lines import Line, lenient_content
 from unspool.sources.claude_code.place import COMMAND_GUESS, GUESS, NAME, Place, child_id, title_of
 from unspool.sources.claude_code.results import flat_text, read_outcome

@@ -7,8 +7,8 @@ Payloads have no time of their own; a logger may have put one beside or before t
 from collections.abc import Iterator
 from typing import Any
 
-from unspool import hooklogs
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Key
+from unspool.sources import hooklogs
 from unspool.sources.claude_code.hook_events import RANK, READERS, Payload, own_fields
 from unspool.sources.claude_code.lines import Line
 from unspool.sources.claude_code.place import GUESS, NAME, Place, child_id

@@ -3,8 +3,8 @@
 from typing import Any
 
 from unspool.facts import ROOT, Key, Link, Marked, Noted
+from unspool.io.times import parse_time
 from unspool.sources.claude_code.lines import Line
-from unspool.times import parse_time
 
 NAME = "claude-code"
 GUESS = 8

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Key, Noted, Problem
-from unspool.hooklogs import Moment, prefix_moment
-from unspool.origins import Origin, Tally, iter_lines, read_head
-from unspool.records import salvage, sample
+from unspool.io.dirty_json import salvage, sample
+from unspool.io.origins import Origin, Tally, iter_lines, read_head
 from unspool.sources.claude_code import bare, context, hooks, stream
 from unspool.sources.claude_code.files import (
     File,
@@ -38,6 +37,7 @@ from unspool.sources.claude_code.transcript import (
     read_user,
     speech_of,
 )
+from unspool.sources.hooklogs import Moment, prefix_moment
 
 _NOTED = (
     ("version", "agent_version", 0),

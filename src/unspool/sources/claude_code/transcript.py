@@ -13,7 +13,7 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.shapes import image_of
+from unspool.prompts.shapes import image_of
 from unspool.sources.claude_code.lines import Block, Body, Line, Usage, parse_content, parse_raw
 from unspool.sources.claude_code.place import COMMAND_GUESS, GUESS, Place, child_id, title_of
 from unspool.sources.claude_code.results import (

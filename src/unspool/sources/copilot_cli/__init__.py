@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Literal
 
-from unspool.databases import MAGIC
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally, read_head
+from unspool.io.databases import MAGIC
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli import flat, legacy
 from unspool.sources.copilot_cli.companions import kind_of, read_companion
 from unspool.sources.copilot_cli.events import KNOWN, read_events

@@ -8,11 +8,11 @@ from typing import Any
 import yaml
 
 from unspool.facts import NOBODY, AnyFact, Key, Marked, Noted, Problem
-from unspool.origins import Head, Origin, Tally, open_origin
-from unspool.records import salvage, sample
+from unspool.io.dirty_json import salvage, sample
+from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.lookup import STATE, folder_session
 from unspool.sources.copilot_cli.texts import title_of
-from unspool.times import format_time, parse_time
 
 _SECTION = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
 _ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*(.*?)\s*\|\s*([^|]*?)\s*\|\s*$", re.MULTILINE)

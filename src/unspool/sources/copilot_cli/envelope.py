@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from unspool.facts import NOBODY, Fact, Key, Problem
-from unspool.origins import Origin, Tally, iter_lines, open_origin
-from unspool.records import salvage, sample
+from unspool.io.dirty_json import salvage, sample
+from unspool.io.origins import Origin, Tally, iter_lines, open_origin
+from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.noise import NOISE
-from unspool.times import parse_time
 
 _STARTS = tuple(
     f'{{{space}"{name}"'.encode()

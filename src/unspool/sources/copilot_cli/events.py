@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, Key, Marked, Problem
-from unspool.origins import Origin, Tally
+from unspool.io.origins import Origin, Tally
 from unspool.sources.copilot_cli import agents, flat, legacy, session, speech, tools
 from unspool.sources.copilot_cli.envelope import Event, iter_events, snake
 from unspool.sources.copilot_cli.lookup import Lookup

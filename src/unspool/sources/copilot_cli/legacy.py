@@ -21,13 +21,13 @@ from unspool.facts import (
     ToolCalled,
     ToolReturned,
 )
-from unspool.origins import Origin, Tally, open_origin
-from unspool.records import salvage, sample
+from unspool.io.dirty_json import salvage, sample
+from unspool.io.origins import Origin, Tally, open_origin
+from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.envelope import Event, event_of
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, arguments_text, plain, title_of
 from unspool.sources.copilot_cli.touches import touched
-from unspool.times import format_time, parse_time
 
 _ROLES: dict[str, Role] = {
     "system": "system",

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.origins import open_origin, read_head
-from unspool.records import salvage
+from unspool.io.dirty_json import salvage
+from unspool.io.origins import open_origin, read_head
 
 STATE = "session-state"
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

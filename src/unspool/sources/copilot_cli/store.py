@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.databases import Database, open_database
 from unspool.facts import (
     INDEX,
     NOBODY,
@@ -22,11 +21,12 @@ from unspool.facts import (
     Problem,
     UsageReported,
 )
-from unspool.origins import Origin, Tally
-from unspool.records import sample
+from unspool.io.databases import Database, open_database
+from unspool.io.dirty_json import sample
+from unspool.io.origins import Origin, Tally
+from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.envelope import whole_number
 from unspool.sources.copilot_cli.texts import title_of
-from unspool.times import format_time, parse_time
 
 RANK = INDEX
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from unspool.facts import NOBODY, AnyFact
-from unspool.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.copilot_telemetry.envelope import Event
 from unspool.sources.copilot_telemetry.lines import iter_events, problem
 from unspool.sources.copilot_telemetry.lists import read_engine_messages, read_list, read_piece

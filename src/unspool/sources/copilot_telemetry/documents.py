@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from unspool.records import (
+from unspool.io.dirty_json import (
     SAMPLE_CHARS,
     is_cut_off,
     is_too_deep,

@@ -4,10 +4,10 @@ import json
 
 import msgspec
 
-from unspool.longjson import decode_text
-from unspool.longtext import Text, is_long, is_utf8, iter_cuts
-from unspool.records import clean_text
-from unspool.times import parse_time
+from unspool.io.dirty_json import clean_text
+from unspool.io.longjson import decode_text
+from unspool.io.longtext import Text, is_long, is_utf8, iter_cuts
+from unspool.io.times import parse_time
 
 Properties = dict[str, msgspec.Raw]
 

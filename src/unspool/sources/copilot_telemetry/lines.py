@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, Key, Problem
-from unspool.longtext import find_elements, is_long, is_utf8, split
-from unspool.origins import Origin, Tally, iter_lines, open_origin
-from unspool.records import LongSalvage, clean, clean_text, salvage, salvage_long, sample
+from unspool.io.dirty_json import LongSalvage, clean, clean_text, salvage, salvage_long, sample
+from unspool.io.longtext import find_elements, is_long, is_utf8, split
+from unspool.io.origins import Origin, Tally, iter_lines, open_origin
 from unspool.sources.copilot_telemetry.documents import MENDED, iter_elements
 from unspool.sources.copilot_telemetry.envelope import Event, decode_envelope
 

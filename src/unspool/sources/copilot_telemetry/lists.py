@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from unspool.facts import AnyFact, Key, ListSeen, Noted, PieceSeen, SnapshotSeen, View
-from unspool.longtext import Text
-from unspool.origins import Tally
+from unspool.io.longtext import Text
+from unspool.io.origins import Tally
 from unspool.sources.copilot_telemetry.envelope import MOST, Event
 from unspool.sources.copilot_telemetry.lines import problem
 from unspool.sources.copilot_telemetry.notes import key_of, no_key, read_context

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Key, MessageSeen, Noted, Problem
-from unspool.origins import Tally
-from unspool.records import recover_json
+from unspool.io.dirty_json import recover_json
+from unspool.io.origins import Tally
 from unspool.sources.copilot_telemetry.envelope import Event
 from unspool.sources.copilot_telemetry.lines import problem
 

@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from unspool.databases import MAGIC
 from unspool.facts import ECHO, AnyFact, Noted
-from unspool.origins import Head, Origin, Tally, read_head
+from unspool.io.databases import MAGIC
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli.events import read_events
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.store import is_store, read_store

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Problem
-from unspool.origins import Origin, Tally, open_origin
-from unspool.records import salvage, sample
+from unspool.io.dirty_json import salvage, sample
+from unspool.io.origins import Origin, Tally, open_origin
 from unspool.sources.copilot_cli.companions import File, vscode_notes
 
 FILE = "copilotcli.session.metadata.json"

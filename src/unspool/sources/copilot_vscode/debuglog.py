@@ -18,12 +18,12 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.origins import Head, Origin, Tally, iter_lines
-from unspool.records import salvage, sample
+from unspool.io.dirty_json import salvage, sample
+from unspool.io.origins import Head, Origin, Tally, iter_lines
+from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.envelope import whole_number
 from unspool.sources.copilot_cli.texts import plain
 from unspool.sources.copilot_vscode.spoken import answer
-from unspool.times import parse_time
 
 _FIELDS = ("ts", "sid", "spanId", "attrs")
 _FOLDER = "debug-logs"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from unspool.facts import AnyFact, Noted
-from unspool.origins import Origin, Tally, open_origin
+from unspool.io.origins import Origin, Tally, open_origin
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _FOLDER = ("memory-tool", "memories")

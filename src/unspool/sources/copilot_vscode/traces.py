@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.databases import open_database
 from unspool.facts import (
     ECHO,
     NOBODY,
@@ -22,13 +21,14 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.origins import Origin, Tally
-from unspool.records import sample
+from unspool.io.databases import open_database
+from unspool.io.dirty_json import sample
+from unspool.io.origins import Origin, Tally
+from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.envelope import whole_number
 from unspool.sources.copilot_cli.lookup import content_id
 from unspool.sources.copilot_cli.texts import arguments_text, plain
 from unspool.sources.copilot_vscode.spoken import answer, bare_call, decoded
-from unspool.times import parse_time
 
 _ERROR = 2
 _DEPTH = 64

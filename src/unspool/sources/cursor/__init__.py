@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.cursor import (
     beside,
     chats,

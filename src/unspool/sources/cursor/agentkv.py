@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import AnyFact, Key
-from unspool.records import clean
+from unspool.io.dirty_json import clean
 from unspool.sources.cursor.blobs import archives, message_of, walk
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.kv import Keys

@@ -4,7 +4,7 @@ them a kept copy of that one could not be read anew."""
 from collections.abc import Iterator
 
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.cursor.paths import DESCRIPTION, is_cursor_folder
 from unspool.sources.cursor.workspace import is_value
 

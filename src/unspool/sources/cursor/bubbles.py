@@ -18,15 +18,15 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.records import clean
-from unspool.shapes import arguments_text
+from unspool.io.dirty_json import clean
+from unspool.io.times import parse_time
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.outcomes import is_call, of_editor
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.tools import decoded, likeness, output_of, path_of
-from unspool.times import parse_time
 
 RANK = 1
 USER, ASSISTANT = 1, 2

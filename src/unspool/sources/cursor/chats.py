@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from unspool.databases import DAMAGE, MAGIC, Database, open_database
 from unspool.facts import NOBODY, ROOT, AnyFact, Key, MessageSeen, Noted, Problem
-from unspool.origins import Head, Origin, Tally, open_origin
-from unspool.records import clean, sample
+from unspool.io.databases import DAMAGE, MAGIC, Database, open_database
+from unspool.io.dirty_json import clean, sample
+from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.times import format_time, parse_time
 from unspool.sources.cursor.blobs import DEEPEST, message_of, node_fields, subagents
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
@@ -21,7 +22,6 @@ from unspool.sources.cursor.sent import Sent
 from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.stores import Blobs, read_meta
 from unspool.sources.cursor.turns import Clock, Turned, turns
-from unspool.times import format_time, parse_time
 
 RANK = 0
 _UNNAMED = "New Agent"

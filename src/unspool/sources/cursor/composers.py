@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key, Link, Noted, Problem
-from unspool.origins import Tally
-from unspool.records import clean, sample
+from unspool.io.dirty_json import clean, sample
+from unspool.io.origins import Tally
 from unspool.sources.cursor.agentkv import Sendings, root_of
 from unspool.sources.cursor.bubbles import RANK, USER, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.databases import DAMAGE, MAGIC, Database, is_spare, open_database
 from unspool.facts import NOBODY, AnyFact
-from unspool.origins import Head, Origin, Tally
+from unspool.io.databases import DAMAGE, MAGIC, Database, is_spare, open_database
+from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.cursor.agentkv import Sendings
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.kv import Broken, Keys, parse_object

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from unspool.diffs import count_lines
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import decoded, kind_of, path_of, touches
+from unspool.sources.diffs import count_lines
 
 _EMPTY = "e3b0c442"
 """The beginning of the hash of nothing: a file that was not there."""

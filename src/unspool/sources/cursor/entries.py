@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 from unspool.facts import Key
-from unspool.times import parse_time
+from unspool.io.times import parse_time
 
 LAST = 9
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, UsageReported
+from unspool.io.times import format_time, parse_time
 from unspool.sources.cursor.bubbles import RANK, mode_name
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import decoded
-from unspool.times import format_time, parse_time
 
 Composer = dict[str, Any]
 

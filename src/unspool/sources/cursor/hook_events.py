@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, Attachment, MessageSeen, Noted, ToolCalled, ToolReturned
-from unspool.shapes import arguments_text
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.payloads import AGAIN, PRODUCT, RANK, Payload, Said
 from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, touches

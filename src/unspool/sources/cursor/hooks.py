@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Key, Noted, Problem
-from unspool.hooklogs import Logged, Moment, head_payloads, read_log
-from unspool.origins import Head, Origin, Tally
-from unspool.records import clean, sample
+from unspool.io.dirty_json import clean, sample
+from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.cursor.entries import Entries, rank_of
 from unspool.sources.cursor.hook_events import NOISE, READERS
 from unspool.sources.cursor.paths import clean_path
@@ -25,6 +24,7 @@ from unspool.sources.cursor.payloads import (
 )
 from unspool.sources.cursor.runs import Runs
 from unspool.sources.cursor.steps import Steps
+from unspool.sources.hooklogs import Logged, Moment, head_payloads, read_log
 
 
 def claims(head: Head) -> bool:

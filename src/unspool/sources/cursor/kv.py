@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.records import clean, salvage
+from unspool.io.dirty_json import clean, salvage
 
 TABLES = ("cursorDiskKV", "ItemTable")
 

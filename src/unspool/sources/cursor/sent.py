@@ -16,7 +16,7 @@ from unspool.facts import (
     ToolCalled,
     ToolReturned,
 )
-from unspool.shapes import arguments_text
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
 from unspool.sources.cursor.outcomes import of_message, result_body
 from unspool.sources.cursor.tools import counted, kind_of, likeness, output_of, touches

@@ -18,14 +18,14 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.origins import Head, Origin, Tally, iter_lines
-from unspool.records import clean, salvage, sample
-from unspool.shapes import arguments_text, to_messages
+from unspool.io.dirty_json import clean, salvage, sample
+from unspool.io.origins import Head, Origin, Tally, iter_lines
+from unspool.io.times import parse_time
+from unspool.prompts.shapes import arguments_text, to_messages
 from unspool.sources.cursor.entries import Entries, rank_of
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
-from unspool.times import parse_time
 
 RANK = 1
 _OWN = {("thinking", "delta"), ("thinking", "completed"), ("tool_call", "started")}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
-from unspool.origins import Head, Origin, Tally, open_origin
+from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.sources.cursor.entries import Entries, sent_time, typed_words
 from unspool.sources.cursor.tools import decoded, likeness, touches
 from unspool.sources.cursor.transcripts import (

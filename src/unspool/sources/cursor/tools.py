@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.diffs import count_edits
 from unspool.sources.cursor.paths import clean_path, file_name
+from unspool.sources.diffs import count_edits
 
 _NAMES = {
     "shell": "shell bash terminal runterminalcmd runterminalcommand executecommand",

@@ -22,13 +22,13 @@ from unspool.facts import (
     ToolCalled,
     ToolReturned,
 )
-from unspool.origins import Head, Origin, Tally, iter_lines, open_origin
-from unspool.records import clean, salvage, sample
-from unspool.shapes import arguments_text
+from unspool.io.compression import PACKED
+from unspool.io.dirty_json import clean, salvage, sample
+from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, is_uuid, rank_of, sent_time, typed_words
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import likeness, output_of, touches
-from unspool.unpacking import PACKED
 
 RANK = 2
 FOLDER = "agent-transcripts"

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from unspool.io.times import parse_time
 from unspool.sources.cursor.blobs import BadWire, Fetch, fields
-from unspool.times import parse_time
 
 _ID_BYTES = 32
 _TURNS, _AGENT, _USER, _STEP = 8, 1, 1, 2

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from unspool.facts import ECHO, INDEXED, AnyFact, MessageSeen, Noted
-from unspool.origins import Head, Origin, Tally, open_origin
-from unspool.records import clean
+from unspool.io.dirty_json import clean
+from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.times import parse_time
 from unspool.sources.cursor.bubbles import RANK, words_of
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.heads import Composer, common_folder
 from unspool.sources.cursor.kv import Broken, parse
 from unspool.sources.cursor.paths import workspace_folder
-from unspool.times import parse_time
 
 COMPOSERS = "composer.composerData"
 CHATS = "workbench.panel.aichat.view.aichat.chatdata"

@@ -24,11 +24,11 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.origins import Head, Origin, Tally, iter_lines
-from unspool.records import salvage, sample
-from unspool.shapes import arguments_text, to_messages
+from unspool.io.dirty_json import salvage, sample
+from unspool.io.origins import Head, Origin, Tally, iter_lines
+from unspool.io.times import format_time
+from unspool.prompts.shapes import arguments_text, to_messages
 from unspool.sources.recorder.entries import FORMAT, Entry, Item, Tokens
-from unspool.times import format_time
 
 NAME = "recorder"
 RANGES = True

@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from unspool.databases import BACKUP, MAGIC, is_spare
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally, read_head
+from unspool.io.databases import BACKUP, MAGIC, is_spare
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.vscode_chat.archives import is_archive, read_archive
 from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import read_document, read_log

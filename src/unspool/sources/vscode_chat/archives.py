@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import AnyFact
-from unspool.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.vscode_chat.documents import lost, parse, value_facts
 
 MAGIC = b"PK\x03\x04"

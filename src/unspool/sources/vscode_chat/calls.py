@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from unspool.chat_fields import bare_call_id
 from unspool.facts import AnyFact, ToolCalled, ToolReturned
+from unspool.sources.vscode_chat.fields import bare_call_id
 from unspool.sources.vscode_chat.results import Outcome, Shown, model_result, shown_result
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.tools import Joined, call_extra, call_status

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import NATIVE, OLD_VOTES, PARTICIPANT, VOTES
 from unspool.facts import ROOT, AnyFact, Key, Noted, Problem
-from unspool.origins import Origin, Tally
-from unspool.records import sample
+from unspool.io.dirty_json import sample
+from unspool.io.origins import Origin, Tally
+from unspool.io.times import format_time, parse_time
 from unspool.sources.vscode_chat import edits, tools
 from unspool.sources.vscode_chat.children import child_facts
+from unspool.sources.vscode_chat.fields import NATIVE, OLD_VOTES, PARTICIPANT, VOTES
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.model import Chat, Request
 from unspool.sources.vscode_chat.oddities import odd_fields
@@ -20,8 +21,7 @@ from unspool.sources.vscode_chat.prompts import typed_text
 from unspool.sources.vscode_chat.requests import request_facts
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.turns import Turn
-from unspool.times import format_time, parse_time
-from unspool.uris import path_of
+from unspool.sources.vscode_chat.uris import path_of
 
 NAME = "vscode-chat"
 _BEST = 1 << 62

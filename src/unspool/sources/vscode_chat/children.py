@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.chat_fields import CALL, bare_call_id
 from unspool.facts import ROOT, AnyFact, Key, MessageSeen, Noted
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.calls import call_facts
+from unspool.sources.vscode_chat.fields import CALL, bare_call_id
 from unspool.sources.vscode_chat.parts import is_sub_agent
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.turns import Turn

@@ -9,8 +9,9 @@ import msgspec
 from msgspec import ValidationError
 
 from unspool.facts import NOBODY, AnyFact, Problem
-from unspool.origins import Origin, Tally, iter_lines, open_origin
-from unspool.records import clean, is_too_deep, recover_json, refuse_depth, salvage, sample
+from unspool.io.compression import PACKED
+from unspool.io.dirty_json import clean, is_too_deep, recover_json, refuse_depth, salvage, sample
+from unspool.io.origins import Origin, Tally, iter_lines, open_origin
 from unspool.sources.vscode_chat.chats import LOG, Abandoned, Reading
 from unspool.sources.vscode_chat.model import (
     Chat,
@@ -21,7 +22,6 @@ from unspool.sources.vscode_chat.model import (
 )
 from unspool.sources.vscode_chat.mutations import INITIAL, Mutation, Replay, decode_mutation
 from unspool.sources.vscode_chat.weights import BIG_BYTES, lighten
-from unspool.unpacking import PACKED
 
 _REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
 _INITIAL = re.compile(rb'\s*\{\s*"kind"\s*:\s*0\s*,')

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from unspool.facts import AnyFact, Marked, Noted
-from unspool.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.vscode_chat.chats import NAME, WORST
 from unspool.sources.vscode_chat.documents import lost, parse, read_whole
 from unspool.sources.vscode_chat.scribe import Scribe
-from unspool.uris import path_of, uri_of
+from unspool.sources.vscode_chat.uris import path_of, uri_of
 
 FOLDER = "chatEditingSessions"
 _STATES = {0: "undecided", 1: "accepted", 2: "rejected"}

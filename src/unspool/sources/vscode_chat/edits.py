@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from unspool.chat_fields import OUTCOMES
-from unspool.uris import path_of, uri_of
+from unspool.sources.vscode_chat.fields import OUTCOMES
+from unspool.sources.vscode_chat.uris import path_of, uri_of
 
 _MANY = 2**60
 """Numbers beyond this count nothing."""

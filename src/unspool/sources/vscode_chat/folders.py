@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from unspool.uris import path_of
+from unspool.sources.vscode_chat.uris import path_of
 
 CHAT_FOLDERS = frozenset(
     ("chatSessions", "emptyWindowChatSessions", "transferredChatSessions", "backgroundSessions")

@@ -7,10 +7,10 @@ others; what it passed over is told here, so that it is counted.
 from collections.abc import Iterator
 from typing import Any
 
+from unspool.io.times import parse_time
 from unspool.sources.vscode_chat.model import Request, Round
 from unspool.sources.vscode_chat.parts import TEXT_KINDS, TOOLS
 from unspool.sources.vscode_chat.variables import entries_of
-from unspool.times import parse_time
 
 _MESSAGES = ("invocationMessage", "pastTenseMessage", "originMessage")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import DISPLAY, bare_call_id
 from unspool.sources.vscode_chat import edits
-from unspool.uris import markdown, name_of, uri_of
+from unspool.sources.vscode_chat.fields import DISPLAY, bare_call_id
+from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 
 TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
 SPOKEN = frozenset(("warning", "info", "progressTask", "progressTaskSerialized"))

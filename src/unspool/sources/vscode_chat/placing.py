@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import bare_call_id
 from unspool.sources.vscode_chat.answers import Answer
 from unspool.sources.vscode_chat.edits import KINDS as EDITS
+from unspool.sources.vscode_chat.fields import bare_call_id
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Thought, Tool, Words
 from unspool.sources.vscode_chat.steps import WORD

@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import bare_call_id
 from unspool.facts import AnyFact, Key, Marked, Noted, SnapshotSeen
-from unspool.origins import Origin, Tally
-from unspool.shapes import arguments_text
+from unspool.io.origins import Origin, Tally
+from unspool.io.times import format_time, parse_time
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.vscode_chat.chats import NAME
 from unspool.sources.vscode_chat.documents import lost, parse, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
+from unspool.sources.vscode_chat.fields import bare_call_id
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.spoken import Spoken, text_of, thought_of
-from unspool.times import format_time, parse_time
-from unspool.uris import path_of
+from unspool.sources.vscode_chat.uris import path_of
 
 _TALK = frozenset((1, 2, 3, 4, 5, 7))
 """Locations of a conversation; the others are the program's own calls."""

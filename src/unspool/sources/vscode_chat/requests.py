@@ -5,18 +5,17 @@ from typing import Any
 
 import msgspec
 
-from unspool import chat_fields as fields
 from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, UsageReported
-from unspool.sources.vscode_chat import prompts
+from unspool.io.times import parse_time
+from unspool.sources.vscode_chat import fields, prompts
 from unspool.sources.vscode_chat.calls import call_facts, orphan_facts
 from unspool.sources.vscode_chat.model import REST, Agent, Round
 from unspool.sources.vscode_chat.parts import ASKED, answers
 from unspool.sources.vscode_chat.placing import own_thinking
 from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.turns import Turn
+from unspool.sources.vscode_chat.uris import uri_of
 from unspool.sources.vscode_chat.variables import attachments_of, entries_of
-from unspool.times import parse_time
-from unspool.uris import uri_of
 
 _STATUS = {0: "cancelled", 2: "cancelled", 3: "failed", 4: "cancelled"}
 _SILENT = frozenset(

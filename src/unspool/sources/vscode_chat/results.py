@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment
-from unspool.shapes import arguments_text
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.vscode_chat.model import Item, Node, ToolResult, Value
+from unspool.sources.vscode_chat.uris import markdown
 from unspool.sources.vscode_chat.weights import from_base64, inlined
-from unspool.uris import markdown
 
 _TEXT_NODE = 2
 _IMAGE_PIECE = 3

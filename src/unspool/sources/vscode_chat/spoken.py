@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import bare_call_id
 from unspool.facts import View
-from unspool.shapes import arguments_text
-from unspool.times import parse_time
-from unspool.typed import context_kind, summary_of
+from unspool.io.times import parse_time
+from unspool.prompts.shapes import arguments_text
+from unspool.prompts.typed import context_kind, summary_of
+from unspool.sources.vscode_chat.fields import bare_call_id
 
 _ROLES = {0: "system", 1: "user", 2: "assistant", 3: "tool"}
 _IMAGE, _TEXT, _OPAQUE = 0, 1, 2

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.databases import DAMAGE, open_database
 from unspool.facts import AnyFact, Noted
-from unspool.origins import Origin, Tally
+from unspool.io.databases import DAMAGE, open_database
+from unspool.io.origins import Origin, Tally
+from unspool.io.times import format_time, parse_time
 from unspool.sources.vscode_chat.chats import NAME, WORST
 from unspool.sources.vscode_chat.documents import lost, parse, value_facts
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.scribe import Scribe
-from unspool.times import format_time, parse_time
-from unspool.uris import path_of
+from unspool.sources.vscode_chat.uris import path_of
 
 _INDEX = "chat.ChatSessionStore.index"
 _CHATS = "interactive.sessions"

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from unspool.chat_fields import CALL, NATIVE, bare_call_id
-from unspool.shapes import arguments_text
+from unspool.prompts.shapes import arguments_text
+from unspool.sources.vscode_chat.fields import CALL, NATIVE, bare_call_id
 from unspool.sources.vscode_chat.model import Call, Round
 from unspool.sources.vscode_chat.tool_names import NAMES
-from unspool.uris import markdown
+from unspool.sources.vscode_chat.uris import markdown
 
 _MESSAGES = frozenset(("invocationMessage", "pastTenseMessage", "originMessage"))
 _OURS = {theirs: ours for ours, theirs in CALL.items()}

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.times import parse_time
 from unspool.sources.vscode_chat import edits
 from unspool.sources.vscode_chat.answers import answer_of
 from unspool.sources.vscode_chat.model import Metadata, Request, Result
 from unspool.sources.vscode_chat.parts import Parts
 from unspool.sources.vscode_chat.placing import Placing
-from unspool.times import parse_time
 
 _AGENT_MODES = {
     "github.copilot.default": "ask",

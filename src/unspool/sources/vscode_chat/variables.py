@@ -5,8 +5,8 @@ from typing import Any
 
 from unspool.facts import Attachment
 from unspool.sources.vscode_chat.model import Variables
+from unspool.sources.vscode_chat.uris import lines_of, path_of, uri_of
 from unspool.sources.vscode_chat.weights import inlined
-from unspool.uris import lines_of, path_of, uri_of
 
 _FLAGS = {
     "isFile": "file",

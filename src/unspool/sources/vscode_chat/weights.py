@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from unspool.facts import Attachment
-from unspool.shapes import DATA_LIMIT, binary, digest_base64
+from unspool.prompts.shapes import DATA_LIMIT, binary, digest_base64
 
 BIG_BYTES = 1024 * 1024
 """Documents and lines longer than this are searched for inlined data."""

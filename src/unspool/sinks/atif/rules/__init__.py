@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.folders import is_folder, walk
-from unspool.origins import open_origin, read_head
+from unspool.io.folders import is_folder, walk
+from unspool.io.origins import open_origin, read_head
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.rules.figures import check_figures
 from unspool.sinks.atif.rules.findings import Finding, Findings, items

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any
 
+from unspool.io.times import parse_time
 from unspool.sinks.atif.mending import AGENT_ONLY, LLM_ONLY
 from unspool.sinks.atif.rules.findings import Findings, field, items
-from unspool.times import parse_time
 
 Json = dict[str, Any]
 

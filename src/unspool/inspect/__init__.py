@@ -1,0 +1,1 @@
+"""Looking at traces and conversations: list, scan, check, compare."""

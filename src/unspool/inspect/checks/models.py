@@ -1,0 +1,183 @@
+"""Model correlation: do the models that events name fit together as the sender means them to?
+
+The sender logs an input (the list as it was sent, with the model asked for) and an output (the answer
+alone, with the model that answered). Hence the invariants: an event names one of the two; a list that
+ends with the assistant names the one that answered; any other names the one asked for; and the
+interactive session names a model that the engine named for the same request.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from unspool.facts import Problem
+from unspool.inspect.checks import Problems, Progress, iter_telemetry
+from unspool.io.dirty_json import recover_json
+from unspool.io.origins import Tally
+from unspool.sources.copilot_telemetry import Event
+
+EXAMPLES = 5
+
+INVARIANTS = {
+    "one-model-field": "an event names baseModel or request.option.model, never both",
+    "some-model-field": "an event names at least one of the two",
+    "answer-has-base-model": "a list that ends with the assistant names baseModel",
+    "request-has-option-model": "a list that ends otherwise names request.option.model",
+    "session-agrees": "the interactive session names a model that the engine named",
+}
+
+
+class Violation(msgspec.Struct, omit_defaults=True):
+    """One place where an invariant does not hold."""
+
+    origin: str
+    offset: int
+    conversation_id: str = ""
+    request_id: str = ""
+    base_model: str = ""
+    option_model: str = ""
+    last_role: str = ""
+    session_model: str = ""
+    engine_models: list[str] = []
+
+
+class Finding(msgspec.Struct):
+    """An invariant: how often it was looked at, how often it was broken, and where first."""
+
+    name: str
+    meaning: str
+    checked: int = 0
+    violated: int = 0
+    examples: list[Violation] = []
+
+    def look(self, holds: bool, violation: Violation, limit: int) -> None:
+        self.checked += 1
+        if not holds:
+            self.violated += 1
+            if len(self.examples) < limit:
+                self.examples.append(violation)
+
+
+class Report(Problems, kw_only=True):
+    """What the check found."""
+
+    findings: list[Finding]
+    events: int = 0
+    engine_events: int = 0
+    session_events: int = 0
+    unreadable_lists: int = 0
+    """Events whose message list cannot be read, so that its last role is unknown."""
+    unmatched_sessions: int = 0
+    """Session models of requests that no engine event names."""
+
+    @property
+    def violated(self) -> int:
+        return sum(finding.violated for finding in self.findings)
+
+
+class _Role(msgspec.Struct):
+    role: str = ""
+
+
+_roles: msgspec.json.Decoder[list[_Role]] = msgspec.json.Decoder(list[_Role])
+
+
+class ModelCheck:
+    """Takes events one by one; the sessions are compared once all are in."""
+
+    def __init__(self, examples: int = EXAMPLES) -> None:
+        self.limit = examples
+        self.findings = {name: Finding(name, text) for name, text in INVARIANTS.items()}
+        self.report = Report(findings=list(self.findings.values()))
+        self._engine: dict[tuple[str, str], dict[str, None]] = {}
+        self._sessions: dict[tuple[str, str], tuple[int, Violation]] = {}
+
+    def take(self, event: Event) -> None:
+        self.report.events += 1
+        if event.name == "engine.messages":
+            self._take_engine(event)
+        elif event.name in ("interactiveSessionMessage", "interactiveSessionResponse"):
+            self._take_session(event)
+
+    def _take_engine(self, event: Event) -> None:
+        self.report.engine_events += 1
+        seen = Violation(
+            event.origin,
+            event.offset,
+            conversation_id=event.text("conversationId"),
+            request_id=event.text("headerRequestId"),
+            base_model=event.text("baseModel"),
+            option_model=event.option("model"),
+            last_role=_last_role(event),
+        )
+        answered, asked = bool(seen.base_model), bool(seen.option_model)
+        self._look("one-model-field", not (answered and asked), seen)
+        self._look("some-model-field", answered or asked, seen)
+        if seen.last_role == "assistant":
+            self._look("answer-has-base-model", answered, seen)
+        elif seen.last_role:
+            self._look("request-has-option-model", asked, seen)
+        else:
+            self.report.unreadable_lists += 1
+        if seen.conversation_id and seen.request_id:
+            models = self._engine.setdefault((seen.conversation_id, seen.request_id), {})
+            models.update(dict.fromkeys(m for m in (seen.base_model, seen.option_model) if m))
+
+    def _take_session(self, event: Event) -> None:
+        self.report.session_events += 1
+        model = event.text("baseModel") or event.text("model")
+        key = (event.text("sessionId") or event.text("conversationId"), event.text("requestId"))
+        if not model or model.lower() == "auto" or not all(key):
+            return
+        rank = 1 if event.name == "interactiveSessionResponse" else 0
+        if key not in self._sessions or rank >= self._sessions[key][0]:
+            seen = Violation(
+                event.origin,
+                event.offset,
+                conversation_id=key[0],
+                request_id=key[1],
+                session_model=model,
+            )
+            self._sessions[key] = (rank, seen)
+
+    def _look(self, name: str, holds: bool, seen: Violation) -> None:
+        self.findings[name].look(holds, seen, self.limit)
+
+    def finish(self) -> Report:
+        for key, (_, seen) in self._sessions.items():
+            models = self._engine.get(key)
+            if not models:
+                self.report.unmatched_sessions += 1
+                continue
+            seen.engine_models = list(models)
+            self._look("session-agrees", seen.session_model in models, seen)
+        return self.report
+
+
+def _last_role(event: Event) -> str:
+    """The role of the list's last message; empty where the list cannot be read."""
+    text = event.whole("messagesJson")
+    try:
+        roles = _roles.decode(text) if text else []
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        recovered: Any = recover_json(text)
+        # A list that was cut off does not tell how it ended.
+        if not isinstance(recovered, list) or not text.rstrip().endswith("]"):
+            return ""
+        last = recovered[-1] if recovered else None
+        return str(last.get("role", "")) if isinstance(last, dict) else ""
+    return roles[-1].role if roles else ""
+
+
+def check_models(
+    paths: Iterable[str], examples: int = EXAMPLES, progress: Progress = None
+) -> Report:
+    """Check the model fields of all telemetry under the paths."""
+    check = ModelCheck(examples)
+    for event in iter_telemetry(paths, Tally(), progress):
+        if isinstance(event, Problem):
+            check.report.lack(event)
+        else:
+            check.take(event)
+    return check.finish()

@@ -1,0 +1,180 @@
+"""Scan: what the usual places of this machine hold, and what of it cannot be read."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from unspool import sources
+from unspool.errors import NothingToRead
+from unspool.inspect.shelf import Entry, make_entry, newest_first, short_ids
+from unspool.pipeline.batch import Progress, Run, open_run
+from unspool.pipeline.job import Job
+from unspool.trajectory import Trajectory
+
+MAIN = 4
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A usual place of a source's traces."""
+
+    source: str
+    path: str
+    exists: bool
+
+
+class Holding(msgspec.Struct):
+    """What was found of one agent."""
+
+    source: str
+    places: list[str] = []
+    files: int = 0
+    size_bytes: int = 0
+    conversations: int = 0
+    """Without the sub-agents."""
+    subagents: int = 0
+    messages: int = 0
+    first: str | None = None
+    last: str | None = None
+    versions: list[str] = []
+
+
+class Trouble(msgspec.Struct):
+    """What could not be read, by file and reason."""
+
+    path: str
+    reason: str
+    count: int = 1
+    sample: str = ""
+
+
+class Findings(msgspec.Struct):
+    places: list[Place]
+    holdings: list[Holding] = []
+    troubles: list[Trouble] = []
+    newest: Entry | None = None
+    newest_id: str | None = None
+    """Its id, as short as it may be."""
+
+
+def usual_places(
+    home: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    platform: str | None = None,
+) -> list[Place]:
+    """Where the sources' traces lie on this machine, whether there are any or not."""
+    home = home if home is not None else Path.home()
+    env = env if env is not None else os.environ
+    found: dict[tuple[str, str], Place] = {}
+    for name in sources.SOURCES:
+        for path in sources.load(name).places(home, env, platform or sys.platform):
+            found.setdefault((name, str(path)), Place(name, str(path), is_there(path)))
+    return list(found.values())
+
+
+def main_places(places: Iterable[Place]) -> list[Place]:
+    """The first few of each source: the rest are those of rarer editors."""
+    met: Counter[str] = Counter()
+    made: list[Place] = []
+    for place in places:
+        met[place.source] += 1
+        if met[place.source] <= MAIN:
+            made.append(place)
+    return made
+
+
+def is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return True  # there, but not for us: reading it will say why
+
+
+def found_paths(places: Iterable[Place]) -> list[str]:
+    """The places that exist, each once, none below another one."""
+    paths = sorted({place.path for place in places if place.exists})
+    kept: list[str] = []
+    for path in paths:
+        if not any(Path(path).is_relative_to(above) for above in kept):
+            kept.append(path)
+    return kept
+
+
+def scan(places: list[Place], progress: Callable[[int], Progress] | None = None) -> Findings:
+    findings = Findings(places)
+    paths = found_paths(places)
+    if not paths:
+        return findings
+    job = Job(paths=paths, workers=os.cpu_count() or 1)
+    try:
+        with open_run(job, progress) as run:
+            _take(findings, run)
+    except NothingToRead as error:
+        findings.troubles.append(Trouble(", ".join(paths), str(error)))
+    return findings
+
+
+def _take(findings: Findings, run: Run) -> None:
+    holdings: dict[str, Holding] = {}
+
+    def holding(source: str) -> Holding:
+        return holdings.setdefault(source, Holding(source))
+
+    entries: list[Entry] = []
+    for trajectory in run.trajectories(run.reduce()):
+        if not trajectory.messages:
+            continue  # a session that was opened and left: nothing was said
+        entry = make_entry(trajectory)
+        _count(holding(trajectory.source), trajectory, entry)
+        entries.append(entry)
+    for origin in run.found.origins:
+        held = holding(origin.source)
+        held.files += 1
+        held.size_bytes += origin.size
+    for held in holdings.values():
+        own = [place for place in findings.places if place.source == held.source and place.exists]
+        held.places = [place.path for place in own]
+        held.versions.sort(key=_version)
+    findings.holdings = sorted(
+        holdings.values(), key=lambda held: (-held.conversations, held.source)
+    )
+    findings.troubles += _troubles(run)
+    roots = [entry for entry in newest_first(entries) if entry.parent_id is None]
+    if roots:
+        findings.newest = roots[0]
+        findings.newest_id = short_ids(entries)(roots[0])
+
+
+def _count(held: Holding, trajectory: Trajectory, entry: Entry) -> None:
+    if entry.parent_id is None:
+        held.conversations += 1
+    else:
+        held.subagents += 1
+    held.messages += entry.messages
+    stamps = [stamp for stamp in (held.first, entry.started_at) if stamp]
+    held.first = min(stamps, default=None)
+    stamps = [stamp for stamp in (held.last, entry.ended_at, entry.started_at) if stamp]
+    held.last = max(stamps, default=None)
+    if trajectory.agent_version and trajectory.agent_version not in held.versions:
+        held.versions.append(trajectory.agent_version)
+
+
+def _version(text: str) -> list[tuple[int, str]]:
+    """1.0.9 before 1.0.10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in text.split(".")]
+
+
+def _troubles(run: Run) -> list[Trouble]:
+    found: dict[tuple[str, str], Trouble] = {}
+    for problem in run.problems():
+        known = found.get((problem.origin, problem.code))
+        if known is None:
+            found[problem.origin, problem.code] = Trouble(
+                problem.origin, problem.code.replace("-", " "), sample=problem.sample
+            )
+        else:
+            known.count += 1
+    return list(found.values())

@@ -1,0 +1,201 @@
+"""The shelf: conversations to choose from, whatever holds them.
+
+`list`, `show` and `export` know only this protocol. One shelf reads files directly
+(`unspool.inspect.loose`); the store is another.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from unspool.errors import AmbiguousId, UnknownConversation
+from unspool.io.times import parse_time
+from unspool.reduce.totals import is_turn
+from unspool.sinks import Family
+from unspool.trajectory import Trajectory, text_of
+from unspool.views.characters import one_line
+from unspool.views.figures import day_and_time
+
+SHORTEST = 7
+"""Ids are never shortened below this, as in git."""
+SHORTEST_AGENT = 4
+"""Nor is the part of a sub-agent's id behind its parent's."""
+_TITLE_LENGTH = 200
+
+
+# A factory, so that a count is written although it is zero.
+_ZERO: int = msgspec.field(default_factory=int)
+
+
+class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a list shows of one conversation. Unknown is absent."""
+
+    id: str
+    source: str
+    title: str | None = None
+    """Its title, else the beginning of its first prompt."""
+    project: str | None = None
+    """The path of its workspace, else the name."""
+    started_at: str | None = None
+    ended_at: str | None = None
+    messages: int = _ZERO
+    turns: int = _ZERO
+    tools: int = _ZERO
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    model: str | None = None
+    agent_version: str | None = None
+    parent_id: str | None = None
+    """The conversation that started it as a sub-agent."""
+    children: int = _ZERO
+    partial: bool = False
+
+
+class Shelf(Protocol):
+    """Conversations that can be listed, found and taken down."""
+
+    def entries(self) -> Sequence[Entry]:
+        """All conversations, sub-agents included, newest first (see `newest_first`)."""
+
+    def problems(self) -> Mapping[str, int]:
+        """What could not be read of them: how many records, by code."""
+
+    def find(self, ident: str) -> Entry:
+        """The one that the id, or a beginning of it, means: see `match`."""
+
+    def family(self, entry: Entry) -> Family:
+        """The conversation, whole, with all its sub-agents."""
+
+
+def make_entry(trajectory: Trajectory) -> Entry:
+    usage = trajectory.usage
+    workspace = trajectory.workspace
+    used = trajectory.model_usage or {}
+    model = used.get("primary_model")
+    parent = trajectory.parent
+    return Entry(
+        id=trajectory.conversation_id,
+        source=trajectory.source,
+        title=trajectory.title or _first_prompt(trajectory),
+        project=(workspace.path or workspace.name or workspace.repository) if workspace else None,
+        started_at=trajectory.started_at,
+        ended_at=trajectory.ended_at,
+        messages=len(trajectory.messages),
+        turns=sum(map(is_turn, trajectory.messages)),
+        tools=sum(len(m.tool_calls or ()) for m in trajectory.messages if not m.copied),
+        prompt_tokens=usage.prompt_tokens if usage else None,
+        completion_tokens=usage.completion_tokens if usage else None,
+        model=model if isinstance(model, str) else None,
+        agent_version=trajectory.agent_version,
+        parent_id=parent.conversation_id if parent and parent.kind == "subagent" else None,
+        children=sum(link.kind == "subagent" for link in trajectory.children or ()),
+        partial=bool(trajectory.partial),
+    )
+
+
+def _first_prompt(trajectory: Trajectory) -> str | None:
+    for message in trajectory.messages:
+        if is_turn(message) and (said := text_of(message).strip()):
+            return " ".join(said[: 2 * _TITLE_LENGTH].split())[:_TITLE_LENGTH]
+    return None
+
+
+def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """By the last time known; those without any time come last, by source and id."""
+    made = sorted(entries, key=lambda entry: (entry.source, entry.id))
+    return sorted(made, key=_last_time, reverse=True)
+
+
+def _last_time(entry: Entry) -> int:
+    return parse_time(entry.ended_at) or parse_time(entry.started_at) or 0
+
+
+def match(ident: str, entries: Iterable[Entry]) -> Entry:
+    """The entry whose id is, or alone begins with, `ident`; `source/` may stand before it.
+
+    The id of a sub-agent, `parent/agent`, may be shortened in both its parts.
+    """
+    found = [(entry, _closeness(ident, entry)) for entry in entries]
+    closest = max((close for _, close in found), default=0)
+    if not closest:
+        raise UnknownConversation(f"no conversation {ident!r} here: `unspool list` shows them")
+    chosen = [entry for entry, close in found if close == closest]
+    if len(chosen) == 1:
+        return chosen[0]
+    roots = [entry for entry in chosen if entry.parent_id is None]
+    if len(roots) == 1 and all(entry.id.startswith(roots[0].id) for entry in chosen):
+        return roots[0]  # a sub-agent's id may begin with its parent's: the parent is meant
+    raise AmbiguousId(_candidates(ident, chosen))
+
+
+def _closeness(ident: str, entry: Entry) -> int:
+    """0: not meant; more where a part of the id, or all of it, is spelt out."""
+    source, _, rest = ident.partition("/")
+    qualified = _spelt(entry.id, rest) if rest and entry.source == source else 0
+    return max(qualified, _spelt(entry.id, ident))
+
+
+def _spelt(full: str, ident: str) -> int:
+    if full == ident:
+        return 5
+    parent, inside, agent = full.partition("/")
+    above, slash, below = ident.partition("/")
+    if not (slash and inside):
+        return 1 if full.startswith(ident) else 0
+    if not (parent.startswith(above) and agent.startswith(below)):
+        return 0
+    return 1 + 2 * (parent == above) + (agent == below)
+
+
+def _candidates(ident: str, entries: list[Entry]) -> str:
+    lines = [f"{ident!r} may mean {len(entries)} conversations:"]
+    for entry in newest_first(entries)[:20]:
+        when = day_and_time(entry.ended_at or entry.started_at) or "no time"
+        title = one_line(entry.title or "", 50)
+        lines.append(f"  {entry.source}/{one_line(entry.id)}  {when}  {title}".rstrip())
+    if len(entries) > 20:
+        lines.append(f"  … and {len(entries) - 20} more")
+    return "\n".join(lines)
+
+
+def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
+    """The shortest beginning of each id that means it alone among these, in both its parts."""
+    entries = list(entries)
+    parts = [entry.id.partition("/") for entry in entries]
+    inner = {entry.id for entry in entries if entry.parent_id is not None}
+    parents = _shortest((parent for parent, _, _ in parts), SHORTEST, inner)
+    below: dict[str, list[str]] = {}
+    for parent, slash, agent in parts:
+        if slash:
+            below.setdefault(parent, []).append(agent)
+    agents = {parent: _shortest(held, SHORTEST_AGENT, set()) for parent, held in below.items()}
+
+    def short(entry: Entry) -> str:
+        parent, slash, agent = entry.id.partition("/")
+        made = parent[: parents.get(parent)]
+        return f"{made}/{agent[: agents[parent].get(agent)]}" if slash else made
+
+    return short
+
+
+def _shortest(names: Iterable[str], least: int, inner: set[str]) -> dict[str, int]:
+    """How much of each name tells it from the others."""
+    ids = sorted(set(names))
+    lengths: dict[str, int] = {}
+    for number, ident in enumerate(ids):
+        # Sub-agents whose ids begin with their parent's do not make the parent's id unclear.
+        at = number + 1
+        while at < len(ids) and ids[at] in inner and ids[at].startswith(ident):
+            at += 1
+        after = ids[at] if at < len(ids) else ""
+        before = ids[number - 1] if number else ""
+        lengths[ident] = max(least, _common(ident, before) + 1, _common(ident, after) + 1)
+    return lengths
+
+
+def _common(first: str, second: str) -> int:
+    for number, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return number
+    return min(len(first), len(second))

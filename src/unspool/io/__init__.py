@@ -1,0 +1,1 @@
+"""In and out of the machine: files, compression, dirty JSON, SQLite, temporary folders, times."""

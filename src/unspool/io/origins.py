@@ -1,0 +1,199 @@
+"""Origins: where traces are read from. Opening them, cutting them into lines."""
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from unspool.io.compression import PACKED, open_unpacked
+from unspool.io.longtext import is_long
+
+HEAD_BYTES = 65536
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file (or one byte range of it) and the source that reads it."""
+
+    path: str
+    name: str
+    """The path relative to the argument that it was found under: what the output shows."""
+    source: str = ""
+    size: int = 0
+    start: int = 0
+    end: int | None = None
+    """Records that begin in [start, end) are read; None is the end of the file."""
+    named: bool = False
+    """Given on the command line itself, not merely met in a folder."""
+    lines: bool = True
+    """Whether its lines seem to be records, and lie there as they are read: only then may it be
+    cut into ranges."""
+
+
+class Tally(msgspec.Struct):
+    """What became of the records read: with the problems, they add up."""
+
+    records: int = 0
+    noise: int = 0
+    unrecognised: int = 0
+    problems: int = 0
+    bytes: int = 0
+    unknown: dict[str, int] = {}
+    """Unrecognised kinds and how often each was met."""
+    unknown_places: dict[str, tuple[str, int]] = {}
+    """Where each unrecognised kind was met first."""
+
+    def unrecognise(self, kind: str, origin: str, offset: int) -> None:
+        self.unrecognised += 1
+        if kind in self.unknown or len(self.unknown) < 1000:
+            self.unknown[kind] = self.unknown.get(kind, 0) + 1
+            place = (origin, offset)
+            if self.unknown_places.get(kind, place) >= place:
+                self.unknown_places[kind] = place
+
+    def add(self, other: "Tally") -> None:
+        self.records += other.records
+        self.noise += other.noise
+        self.unrecognised += other.unrecognised
+        self.problems += other.problems
+        self.bytes += other.bytes
+        for kind, count in other.unknown.items():
+            self.unknown[kind] = self.unknown.get(kind, 0) + count
+            place = other.unknown_places[kind]
+            if self.unknown_places.get(kind, place) >= place:
+                self.unknown_places[kind] = place
+
+
+class Head:
+    """The first bytes of a file, for a source to say whether the file is its own."""
+
+    def __init__(self, path: str, data: bytes, whole: bool, plain: bool = True) -> None:
+        self.path = path
+        self.data = data
+        self.whole = whole
+        """Whether `data` is the whole file."""
+        self.plain = plain
+        """Whether the bytes are those of the file: not packed, not in UTF-16."""
+        self._objects: list[dict[str, object]] | None = None
+
+    @cached_property
+    def name(self) -> str:
+        """File name without a packing suffix."""
+        name = Path(self.path).name
+        for suffix in PACKED:
+            name = name.removesuffix(suffix)
+        return name
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The folders above the file, outermost first."""
+        return Path(self.path).parts[:-1]
+
+    @property
+    def is_one_line(self) -> bool:
+        """Whether the first line is longer than what is here."""
+        return not self.whole and b"\n" not in self.data
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a line of the file is an object, or the first is too long to tell."""
+        return self.plain and (b"\n" not in self.data or bool(self.objects))
+
+    @property
+    def objects(self) -> list[dict[str, object]]:
+        """The JSON objects on the first whole lines (at most 50)."""
+        if self._objects is None:
+            self._objects = list(self._parse())
+        return self._objects
+
+    def _parse(self) -> Iterator[dict[str, object]]:
+        lines = self.data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        if not self.whole and len(lines) > 1:
+            lines.pop()
+        for line in lines[:50]:
+            try:
+                value = _decode(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                yield value
+
+
+def _decode(line: bytes) -> object:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return json.loads(line)  # takes half a pair of surrogates, too
+
+
+def open_origin(path: str) -> io.BufferedReader:
+    """Open for reading bytes, unpacked and in UTF-8."""
+    return open_unpacked(path)
+
+
+def read_head(path: str, after_first_line: bool = False) -> Head:
+    data = b""
+    with open_origin(path) as file:
+        plain = isinstance(file.raw, io.FileIO)
+        try:
+            if after_first_line:
+                _pass_line(file)
+            while len(data) <= HEAD_BYTES and (more := file.read1(HEAD_BYTES + 1 - len(data))):
+                data += more
+        except OSError:
+            if not data:
+                raise
+    return Head(path, data[:HEAD_BYTES], len(data) <= HEAD_BYTES, plain)
+
+
+def _pass_line(file: io.BufferedReader) -> int:
+    """To the next line; how many bytes that were."""
+    size = 0
+    while piece := file.readline(1 << 20):
+        size += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return size
+
+
+def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
+    """Lines of the origin's range with their offsets, cut at newline bytes only.
+
+    A byte-order mark, carriage returns, and NUL bytes at the ends of a line are dropped (power
+    losses leave NUL tails). Blank lines are left out.
+    """
+    with open_origin(origin.path) as file:
+        offset = origin.start
+        if offset:
+            file.seek(offset - 1)
+            offset += _pass_line(file) - 1
+        end = origin.end if origin.end is not None else _length(file)
+        if end is not None and offset >= end:
+            return
+        for line in file:
+            start = offset
+            offset += len(line)
+            if start == 0:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            line = line.strip(b"\r\n\0 \t")
+            if is_long(len(line)):
+                held = [line]
+                del line
+                yield start, held.pop()
+            elif line:
+                yield start, line
+            if end is not None and offset >= end:
+                return  # before the next line is read, which is another's and may be very long
+
+
+def _length(file: io.BufferedReader) -> int | None:
+    """How long a plain file is now: one that is written faster than it is read would never end.
+
+    None where that is not told (packed files, pipes, the kernel's own files).
+    """
+    if not isinstance(file.raw, io.FileIO):
+        return None
+    return os.fstat(file.fileno()).st_size or None

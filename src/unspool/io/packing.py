@@ -1,0 +1,56 @@
+"""Packing: values in binary, for a trip through a file."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.io.dirty_json import clean_text
+
+_MOST = 2**53
+"""Beyond it JSON's own programs cannot tell a whole number from the next: nothing counts so far."""
+
+
+class Packer:
+    """Encodes like msgspec's, and what that refuses: whole numbers of more than 64 bits, which JSON
+    may hold, become floating-point ones, as they are in the programs that wrote them. Where a count
+    belongs they count nothing, and are left out. Narrow texts become whole."""
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            return self._encoder.encode(value)
+        except (OverflowError, UnicodeEncodeError):
+            return self._encoder.encode(tamed(value))
+
+
+def tamed(value: Any) -> Any:
+    """The value with all its whole numbers such that 64 bits hold them, and sums of them too, and
+    all its texts such that UTF-8 can."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, msgspec.Struct):
+        return _tamed_struct(value)
+    if isinstance(value, dict):
+        return {tamed(key): tamed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [tamed(item) for item in value]
+    if _is_wild(value):
+        try:
+            return float(value)
+        except OverflowError:
+            return str(value)
+    return value
+
+
+def _tamed_struct(value: msgspec.Struct) -> msgspec.Struct:
+    made: dict[str, Any] = {}
+    for field in msgspec.structs.fields(value):
+        held = getattr(value, field.name)
+        made[field.name] = None if field.type is not Any and _is_wild(held) else tamed(held)
+    return msgspec.structs.replace(value, **made)
+
+
+def _is_wild(value: Any) -> bool:
+    return isinstance(value, int) and not -_MOST <= value <= _MOST

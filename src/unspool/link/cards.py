@@ -1,0 +1,229 @@
+"""Cards: small extracts of trajectories, all that linking needs to know about a conversation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import INDEXED
+from unspool.io.digests import digest
+from unspool.io.longtext import LONG
+from unspool.link.copies import digests, opening_of
+from unspool.reduce.naming import Naming
+from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
+
+Key = tuple[str, str]
+_OPINIONS = ("vote", "vote_down_reason")
+"""What may be said of a message after the program wrote it for the last time."""
+
+
+class Card(msgspec.Struct):
+    """What linking needs to know about one conversation."""
+
+    source: str
+    id: str
+    parent: Link | None = None
+    children: list[Link] = []
+    spawned: dict[str, str] = {}
+    """Tool call → the child that it says it started."""
+    calls: list[str] = []
+    names: bytes = b""
+    """Digests of the ids of its answers."""
+    moments: bytes = b""
+    """Of the same answers, digests of id and time; a copy may hold less of an answer."""
+    run: str = ""
+    """The run of several sub-agents that it says it is one of."""
+    runs: dict[str, str] = {}
+    """Run → the call that says it started it."""
+    tasks: dict[str, str] = {}
+    """Task that ran beside the conversation → the call that started it; it may be a sub-agent."""
+    strays: list[str] = []
+    """Of these, the calls that only another channel ascribes to this conversation."""
+    session_id: str | None = None
+    workspace: Workspace | None = None
+    started_at: str = ""
+    ended_at: str = ""
+    ids: bytes = b""
+    """Digests of its message ids, to find history that another conversation copied."""
+    said_copied: bytes = b""
+    """Of these, the messages that it says itself it has from elsewhere."""
+    forked: bool = False
+    """Says itself that it goes on from a copy, but not of which messages."""
+    opening: bytes = b""
+    """Digest of its first words, where it does not know the call that started it."""
+    prompts: dict[str, bytes] = {}
+    """Tool call that may have started a child nobody names → digest of the prompt it gave."""
+    same_as: str = ""
+    """The conversation that says this id is one of its own; only where the id is a made-up one."""
+    origins: list[str] = []
+    """Where it was read, if it may be another one seen again."""
+    opinions: dict[str, dict[str, Any]] = {}
+    """Message → what a person thought of it, if this may be another conversation seen again."""
+    naming: Naming = msgspec.field(default_factory=Naming)
+    requests: bytes = b""
+    """Digests of the requests that its prompts were made with."""
+    indexed: dict[str, str] = {}
+    """Requests of prompts that are known by them alone → when they were made."""
+    only_indexed: bool = False
+    """Holds nothing but such prompts."""
+    spare: bool = False
+    """Another place is known to hold what it has."""
+    hollow: bool = False
+    """Holds nothing that was said, only what it has for others."""
+
+    @property
+    def key(self) -> Key:
+        return (self.source, self.id)
+
+    @property
+    def seniority(self) -> tuple[bool, bool, str, str]:
+        """Who owns what two conversations hold: what is no fork and no child, then what ended
+        first (a fork goes on from where the other stopped)."""
+        return (self.forked, _is_child(self.parent), self.ended_at, self.id)
+
+
+def iter_calls(trajectory: Trajectory) -> Iterator[ToolCall]:
+    """All its calls: one that was abandoned has started its sub-agent all the same."""
+    for messages in (trajectory.messages, *(b.messages for b in trajectory.branches or ())):
+        for message in messages:
+            yield from message.tool_calls or ()
+
+
+def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
+    calls = list(iter_calls(trajectory))
+    answers = [m for m in trajectory.messages if m.role == "assistant" and m.id]
+    same_as = _other_id(trajectory)
+    indexed = _indexed(trajectory)
+    return Card(
+        source=trajectory.source,
+        id=trajectory.conversation_id,
+        parent=trajectory.parent,
+        children=trajectory.children or [],
+        spawned={call.id: call.child_id for call in calls if call.child_id},
+        calls=[call.id for call in calls],
+        names=b"".join(digest(m.id or "") for m in answers),
+        moments=b"".join(digest(f"{m.id} {m.timestamp or m.content[:LONG]}") for m in answers),
+        run=str(trajectory.metadata.get("run_id") or "") if _is_child(trajectory.parent) else "",
+        runs=_said_by("run_id", calls),
+        tasks=_said_by("task_id", calls),
+        strays=_strays(trajectory),
+        session_id=trajectory.session_id,
+        workspace=trajectory.workspace,
+        started_at=trajectory.started_at or "",
+        ended_at=trajectory.ended_at or "",
+        ids=digests(trajectory.messages),
+        said_copied=digests(m for m in trajectory.messages if m.copied),
+        forked=_is_fork(trajectory),
+        opening=opening_of(trajectory) if _needs_call(trajectory.parent) else b"",
+        prompts=dict(filter(None, map(_prompt, calls))),
+        same_as=same_as,
+        origins=_origins(trajectory) if same_as or indexed or _is_nameless(trajectory) else [],
+        requests=_requests(trajectory),
+        indexed=indexed,
+        only_indexed=len(indexed) == len(trajectory.messages) > 0,
+        spare=trajectory.metadata.get("spare") is True,
+        opinions=_opinions(trajectory) if same_as else {},
+        naming=naming or Naming(),
+        hollow=not trajectory.messages and not trajectory.checkpoints,
+    )
+
+
+def without_calls(card: Card, calls: set[str]) -> Card:
+    """The card as if the conversation had not made these calls."""
+    return msgspec.structs.replace(
+        card,
+        spawned={call: child for call, child in card.spawned.items() if call not in calls},
+        calls=[call for call in card.calls if call not in calls],
+        runs={run: call for run, call in card.runs.items() if call not in calls},
+        tasks={task: call for task, call in card.tasks.items() if call not in calls},
+        prompts={call: prompt for call, prompt in card.prompts.items() if call not in calls},
+    )
+
+
+def _other_id(trajectory: Trajectory) -> str:
+    """Of a conversation whose own record names no session: the one that it may be a copy of."""
+    found = trajectory.metadata.get("same_as")
+    return found if isinstance(found, str) and trajectory.session_id is None else ""
+
+
+def _origins(trajectory: Trajectory) -> list[str]:
+    return [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
+
+
+def _opinions(trajectory: Trajectory) -> dict[str, dict[str, Any]]:
+    made: dict[str, dict[str, Any]] = {}
+    for message in trajectory.messages:
+        held = {name: v for name, v in (message.extra or {}).items() if name in _OPINIONS}
+        if held and message.id:
+            made[message.id] = held
+    return made
+
+
+def _is_fork(trajectory: Trajectory) -> bool:
+    if trajectory.parent is not None and trajectory.parent.kind == "fork":
+        return not any(message.copied for message in trajectory.messages)
+    return trajectory.metadata.get("forked") is True
+
+
+def _strays(trajectory: Trajectory) -> list[str]:
+    echoes = "only-echoes" in (trajectory.partial or ())
+    return [
+        call.id
+        for message in trajectory.messages
+        if echoes or (message.extra or {}).get("echo_only")
+        for call in message.tool_calls or ()
+    ]
+
+
+def _indexed(trajectory: Trajectory) -> dict[str, str]:
+    return {
+        message.id.removeprefix(INDEXED): message.timestamp or ""
+        for message in trajectory.messages
+        if message.id and message.id.startswith(INDEXED)
+    }
+
+
+def _requests(trajectory: Trajectory) -> bytes:
+    found = {
+        message.request_id: None
+        for message in trajectory.messages
+        if message.role == "user" and message.request_id and not message.kind
+        and not (message.id or "").startswith(INDEXED)
+    }  # fmt: skip
+    return b"".join(map(digest, found))
+
+
+def _is_nameless(trajectory: Trajectory) -> bool:
+    """Whether it is a sub-agent that is known by nothing but the call that started it."""
+    call = trajectory.parent.tool_call_id if trajectory.parent is not None else None
+    return bool(call) and trajectory.conversation_id.endswith(f"/{call}")
+
+
+def _is_child(parent: Link | None) -> bool:
+    return parent is not None and parent.kind == "subagent"
+
+
+def _needs_call(parent: Link | None) -> bool:
+    return _is_child(parent) and parent is not None and parent.tool_call_id is None
+
+
+def _said_by(name: str, calls: list[ToolCall]) -> dict[str, str]:
+    """What the calls say under a name → the first call that says so."""
+    found: dict[str, str] = {}
+    for call in calls:
+        said = call.extra.get(name) if call.extra else None
+        if isinstance(said, str) and said:
+            found.setdefault(said, call.id)
+    return found
+
+
+def _prompt(call: ToolCall) -> tuple[str, bytes] | None:
+    """The prompt in the arguments of a call that names no child."""
+    if call.child_id or '"prompt"' not in call.arguments:
+        return None
+    try:
+        value: Any = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    prompt = value.get("prompt") if isinstance(value, dict) else None
+    return (call.id, digest(prompt.strip())) if isinstance(prompt, str) else None

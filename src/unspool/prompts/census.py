@@ -1,0 +1,205 @@
+"""The tag scan: which prompt tags a run met, how often, in which roles, with examples.
+
+    scan = TagScan()
+    scan.add(trajectory)          # for every kept trajectory, once; after enrich or before
+    scan.merge(other)             # what another worker counted (a msgspec struct: pickles, packs)
+    path = write_summary(scan, folder)   # folder/<timestamp>/tag_scan_summary.json
+
+Counts add up, and of the examples the first few by conversation id and place are kept, so that the
+result does not depend on how the work was divided. The summary is made for a person or a model to
+turn unknown tags into catalogue entries: every unknown tag comes with a draft of one.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool.errors import OutputError
+from unspool.io.dirty_json import clean_text
+from unspool.prompts.catalogue import VARIABLE, Catalogue, active
+from unspool.prompts.snippets import shorten
+from unspool.prompts.tags import Block, blocks, iter_blocks
+from unspool.trajectory import Message, Trajectory
+
+SUMMARY_NAME = "tag_scan_summary.json"
+EXAMPLES = 3
+SNIPPET_CHARS = 200
+UNKNOWN_SHOWN = 500
+
+
+class Example(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Where a tag was met; the order of the fields is the order of the examples."""
+
+    conversation_id: str
+    index: int
+    start: int
+    role: str
+    snippet: str
+
+
+class TagCount(msgspec.Struct):
+    """One tag: how often, where."""
+
+    count: int = 0
+    conversations: int = 0
+    roles: dict[str, int] = {}
+    inside: dict[str, int] = {}
+    """The tags that it stood in; the empty name for those that stood by themselves."""
+    attributes: dict[str, int] = {}
+    examples: list[Example] = []
+
+    def take(self, block: Block, parent: Block | None, role: str, place: tuple[str, int]) -> None:
+        inside = parent.name if parent is not None else ""
+        self.count += 1
+        self.roles[role] = self.roles.get(role, 0) + 1
+        self.inside[inside] = self.inside.get(inside, 0) + 1
+        if block.raw_attributes:
+            for attribute in block.attributes:
+                self.attributes[attribute] = self.attributes.get(attribute, 0) + 1
+        if len(self.examples) < EXAMPLES or (*place, block.start) < _place(self.examples[-1]):
+            snippet = clean_text(shorten(block.inner, SNIPPET_CHARS))
+            example = Example(*place, block.start, role, snippet)
+            self.examples = sorted([*self.examples, example])[:EXAMPLES]
+
+    def merge(self, other: "TagCount") -> None:
+        self.count += other.count
+        self.conversations += other.conversations
+        for mine, theirs in (
+            (self.roles, other.roles),
+            (self.inside, other.inside),
+            (self.attributes, other.attributes),
+        ):
+            for name, count in theirs.items():
+                mine[name] = mine.get(name, 0) + count
+        self.examples = sorted({*self.examples, *other.examples})[:EXAMPLES]
+
+
+class TagScan(msgspec.Struct):
+    """The tags of a run."""
+
+    conversations: int = 0
+    messages: dict[str, int] = {}
+    """Messages scanned, by role."""
+    tags: dict[str, TagCount] = {}
+
+    def add(self, trajectory: Trajectory, messages: Iterable[Message] | None = None) -> None:
+        """Count the tags of a conversation; history copied from another one is left out.
+
+        `messages`: its messages, where the trajectory itself does not hold them.
+        """
+        self.conversations += 1
+        containers = active().containers
+        met: set[str] = set()
+        for index, message in enumerate(trajectory.messages if messages is None else messages):
+            if message.copied:
+                continue
+            role = message.role
+            self.messages[role] = self.messages.get(role, 0) + 1
+            for block, parent in iter_blocks(blocks(message.content), containers):
+                met.add(block.name)
+                count = self.tags.setdefault(block.name, TagCount())
+                count.take(block, parent, role, (trajectory.conversation_id, index))
+        for name in met:
+            self.tags[name].conversations += 1
+
+    def merge(self, other: "TagScan") -> None:
+        self.conversations += other.conversations
+        for role, count in other.messages.items():
+            self.messages[role] = self.messages.get(role, 0) + count
+        for name, count_of in other.tags.items():
+            self.tags.setdefault(name, TagCount()).merge(count_of)
+
+
+def _place(example: Example) -> tuple[str, int, int]:
+    return (example.conversation_id, example.index, example.start)
+
+
+def summary(scan: TagScan, catalogue: Catalogue | None = None) -> dict[str, Any]:
+    """The scan as plain data: known tags, unknown tags with drafts, catalogue entries not met."""
+    catalogue = catalogue or active()
+    by_count = sorted(scan.tags.items(), key=lambda item: (-item[1].count, item[0]))
+    known = [(name, count) for name, count in by_count if name in catalogue.by_name]
+    unknown = [(name, count) for name, count in by_count if name not in catalogue.by_name]
+    return {
+        "version": 1,
+        "catalogue": os.environ.get(VARIABLE) or "built in",
+        "conversations": scan.conversations,
+        "messages": dict(sorted(scan.messages.items())),
+        "tags_known": len(known),
+        "tags_unknown": len(unknown),
+        "known": [
+            {
+                "name": name,
+                "route": catalogue.by_name[name].route,
+                "placement": catalogue.by_name[name].placement,
+                **_plain(count),
+            }
+            for name, count in known
+        ],
+        "unknown": [
+            {"name": name, **_plain(count), "draft": _draft(name, count)}
+            for name, count in unknown[:UNKNOWN_SHOWN]
+        ],
+        "unknown_left_out": max(len(unknown) - UNKNOWN_SHOWN, 0),
+        "not_met": sorted(set(catalogue.by_name) - set(scan.tags)),
+    }
+
+
+def _plain(count: TagCount) -> dict[str, Any]:
+    return {
+        "count": count.count,
+        "conversations": count.conversations,
+        "roles": dict(sorted(count.roles.items())),
+        "inside": {name or "(top)": times for name, times in sorted(count.inside.items())},
+        "attributes": dict(sorted(count.attributes.items())),
+        "examples": [
+            {
+                "conversation_id": example.conversation_id,
+                "message_index": example.index,
+                "role": example.role,
+                "snippet": example.snippet,
+            }
+            for example in count.examples
+        ],
+    }
+
+
+def _draft(name: str, count: TagCount) -> dict[str, Any]:
+    """A catalogue entry to complete: the route and the meaning are for a person to say."""
+    inside = sorted(parent for parent in count.inside if parent)
+    draft: dict[str, Any] = {
+        "name": name,
+        "placement": sorted(count.roles),
+        "route": "",
+        "meaning": "",
+    }
+    return {**draft, "inside": inside} if inside and "" not in count.inside else draft
+
+
+def write_summary(
+    scan: TagScan, folder: str | os.PathLike[str], now: datetime | None = None
+) -> Path:
+    """Write `<folder>/<timestamp>/tag_scan_summary.json`; the path that was written."""
+    now = now or datetime.now(UTC)
+    stem = now.strftime("%Y%m%dT%H%M%SZ")
+    try:
+        place, number = Path(folder) / stem, 2
+        while place.exists():
+            place = Path(folder) / f"{stem}-{number}"
+            number += 1
+        place.mkdir(parents=True)
+        path = place / SUMMARY_NAME
+        text = json.dumps(
+            {"generated_at": now.isoformat(), **summary(scan)}, indent=1, ensure_ascii=False
+        )
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the tag scan summary under {folder}: {error.strerror}"
+        ) from None
+    return path

@@ -1,0 +1,261 @@
+"""Message shapes: OpenAI, Anthropic and Responses messages turned into the same messages.
+
+Pure: a decoded JSON value in, messages out. One message may become several (an Anthropic user
+message with two tool results and a text is three). Nothing is dropped: parts of unknown types are
+kept as JSON under `extra`.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from unspool.facts import Attachment, Role
+from unspool.io.longjson import encode
+from unspool.trajectory import Message, ToolCall, ToolFunction
+
+DATA_LIMIT = 16 * 1024 * 1024
+"""Longest base64 text that travels with an attachment; a longer one becomes a bare reference."""
+
+_BASE64_PIECE = 4 * 256 * 1024
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_TEXT_TYPES = {"text", "input_text", "output_text", "refusal", "summary_text"}
+_NOTHING_TYPES = {"copilot_cache_control", "cache_control", "cacheBreakpoint"}
+
+
+def to_messages(value: Any) -> list[Message]:
+    """The messages that one element of a message list stands for; empty where it is none."""
+    if not isinstance(value, dict):
+        return []
+    kind = value.get("type")
+    if kind in ("function_call", "custom_tool_call") and "call_id" in value:
+        return [Message("assistant", "", tool_calls=[_responses_call(value)])]
+    if kind in ("function_call_output", "custom_tool_call_output"):
+        return _Parts(value.get("output")).messages("tool", {"tool_call_id": value.get("call_id")})
+    if kind == "reasoning":
+        return _Parts(value.get("summary") or value.get("content")).as_thinking()
+    role = _ROLES.get(str(value.get("role", "")).lower())
+    if role is None:
+        return []
+    return _Parts(value.get("content")).messages(role, value)
+
+
+_RESPONSE_ITEMS = {"reasoning", "function_call", "custom_tool_call", "message"}
+
+
+def list_to_messages(values: Iterable[Any]) -> list[Message]:
+    """The messages of a list. What one response gave as several items is one message."""
+    made: list[Message] = []
+    opened: Message | None = None
+    for value in values:
+        item = is_response_item(value)
+        for message in to_messages(value):
+            if item and message.role == "assistant" and opened is not None:
+                _extend(opened, message)
+                continue
+            opened = message if item and message.role == "assistant" else None
+            made.append(message)
+    return made
+
+
+def is_response_item(value: Any) -> bool:
+    """Whether it may be one of several items that one response gave."""
+    return isinstance(value, dict) and text(value.get("type")) in _RESPONSE_ITEMS
+
+
+def joined(message: Message, more: Message) -> Message:
+    """One message of two items of a response."""
+    made = msgspec.structs.replace(message)
+    _extend(made, more)
+    return made
+
+
+def _extend(message: Message, more: Message) -> None:
+    message.content = "\n".join(t for t in (message.content, more.content) if t)
+    message.thinking = "\n\n".join(t for t in (message.thinking, more.thinking) if t) or None
+    message.tool_calls = [*(message.tool_calls or ()), *(more.tool_calls or ())] or None
+    message.attachments = [*(message.attachments or ()), *(more.attachments or ())] or None
+
+
+def _responses_call(value: dict[str, Any]) -> ToolCall:
+    arguments = value.get("arguments", value.get("input", ""))
+    name = text(value.get("name"))
+    return ToolCall(
+        id=text(value.get("call_id")), function=ToolFunction(name, arguments_text(arguments))
+    )
+
+
+def text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def arguments_text(value: Any) -> str:
+    """Arguments as the JSON text that the model wrote."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else encode(value).decode()
+
+
+class _Parts:
+    """The content of one message, sorted by what its parts are."""
+
+    def __init__(self, content: Any) -> None:
+        self.texts: list[str] = []
+        self.thinking: list[str] = []
+        self.calls: list[ToolCall] = []
+        self.results: list[Message] = []
+        self.attachments: list[Attachment] = []
+        self.unknown: list[Any] = []
+        if isinstance(content, list):
+            for part in content:
+                self._take(part)
+        elif isinstance(content, dict):
+            self._take(content)
+        elif content is not None:
+            self.texts.append(text(content))
+
+    def _take(self, part: Any) -> None:
+        if isinstance(part, str):
+            self.texts.append(part)
+            return
+        if not isinstance(part, dict):
+            return
+        kind = text(part.get("type")) or None
+        if kind in _TEXT_TYPES or (kind is None and isinstance(part.get("text"), str)):
+            self.texts.append(text(part.get("text", part.get("refusal"))))
+        elif kind == "tool_use":
+            function = ToolFunction(text(part.get("name")), arguments_text(part.get("input")))
+            self.calls.append(ToolCall(id=text(part.get("id")), function=function))
+        elif kind == "tool_result":
+            self.results += _Parts(part.get("content")).messages("tool", part)
+        elif kind in ("thinking", "reasoning"):
+            self.thinking.append(text(part.get("thinking", part.get("text"))))
+        elif kind in ("image", "image_url", "input_image"):
+            self.attachments.append(image_of(part))
+        elif kind == "input_audio" and isinstance(sound := part.get("input_audio"), dict):
+            media_type = f"audio/{text(sound.get('format')) or 'wav'}"
+            self.attachments.append(binary("audio", text(sound.get("data")), media_type))
+        elif kind not in _NOTHING_TYPES:
+            self.unknown.append(part)
+
+    def as_thinking(self) -> list[Message]:
+        thinking = "\n\n".join(t for t in (*self.thinking, *self.texts) if t)
+        return [Message("assistant", "", thinking=thinking)] if thinking else []
+
+    def messages(self, role: Role, value: dict[str, Any]) -> list[Message]:
+        calls = self.calls + _openai_calls(value)
+        made = Message(role, "\n".join(self.texts))
+        made.thinking = "\n\n".join(t for t in self.thinking if t) or _thinking(value)
+        made.tool_calls = calls or None
+        made.attachments = self.attachments or None
+        made.name = text(value.get("name")) or None if role == "tool" else None
+        if role == "tool":
+            call = value.get("tool_call_id", value.get("tool_use_id", value.get("toolCallId")))
+            made.tool_call_id = text(call) or None
+            made.is_error = True if value.get("is_error") is True else None
+        if self.unknown:
+            made.extra = {"parts": self.unknown}
+        alone = bool(self.results) and not (made.content or calls or self.attachments)
+        return self.results if alone else [*self.results, made]
+
+
+def _thinking(value: dict[str, Any]) -> str | None:
+    for name in ("reasoning_content", "reasoning_text", "cot_summary", "thinking"):
+        found = value.get(name)
+        if isinstance(found, dict):
+            found = found.get("text")
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def _openai_calls(value: dict[str, Any]) -> list[ToolCall]:
+    calls = value.get("tool_calls", value.get("toolCalls"))
+    made: list[ToolCall] = []
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict):
+            continue
+        function = call.get("function")
+        inner = function if isinstance(function, dict) else call
+        made.append(
+            ToolCall(
+                id=text(call.get("id")),
+                type=text(call.get("type")) or "function",
+                function=ToolFunction(
+                    text(inner.get("name")), arguments_text(inner.get("arguments"))
+                ),
+            )
+        )
+    old = value.get("function_call")
+    if isinstance(old, dict) and not made:
+        made.append(
+            ToolCall(
+                id="",
+                function=ToolFunction(text(old.get("name")), arguments_text(old.get("arguments"))),
+            )
+        )
+    return made
+
+
+def image_of(part: dict[str, Any]) -> Attachment:
+    """An image part of any of the three shapes."""
+    source = part.get("source")
+    if isinstance(source, dict):
+        if source.get("type") == "base64" or "data" in source:
+            return binary("image", text(source.get("data")), text(source.get("media_type")))
+        return Attachment(kind="image", uri=text(source.get("url")))
+    found = part.get("image_url", part.get("url"))
+    media_type = text(part.get("media_type"))
+    if isinstance(found, dict):
+        media_type = text(found.get("media_type")) or media_type
+        found = found.get("url")
+    url = text(found)
+    if url.startswith("data:"):
+        head, _, data = url[5:].partition(",")
+        return binary("image", data, head.split(";")[0] or media_type)
+    return Attachment(kind="image", uri=url, media_type=media_type)
+
+
+def binary(kind: str, data: str, media_type: str = "", name: str = "") -> Attachment:
+    """An attachment whose bytes are given as base64: size, hash, and the bytes if not too long."""
+    found = digest_base64(data)
+    if found is None:
+        return Attachment(kind=kind, name=name, media_type=media_type, extra={"broken": True})
+    return Attachment(
+        kind=kind,
+        name=name,
+        media_type=media_type,
+        size_bytes=found[0],
+        sha256=found[1],
+        data=data if len(data) <= DATA_LIMIT else "",
+    )
+
+
+def digest_base64(data: str) -> tuple[int, str] | None:
+    """(size, SHA-256) of what base64 text stands for; None where it is no base64.
+
+    Piece by piece: the text may be a few hundred megabytes, and is in memory once already.
+    """
+    size, digest = 0, hashlib.sha256()
+    if "\n" in data:
+        data = "".join(data.split())
+    try:
+        for at in range(0, len(data), _BASE64_PIECE):
+            piece = base64.b64decode(data[at : at + _BASE64_PIECE])
+            size += len(piece)
+            digest.update(piece)
+    except (binascii.Error, ValueError):
+        return None
+    return size, digest.hexdigest()

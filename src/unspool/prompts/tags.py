@@ -1,0 +1,261 @@
+"""Tags in a prompt: which opening tag belongs to which closing tag.
+
+Tag contents are never escaped and may hold anything, so this is no XML parser. Programs write a tag
+at the start of a line (Copilot CLI puts one space before `<reminder>`), and so:
+
+- an opening tag pairs with the nearest closing tag of its name at a line's start at the same depth;
+- an opening tag that is never closed, and a closing tag that was never opened, are mere text;
+- `<name>value</name>` on one line is a block too, and one whose text begins behind the opening tag
+  (`<ide_selection>The user …`) may be closed in the middle of a line.
+
+Everything here takes time linear in the text, whatever the text.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from unspool.prompts.linestarts import LineStart
+
+_ATTRIBUTES = r'(?:[ \t]++(?:[^<>"\n/]|"(?:[^"\\\n]|\\.)*+"|/(?!>))*+)?+'
+_TAG = LineStart(rf" ?(</?+)([A-Za-z_][\w.\-]*+)({_ATTRIBUTES})(/?+)>(?=(\r?\n)?)")
+_CLOSING = re.compile(r"</([A-Za-z_][\w.\-]*+)>")
+_ATTRIBUTE = re.compile(r'([A-Za-z_][\w.\-]*+)=("(?:[^"\\\n]|\\.)*+"|[^\s"]++)')
+
+
+class Tag(msgspec.Struct, gc=False):
+    """An opening or closing tag at the start of a line."""
+
+    name: str
+    start: int
+    end: int
+    closing: bool
+    attributes: str
+    alone: bool
+    """Whether the line ends behind it."""
+    mate: int = -1
+    """Of an opening tag: the number of the closing tag that its name alone would pair it with."""
+
+
+class Block(msgspec.Struct):
+    """`<name attributes>inner</name>` from start to end, and the blocks within."""
+
+    text: str
+    name: str
+    raw_attributes: str
+    start: int
+    inner_start: int
+    inner_end: int
+    end: int
+    children: list["Block"] = []
+
+    @property
+    def inner(self) -> str:
+        """What stands between the tags, without the newlines that belong to them."""
+        return self.text[self.inner_start : self.inner_end].strip("\r\n")
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """The values are JSON literals: strings quoted, numbers and booleans bare."""
+        return dict(_iter_attributes(self.raw_attributes))
+
+
+def _iter_attributes(raw: str) -> Iterator[tuple[str, object]]:
+    for name, value in _ATTRIBUTE.findall(raw):
+        try:
+            yield name, msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            yield name, value.strip('"')
+
+
+LONGEST = 32 << 20
+"""No program renders a longer prompt; what stands in the blocks of one would be held many times."""
+
+
+def blocks(text: str) -> list[Block]:
+    """The top-level blocks of a text in order, each with those inside it."""
+    if "<" not in text or len(text) > LONGEST:
+        return []
+    found, tags = _read(text)
+    if tags:
+        simple = _pair_nested(text, tags)
+        if simple is not None:
+            found += simple
+        else:
+            _find_mates(tags)
+            found += _pair(text, tags)
+            found += _pair_open_lines(text, tags, {block.start for block in found})
+        found.sort(key=_place)
+    return _nest(found)
+
+
+def _place(block: Block) -> tuple[int, int]:
+    return (block.start, -block.end)
+
+
+def _read(text: str) -> tuple[list[Block], list[Tag]]:
+    """Blocks that need no pairing (empty, or closed on their line), and the other tags."""
+    found: list[Block] = []
+    tags: list[Tag] = []
+    for match in _TAG.finditer(text):
+        slash, name, attributes, empty, alone = match.groups()
+        start = match.start(1)
+        end = match.end(4) + 1
+        if slash == "</":
+            tags.append(Tag(name, start, end, True, "", False))
+        elif empty:
+            found.append(Block(text, name, attributes, start, end, end, end))
+        else:
+            block = None if alone else _closed_on_line(text, name, attributes, start, end)
+            if block is not None:
+                found.append(block)
+            else:
+                tags.append(Tag(name, start, end, False, attributes, bool(alone)))
+    return found, tags
+
+
+def _closed_on_line(text: str, name: str, attributes: str, start: int, end: int) -> Block | None:
+    closing = f"</{name}>"
+    line_end = text.find("\n", end)
+    at = text.find(closing, end, line_end if line_end >= 0 else len(text))
+    if at < 0:
+        return None
+    return Block(text, name, attributes, start, end, at, at + len(closing))
+
+
+def _pair_nested(text: str, tags: list[Tag]) -> list[Block] | None:
+    """The blocks where all is well nested, as it nearly always is; None where it is not."""
+    found: list[Block] = []
+    stack: list[Tag] = []
+    for tag in tags:
+        if not tag.closing:
+            stack.append(tag)
+        elif stack and stack[-1].name == tag.name:
+            found.append(_block(text, stack.pop(), tag))
+        else:
+            return None
+    return None if stack else found
+
+
+def _find_mates(tags: list[Tag]) -> None:
+    """Pair within each name, as if there were no others."""
+    waiting: dict[str, list[Tag]] = {}
+    for number, tag in enumerate(tags):
+        if not tag.closing:
+            waiting.setdefault(tag.name, []).append(tag)
+        elif open_tags := waiting.get(tag.name):
+            open_tags.pop().mate = number
+
+
+def _pair(text: str, tags: list[Tag]) -> Iterator[Block]:
+    """Pair at the same depth: a closing tag inside a block that is itself closed later is text.
+
+    Where that leaves an opening tag with nothing, it takes the closing tag that was passed over.
+    """
+    stack: list[Tag] = []
+    by_name: dict[str, list[Tag]] = {}
+    passed_over: dict[int, Tag] = {}
+
+    def drop() -> Tag:
+        tag = stack.pop()
+        by_name[tag.name].pop()
+        return tag
+
+    def settle(tag: Tag) -> Iterator[Block]:
+        if tag.start in passed_over:
+            yield _block(text, tag, passed_over[tag.start])
+
+    for number, tag in enumerate(tags):
+        if not tag.closing:
+            if tag.mate >= 0:
+                stack.append(tag)
+                by_name.setdefault(tag.name, []).append(tag)
+            continue
+        if not by_name.get(tag.name):
+            continue
+        while stack[-1].name != tag.name and stack[-1].mate < number:
+            yield from settle(drop())
+        if stack[-1].name == tag.name:
+            yield _block(text, drop(), tag)
+        else:
+            passed_over.setdefault(by_name[tag.name][-1].start, tag)
+    while stack:
+        yield from settle(drop())
+
+
+def _block(text: str, opening: Tag, closing: Tag) -> Block:
+    return Block(
+        text,
+        opening.name,
+        opening.attributes,
+        opening.start,
+        opening.end,
+        closing.start,
+        closing.end,
+    )
+
+
+def _pair_open_lines(text: str, tags: list[Tag], paired: set[int]) -> Iterator[Block]:
+    """Opening tags with text behind them, closed in the middle of a later line."""
+    left = [tag for tag in tags if not (tag.closing or tag.alone or tag.start in paired)]
+    if not left:
+        return
+    names = {tag.name for tag in left}
+    closings: dict[str, list[int]] = {}
+    for match in _CLOSING.finditer(text):
+        if match[1] in names:
+            closings.setdefault(match[1], []).append(match.start())
+    for tag in left:
+        places = closings.get(tag.name, [])
+        number = bisect_left(places, tag.end)
+        if number < len(places):
+            at = places[number]
+            end = at + len(tag.name) + 3
+            yield Block(text, tag.name, tag.attributes, tag.start, tag.end, at, end)
+
+
+def _nest(found: list[Block]) -> list[Block]:
+    """Blocks inside those that hold them; one that would cross another's end is mere text."""
+    top: list[Block] = []
+    stack: list[Block] = []
+    for block in found:
+        while stack and stack[-1].end <= block.start:
+            stack.pop()
+        if not stack:
+            top.append(block)
+        elif block.end <= stack[-1].inner_end:
+            stack[-1].children.append(block)
+        else:
+            continue
+        stack.append(block)
+    return top
+
+
+def iter_blocks(
+    found: list[Block], containers: Collection[str]
+) -> Iterator[tuple[Block, Block | None]]:
+    """Every block that a program wrote, with the one it stands in.
+
+    What a block holds is a file's or a person's text, save in those that are made to hold tags.
+    """
+    for block in found:
+        yield block, None
+        if block.name in containers:
+            for child in block.children:
+                yield child, block
+                if child.name in containers:
+                    # No program nests deeper; texts that do would be told again at every level.
+                    yield from ((grandchild, child) for grandchild in child.children)
+
+
+def without(text: str, found: list[Block]) -> str:
+    """The text without these blocks."""
+    pieces: list[str] = []
+    at = 0
+    for block in found:
+        pieces.append(text[at : block.start])
+        at = block.end
+    pieces.append(text[at:])
+    return "".join(pieces).strip()

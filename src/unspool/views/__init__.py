@@ -1,0 +1,25 @@
+"""Reading: a conversation laid out as a person reads it, for the terminal and for the page.
+
+Turns with their prompt, answers with the tool calls that they made and what came of each, sub-agents
+at the call that started them, rules where history was compacted or rewound, abandoned branches.
+
+items.py       what there is to read          layout.py   put in order
+characters.py  what is safe to look at        figures.py  numbers for people
+calls.py       a tool call in a line          edits.py    a tool call as a diff
+languages.py   which code is coloured
+"""
+
+from unspool.views.items import Aside, Call, Item, Reading, Rule, Said, Turn
+from unspool.views.layout import category_of, read_family
+
+__all__ = [
+    "Aside",
+    "Call",
+    "Item",
+    "Reading",
+    "Rule",
+    "Said",
+    "Turn",
+    "category_of",
+    "read_family",
+]

@@ -1,0 +1,132 @@
+"""Tool calls in a line: the one argument that says what the call does."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from unspool.trajectory import ToolCall
+from unspool.views.characters import one_line
+
+INTENTS = frozenset(("report_intent",))
+"""Calls by which a model only says what it is about to do: read as a heading, not as a call."""
+
+QUESTIONS = frozenset(("ask_user", "AskUserQuestion", "askQuestions", "vscode_askQuestions"))
+"""Calls by which the model asks the person: what comes back is what a person said."""
+
+_TELLING = (
+    "command",
+    "cmd",
+    "script",
+    "file_path",
+    "filePath",
+    "target_file",
+    "relative_workspace_path",
+    "notebook_path",
+    "url",
+    "urls",
+    "pattern",
+    "query",
+    "regex",
+    "glob_pattern",
+    "path",
+    "filename",
+    "file",
+    "intent",
+    "title",
+    "description",
+    "question",
+    "prompt",
+    "task",
+    "skill",
+    "name",
+    "symbol",
+    "target_directory",
+    "directory",
+    "message",
+    "explanation",
+    "text",
+)
+"""Arguments that tell what a call is about, the most telling first."""
+_COMPANIONS = {"pattern": "path", "query": "path", "regex": "path", "glob_pattern": "path"}
+_TODOS = ("todos", "todoList", "plan", "tasks")
+LIMIT = 160
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """The arguments as an object; None where they are plain text or broken."""
+    try:
+        value = msgspec.json.decode(call.arguments.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def headline(call: ToolCall, root: str = "") -> str:
+    """What the call does, on one line; paths below `root` are shown relative to it."""
+    arguments = arguments_of(call)
+    if arguments is None:
+        return one_line(_patched(call.arguments) or call.arguments, LIMIT)
+    for name in _TELLING:
+        said = _said(arguments.get(name))
+        if not said:
+            continue
+        companion = _said(arguments.get(_COMPANIONS.get(name, "")))
+        if companion:
+            said = f"{said}  in {_below(companion, root)}"
+        return one_line(_below(said, root), LIMIT)
+    return one_line(_leftover(arguments), LIMIT)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return " ".join(value)
+    return ""
+
+
+def _below(path: str, root: str) -> str:
+    for separator in ("/", "\\"):
+        prefix = root.rstrip("/\\") + separator
+        if len(prefix) > 2 and path.startswith(prefix):
+            return path[len(prefix) :]
+    return path
+
+
+def _leftover(arguments: dict[str, Any]) -> str:
+    for name in _TODOS:
+        items = arguments.get(name)
+        if isinstance(items, list):
+            done = sum(1 for item in items if _is_done(item))
+            return f"{done} of {len(items)} done"
+    for value in arguments.values():
+        if isinstance(value, str) and "*** " in value:
+            return _patched(value)
+    return ", ".join(f"{name}={_brief(value)}" for name, value in arguments.items())
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, str):
+        return value[:80]
+    if isinstance(value, list):
+        return f"[{len(value)}]"
+    if isinstance(value, dict):
+        return "{…}"
+    return msgspec.json.encode(value).decode()
+
+
+def _is_done(item: object) -> bool:
+    if not isinstance(item, dict):
+        return False
+    return str(item.get("status", "")).lower() in ("completed", "done") or item.get("done") is True
+
+
+def _patched(text: str) -> str:
+    """The files that a patch names."""
+    marks = ("*** Update File: ", "*** Add File: ", "*** Delete File: ", "+++ b/")
+    return ", ".join(_after(text.splitlines(), marks))
+
+
+def _after(lines: Iterable[str], marks: tuple[str, ...]) -> list[str]:
+    return [line[len(mark) :] for line in lines for mark in marks if line.startswith(mark)]

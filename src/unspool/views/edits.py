@@ -1,0 +1,172 @@
+"""Edits: what a tool call did to files, as lines of a diff, read from its arguments or its result.
+
+The shapes are told by the names of the fields, not of the tools: old and new text, a list of such
+pairs, a whole new file, a patch.
+"""
+
+import difflib
+import re
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from unspool.trajectory import Message, ToolCall
+from unspool.views.calls import arguments_of
+
+Sign = Literal["+", "-", " ", "@"]
+LINES = 1500
+"""Longer texts are not compared (that is quadratic): all of the old, then all of the new."""
+
+_OLD = ("old_string", "oldString", "old_str", "oldText", "old_text", "search")
+_NEW = ("new_string", "newString", "new_str", "newText", "new_text", "replace")
+_PATHS = (
+    "file_path",
+    "filePath",
+    "path",
+    "target_file",
+    "relative_workspace_path",
+    "notebook_path",
+)
+_WHOLE = ("content", "file_text", "fileText", "contents", "code_edit", "new_source", "code")
+_PATCHES = ("patch", "input", "diff")
+
+
+class Line(NamedTuple):
+    sign: Sign
+    text: str
+
+
+class Edit(NamedTuple):
+    path: str
+    lines: list[Line]
+
+    @property
+    def added(self) -> int:
+        return sum(line.sign == "+" for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        return sum(line.sign == "-" for line in self.lines)
+
+
+def edits_of(call: ToolCall, result: Message | None = None) -> list[Edit]:
+    """The edits of a call, best first: the patch that its result holds, else its arguments."""
+    details = result.details if result is not None else None
+    if isinstance(details, dict) and (made := _structured(details)):
+        return [made]
+    arguments = arguments_of(call)
+    if arguments is None:
+        return _patch(call.arguments)
+    path = _first(arguments, _PATHS)
+    pairs = [arguments]
+    for name in ("edits", "replacements"):
+        if isinstance(arguments.get(name), list):
+            pairs += [pair for pair in arguments[name] if isinstance(pair, dict)]
+    made_pairs = [(_first(pair, _PATHS) or path, *both) for pair in pairs if (both := _pair(pair))]
+    if made_pairs:
+        return [Edit(where, diff(old, new)) for where, old, new in made_pairs]
+    for name in _PATCHES:
+        if isinstance(arguments.get(name), str) and (found := _patch(arguments[name])):
+            return found
+    whole = _first(arguments, _WHOLE)
+    if path and whole:
+        return [Edit(path, [Line("+", text) for text in _rows(whole)])]
+    return []
+
+
+def _first(values: dict[str, Any], names: tuple[str, ...]) -> str:
+    for name in names:
+        value = values.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _pair(values: dict[str, Any]) -> tuple[str, str] | None:
+    for old_name, new_name in zip(_OLD, _NEW, strict=True):
+        old, new = values.get(old_name), values.get(new_name)
+        if isinstance(old, str) and isinstance(new, str):
+            return old, new
+    return None
+
+
+def diff(old: str, new: str) -> list[Line]:
+    before, after = _rows(old), _rows(new)
+    if len(before) > LINES or len(after) > LINES:
+        return [*(Line("-", text) for text in before), *(Line("+", text) for text in after)]
+    rows = difflib.unified_diff(before, after, lineterm="", n=3)
+    return [_signed(row) for row in islice(rows, 2, None)]  # the first two name the files
+
+
+def _rows(text: str) -> list[str]:
+    # Not splitlines(): U+2028 and form feeds are no line ends in a file.
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _signed(row: str) -> Line:
+    if row.startswith("@@"):
+        return Line("@", row)
+    sign: Sign = "+" if row[:1] == "+" else "-" if row[:1] == "-" else " "
+    return Line(sign, row[1:])
+
+
+def _structured(details: dict[str, Any]) -> Edit | None:
+    """A patch as hunks of lines, with the numbers that the file really had."""
+    hunks = details.get("structuredPatch")
+    path = details.get("filePath")
+    if not isinstance(hunks, list) or not isinstance(path, str):
+        return None
+    lines: list[Line] = []
+    for hunk in hunks:
+        if not isinstance(hunk, dict) or not isinstance(hunk.get("lines"), list):
+            return None
+        place = [hunk.get(name) for name in ("oldStart", "oldLines", "newStart", "newLines")]
+        if all(isinstance(number, int) for number in place):
+            lines.append(Line("@", "@@ -{},{} +{},{} @@".format(*place)))
+        for text in hunk["lines"]:
+            if isinstance(text, str):
+                lines.append(_signed(text))
+    return Edit(path, lines) if lines else None
+
+
+def _patch(text: str) -> list[Edit]:
+    """A patch as text: unified, or in the envelope `*** Begin Patch`."""
+    if "*** Begin Patch" not in text and "\n@@ " not in f"\n{text}":
+        return []
+    made: list[Edit] = []
+    rows = _rows(text)
+    left = 0
+    for number, row in enumerate(rows):
+        if left > 0:
+            # Within a counted hunk nothing is a header: `--- x` is the removed line `-- x`.
+            made[-1].lines.append(_signed(row))
+            left -= 1 if row[:1] in ("+", "-") else 2
+            continue
+        path = _patched_path(row, rows[number - 1] if number else "")
+        if path is not None:
+            made.append(Edit(path, []))
+        elif row.startswith(_HEADERS):
+            continue
+        elif row[:2] == "@@" or made:
+            made = made or [Edit("", [])]
+            made[-1].lines.append(_signed(row))
+            left = _counted(row)
+    return made
+
+
+_HEADERS = ("*** ", "--- ", "diff --git ", "index ", "new file mode ", "deleted file mode ")
+_COUNTS = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+def _counted(row: str) -> int:
+    """How many old and new lines the hunk holds together; 0 where it does not say."""
+    found = _COUNTS.match(row)
+    return int(found[1] or 1) + int(found[2] or 1) if found else 0
+
+
+def _patched_path(row: str, before: str) -> str | None:
+    for mark in ("*** Update File: ", "*** Add File: ", "*** Delete File: "):
+        if row.startswith(mark):
+            return row[len(mark) :].strip()
+    if row.startswith("+++ ") and before.startswith("--- "):
+        return row[4:].partition("\t")[0].removeprefix("b/").strip()
+    return None

@@ -1,0 +1,210 @@
+"""Layout: a family of conversations put in the order in which a person reads it."""
+
+import json
+from collections.abc import Iterable
+from typing import TypeVar
+
+from unspool.reduce.totals import is_turn
+from unspool.trajectory import Branch, Mark, Message, Trajectory
+from unspool.views.calls import headline
+from unspool.views.characters import one_line
+from unspool.views.checkpoints import checkpoint_rules
+from unspool.views.edits import edits_of
+from unspool.views.items import Aside, Call, Category, Reading, Rule, Said, Turn
+
+DEEPEST = 20
+"""Sub-agents of sub-agents beyond this are shown at the end, not inside one another."""
+_INJECTED = frozenset(("injected", "notification", "summary"))
+_RULES = {
+    "compaction": "History compacted",
+    "rewind": "Rewound",
+    "clear": "Context cleared",
+    "context_cleared": "Context cleared",
+    "fork": "Forked",
+    "resume": "Resumed",
+    "restart": "Restarted",
+    "handoff": "Handed off",
+    "abort": "Stopped",
+    "truncation": "History truncated",
+    "interruption": "Interrupted",
+    "answer": "Asked",
+}
+"""Marks that a reader must see, in words. All others are the program's own business."""
+
+
+class _Layout:
+    """Lays out a family: every sub-agent once, at the call that started it."""
+
+    def __init__(self, descendants: Iterable[Trajectory]) -> None:
+        self.waiting = {child.conversation_id: child for child in descendants}
+        self.agents = 0
+        self.branches = 0
+        self.depth = 0
+
+    def read(self, trajectory: Trajectory, prefix: str = "") -> Reading:
+        reading = Reading(trajectory, [Turn()], prefix)
+        marks = _by_index(trajectory.marks or ())
+        branches = _by_index(trajectory.branches or ())
+        results = _results(trajectory.messages)
+        started = _started(trajectory)
+        shown = set(results.values())
+        for index, message in enumerate(trajectory.messages):
+            self._between(reading, marks.pop(index, []), branches.pop(index, []))
+            if index in shown:
+                continue
+            said = self._said(trajectory, message, index, results, started)
+            if is_turn(message) and said.category == "user":
+                reading.turns.append(Turn(message.turn, said))
+            reading.turns[-1].items.append(said)
+        for left in sorted({*marks, *branches}):
+            self._between(reading, marks.get(left, []), branches.get(left, []))
+        reading.turns[-1].items += checkpoint_rules(trajectory)
+        for link in trajectory.children or ():
+            child = self._child(link.conversation_id)
+            if child is not None:
+                title = link.name or child.title
+                reading.turns[-1].items.append(Aside(title, child, agent=True))
+        reading.turns = [turn for turn in reading.turns if turn.items]
+        return reading
+
+    def _between(self, reading: Reading, marks: list[Mark], branches: list[Branch]) -> None:
+        items = reading.turns[-1].items
+        for branch in branches:
+            self.branches += 1
+            trajectory = Trajectory(reading.trajectory.conversation_id, branch.messages)
+            trajectory.workspace = reading.trajectory.workspace
+            trajectory.marks = branch.marks
+            title = branch.reason or "Abandoned branch"
+            items.append(Aside(title, self.read(trajectory, f"b{self.branches}-")))
+        items += [
+            Rule(_rule_text(mark), mark.kind, mark.timestamp, mark.kind not in _RULES, mark.data)
+            for mark in marks
+        ]
+
+    def _said(
+        self,
+        trajectory: Trajectory,
+        message: Message,
+        index: int,
+        results: dict[str, int],
+        started: dict[str, list[str]],
+    ) -> Said:
+        root = (trajectory.workspace.path if trajectory.workspace else None) or ""
+        calls: list[Call] = []
+        for call in message.tool_calls or ():
+            at = results.get(call.id)
+            result = trajectory.messages[at] if at is not None else None
+            made = Call(call, headline(call, root), result, at, edits_of(call, result))
+            named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
+            made.children = [child for ident in named if (child := self._child(ident)) is not None]
+            calls.append(made)
+        return Said(message, index, category_of(message), calls)
+
+    def _child(self, ident: str) -> Reading | None:
+        if self.depth >= DEEPEST:
+            return None
+        # Popped, so that a ring of links cannot go round for ever.
+        child = self.waiting.pop(ident, None)
+        if child is None:
+            return None
+        self.agents += 1
+        self.depth += 1
+        made = self.read(child, f"a{self.agents}-")
+        self.depth -= 1
+        return made
+
+
+def read_family(root: Trajectory, descendants: Iterable[Trajectory] = ()) -> Reading:
+    """The conversation with its sub-agents, laid out."""
+    layout = _Layout(descendants)
+    layout.waiting.pop(root.conversation_id, None)
+    reading = layout.read(root)
+    while layout.waiting:
+        # A child that nothing in the family names (its parent is missing): at the end.
+        child = layout._child(next(iter(layout.waiting)))
+        if child is not None:
+            reading.turns = reading.turns or [Turn()]
+            reading.turns[-1].items.append(Aside(child.title, child, agent=True))
+    return reading
+
+
+def category_of(message: Message) -> Category:
+    if message.kind == "error":
+        return "assistant"  # in place of an answer, whoever says it: nobody may miss it
+    if message.role == "system" or message.kind in _INJECTED:
+        return "injected"
+    if message.role == "user" and message.typed == "" and not message.attachments:
+        return "injected"  # sent in the person's name, and nobody typed a word of it
+    if message.role == "tool" or message.kind == "output":
+        return "tools"
+    return "assistant" if message.role == "assistant" else "user"
+
+
+def _results(messages: list[Message]) -> dict[str, int]:
+    """Tool call → the number of the message that is its result."""
+    called = {call.id for message in messages for call in message.tool_calls or () if call.id}
+    found: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        ident = message.tool_call_id
+        if message.role == "tool" and ident in called:
+            found.setdefault(str(ident), index)
+    return found
+
+
+def _started(trajectory: Trajectory) -> dict[str, list[str]]:
+    """Tool call → the sub-agents that it started; one may start many."""
+    found: dict[str, list[str]] = {}
+    for link in trajectory.children or ():
+        if link.tool_call_id:
+            found.setdefault(link.tool_call_id, []).append(link.conversation_id)
+    return found
+
+
+T = TypeVar("T", Mark, Branch)
+
+
+def _by_index(things: Iterable[T]) -> dict[int, list[T]]:
+    made: dict[int, list[T]] = {}
+    for thing in things:
+        made.setdefault(thing.index, []).append(thing)
+    return made
+
+
+def _rule_text(mark: Mark) -> str:
+    text = _RULES.get(mark.kind, mark.kind.replace("_", " ").replace("-", " ").capitalize())
+    data = mark.data or {}
+    if mark.kind == "answer":
+        return _asked(text, data)
+    before, after = _number(data, _BEFORE), _number(data, _AFTER)
+    told = (data.get(name) for name in _TOLD)
+    notes = [one_line(one, 80) for one in told if isinstance(one, str) and one.strip()][:1]
+    if before is not None:
+        notes.append(
+            f"{before:,} → {after:,} tokens" if after is not None else f"{before:,} tokens"
+        )
+    return f"{text} ({', '.join(notes)})" if notes else text
+
+
+def _asked(text: str, data: dict[str, object]) -> str:
+    """What a person was asked, and what they answered."""
+    asked = data.get("title") or data.get("message") or data.get("asked_by")
+    told = [data[name] for name in ("answer", "result") if name in data]
+    words = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in told]
+    return one_line(f"{text}: {asked} → {', '.join(words)}", 200)
+
+
+_TOLD = ("trigger", "name", "new_model", "chosen_model", "new_mode", "agent_name", "message")
+"""What a mark is about, in a word: a skill, the model or mode that it went over to."""
+_BEFORE = (
+    "pre_tokens",
+    "preTokens",
+    "tokens_before",
+    "preCompactionTokens",
+    "pre_compaction_tokens",
+)
+_AFTER = ("post_tokens", "postTokens", "tokens_after", "postCompactionTokens",
+          "post_compaction_tokens")  # fmt: skip
+
+
+def _number(data: dict[str, object], names: tuple[str, ...]) -> int | None:
+    return next((value for name in names if isinstance(value := data.get(name), int)), None)
