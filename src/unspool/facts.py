@@ -16,6 +16,7 @@ a conversation as such, though another one may hold more of it; from ECHO on the
 and from INDEX on an index, whose answer to a question that has an answer adds nothing.
 """
 
+from enum import IntEnum
 from typing import Any, Literal
 
 import msgspec
@@ -31,8 +32,33 @@ NOBODY: Key = ("", "")
 
 PREVIOUS: None = None
 ROOT = ""
-ECHO = 3
-INDEX = 4
+
+
+class Rank(IntEnum):
+    """How well a statement knows. The lowest wins, field by field; of equal ones the last in order.
+
+    A source may use the numbers between these names (ECHO + 1: an echo of an echo); a negative rank
+    replaces what the message itself says.
+    """
+
+    ITSELF = 0
+    """The thing itself: a transcript line, a chat of the editor's own store."""
+    COPY = 1
+    """Another store that holds the conversation as such, though perhaps less of it."""
+    EXTRACT = 2
+    """A store that holds parts of it: a database of summaries, a transcript made for reading."""
+    ECHO = 3
+    """What another channel repeats of it: a hook payload, a telemetry event."""
+    INDEX = 4
+    """A mere list of what was asked: it adds nothing where the question has an answer."""
+    GUESS = 8
+    """Drawn from the content, a title from the first prompt: of equal guesses the first stays."""
+    LAST_RESORT = 9
+    """Holds only where nobody says anything else."""
+
+
+ECHO = Rank.ECHO
+INDEX = Rank.INDEX
 INDEXED = "index:"
 """Before the request, the id of a message that is known by its request alone: another conversation
 may turn out to hold it."""

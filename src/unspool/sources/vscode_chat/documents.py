@@ -12,12 +12,12 @@ from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.compression import PACKED
 from unspool.io.dirty_json import clean, is_too_deep, recover_json, refuse_depth, salvage, sample
 from unspool.io.origins import Origin, Tally, iter_lines, open_origin
+from unspool.io.structs import convert
 from unspool.sources.vscode_chat.chats import LOG, Abandoned, Reading
 from unspool.sources.vscode_chat.model import (
     Chat,
     DecodeErrors,
     Request,
-    convert,
     decode_chat,
 )
 from unspool.sources.vscode_chat.mutations import INITIAL, Mutation, Replay, decode_mutation

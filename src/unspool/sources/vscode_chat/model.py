@@ -5,22 +5,14 @@ by field and the field is reported. Fields that nobody knows are kept as they ar
 that has any is decoded once more, the slow way.
 """
 
-import types
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import msgspec
 
+from unspool.io.structs import Whole
+
 Text = str | None
 Number = int | float | None
-REST = "unspool:rest"
-"""A name that no document uses."""
-
-
-class Whole(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """A shape of which everything is kept."""
-
-    rest: dict[str, Any] | None = msgspec.field(default=None, name=REST)
-    """Fields that are not named here."""
 
 
 class Node(msgspec.Struct, gc=False):
@@ -225,46 +217,3 @@ _decode = msgspec.json.Decoder(Chat).decode
 def decode_chat(data: bytes) -> Chat:
     """Raises where a field has a wrong type, or the JSON is broken."""
     return _decode(data)
-
-
-def convert(value: Any, wanted: Any, bad: list[str], path: str = "") -> Any:
-    """The value as the wanted type; what does not fit is left out and its path reported."""
-    try:
-        return msgspec.convert(value, wanted)
-    except (msgspec.ValidationError, RecursionError):
-        pass
-    for option in get_args(wanted) if _is_union(wanted) else (wanted,):
-        if (
-            isinstance(value, dict)
-            and isinstance(option, type)
-            and issubclass(option, msgspec.Struct)
-        ):
-            return _convert_struct(value, option, bad, path)
-        if isinstance(value, list) and get_origin(option) is list:
-            (inner,) = get_args(option)
-            items = [convert(v, inner, bad, f"{path}[{n}]") for n, v in enumerate(value)]
-            return [item for item in items if item is not None]
-        if isinstance(value, dict) and get_origin(option) is dict:
-            inner = get_args(option)[1]
-            made = {str(k): convert(v, inner, bad, f"{path}.{k}") for k, v in value.items()}
-            return {k: v for k, v in made.items() if v is not None}
-    bad.append(path or "root")
-    return None
-
-
-def _is_union(wanted: Any) -> bool:
-    return get_origin(wanted) in (Union, types.UnionType)
-
-
-def _convert_struct(value: dict[str, Any], wanted: Any, bad: list[str], path: str) -> Any:
-    made = wanted()
-    names = {field.encode_name for field in msgspec.structs.fields(wanted)}
-    for field in msgspec.structs.fields(wanted):
-        if field.encode_name in value:
-            where = f"{path}.{field.name}" if path else field.name
-            found = convert(value[field.name], field.type, bad, where)
-            if found is not None:
-                setattr(made, field.name, found)
-    if isinstance(made, Whole) and not value.keys() <= names:
-        made.rest = {name: held for name, held in value.items() if name not in names}
-    return made

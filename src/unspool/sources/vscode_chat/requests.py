@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, UsageReported
+from unspool.io.structs import REST
 from unspool.io.times import parse_time
 from unspool.sources.vscode_chat import fields, prompts
 from unspool.sources.vscode_chat.calls import call_facts, orphan_facts
-from unspool.sources.vscode_chat.model import REST, Agent, Round
+from unspool.sources.vscode_chat.model import Agent, Round
 from unspool.sources.vscode_chat.parts import ASKED, answers
 from unspool.sources.vscode_chat.placing import own_thinking
 from unspool.sources.vscode_chat.scribe import Scribe

@@ -1,0 +1,130 @@
+"""The scribe: writes down the facts that one record states.
+
+A source makes one scribe per record and tells it what the record says; key, place, time, id and rank
+are then the same for all facts of the record:
+
+    scribe = Scribe(key, origin.path, offset, time=time, entry=line.uuid, after=line.parentUuid)
+    scribe.message(id=line.uuid, role="user", text="fix the test")
+    scribe.note("title", "fix the test", rank=Rank.GUESS)
+    yield from scribe.facts
+
+Any field of the fact may be given; `key`, `time`, `entry`, `after`, `rank` and `side` override the record's.
+"""
+
+from typing import Any
+
+from unspool.facts import (
+    NOBODY,
+    PREVIOUS,
+    AnyFact,
+    Key,
+    Link,
+    Marked,
+    MessageSeen,
+    Noted,
+    On,
+    Problem,
+    ToolCalled,
+    ToolReturned,
+    UsageReported,
+)
+from unspool.io.dirty_json import sample
+
+
+class Scribe:
+    """The facts of one record, in the order in which they are told."""
+
+    __slots__ = ("_place", "_ranked", "_spoken", "facts")
+
+    def __init__(
+        self,
+        key: Key,
+        origin: str,
+        offset: int,
+        *,
+        time: int | None = None,
+        entry: str = "",
+        after: str | None = PREVIOUS,
+        rank: int = 0,
+        side: bool = False,
+    ) -> None:
+        self.facts: list[AnyFact] = []
+        self._place: dict[str, Any] = {
+            "key": key,
+            "origin": origin,
+            "offset": offset,
+            "time": time,
+            "entry": entry,
+            "after": after,
+        }
+        self._ranked: dict[str, Any] = {**self._place, "rank": rank}
+        self._spoken: dict[str, Any] = {**self._ranked, "side": side}
+
+    @property
+    def key(self) -> Key:
+        key: Key = self._place["key"]
+        return key
+
+    @property
+    def time(self) -> int | None:
+        time: int | None = self._place["time"]
+        return time
+
+    @property
+    def entry(self) -> str:
+        entry: str = self._place["entry"]
+        return entry
+
+    @property
+    def rank(self) -> int:
+        rank: int = self._ranked["rank"]
+        return rank
+
+    def message(self, **fields: Any) -> None:
+        """A message, or a part of one: the fields of MessageSeen."""
+        facts = self.facts
+        facts.append(MessageSeen(**{**self._spoken, "number": len(facts), **fields}))
+
+    def call(self, **fields: Any) -> None:
+        """A tool call: the fields of ToolCalled."""
+        facts = self.facts
+        facts.append(ToolCalled(**{**self._spoken, "number": len(facts), **fields}))
+
+    def returned(self, **fields: Any) -> None:
+        """What a call returned: the fields of ToolReturned."""
+        facts = self.facts
+        facts.append(ToolReturned(**{**self._spoken, "number": len(facts), **fields}))
+
+    def usage(self, **fields: Any) -> None:
+        """Tokens or cost: the fields of UsageReported."""
+        facts = self.facts
+        facts.append(UsageReported(**{**self._ranked, "number": len(facts), **fields}))
+
+    def note(
+        self, name: str, value: Any, rank: int = 0, on: On = "conversation", subject: str = "",
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        """`name` = `value` of the conversation, or of the message, call or request named."""
+        facts = self.facts
+        given = {"name": name, "value": value, "rank": rank, "on": on, "subject": subject}
+        facts.append(Noted(**{**self._place, "number": len(facts), **given, **fields}))
+
+    def mark(
+        self, kind: str, data: dict[str, Any] | None = None, subject: str = "", rank: int = 0,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        """Something that happened between messages."""
+        facts = self.facts
+        given = {"kind": kind, "data": data or None, "subject": subject, "rank": rank}
+        facts.append(Marked(**{**self._place, "number": len(facts), **given, **fields}))
+
+    def link(self) -> None:
+        """The record only holds the chain together."""
+        facts = self.facts
+        facts.append(Link(**self._place, number=len(facts)))
+
+    def problem(self, code: str, found: bytes | str) -> None:
+        """Something in the record is not as it should be; `found` is shown, clipped."""
+        facts = self.facts
+        place = {**self._place, "key": NOBODY}
+        facts.append(Problem(**place, number=len(facts), code=code, sample=sample(found)))
