@@ -1,8 +1,8 @@
 """Structs out of JSON that is typed as expected, and out of JSON that is not.
 
-A `Shape` is made once for a struct. `decode` is the fast way: straight from bytes, and it raises where
-any field has a wrong type. `convert` is the lenient way, from a decoded value: what fits is taken field by
-field, what does not is left out and its path reported.
+A `Shape` is made once for a struct. `decode` is the fast way: straight from bytes, and it raises
+where any field has a wrong type. `convert` is the lenient way, from a decoded value: what fits is
+taken field by field, what does not is left out and its path reported.
 """
 
 import types

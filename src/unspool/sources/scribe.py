@@ -8,7 +8,8 @@ are then the same for all facts of the record:
     scribe.note("title", "fix the test", rank=Rank.GUESS)
     yield from scribe.facts
 
-Any field of the fact may be given; `key`, `time`, `entry`, `after`, `rank` and `side` override the record's.
+Any field of the fact may be given; `key`, `time`, `entry`, `after`, `rank` and `side` override those
+of the record.
 """
 
 from typing import Any
