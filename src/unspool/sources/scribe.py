@@ -129,3 +129,9 @@ class Scribe:
         facts = self.facts
         place = {**self._place, "key": NOBODY}
         facts.append(Problem(**place, number=len(facts), code=code, sample=sample(found)))
+
+
+def title_of(prompt: str) -> str:
+    """The first line of a prompt, short enough for a title: noted with `Rank.GUESS`."""
+    first = prompt.strip().split("\n", 1)[0].strip()
+    return first if len(first) <= 100 else first[:99].rstrip() + "…"
