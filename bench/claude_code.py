@@ -5,10 +5,8 @@ block each, one message id), parallel calls, results with the tool's own record 
 lines, undo state, compactions, and a sub-agent file for some of the sessions.
 """
 
-import os
 import random
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from bench.measure import Measured, Row, extract_command, floor
 from bench.telemetry import Pool
 
 Line = dict[str, Any]
@@ -32,6 +29,7 @@ class Session:
         self.agent = agent
         self.clock = number * 50_000
         self.last: str | None = None
+        self.result_chars = (200, 6000)
 
     def _uuid(self) -> str:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
@@ -84,12 +82,12 @@ class Session:
         }
         return self.line("assistant", message=body, requestId=f"req_{message}", **fields)
 
-    def turn(self) -> Iterator[Line]:
+    def turn(self, rounds: tuple[int, int] = (3, 12)) -> Iterator[Line]:
         """A prompt and what the model did about it."""
         cut = self.pool.cut
         yield {"type": "file-history-snapshot", "messageId": self._uuid(), "snapshot": {}}
         yield self.user(cut(40, 600), permissionMode="default")
-        for _ in range(self.rng.randint(3, 12)):
+        for _ in range(self.rng.randint(*rounds)):
             message = f"msg_{self._uuid()}"
             yield self.assistant(
                 message, {"type": "thinking", "thinking": cut(100, 900), "signature": "x" * 300}
@@ -133,7 +131,7 @@ class Session:
     def _result(self, call: str, line: Line) -> Line:
         cut = self.pool.cut
         given = line["message"]["content"][0]
-        text = cut(200, 6000)
+        text = cut(*self.result_chars)
         returned: Any
         if given["name"] == "Read":
             file = {
@@ -193,37 +191,28 @@ def generate(folder: Path, size: int, seed: int = 1) -> int:
     return done
 
 
-def _write(path: Path, session: Session, turns: int) -> int:
+def generate_hard(folder: Path, sessions: int = 300, turns: int = 40, seed: int = 4) -> None:
+    """Many small records: 145,000 lines, 485 MB, sessions of short turns, each with a sub-agent."""
+    pool = Pool(random.Random(seed))
+    for number in range(sessions):
+        session = Session(pool, number)
+        session.result_chars = (200, 11_000)
+        project = folder / "projects" / f"-home-dev-work-project-{number % 20}"
+        subagents = project / session.session / "subagents"
+        subagents.mkdir(parents=True)
+        _write(project / f"{session.session}.jsonl", session, turns, rounds=(1, 2))
+        agent = f"a{number:08x}"
+        child = Session(pool, number, agent, session.session)
+        _write(subagents / f"agent-{agent}.jsonl", child, 3, rounds=(1, 2))
+
+
+def _write(path: Path, session: Session, turns: int, rounds: tuple[int, int] = (3, 12)) -> int:
     with open(path, "wb") as file:
         for turn in range(turns):
-            lines = session.compact() if turn % 15 == 14 else session.turn()
+            lines = session.compact() if turn % 15 == 14 else session.turn(rounds)
             for line in lines:
                 file.write(orjson.dumps(line) + b"\n")
         return file.tell()
-
-
-def _rows(title: str, folder: Path, temporary: Path) -> list[Row]:
-    base = floor(folder)
-    made = Measured(extract_command(folder, temporary / "out.jsonl", "--workers", "1"))
-    figures = f"{made.seconds:.2f} s = {made.seconds / base:.2f} × floor"
-    return [
-        (f"{title}: floor, orjson.loads on every line", f"{base:.2f} s"),
-        (f"{title}: extract --workers 1", f"{figures}, peak {made.peak_bytes / 1e6:.0f} MB"),
-    ]
-
-
-def run(size: int = 2_000_000_000) -> list[Row]:
-    """Rows for the table; the real sessions where the machine has them."""
-    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as name:
-        temporary = Path(name)
-        total = generate(temporary / "home", size)
-        rows: list[Row] = [("claude-code: input", f"{total / 1e9:.2f} GB")]
-        rows += _rows("claude-code", temporary / "home", temporary)
-        corpus = os.environ.get("UNSPOOL_CORPUS")
-        real = Path(corpus, "claude-code", "sessions") if corpus else None
-        if real is not None and real.is_dir():
-            rows += _rows("claude-code, real sessions", real, temporary)
-    return rows
 
 
 if __name__ == "__main__":

@@ -6,14 +6,12 @@ are a tool's start and end, one session in five has a sub-agent.
 
 import random
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from bench.measure import Measured, Row, extract_command, floor
 from bench.telemetry import Pool
 
 TOOLS = ("view", "edit", "bash", "grep", "report_intent")
@@ -93,23 +91,6 @@ def generate(folder: Path, size: int, seed: int = 1) -> None:
         data = b"".join(writer.session(rng.randint(20, 600)))
         path.write_bytes(data)
         written += len(data)
-
-
-def run(size: int = 200_000_000) -> list[Row]:
-    """Rows for the table."""
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
-        folder = Path(temporary, "copilot-cli")
-        generate(folder, size)
-        base = floor(folder)
-        rows.append(("copilot-cli: floor, orjson.loads on every line", f"{base:.2f} s"))
-        for workers in (1, 2):
-            output = Path(temporary, f"out-{workers}.jsonl")
-            made = Measured(extract_command(folder, output, "--workers", str(workers)))
-            figures = f"{made.seconds:.2f} s = {made.seconds / base:.2f} × floor"
-            peak = f"peak {made.peak_bytes / 1e6:.0f} MB"
-            rows.append((f"copilot-cli: extract --workers {workers}", f"{figures}, {peak}"))
-    return rows
 
 
 if __name__ == "__main__":

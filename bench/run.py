@@ -1,26 +1,62 @@
-"""All benchmarks, or those named: `make bench`, `make bench ARGS='telemetry store'`.
+"""All benchmarks, or those named: `make bench`, `make bench ARGS='telemetry-short claude'`.
 
-Figures are ratios within one run, so that they mean the same on any machine.
+Figures are ratios within one run to a floor, one `orjson.loads` per line, so that they mean the same
+on any machine. With UNSPOOL_BENCH_DATA=<folder> the made-up data is kept and used again.
 """
 
+import os
 import sys
-from importlib import import_module
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from bench.measure import Row
+from bench import claude_code, copilot_cli, cursor, front, recorder, store, telemetry, vscode_chat
+from bench.measure import Row, extract_rows, made_data
 
 
-def names() -> list[str]:
-    folder = Path(__file__).parent
-    others = ("__init__", "measure", "run")
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in others)
+def _extract(job: str, generate: Callable[[Path], object], *workers: int) -> list[Row]:
+    with made_data(job, generate) as folder:
+        return extract_rows(job, folder, workers)
+
+
+def _real_claude() -> list[Row]:
+    """The real sessions where the machine has them."""
+    corpus = os.environ.get("UNSPOOL_CORPUS")
+    folder = Path(corpus, "claude-code", "sessions") if corpus else None
+    return extract_rows("claude-real", folder) if folder is not None and folder.is_dir() else []
+
+
+JOBS: dict[str, Callable[[], list[Row]]] = {
+    "telemetry-short": lambda: _extract("telemetry-short", telemetry.generate_short, 1, 2),
+    "telemetry": lambda: _extract(
+        "telemetry", partial(telemetry.generate, size=2_000_000_000), 1, 2
+    ),
+    "telemetry-memory": telemetry.run_memory,
+    "claude": lambda: _extract("claude", claude_code.generate_hard, 1, 2),
+    "claude-varied": lambda: _extract(
+        "claude-varied", partial(claude_code.generate, size=2_000_000_000), 1
+    ),
+    "claude-real": _real_claude,
+    "copilot-cli": lambda: _extract(
+        "copilot-cli", partial(copilot_cli.generate, size=200_000_000), 1, 2
+    ),
+    "vscode-chat": vscode_chat.run,
+    "cursor": cursor.run,
+    "front": front.run,
+    "sync": store.run_sync,
+    "sync-all": store.run_sync_all,
+    "search": store.run_search,
+    "recorder": recorder.run,
+}
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or names()
-    for name in wanted:
-        rows: list[Row] = import_module(f"bench.{name}").run()
-        for what, figure in rows:
+    wanted = sys.argv[1:] or list(JOBS)
+    for job in wanted:
+        if job not in JOBS:
+            sys.exit(f"no job is called {job!r}; there are {', '.join(JOBS)}")
+    for job in wanted:
+        for what, figure in JOBS[job]():
             print(f"| {what} | {figure} |", flush=True)
 
 

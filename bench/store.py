@@ -7,31 +7,41 @@ Cursor's. Search is measured in one process, without its start.
 import json
 import random
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from bench import claude_code, copilot_cli, vscode_chat
-from bench.measure import Measured, Row, floor
+from bench.measure import Measured, Row, floor, made_data, size_of
 from bench.telemetry import WORDS
-from unspool.store.opening import opened, transaction
-from unspool.store.search import search
 
 SEARCHED = 1_000_000
 """Messages of the store that search is measured on."""
 
 
-def run(size: int = 700_000_000, messages: int = SEARCHED) -> list[Row]:
-    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
-        home = Path(temporary, "home")
-        claude_code.generate(home / ".claude" / "projects", size * 2 // 5)
-        copilot_cli.generate(home / ".copilot" / "session-state", size * 2 // 5)
-        vscode_chat.generate(home / ".config" / "Code", size // 1_400_000)
-        cursor(home / ".config" / "Cursor" / "User" / "globalStorage", size // 10)
-        rows = _sync(home, Path(temporary, "store.db"))
-        return rows + _search(Path(temporary, "large.db"), messages)
+def run_sync() -> list[Row]:
+    """Claude Code and Copilot CLI alone, 600 MB."""
+    with made_data("sync", generate_sessions) as home:
+        return _sync("sync", home)
+
+
+def run_sync_all() -> list[Row]:
+    """All that a home may hold."""
+    with made_data("sync-all", generate_home) as home:
+        return _sync("sync-all", home)
+
+
+def generate_sessions(home: Path, size: int = 600_000_000) -> None:
+    claude_code.generate(home / ".claude", size // 2)
+    copilot_cli.generate(home / ".copilot", size // 2)
+
+
+def generate_home(home: Path, size: int = 700_000_000) -> None:
+    claude_code.generate(home / ".claude", size * 2 // 5)
+    copilot_cli.generate(home / ".copilot", size * 2 // 5)
+    vscode_chat.generate(home / ".config" / "Code", size // 1_400_000)
+    cursor(home / ".config" / "Cursor" / "User" / "globalStorage", size // 10)
 
 
 def cursor(folder: Path, size: int) -> None:
@@ -60,30 +70,35 @@ def cursor(folder: Path, size: int) -> None:
     connection.close()
 
 
-def _sync(home: Path, store: Path) -> list[Row]:
+def _sync(job: str, home: Path) -> list[Row]:
     base = floor(home, skip=".vscdb")
-    total = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
-    command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store), "-q"]
-    first = Measured(command)
-    start = time.perf_counter()
-    subprocess.run(command, check=True)
-    second = time.perf_counter() - start
-    peak = f"peak {first.peak_bytes / 1e6:.0f} MB"
-    return [
-        ("store: input", f"{total / 1e6:.0f} MB"),
-        (
-            "store: first sync",
-            f"{first.seconds:.1f} s = {first.seconds / base:.1f} × floor, {peak}",
-        ),
-        ("store: size over input", f"{store.stat().st_size / total:.2f}"),
-        ("store: second sync, nothing changed", f"{second:.2f} s"),
-    ]
+    total = size_of(home)
+    with tempfile.TemporaryDirectory(prefix="unspool-bench-store-") as temporary:
+        store = Path(temporary, "store.db")
+        command = [sys.executable, "-m", "unspool", "sync", str(home), "--store", str(store), "-q"]
+        first = Measured(command)
+        second = Measured(command)
+        return [
+            (f"{job}: input", f"{total / 1e6:.0f} MB"),
+            (f"{job}: floor, orjson.loads on every line", f"{base.seconds:.2f} s"),
+            (f"{job}: first sync", first.over(base)),
+            (f"{job}: size of the store over input", f"{store.stat().st_size / total:.2f}"),
+            (f"{job}: second sync, nothing changed", f"{second.seconds:.2f} s"),
+        ]
+
+
+def run_search(messages: int = SEARCHED) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
+        return _search(Path(temporary, "large.db"), messages)
 
 
 def _search(store: Path, count: int) -> list[Row]:
+    from unspool.store.opening import opened
+    from unspool.store.search import search
+
     with opened(store) as connection:
         _fill(connection, count)
-        rows: list[Row] = [("store: messages searched", f"{count:,}")]
+        rows: list[Row] = [("search: messages", f"{count:,}")]
         for what, query in (
             ("a common word", "result"),
             ("a rare word", "needle7"),
@@ -93,13 +108,13 @@ def _search(store: Path, count: int) -> list[Row]:
             search(connection, query)
             start = time.perf_counter()
             search(connection, query)
-            rows.append(
-                (f"store: search, {what}", f"{(time.perf_counter() - start) * 1000:.0f} ms")
-            )
+            rows.append((f"search: {what}", f"{(time.perf_counter() - start) * 1000:.0f} ms"))
         return rows
 
 
 def _fill(connection: sqlite3.Connection, count: int) -> None:
+    from unspool.store.opening import transaction
+
     """Short messages by the thousand; every word is in about a third of them."""
     rng = random.Random(1)
     lines = [" ".join(rng.choices(WORDS, k=14)) for _ in range(5000)]
@@ -117,8 +132,3 @@ def _fill(connection: sqlite3.Connection, count: int) -> None:
             )
             connection.execute("INSERT INTO texts (id, typed) VALUES (?, ?)", (number + 1, text))
         connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
-
-
-if __name__ == "__main__":
-    for name, value in run():
-        print(f"{name:50} {value}")

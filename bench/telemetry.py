@@ -8,15 +8,17 @@ several conversations are mixed, and a conversation may go on in the next file.
 import hashlib
 import json
 import random
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from bench.measure import Measured, Row, extract_command, floor
+from bench.measure import Measured, Row, extract_command
 
 PART = 8192
 TEXT = """the value of parse error in module import class return file path test update check run
@@ -32,6 +34,19 @@ COMMON = {
     "common_extversion": "0.36.2",
     "common_vscodeversion": "vscode/1.108.2",
 }
+
+
+class Sizes(NamedTuple):
+    """From how many to how many characters the texts of a conversation have."""
+
+    system: tuple[int, int]
+    context: tuple[int, int]
+    answer: tuple[int, int]
+    result: tuple[int, int]
+
+
+LONG = Sizes(system=(12_000, 24_000), context=(200, 900), answer=(100, 800), result=(500, 8000))
+SHORT = Sizes(system=(1500, 4000), context=(50, 300), answer=(30, 200), result=(30, 300))
 
 
 class Pool:
@@ -72,32 +87,46 @@ def conversation(number: int, pool: Pool, clock: int) -> Iterator[bytes]:
     ident = hashlib.md5(str(number).encode()).hexdigest()
     environment = f"<environment_info>\n{pool.cut(200, 500)}\n</environment_info>"
     messages = [
-        dump({"role": "system", "content": pool.cut(12_000, 24_000)}),
+        dump({"role": "system", "content": pool.cut(*LONG.system)}),
         dump({"role": "user", "content": environment}),
     ]
     for turn in range(pool.rng.randint(2, 5)):
         clock += 60
-        yield from _turn(ident, turn, pool, messages, clock)
+        calls = pool.rng.randint(4, 16)
+        yield from _turn(ident, turn, pool, messages, clock, calls, LONG)
 
 
-def _turn(ident: str, turn: int, pool: Pool, messages: list[str], clock: int) -> Iterator[bytes]:
+def _turn(
+    ident: str,
+    turn: int,
+    pool: Pool,
+    messages: list[str],
+    clock: int,
+    calls: int,
+    sizes: Sizes,
+) -> Iterator[bytes]:
     request = f"{ident}-{turn}"
     base = {"conversationId": ident, "headerRequestId": request, "messageId": request, **COMMON}
     words = pool.cut(50, 300)
     user = {"source": "user", "turnIndex": str(turn), "mode": "agent", "messageText": words}
     yield event("conversation.messageText", clock, {**base, **user})
-    context = f"<context>\n{pool.cut(200, 900)}\n</context>"
+    context = f"<context>\n{pool.cut(*sizes.context)}\n</context>"
     content = f"{context}\n<userRequest>\n{words}\n</userRequest>"
     messages.append(dump({"role": "user", "content": content}))
-    for call in range(pool.rng.randint(4, 16)):
+    for call in range(calls):
         clock += 5
-        yield from _call(f"{request}-{call}", base, pool, messages, clock)
+        yield from _call(f"{request}-{call}", base, pool, messages, clock, sizes)
     session = {"sessionId": ident, "requestId": request, "baseModel": "claude-sonnet-4.5"}
     yield event("interactiveSessionResponse", clock, session)
 
 
 def _call(
-    call: str, base: dict[str, str], pool: Pool, messages: list[str], clock: int
+    call: str,
+    base: dict[str, str],
+    pool: Pool,
+    messages: list[str],
+    clock: int,
+    sizes: Sizes,
 ) -> Iterator[bytes]:
     base = {**base, "modelCallId": call, "messageSource": "chat.agent"}
     whole = "[" + ",".join(messages) + "]"
@@ -105,7 +134,7 @@ def _call(
     yield event("engine.messages", clock, {**base, **options, **split("messagesJson", whole)})
     length = {"message_direction": "input", "messagesJson": str(len(whole))}
     yield event("engine.messages.length", clock, {**base, **length})
-    answer = pool.cut(100, 800)
+    answer = pool.cut(*sizes.answer)
     output = split("messagesJson", dump([{"role": "assistant", "content": answer}]))
     yield event(
         "engine.messages", clock + 2, {**base, "baseModel": "claude-sonnet-4.5", **output},
@@ -116,8 +145,8 @@ def _call(
     function = {"name": "read_file", "arguments": dump({"filePath": f"/w/{call}.py"})}
     calls = [{"id": f"call_{call}", "type": "function", "function": function}]
     messages.append(dump({"role": "assistant", "content": answer, "tool_calls": calls}))
-    result = {"role": "tool", "tool_call_id": f"call_{call}", "content": pool.cut(500, 8000)}
-    messages.append(dump(result))
+    returned = {"role": "tool", "tool_call_id": f"call_{call}", "content": pool.cut(*sizes.result)}
+    messages.append(dump(returned))
 
 
 def generate(folder: Path, size: int, files: int = 8, seed: int = 1) -> None:
@@ -142,33 +171,57 @@ def generate(folder: Path, size: int, files: int = 8, seed: int = 1) -> None:
                 done += len(line)
 
 
-def run(size: int = 2_000_000_000, large: int = 4_000_000_000) -> list[Row]:
-    """Rows for the table."""
+def generate_short(folder: Path, count: int = 4000, files: int = 24, seed: int = 5) -> None:
+    """Many short conversations, 700 MB: 1 to 8 turns of 1 to 6 calls, lists of 14 kB on average.
+
+    Half of the lines escape what is not ASCII; forty conversations are mixed at a time.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pool = Pool(random.Random(seed))
+    rng = pool.rng
+    coming = (_short_conversation(number, pool) for number in range(count))
+    running = [next(coming) for _ in range(40)]
+    lines: list[bytes] = []
+    while running:
+        chosen = rng.choice(running)
+        line = next(chosen, None)
+        if line is None:
+            running.remove(chosen)
+            running.extend(islice(coming, 1))
+        elif rng.random() < 0.5:
+            lines.append(json.dumps(orjson.loads(line)).encode() + b"\n")
+        else:
+            lines.append(line)
+    for part in range(files):
+        share = lines[len(lines) * part // files : len(lines) * (part + 1) // files]
+        (folder / f"part-{part:02d}.jsonl").write_bytes(b"".join(share))
+
+
+def _short_conversation(number: int, pool: Pool) -> Iterator[bytes]:
+    rng = pool.rng
+    ident = hashlib.md5(f"short-{number}".encode()).hexdigest()
+    environment = f"<environment_info>\n{pool.cut(100, 300)}\n</environment_info>"
+    messages = [
+        dump({"role": "system", "content": pool.cut(*SHORT.system)}),
+        dump({"role": "user", "content": environment}),
+    ]
+    clock = number * 400
+    for turn in range(min(rng.randint(1, 8), rng.randint(1, 8))):  # most are short
+        clock += 60
+        yield from _turn(ident, turn, pool, messages, clock, rng.randint(1, 6), SHORT)
+
+
+def run_memory(large: int = 4_000_000_000) -> list[Row]:
+    """What four times the data costs in memory."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
-        folder = Path(temporary, "telemetry")
-        generate(folder, size)
-        total = sum(path.stat().st_size for path in folder.iterdir())
-        base = floor(folder)
-        rows.append(("telemetry: input", f"{total / 1e9:.2f} GB"))
-        rows.append(("telemetry: floor, orjson.loads on every line", f"{base:.2f} s"))
-        outputs = [Path(temporary, f"out-{workers}.jsonl") for workers in (1, 2)]
-        for workers, output in enumerate(outputs, 1):
-            made = Measured(extract_command(folder, output, "--workers", str(workers)))
-            figures = f"{made.seconds:.2f} s = {made.seconds / base:.2f} × floor"
-            peak = f"peak {made.peak_bytes / 1e6:.0f} MB"
-            rows.append((f"telemetry: extract --workers {workers}", f"{figures}, {peak}"))
-        same = outputs[0].read_bytes() == outputs[1].read_bytes()
-        rows.append(("telemetry: output of 1 and 2 workers", "equal" if same else "DIFFERENT"))
-        for path in folder.iterdir():
-            path.unlink()
-        for part in (large // 4, large):
-            generate(folder, part, files=16, seed=2)
-            made = Measured(extract_command(folder, outputs[0], "--workers", "2"))
-            figures = f"{made.seconds:.1f} s, peak {made.peak_bytes / 1e6:.0f} MB"
-            rows.append((f"telemetry: {part / 1e9:.0f} GB, --workers 2", figures))
-            for path in folder.iterdir():
-                path.unlink()
+        for size in (large // 4, large):
+            folder = Path(temporary, str(size))
+            generate(folder, size, files=16, seed=2)
+            done = Measured(extract_command(folder, Path(temporary, "out.jsonl"), "--workers", "2"))
+            figures = f"{done.seconds:.1f} s, peak {done.peak_bytes / 1e6:.0f} MB"
+            rows.append((f"telemetry-memory: {size / 1e9:.0f} GB, --workers 2", figures))
+            shutil.rmtree(folder)
     return rows
 
 

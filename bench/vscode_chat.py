@@ -7,13 +7,12 @@ results as rendered prompt trees with the references that they carry, markdown w
 import random
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from bench.measure import Measured, Row, extract_command, floor
+from bench.measure import Row, extract_rows, floor, made_data
 from bench.telemetry import Pool
 
 CHATS = 2000
@@ -207,25 +206,16 @@ def read_alone(folder: Path) -> tuple[float, int]:
     return float(seconds), int(count)
 
 
-def run(chats: int = CHATS) -> list[Row]:
+def run() -> list[Row]:
     """Rows for the table."""
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
-        folder = Path(temporary, "chats")
-        generate(folder, chats)
-        total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    with made_data("vscode-chat", generate) as folder:
         base = floor(folder)
-        rows.append(("vscode-chat: input", f"{chats} chats, {total / 1e6:.0f} MB"))
-        rows.append(("vscode-chat: floor, orjson.loads on the same bytes", f"{base:.2f} s"))
         seconds, count = read_alone(folder)
-        figures = f"{count} facts, {seconds:.2f} s = {seconds / base:.2f} × floor"
-        rows.append(("vscode-chat: facts alone", figures))
-        command = extract_command(folder, Path(temporary, "out.jsonl"), "--workers", "1")
-        made = Measured(command)
-        figures = f"{made.seconds:.2f} s = {made.seconds / base:.2f} × floor"
-        peak = f"peak {made.peak_bytes / 1e6:.0f} MB"
-        rows.append(("vscode-chat: extract --workers 1", f"{figures}, {peak}"))
-    return rows
+        figures = f"{count} facts, {seconds:.2f} s = {seconds / base.seconds:.2f} × floor"
+        return [
+            *extract_rows("vscode-chat", folder, (1,)),
+            ("vscode-chat: facts alone", figures),
+        ]
 
 
 if __name__ == "__main__":
