@@ -12,6 +12,7 @@ import msgspec
 from unspool import sources
 from unspool.facts import AnyFact
 from unspool.io.origins import Origin, Tally
+from unspool.io.packing import Packer
 from unspool.pipeline.collect import Collection
 from unspool.pipeline.discover import discover
 from unspool.pipeline.simple import finish
@@ -36,6 +37,11 @@ def cases(source: str | None = None) -> list[Path]:
     """The folders `tests/cases/<source>/<case>/` that hold an `input` folder."""
     found = sorted(p.parent for p in CASES.glob("*/*/input"))
     return [case for case in found if source is None or case.parent.name == source]
+
+
+def reread(fact: AnyFact) -> AnyFact:
+    """The fact after a trip through a file."""
+    return msgspec.msgpack.decode(Packer().encode(fact), type=AnyFact)
 
 
 def case_id(case: Path) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.cursor_stores import KV, bubble, fill, rows_of, tool, write_editor
-from tests.harness import facts_of, origins_of, plain, reduce_all
+from tests.harness import facts_of, origins_of, plain, reduce_all, reread
 from unspool import sources
-from unspool.facts import Problem, decode_fact, encode_fact
+from unspool.facts import Problem
 from unspool.io.origins import Tally, read_head
 from unspool.trajectory import Trajectory
 
@@ -163,7 +163,7 @@ def test_the_laws_hold_for_databases_too(home: Path) -> None:
     for seed in range(5):
         random.Random(seed).shuffle(shuffled)
         assert plain(reduce_all(shuffled)) == expected
-    kept = [(source, decode_fact(encode_fact(fact))) for source, fact in facts]
+    kept = [(source, reread(fact)) for source, fact in facts]
     assert plain(reduce_all([*kept, *facts])) == expected
     places = [(*fact.place, type(fact).__name__, fact.key) for _, fact in facts]
     assert len(places) == len(set(places))

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness import case_id, cases, facts_of, origins_of, plain, reduce_all
+from tests.harness import case_id, cases, facts_of, origins_of, plain, reduce_all, reread
 from unspool import sources
-from unspool.facts import decode_fact, encode_fact
 from unspool.io.origins import Tally
 from unspool.sinks import Family
 from unspool.sinks.jsonl import parse, write
@@ -67,7 +66,7 @@ def test_replay(case: Path, data: st.DataObject) -> None:
     """5: kept facts + new facts = all facts, also when the kept ones went through a file."""
     facts = facts_of(origins_of(case / "input"))
     cut = data.draw(st.integers(0, len(facts)))
-    kept = [(source, decode_fact(encode_fact(fact))) for source, fact in facts[:cut]]
+    kept = [(source, reread(fact)) for source, fact in facts[:cut]]
     assert plain(reduce_all([*kept, *facts[cut:]])) == plain(reduce_all(facts))
 
 

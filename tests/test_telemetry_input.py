@@ -120,8 +120,6 @@ BAD: dict[str, tuple[str, list[tuple[str, int]], dict[str, str], tuple[int, int]
     ),
     "array cut off": (PRETTY[:-200], [("truncated-json", LAST)], {"a": "sua", "b": "su"}, (4, 1)),
     "object cut off": (json.dumps(EVENTS[0], indent=1)[:-20], [("truncated-json", 0)], {}, (1, 1)),
-    "escape": (spoil(LINES, '"time"', '"x": "\\q", "time"'), [("invalid-escape", 0)],
-               {"a": "sua", "b": "sua"}, (4, 0)),
     "escape in an array": (spoil(PRETTY, '"time"', '"x": "\\q", "time"'), [("invalid-escape", 3)],
                            {"a": "sua", "b": "sua"}, (4, 0)),
     "deep line": (DEEP + "\n" + LINES, [("too-deep", 0)], {"a": "sua", "b": "sua"}, (5, 1)),

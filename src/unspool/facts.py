@@ -21,9 +21,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from unspool.io.longtext import is_long
-from unspool.io.packing import Packer
-
 Key = tuple[str, str]
 """(agent product, native id of the conversation)."""
 
@@ -363,16 +360,4 @@ def long_text(fact: AnyFact) -> str | bytes:
     """The text of a fact, if it is so long that it is written apart from it."""
     name = TEXTS.get(type(fact), "")
     text = getattr(fact, name) if name else None
-    return text if isinstance(text, _TEXT) and is_long(len(text)) else b""
-
-
-_encoder = Packer()
-_decoder: msgspec.msgpack.Decoder[AnyFact] = msgspec.msgpack.Decoder(AnyFact)
-
-
-def encode_fact(fact: AnyFact) -> bytes:
-    return _encoder.encode(fact)
-
-
-def decode_fact(data: bytes) -> AnyFact:
-    return _decoder.decode(data)
+    return text if isinstance(text, _TEXT) and len(text) > 16 << 20 else b""

@@ -1,0 +1,446 @@
+"""The door: JSON out of bytes that are not always clean JSON. Behind it nothing is dirty or long.
+
+There is one ladder, and a line climbs it only as far as it must:
+
+1. clean   one value with fields of the expected types goes straight into its struct;
+2. mended  bytes that are no UTF-8, half a surrogate pair, bare control characters in strings, fields of
+           other types;
+3. split   several values on a line: glued, or one that a second writer began in the middle of another;
+           and one value over several lines, by literal newlines in its strings;
+4. closed  a value that is cut off is closed where it breaks off, if the caller asks for it.
+
+A string of more than 16 MB is cut on the way in: no agent writes one, and what works on it afterwards
+would hold it many times.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any, TypeVar
+
+import jiter
+import msgspec
+
+from unspool.facts import NOBODY, Problem
+from unspool.io.origins import Origin, Tally, iter_lines, open_origin
+from unspool.io.structs import Shape
+
+StructType = TypeVar("StructType", bound=msgspec.Struct)
+
+LONGEST_BYTES = 16 << 20
+"""A longer string is cut to its beginning."""
+
+DEEPEST = 250
+"""Deeper nesting is nobody's data, and no two Pythons agree how deep they can go."""
+
+SAMPLE_CHARS = 200
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises where bytes are not clean JSON of the expected types."""
+
+
+class Salvage(msgspec.Struct):
+    """What could be read of some bytes."""
+
+    values: list[Any]
+    code: str = ""
+    """The problem to count; empty where the JSON is clean, or merely odd."""
+    places: list[int] = []
+    """Where each value begins, in bytes."""
+    long_values: list[str] = []
+    """Of each string that was cut: its size, hash and beginning."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether something beside the values could not be read; else they are the whole, mended."""
+        return bool(self.code) and not (self.values and self.code in _MENDED)
+
+
+_MENDED = ("", "invalid-utf8", "recovered")
+_CODES = (*_MENDED, "too-deep", "truncated-json", "invalid-json")
+"""From harmless to worst: the worst is told."""
+
+
+def iter_json_lines(
+    origin: Origin,
+    shape: Shape[StructType],
+    tally: Tally,
+    recover: bool = False,
+    begins: tuple[bytes, ...] = (b'{"', b'{ "', b"["),
+    mend: "Callable[[Any], Any] | None" = None,
+) -> Iterator[tuple[int, bytes, StructType] | Problem]:
+    """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
+
+    `begins` is how a record's line begins; any other line goes on from the one before it. A record
+    belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
+    texts across fields.
+
+    It counts the records: what is yielded typed is left to the caller to judge, all else is settled.
+    """
+    reader = _Lines(origin, shape, tally, recover, mend or clean)
+    spoiled: list[tuple[int, bytes]] = []
+    """A line that cannot be read as it stands, and those that go on from it."""
+    for offset, line in _iter_own_lines(origin, begins):
+        if not line.startswith(begins):
+            if spoiled:
+                spoiled.append((offset, line))
+            else:
+                yield from reader.read_odd(offset, line)
+            continue
+        if spoiled:
+            yield from reader.read_spoiled(spoiled)
+            spoiled = []
+        if len(line) > LONGEST_BYTES:
+            line, cuts = cut_long_strings(line)
+            yield from reader.tell_long(offset, cuts)
+        try:
+            value = shape.decode(line)
+            refuse_dirt(line)
+        except UNREADABLE:
+            spoiled = [(offset, line)]
+            continue
+        tally.records += 1
+        yield offset, line, value
+    if spoiled:
+        yield from reader.read_spoiled(spoiled)
+
+
+def _iter_own_lines(origin: Origin, begins: tuple[bytes, ...]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a range: from the first that begins a record, to the last that goes on from one."""
+    if not origin.start and origin.end is None:
+        yield from iter_lines(origin)
+        return
+    own = not origin.start
+    for offset, line in iter_lines(origin):
+        own = own or line.startswith(begins)
+        if own:
+            yield offset, line
+    if own and origin.end is not None:
+        for offset, line in iter_lines(msgspec.structs.replace(origin, start=origin.end, end=None)):
+            if line.startswith(begins):
+                return
+            yield offset, line
+
+
+class _Lines:
+    """What is wrong with the lines of one origin, and what can be read of them."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        shape: Shape[Any],
+        tally: Tally,
+        recover: bool,
+        mend: Callable[[Any], Any],
+    ) -> None:
+        self.origin = origin
+        self.shape = shape
+        self.tally = tally
+        self.recover = recover
+        self.mend = mend
+
+    def read_spoiled(
+        self, lines: list[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes, Any] | Problem]:
+        """A line that cannot be read, with those that go on from it: as one, else each by itself."""
+        if len(lines) > 1:
+            offset, last = lines[0][0], lines[-1][0]
+            with open_origin(self.origin.path) as file:
+                file.seek(offset)
+                whole = file.read(last - offset) + file.readline()
+            salvage = read_json(whole, mend=self.mend)
+            if salvage.values and not salvage.lost and _are_records(salvage.values):
+                yield from self.tell(offset, whole, salvage)
+                return
+        for offset, line in lines:
+            yield from self.read_odd(offset, line)
+
+    def read_odd(self, offset: int, line: bytes) -> Iterator[tuple[int, bytes, Any] | Problem]:
+        yield from self.tell(offset, line, read_json(line, self.recover, self.mend))
+
+    def tell(
+        self, offset: int, line: bytes, salvage: Salvage
+    ) -> Iterator[tuple[int, bytes, Any] | Problem]:
+        for place, value in zip(salvage.places, salvage.values, strict=True):
+            items = value if isinstance(value, list) else [value]
+            for number, item in enumerate(items, offset + place):
+                self.tally.records += 1
+                if isinstance(item, dict):
+                    yield from self.tell_value(number, item)
+                else:
+                    self.tally.unrecognise(type(item).__name__, self.origin.path, number)
+        yield from self.tell_long(offset, salvage.long_values)
+        if salvage.lost:
+            self.tally.records += 1
+            self.tally.problems += 1
+        if salvage.code:
+            yield self.problem(offset, salvage.code, line, 99)
+
+    def tell_value(
+        self, offset: int, value: dict[str, Any]
+    ) -> Iterator[tuple[int, bytes, Any] | Problem]:
+        data = msgspec.json.encode(value)
+        wrong: list[str] = []
+        try:
+            typed = self.shape.decode(data)
+        except UNREADABLE:
+            typed = self.shape.convert(value, wrong)
+        yield offset, data, typed
+        if wrong:
+            yield self.problem(offset, "wrong-type", ", ".join(wrong), 97)
+
+    def tell_long(self, offset: int, cuts: list[str]) -> Iterator[Problem]:
+        for cut in cuts:
+            yield self.problem(offset, "long-value", cut, 98)
+
+    def problem(self, offset: int, code: str, data: bytes | str, number: int) -> Problem:
+        return Problem(
+            key=NOBODY, origin=self.origin.path, offset=offset, number=number, code=code,
+            sample=sample(data),
+        )  # fmt: skip
+
+
+def _are_records(values: list[Any]) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def read_json(
+    data: bytes, recover: bool = False, mend: "Callable[[Any], Any] | None" = None
+) -> Salvage:
+    """What can be read of one text: a line, a document, a database value, a body.
+
+    A clean text is one value. In all others objects count one by one, also where they stand in an
+    array of which something is missing.
+    """
+    cuts: list[str] = []
+    codes = [""]
+    if len(data) > LONGEST_BYTES:
+        data, cuts = cut_long_strings(data)
+    try:
+        refuse_depth(data)
+        return Salvage([msgspec.json.decode(data)], "", [0], cuts)
+    except RecursionError:
+        codes.append("too-deep")
+    except UNREADABLE:
+        pass
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+        codes.append("invalid-utf8")
+    values: list[Any] = []
+    places: list[int] = []
+    at = _skip(text, 0)
+    place = measured = 0
+    while at < len(text):
+        place += len(text[measured:at].encode("utf-8", "surrogatepass"))
+        measured = at
+        try:
+            value, end = _decoder.raw_decode(text, at)
+        except RecursionError:
+            value, end = None, _end_of_brackets(text, at)
+            codes.append("too-deep")
+        except json.JSONDecodeError as error:
+            end = _next_record(text, at, error.pos)
+            piece = text[at:end]
+            value = _close(piece, error.pos - at) if recover else None
+            if value is not None:
+                codes.append("recovered")
+            else:
+                codes.append("truncated-json" if is_cut_off(piece) else "invalid-json")
+        else:
+            if is_too_deep(value):
+                value = None
+                codes.append("too-deep")
+        if value is not None:
+            values.append((mend or clean)(value))
+            places.append(place)
+        at = _skip(text, end)
+    return Salvage(values, max(codes, key=_CODES.index), places, cuts)
+
+
+_decoder = json.JSONDecoder(strict=False)
+"""Takes half a surrogate pair and bare control characters."""
+_BETWEEN = re.compile(r"[\s\0,\ufeff\[\]]*")
+"""What stands between values: white space, NUL bytes, commas, the brackets of arrays around them."""
+
+
+def _skip(text: str, at: int) -> int:
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
+
+
+_OBJECT = re.compile(r'\{\s*"')
+_FAR_ENOUGH = 50
+"""So many beginnings are tried: a long torn list is not read once for each of its elements."""
+
+
+def _next_record(text: str, start: int, broken: int) -> int:
+    """Where the next record begins behind a value that breaks; the end of the text if none does.
+
+    A second writer that begins in the middle of a record breaks it right there:
+        {"type":"user","text":"I thi{"type":"assistant","text":"Yes"}
+    Whatever the first one was about to say, its string ends at the second one's first quote.
+    Behind text that is no JSON at all the next record may begin anywhere.
+    """
+    if text[start] in "{[":
+        candidates = _OBJECT.finditer(text, max(start + 1, broken - 4), broken + 12)
+    else:
+        candidates = _OBJECT.finditer(text, start + 1)
+    for _, candidate in zip(range(_FAR_ENOUGH), candidates, strict=False):
+        try:
+            _, end = _decoder.raw_decode(text, candidate.start())
+        except (ValueError, RecursionError):
+            continue
+        # What goes on in another way is a part of the broken record.
+        if not text[end:].lstrip("\0 \t\r\n") or _OBJECT.match(text[end:].lstrip("\0 \t\r\n")):
+            return candidate.start()
+    return len(text)
+
+
+def _end_of_brackets(text: str, at: int) -> int:
+    """Where a value ends that is nested too deep to be decoded."""
+    depth = 0
+    for token in _TOKEN.finditer(text, at):
+        if token[0] in "{[":
+            depth += 1
+        elif token[0] in "}]":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return len(text)
+
+
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
+
+
+def _close(text: str, broken: int) -> Any:
+    """A value closed where it breaks off, else where it breaks; None where nothing can be read."""
+    closed = recover_json(text)
+    if closed is None and 0 < broken < len(text):
+        closed = recover_json(text[:broken])
+    return closed
+
+
+def is_cut_off(text: str | bytes) -> bool:
+    """Whether the text is the beginning of a JSON value, and not broken before its end."""
+    return text[:1] in ("{", "[", b"{", b"[") and recover_json(text) is not None
+
+
+def recover_json(text: str | bytes) -> Any:
+    """A cut-off JSON value closed where it breaks off; None where not even that can be read."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    try:
+        return clean(jiter.from_json(data, partial_mode="trailing-strings"))
+    except ValueError:
+        mended = _STRING.sub(_mend_string, data.decode("utf-8", "replace").encode())
+    try:
+        return clean(jiter.from_json(mended, partial_mode="trailing-strings"))
+    except ValueError:
+        return None
+
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
+_FLAW = re.compile(
+    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89a-fA-F]..)|.)|(?P<bare>[\x00-\x1f])",
+    re.DOTALL,
+)
+"""A pair of surrogates, half of one, any other escape, a bare control character."""
+
+
+def _mend_string(string: re.Match[bytes]) -> bytes:
+    return _FLAW.sub(_mend_flaw, string[0])
+
+
+def _mend_flaw(flaw: re.Match[bytes]) -> bytes:
+    if flaw["half"]:
+        return b"\\ufffd"
+    return b"\\u%04x" % flaw[0][0] if flaw["bare"] else flaw[0]
+
+
+def cut_long_strings(data: bytes) -> tuple[bytes, list[str]]:
+    """The JSON with its long strings cut to their beginning; size, hash and beginning of each.
+
+    Size and hash are of the bytes between the quotes, as they stand there.
+    """
+    pieces: list[bytes] = []
+    cuts: list[str] = []
+    at = 0
+    for string in _STRING.finditer(data):
+        start, end = string.span()
+        if end - start - 2 <= LONGEST_BYTES:
+            continue
+        inside = memoryview(data)[start + 1 : end - data.endswith(b'"', start + 1, end)]
+        cut = _CUT.search(data, start + 1 + LONGEST_BYTES - _WITHIN, end)
+        kept = data[start + 1 : cut.start()] if cut else b""
+        cuts.append(
+            f"{len(inside):,} bytes, sha256 {sha256(inside).hexdigest()}: {sample(kept[:400])}"
+        )
+        pieces += (data[at : start + 1], kept, b'"')
+        at = end
+    pieces.append(data[at:])
+    return b"".join(pieces), cuts
+
+
+_WITHIN = 64
+_CUT = re.compile(rb"(?<=[^\\]{12})(?![\x80-\xbf])|(?<!\\)(?=\\)(?!\\u[dD][c-fC-F])")
+"""Where no escape goes on: twelve bytes (a pair of surrogates) without a backslash, not inside of a
+character, or the first backslash of a row that is not the second half of a pair."""
+
+
+def refuse_dirt(data: bytes) -> None:
+    """Raise where JSON that was decoded in part (`msgspec.Raw`) would fail when the rest is."""
+    if not data.isascii():
+        data.decode()
+    refuse_depth(data)
+
+
+_ENDS = (b"]" * 64, b"}" * 64, b"]}" * 32)
+"""How the end of a very deep value looks: where brackets alternate, the last one is in it too."""
+
+
+def refuse_depth(data: bytes | bytearray) -> None:
+    """Raise RecursionError where the JSON is nested too deep, on every Python: some decoders go
+    deeper than what works on the value afterwards."""
+    if any(end in data for end in _ENDS) and is_too_deep(msgspec.json.decode(data)):
+        raise RecursionError("nested too deep")
+
+
+def is_too_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        inner = [v for v in level if isinstance(v, dict | list)]
+        level = [item for v in inner for item in (v.values() if isinstance(v, dict) else v)]
+        if not level:
+            return False
+    return any(isinstance(v, dict | list) for v in level)
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    """The text with surrogate pairs put together and lone ones, which UTF-8 cannot hold, replaced."""
+    if text.isascii() or not _SURROGATES.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """The value with every string cleaned; what is nested too deep is cut there."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict | list) and depth > DEEPEST:
+        return "(nested too deep)"
+    if isinstance(value, dict):
+        return {clean_text(str(key)): clean(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean(item, depth + 1) for item in value]
+    return value
+
+
+def sample(data: bytes | str) -> str:
+    """A clipped piece of bad data to show to a person."""
+    text = data[: SAMPLE_CHARS * 4].decode("utf-8", "replace") if isinstance(data, bytes) else data
+    return text[:SAMPLE_CHARS]
