@@ -162,6 +162,8 @@ def _opinions(trajectory: Trajectory) -> dict[str, dict[str, Any]]:
 def _is_fork(trajectory: Trajectory) -> bool:
     if trajectory.parent is not None and trajectory.parent.kind == "fork":
         return not any(message.copied for message in trajectory.messages)
+    if "unnamed-session" in (trajectory.partial or ()):
+        return True  # a piece of a conversation: whoever has a name owns what both hold
     return trajectory.metadata.get("forked") is True
 
 

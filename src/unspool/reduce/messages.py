@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable
 from typing import Any
 
-from unspool.facts import Attachment, Marked, MessageSeen, ToolReturned, UsageReported
+from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned, UsageReported
 from unspool.io.longjson import encode
 from unspool.io.times import format_time, parse_time
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
@@ -42,7 +42,7 @@ def build_messages(drafts: list[Draft]) -> tuple[list[Message], list[float]]:
     whole = 0 in ranks
     for draft, rank in zip(drafts, ranks, strict=True):
         made = [build_result(draft.orphan, None)] if draft.orphan else build_message(draft)
-        if whole and rank:  # who knows the conversation itself does not know this
+        if whole and rank >= Rank.ECHO:  # who knows the conversation itself does not know this
             made[0].extra = {**(made[0].extra or {}), "echo_only": True}
         messages.extend(made)
         places.extend([draft.place] * len(made))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import Noted, UsageReported
+from unspool.facts import Noted, Rank, UsageReported
 from unspool.prompts.typed import context_kind
 from unspool.reduce.listing import identity
 from unspool.reduce.messages import to_usage
@@ -279,7 +279,11 @@ def count_modes(trajectory: Trajectory) -> None:
 
 
 def add_usage(trajectory: Trajectory, runs: Runs) -> None:
-    """Totals: what was reported for the conversation, else its runs and what they leave out."""
+    """Totals: what was reported for the conversation, else its runs and what they leave out.
+
+    A report of rank EXTRACT or above may be older than the last answers, or hold sub-agents: where every
+    answer tells its own tokens, their sum is better (case `copilot_cli/runs_with_accounts`).
+    """
     if trajectory.usage is None:
         own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
         given = {m.request_id for m in trajectory.messages if m.usage is not None}
@@ -287,6 +291,8 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         rest = [usage for _, usage in runs.rest()]
         reported = [to_usage(r) for r in runs.segments]
         trajectory.usage = total_of(
+            [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
+            own if _tells_all(trajectory.messages) and runs.conversation else [],
             [to_usage(r) for r in runs.conversation],
             [*reported, *rest] if reported or runs.calls or runs.told else [],
             [*own, *silent],
@@ -295,6 +301,14 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
             known = {"runs": max(runs.opened, runs.reported), "runs_reported": runs.reported}
             trajectory.usage.extra = known
     add_model_usage(trajectory, runs)
+
+
+def _tells_all(messages: list[Message]) -> bool:
+    """Whether every answer says what went in and what came out."""
+    answers = [m for m in messages if m.role == "assistant" and not m.kind and not m.copied]
+    known = [m.usage for m in answers if m.usage is not None]
+    whole = [u for u in known if u.prompt_tokens is not None and u.completion_tokens is not None]
+    return bool(answers) and len(whole) == len(answers)
 
 
 def total_of(*levels: list[Usage]) -> Usage | None:

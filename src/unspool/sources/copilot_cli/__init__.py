@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Literal
 
-from unspool.facts import AnyFact
+from unspool.facts import AnyFact, Noted
 from unspool.io.databases import MAGIC
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli import flat, legacy
@@ -92,4 +92,10 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         yield from legacy.read_file(origin, tally, NAME, recover)
     else:
         lookup = Lookup(origin.path)
+        if not lookup.is_named and not origin.start:
+            # What a killed process printed: its session's log, if it is here, owns what both hold.
+            yield Noted(
+                key=(NAME, lookup.session), origin=origin.path, offset=0, number=99, name="partial",
+                value="unnamed-session",
+            )  # fmt: skip
         yield from read_events(origin, tally, (NAME, lookup.session), lookup, recover=recover)

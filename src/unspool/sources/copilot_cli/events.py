@@ -33,6 +33,7 @@ READERS: dict[str, Reader] = {
     "assistant.reasoning": speech.read_reasoning,
     "assistant.turn_start": session.read_turn,
     "assistant.usage": session.read_usage,
+    "session.usage_record": session.read_usage,
     "system.message": speech.read_system,
     "system.notification": speech.read_notification,
     "skill.invoked": session.read_skill,

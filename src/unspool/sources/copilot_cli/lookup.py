@@ -53,10 +53,18 @@ class Lookup:
         What is made up depends on the name and the first line alone: a copy, or a longer state of
         the same file, is the same session.
         """
+        return self._named or f"{_bare(PurePath(self.path).name)}-{self._first()}"
+
+    @property
+    def is_named(self) -> bool:
+        return bool(self._named)
+
+    @cached_property
+    def _named(self) -> str:
         named = folder_session(self.path)
         if named is not None and UUID.fullmatch(named):
             return named
-        return self._told() or named or f"{_bare(PurePath(self.path).name)}-{self._first()}"
+        return self._told() or named or ""
 
     def _first(self) -> str:
         line = read_head(self.path).data.partition(b"\n")[0]

@@ -43,7 +43,6 @@ NOISE = frozenset(
         "session.model_deselected",
         "session.session_limits_changed",
         "session.usage_checkpoint",
-        "session.usage_record",
         "session.request_body_compression_disabled",
         "session.binary_asset",
         "session.canvas.recorded",

@@ -1,9 +1,9 @@
 """The session around the conversation: runs, models, modes, compactions, usage."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from unspool.facts import AnyFact, Link, Marked, MessageSeen, Noted, UsageReported
+from unspool.facts import AnyFact, Key, Link, Marked, MessageSeen, Noted, Rank, UsageReported
 from unspool.sources.copilot_cli.envelope import Event, snake, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
 from unspool.sources.copilot_cli.texts import plain
@@ -74,11 +74,25 @@ def read_resume(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
 
 
 def read_shutdown(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    """The figures are of the run that ends here, not of the session; lines changed are of all."""
-    metrics = event.data.get("modelMetrics")
-    for model, found in metrics.items() if isinstance(metrics, dict) else ():
-        if isinstance(found, dict):
-            yield _run_usage(event, model, found)
+    """The figures are of the run that ends here, or of the session up to here; lines changed are of
+    the session in either case.
+
+    Newer versions write a snapshot of their accounts (case `runs_with_accounts`):
+        {"type":"session.shutdown","data":{"accountingSnapshot":{…},"modelMetrics":{"m":{…}},
+         "agentMetrics":{"main":{"modelMetrics":{"m":{…}}},"<agent id>":{"modelMetrics":{"m":{…}}}}}}
+    There all figures are of the whole session, and `agentMetrics` tells the agents apart.
+    """
+    metrics, agents = event.data.get("modelMetrics"), event.data.get("agentMetrics")
+    if not event.data.get("accountingSnapshot"):
+        yield from _reported(event, event.root, "segment", metrics)
+    elif isinstance(agents, dict) and "main" in agents:
+        for agent, account in agents.items():
+            child = f"{event.root[1]}/{lookup.child(agent, '')}"
+            key = event.root if agent == "main" else (event.root[0], child)
+            if isinstance(account, dict):
+                yield from _reported(event, key, "conversation", account.get("modelMetrics"))
+    else:
+        yield from _reported(event, event.root, "conversation", metrics)
     changes = event.data.get("codeChanges")
     if isinstance(changes, dict) and changes:
         value = {snake(name): value for name, value in changes.items()}
@@ -91,54 +105,70 @@ def read_shutdown(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     yield event.fact(Marked, kind="end", data=data or None)
 
 
-def _run_usage(event: Event, model: str, found: dict[str, Any]) -> UsageReported:
+def _reported(
+    event: Event, key: Key, on: Literal["segment", "conversation"], metrics: Any
+) -> Iterator[AnyFact]:
     """Input holds cache reads and writes; `cost` counts premium requests, not dollars."""
-    usage = found.get("usage")
-    requests = found.get("requests")
-    usage = usage if isinstance(usage, dict) else {}
-    requests = requests if isinstance(requests, dict) else {}
-    premium = requests.get("cost")
-    return event.fact(
-        UsageReported,
-        on="segment",
-        subject=event.id or f"{event.origin}:{event.offset}",
-        model=model,
-        prompt=whole_number(usage.get("inputTokens")),
-        completion=whole_number(usage.get("outputTokens")),
-        cached=whole_number(usage.get("cacheReadTokens")),
-        cache_write=whole_number(usage.get("cacheWriteTokens")),
-        reasoning=whole_number(usage.get("reasoningTokens")),
-        requests=whole_number(requests.get("count")),
-        extra={"premium_requests": premium} if premium is not None else None,
-    )
+    for model, account in metrics.items() if isinstance(metrics, dict) else ():
+        if not isinstance(account, dict):
+            continue
+        usage, requests = account.get("usage"), account.get("requests")
+        usage = usage if isinstance(usage, dict) else {}
+        requests = requests if isinstance(requests, dict) else {}
+        premium = requests.get("cost")
+        yield event.fact(
+            UsageReported,
+            key=key,
+            on=on,
+            subject=event.id or f"{event.origin}:{event.offset}" if on == "segment" else "",
+            model=model,
+            **_figures(usage),
+            requests=whole_number(requests.get("count")),
+            rank=0 if on == "segment" else Rank.EXTRACT,
+            extra={"premium_requests": premium} if premium is not None else None,
+        )
+
+
+def _figures(usage: dict[str, Any]) -> dict[str, Any]:
+    return {name: whole_number(usage.get(native)) for name, native in _FIGURES.items()}
+
+
+_FIGURES = {
+    "prompt": "inputTokens",
+    "completion": "outputTokens",
+    "cached": "cacheReadTokens",
+    "cache_write": "cacheWriteTokens",
+    "reasoning": "reasoningTokens",
+}
 
 
 def read_usage(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    """One engine call; only streams have it."""
-    data = event.data
-    call, model = event.text("apiCallId"), event.text("model")
-    yield from _model(event, model)
+    """One engine call, told before its answer: by streams, and by the logs of newer versions.
+
+    {"type":"session.usage_record","data":{"usage":{"apiCallId":"c1","inputTokens":900,…}}}
+    {"type":"assistant.message","data":{"apiCallId":"c1","content":"Done."}}
+    """
+    recorded = event.data.get("usage")
+    data = recorded if isinstance(recorded, dict) else event.data
+    call, model = plain(data.get("apiCallId")), plain(data.get("model"))
+    if model:
+        yield event.fact(Noted, on="following", name="model", value=model)
     if call and model:
         yield event.fact(Noted, on="request", subject=call, name="model", value=model)
-    figures: dict[str, Any] = {
-        name: whole_number(data.get(native))
-        for name, native in (
-            ("prompt", "inputTokens"),
-            ("completion", "outputTokens"),
-            ("cached", "cacheReadTokens"),
-            ("cache_write", "cacheWriteTokens"),
-        )
-    }
+    figures = _figures(data)
     if all(figure is None for figure in figures.values()):
         return
-    figures["reasoning"] = whole_number(data.get("reasoningTokens"))
-    extra = event.chosen("duration", "timeToFirstTokenMs", "initiator", "finishReason")
+    extra = {
+        snake(name): data[name]
+        for name in ("duration", "timeToFirstTokenMs", "initiator", "finishReason")
+        if data.get(name) not in (None, "")
+    }
     subject = call or event.id or f"{event.origin}:{event.offset}"
     yield event.fact(
         UsageReported, on="message" if call else "call", subject=subject, model=model,
         extra=extra or None, rank=1, **figures,
     )  # fmt: skip
-    if event.key != event.root:
+    if event.key != event.root and recorded is None:
         # What a run reports holds its sub-agents; so must what stands in for a report.
         yield event.fact(
             UsageReported, key=event.root, on="call", subject=subject, model=model, rank=1,

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import AnyFact, Link, Marked, MessageSeen, Noted, ToolCalled, UsageReported
+from unspool.facts import (
+    AnyFact,
+    Link,
+    Marked,
+    MessageSeen,
+    Noted,
+    Rank,
+    ToolCalled,
+    UsageReported,
+)
 from unspool.sources.copilot_cli.attachments import attachments
 from unspool.sources.copilot_cli.envelope import Event, whole_number
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
@@ -21,7 +30,10 @@ def read_user(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     sent = data.get("transformedContent")
     text = sent if isinstance(sent, str) and sent else content
     source = event.text("source")
-    injected = source not in _TYPED_SOURCES or data.get("isAutopilotContinuation") is True
+    # A sub-agent is told its task by its parent: `"source":"agent-<session>"` (case `subagent_told`).
+    told = event.key != event.root and source.startswith("agent-")
+    injected = source not in _TYPED_SOURCES and not told
+    injected = injected or data.get("isAutopilotContinuation") is True
     # Nothing in the timeline, but something sent: a nudge of the program's.
     injected = injected or (not content.strip() and bool(text.strip()))
     if not injected and content.strip():
@@ -161,7 +173,7 @@ _REQUEST_EXTRAS = {
 def task_prompt(
     event: Event, call: str, name: str, arguments: Any, lookup: Lookup
 ) -> Iterator[AnyFact]:
-    """What a sub-agent was told: only the call that started it says so."""
+    """What a sub-agent was told: before it wrote that down itself, only the call says so."""
     if (
         event.rank
         or not isinstance(arguments, dict)
@@ -171,13 +183,23 @@ def task_prompt(
     if call not in lookup.started:
         return
     key = (event.root[0], f"{event.root[1]}/{lookup.started[call]}")
-    yield event.fact(MessageSeen, key=key, id=f"task:{call}", role="user", text=arguments["prompt"])
+    yield event.fact(
+        MessageSeen,
+        key=key,
+        id=f"task:{call}",
+        role="user",
+        text=arguments["prompt"],
+        rank=Rank.EXTRACT,
+    )
     title = arguments.get("description") or arguments.get("name")
     if isinstance(title, str) and title:
         yield event.fact(Noted, key=key, name="title", value=title, rank=1)
 
 
 def read_reasoning(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+    """Streams repeat so, behind a message, the reasoning that it holds."""
+    if event.ephemeral:
+        return
     yield event.fact(
         MessageSeen,
         id=event.text("reasoningId") or event.id,
