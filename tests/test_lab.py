@@ -1,8 +1,9 @@
 """Real agents that talked to a scripted model: what comes out is what was said, word for word.
 
-`<corpus>/lab/<agent>-<version>/<scenario>` holds the agent's files (`home`), its hook payloads (`hooks`),
-what its processes printed (`stream`), and `truth.json`: all that was typed, answered, called, returned and
-counted. A value may be missing from the output only where it stands nowhere in the files that were read.
+`<corpus>/lab/<agent>-<version>/<scenario>` holds the agent's files (`home`), its hook payloads
+(`hooks`), what its processes printed (`stream`), and `truth.json`: all that was typed, answered,
+called, returned and counted. A value may be missing from the output only where it stands nowhere in
+the files that were read.
 """
 
 import json
