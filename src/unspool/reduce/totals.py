@@ -281,8 +281,8 @@ def count_modes(trajectory: Trajectory) -> None:
 def add_usage(trajectory: Trajectory, runs: Runs) -> None:
     """Totals: what was reported for the conversation, else its runs and what they leave out.
 
-    A report of rank EXTRACT or above may be older than the last answers, or hold sub-agents: where every
-    answer tells its own tokens, their sum is better (case `copilot_cli/runs_with_accounts`).
+    A report of rank EXTRACT or above may be older than the last answers, or hold sub-agents: where
+    every answer tells its own tokens, their sum is better (case `copilot_cli/runs_with_accounts`).
     """
     if trajectory.usage is None:
         own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
