@@ -20,6 +20,7 @@ SOURCES: dict[str, str] = {
     "claude-code": "unspool.sources.claude_code",
     "copilot-vscode": "unspool.sources.copilot_vscode",
     "copilot-cli": "unspool.sources.copilot_cli",
+    "pi": "unspool.sources.pi",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""
