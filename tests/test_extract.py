@@ -455,6 +455,16 @@ def test_tag_scan_summary_beside_the_output(tmp_path: Path) -> None:
     assert [p.parent.parent.name for p in tmp_path.glob("*/*/tag_scan_summary.json")] == ["tags"]
 
 
+def test_a_named_folder_gets_the_tag_scan_summary_of_every_output(tmp_path: Path) -> None:
+    source = TELEMETRY / "two_rounds"
+    run(source, "-q", "--context-tag-summary-dir", tmp_path / "stdout")
+    run(source, "-q", "--to", "atif", "-o", tmp_path / "out",
+        "--context-tag-summary-dir", tmp_path / "many")  # fmt: skip
+    for name in ("stdout", "many"):
+        (made,) = (tmp_path / name).rglob("tag_scan_summary.json")
+        assert json.loads(made.read_bytes())
+
+
 def test_no_reasoning(tmp_path: Path) -> None:
     source = TELEMETRY / "anthropic_shape"
     assert b"let me look" in run(source, "-q").stdout

@@ -16,7 +16,7 @@ from tests.claude_lines import SESSION, transcript
 from tests.conversations import hostile, sample
 from unspool.cli import group
 from unspool.errors import UnspoolError
-from unspool.inspect.loose import LooseShelf
+from unspool.inspect.files import FileCollection
 from unspool.sinks import Family
 from unspool.sinks.jsonl import write
 from unspool.store.opening import writing
@@ -73,6 +73,17 @@ def test_list_newest_first_without_sub_agents(file: Path) -> None:
     assert "Rate limiter lets bursts through" in lines[2]
     assert "59k/2.3k" in lines[2]
     assert len(out("list", file, "--agents").splitlines()) == 4
+
+
+def test_a_sub_agent_without_its_parent_is_listed_only_with_agents(tmp_path: Path) -> None:
+    """Claude Code's "Warmup": an agent's file whose session is gone."""
+    message = Message("user", "Warmup", typed="Warmup", turn=0)
+    warmup = Trajectory("gone/a1b2", [message], source="claude-code", parent=Link("gone"))
+    path = put(tmp_path / "agent.jsonl", warmup)
+    listed = run("list", path)
+    assert (listed.stdout, "--agents" in listed.stderr) == ("", True)
+    assert "Warmup" in out("list", path, "--agents")
+    assert "> Warmup" in out("show", path)  # who names the file means it
 
 
 def test_list_as_json(file: Path) -> None:
@@ -335,10 +346,10 @@ def test_one_id_in_two_sources_is_two_families(tmp_path: Path) -> None:
     child = Trajectory(
         "its-child", root.messages[:3], source="cursor", parent=Link(root.conversation_id)
     )
-    shelf = LooseShelf([str(put(tmp_path / "both.jsonl", root, *children, other, child))])
+    files = FileCollection([str(put(tmp_path / "both.jsonl", root, *children, other, child))])
     families = {
         source: [
-            t.conversation_id for t in shelf.family(shelf.find(f"{source}/{ROOT}")).descendants
+            t.conversation_id for t in files.family(files.find(f"{source}/{ROOT}")).descendants
         ]
         for source in (root.source, "cursor")
     }
@@ -371,6 +382,21 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, arguments: list[
         assert process.wait(timeout=60) == 0, said
     assert b"Traceback" not in said
     assert b"BrokenPipe" not in said
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["extract", "-q"]])
+def test_a_reader_that_leaves_before_a_short_list_is_no_error(
+    file: Path, arguments: list[str]
+) -> None:
+    """A few lines wait in the buffer until the command is done."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "unspool", *arguments, str(file)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(timeout=60)) == (b"", 0)
 
 
 @pytest.mark.parametrize("command", ["compare", "diff-messages", "validate", "check"])

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from tests.claude_lines import answer, said, write
 from unspool.cli import group
 from unspool.pipeline import extract
+from unspool.store.collection import StoreCollection
 from unspool.store.opening import reading
-from unspool.store.shelf import StoreShelf
 from unspool.trajectory import (
     Message,
     ToolCall,
@@ -86,7 +86,7 @@ def test_nor_a_store(tmp_path: Path, number: int) -> None:
         done = CliRunner().invoke(group, [*arguments, *store])
         assert done.exception is None, (arguments, done.exception)
     with reading(tmp_path / "store.db") as connection:
-        entries = StoreShelf(connection).entries()
+        entries = StoreCollection(connection).entries()
     assert sorted((entry.source, entry.messages) for entry in entries) == [
         ("atif", 2), ("claude-code", 2), ("copilot-cli", 2),
     ]  # fmt: skip

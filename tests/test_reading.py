@@ -6,7 +6,7 @@ from tests.conversations import NEW, OLD, call, hostile, result, sample
 from unspool.sinks import Family
 from unspool.sinks.html.page import make_page as html_page
 from unspool.sinks.markdown import make_page as markdown_page
-from unspool.trajectory import Link, Mark, Message, Trajectory
+from unspool.trajectory import FileTouch, Link, Mark, Message, Trajectory
 from unspool.views import Aside, Reading, Rule, Said, read_family
 from unspool.views.blocks import Options, iter_blocks
 from unspool.views.calls import headline
@@ -129,6 +129,11 @@ def test_a_sub_agent_that_nobody_names_is_shown_at_the_end() -> None:
         ("TodoWrite", {"todos": [{"status": "completed"}, {"status": "open"}]}, "1 of 2 done"),
         ("apply_patch", "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n", "a.py"),
         ("odd", {"n": 3, "list": [1, 2]}, "n=3, list=[2]"),
+        (
+            "str_replace_editor",
+            {"command": "create", "path": "/home/ada/limiter/a.py"},
+            "create a.py",
+        ),
         ("none", "", ""),
         ("broken", '{"command": "l', '{"command": "l'),
     ],
@@ -147,6 +152,23 @@ def test_edits_by_shape() -> None:
     assert made.lines == [Line("+", "x"), Line("+", "y")]
     assert edits_of(call("1", "Bash", {"command": "ls"})) == []
     assert edits_of(call("1", "Bash", "not json")) == []
+
+
+def test_a_call_changed_as_many_lines_as_the_list_of_files_says() -> None:
+    edit = {"file_path": "a.py", "old_string": "a\nb", "new_string": "a\nc\nd"}
+    calls = [
+        call("1", "Edit", edit),
+        call("2", "Edit", edit),
+        call("3", "Edit", edit, status="denied"),
+    ]
+    root = Trajectory("c", [Message("assistant", "", tool_calls=calls)])
+    root.files = [FileTouch("a.py", "edit", 5, 4, tool_call_id="1")]
+    (said,) = read_family(root).said()
+    assert [made.changed for made in said.calls] == [(5, 4), (2, 1), None]
+    lines = [
+        block.text for block in iter_blocks(read_family(root), Options()) if block.label == "Edit"
+    ]
+    assert lines == ["a.py  +5 −4", "a.py  +2 −1", "a.py"]
 
 
 def test_edits_prefer_the_numbers_that_the_file_had() -> None:

@@ -147,6 +147,14 @@ def test_unspool_alone(home: Path) -> None:
     assert found["newest"]["id"].startswith("7d1e2f3a")
 
 
+def test_scan_suggests_only_what_is_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(home / ".cursor" / "chats")
+    assert "--to html" in run("scan")
+    monkeypatch.setattr("unspool.sinks.find_spec", lambda name: None)
+    assert "--to markdown" in run("scan")
+    assert "--to html" not in run("scan")
+
+
 def test_list_and_show_need_no_path(home: Path) -> None:
     fill(home / ".cursor" / "chats")
     assert "7d1e2f3  " in run("list")

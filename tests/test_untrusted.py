@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.conversations import HOSTILE, call, sample
 from tests.harness import corpus
 from unspool.errors import MissingExtra
-from unspool.inspect.loose import LooseShelf
+from unspool.inspect.files import FileCollection
 from unspool.sinks import Family
 from unspool.sinks.html import write
 from unspool.trajectory import Message, Trajectory
@@ -140,7 +140,7 @@ def test_every_real_conversation_can_be_read() -> None:
     folder = corpus()
     if folder is None:
         pytest.skip("no corpus on this machine")
-    shelf = LooseShelf([str(folder)])
+    shelf = FileCollection([str(folder)])
     entries = [entry for entry in shelf.entries() if entry.parent_id is None]
     for entry in entries[:150]:
         family = shelf.family(entry)

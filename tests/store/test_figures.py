@@ -97,6 +97,14 @@ def test_alignment(store: Any) -> None:
     assert temporal.time_difference_ms == 0
 
 
+def test_equal_commands_are_no_evidence(store: Any) -> None:
+    with transaction(store):
+        for ident, source in (("c8", "claude-code"), ("k8", "cursor")):
+            put_trajectory(store, made(ident, source, "/compact", "Compacted."), [])
+    found = align(store, "claude_code:c8", "cursor:k8").correlations
+    assert "/compact" not in {c.left for c in found if c.type == "semantic"}
+
+
 def test_align_all_compares_only_candidates(store: Any) -> None:
     pairs = candidates(store, Filters())
     assert ("claude_code:c1", "cursor:k1") in pairs
@@ -269,9 +277,12 @@ def test_commands(store: Any, tmp_path: Path) -> None:
     )
     assert "unspool show cursor/k2 --turn 1 " in run("search", "poem", "--in", "typed")
     aligned = json.loads(run("align", "k1", "c1", "--json"))
-    assert (aligned[0]["left"], aligned[0]["right"]) == ("claude_code:c1", "cursor:k1")
-    assert "claude_code:c1  ↔  cursor:k1" in run("align", "--auto", "--since", "2026-03-04")
+    assert (aligned[0]["left"], aligned[0]["right"]) == ("claude-code/c1", "cursor/k1")
+    assert "claude-code/c1  ↔  cursor/k1" in run("align", "--auto", "--since", "2026-03-04")
     assert run("align", "--auto", "--since", "2026-03-05") == ""
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        run("align", "c1", "claude-code/c1")
+    assert (refused.value.returncode, "the same" in refused.value.stderr) == (2, True)
     unpriced = json.loads(run("stats", "--by", "model", "--json"))[-1]
     assert (unpriced["name"], unpriced["tokens_without_price"]) == ("who-knows-1", 1100)
     assert "cost_usd" not in unpriced

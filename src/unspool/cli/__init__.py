@@ -29,10 +29,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "unspool.cli.conversation_tags",
         "List the prompt tags in conversations.",
     ),
-    "diff-messages": ("unspool.cli.diff_messages", "Show how a conversation differs in two files."),
+    "diff-messages": (
+        "unspool.cli.compare:diff_messages",
+        "Show how a conversation differs in two files.",
+    ),
     "validate": ("unspool.cli.validate", "Check ATIF files against the rules of the format."),
 }
-"""Name → (module with a `command`, one line of help). Help is here so that nothing is imported."""
+"""Name → (module, with the name of its command where it has two; one line of help). Help is here so
+that nothing is imported."""
 
 
 def plain_wanted() -> bool:
@@ -54,12 +58,15 @@ class Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         with stops.AtOnce():
-            command: Any = import_module(COMMANDS[cmd_name][0]).command
+            module, _, name = COMMANDS[cmd_name][0].partition(":")
+            command: Any = getattr(import_module(module), name or "command")
         return command  # type: ignore[no-any-return]  # a module attribute has no type
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a reader that went away is no error
+            return result
         except BrokenPipeError:
             # The reader of our output went away (`| head`): not an error of ours. Caught before
             # click, which would end with 1.

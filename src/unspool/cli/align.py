@@ -3,17 +3,15 @@
 from typing import Any
 
 import click
-import msgspec
 
-from unspool.cli.screen import say
-from unspool.cli.search import filter_options
-from unspool.cli.sync import path_of, store_option
+from unspool.cli.options import filter_options, path_of, store_option
+from unspool.cli.screen import print_json, say
 from unspool.errors import UsageError
 from unspool.store.align import Alignment, align, align_all, in_order, keep
+from unspool.store.collection import StoreCollection
 from unspool.store.filters import Filters
-from unspool.store.ids import row_id
+from unspool.store.ids import row_id, shown_id
 from unspool.store.opening import writing
-from unspool.store.shelf import StoreShelf
 from unspool.views.characters import one_line
 
 EXAMPLES = """
@@ -43,19 +41,23 @@ def command(
         raise UsageError("name two conversations, or use --auto")
     with writing(path_of(store_path), make=False) as connection:
         if auto:
-            found = align_all(connection, Filters(**filters))
+            alignments = align_all(connection, Filters(**filters))
         else:
-            shelf = StoreShelf(connection)
-            first, second = (shelf.find(ident) for ident in idents)
+            store = StoreCollection(connection)
+            first, second = (store.find(ident) for ident in idents)
             ids = row_id(first.source, first.id), row_id(second.source, second.id)
-            found = [align(connection, *in_order(*ids))]
-            keep(connection, found[0])
+            if ids[0] == ids[1]:
+                raise UsageError(f"{idents[0]} and {idents[1]} are the same conversation")
+            alignments = [align(connection, *in_order(*ids))]
+            keep(connection, alignments[0])
+    for alignment in alignments:
+        alignment.left, alignment.right = shown_id(alignment.left), shown_id(alignment.right)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        print_json(alignments)
         return
-    if not found:
+    if not alignments:
         say("no two conversations of different agents belong together", err=True)
-    for alignment in found:
+    for alignment in alignments:
         _print(alignment, full=not auto)
 
 
@@ -72,7 +74,6 @@ def _best(alignment: Alignment) -> list[Any]:
     """The best piece of evidence of every kind."""
     best: dict[str, Any] = {}
     for one in alignment.correlations:
-        known = best.get(one.type)
-        if known is None or one.confidence > known.confidence:
+        if one.type not in best or one.confidence > best[one.type].confidence:
             best[one.type] = one
     return list(best.values())

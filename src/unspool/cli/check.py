@@ -3,8 +3,7 @@
 import click
 import msgspec
 
-from unspool.cli.display import Display, print_json
-from unspool.cli.screen import say, verdict
+from unspool.cli.screen import Display, print_json, say, verdict
 from unspool.inspect.checks import Problems
 from unspool.inspect.checks.models import EXAMPLES, Report, Violation, check_models
 from unspool.inspect.checks.types import EventType, search_types

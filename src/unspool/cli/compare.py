@@ -1,22 +1,40 @@
-"""`unspool compare`: two trajectory files by conversation."""
+"""`unspool compare` and `unspool diff-messages`: two trajectory files, by conversation.
 
-from collections.abc import Iterator
+Both end as `diff` does: 0 where all is the same, 1 where not, 2 in trouble.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, ParamSpec
 
 import click
+import msgspec
 
-from unspool.cli.diffing import (
-    DIFFERENT,
-    SAME,
-    TROUBLE,
-    exits_like_diff,
-    print_differences,
-    print_number,
-)
-from unspool.cli.display import Display, print_json
-from unspool.cli.screen import say, verdict
-from unspool.errors import UnknownConversation
-from unspool.inspect.comparison import SHOWN, Comparison, Json, compare, find_pair
-from unspool.inspect.differences import Difference, iter_differences
+from unspool.cli.screen import Display, print_json, say, verdict
+from unspool.errors import UnknownConversation, UnspoolError, UsageError
+from unspool.inspect import compare as comparing
+from unspool.inspect.compare import ABSENT, SHOWN, Comparison, Difference, Json, Pair
+from unspool.views.characters import printable
+from unspool.views.figures import plural
+
+SAME, DIFFERENT, TROUBLE = 0, 1, 2
+_VALUE_CHARS = 300
+P = ParamSpec("P")
+
+
+def exits_like_diff(command: Callable[P, int]) -> Callable[P, int]:
+    """0 same, 1 different, 2 trouble: also where another command would end with 1."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            code = command(*args, **kwargs)
+        except UnspoolError as error:
+            click.echo(f"unspool: {printable(str(error))}", err=True)
+            code = TROUBLE
+        click.get_current_context().exit(code)
+
+    return wrapped
 
 
 @click.command(
@@ -43,32 +61,34 @@ def command(
 ) -> int:
     """Compare trajectory files A and B by conversation.
 
-    Says which conversations are only in A, only in B, equal, different in payload, and different in
-    context only. Exits with 0 where all is the same, 1 where not, 2 in trouble.
-    """
+    Says which conversations are only in A, only in B, equal, different in payload, and different only
+    in context or file path. Null and an empty object count as absent. Exits with 0 where all is the
+    same, 1 where not, 2 in trouble.
+    """  # fmt: skip
     if ident is not None:
         return _compare_one(a, b, ident, frozenset(ignore), as_json)
     with Display(quiet=as_json) as display:
-        made = compare(a, b, frozenset(ignore), limit, display.start)
-    code = verdict(TROUBLE if made.unreadable else SAME if made.same else DIFFERENT)
+        report = comparing.compare(a, b, frozenset(ignore), limit, display.start)
+    code = verdict(TROUBLE if report.unreadable else SAME if report.same else DIFFERENT)
     if as_json:
-        print_json(made)
+        print_json(report)
     else:
-        _print(made)
-    if made.unreadable:
-        say(f"unspool: {made.unreadable:,} lines are no conversations", err=True)
+        _print(report)
+    if report.unreadable:
+        lines = plural(report.unreadable, "line is no conversation", "lines are no conversations")
+        say(f"unspool: {lines}", err=True)
     return code
 
 
 def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bool) -> int:
     def differences(one: Json, two: Json) -> Iterator[Difference]:
         a, b = ({k: v for k, v in side.items() if k not in ignore} for side in (one, two))
-        return iter_differences(a, b)
+        return comparing.iter_differences(a, b)
 
-    pair = find_pair(a, b, ident, lambda one, two: any(differences(one, two)))
+    pair = comparing.find_pair(a, b, ident, lambda one, two: any(differences(one, two)))
     if pair.a is None and pair.b is None:
         raise UnknownConversation(f"no conversation {ident!r} in either file")
-    print_number(pair)
+    _print_number(pair)
     head = {"conversation_id": ident, **({"number": pair.number} if pair.number > 1 else {})}
     if pair.a is None or pair.b is None:
         where = "A" if pair.b is None else "B"
@@ -77,48 +97,98 @@ def _compare_one(a: str, b: str, ident: str, ignore: frozenset[str], as_json: bo
         else:
             say(f"only in {where}: {ident}")
         return DIFFERENT
-    found = list(differences(pair.a, pair.b))
-    code = verdict(DIFFERENT if found else SAME)
+    listed = list(differences(pair.a, pair.b))
+    code = verdict(DIFFERENT if listed else SAME)
     if as_json:
-        print_json({**head, "differences": found})
+        print_json({**head, "differences": listed})
     else:
-        print_differences(found)
+        _print_differences(listed)
     return code
 
 
-def _print(made: Comparison) -> None:
-    say(f"A: {made.in_a:,} conversations, B: {made.in_b:,}")
-    say(f"equal: {made.equal:,}")
-    for title, count, ids in (
-        ("only in A", made.only_in_a, made.ids_only_in_a),
-        ("only in B", made.only_in_b, made.ids_only_in_b),
+def _print(report: Comparison) -> None:
+    say(f"A: {plural(report.in_a, 'conversation')}, B: {report.in_b:,}")
+    say(f"equal: {report.equal:,}")
+    changes = {
+        name: [
+            f"{change.conversation_id}  {', '.join(change.fields)}"
+            + ("" if change.first_message is None else f" (from message {change.first_message})")
+            for change in listed
+        ]
+        for name, listed in (("payload", report.payload), ("context", report.context))
+    }
+    for title, count, lines in (
+        ("only in A", report.only_in_a, report.ids_only_in_a),
+        ("only in B", report.only_in_b, report.ids_only_in_b),
+        ("different in payload", report.different_payload, changes["payload"]),
+        ("different in context only", report.different_context, changes["context"]),
     ):
         say(f"{title}: {count:,}")
-        _print_ids(ids, count)
-    for title, count, changes in (
-        ("different in payload", made.different_payload, made.payload),
-        ("different in context only", made.different_context, made.context),
-    ):
-        say(f"{title}: {count:,}")
-        _print_ids(
-            [
-                f"{change.conversation_id}  {', '.join(change.fields)}"
-                + (
-                    f" (from message {change.first_message})"
-                    if change.first_message is not None
-                    else ""
-                )
-                for change in changes
-            ],
-            count,
-        )
-    if made.fields:
-        listed = ", ".join(f"{name} {count:,}" for name, count in made.fields.items())
+        for line in lines:
+            say(f"  {line}")
+        if lines and count > len(lines):
+            say(f"  … and {count - len(lines):,} more")
+    if report.fields:
+        listed = ", ".join(f"{name} {count:,}" for name, count in report.fields.items())
         say(f"fields that differ: {listed}")
 
 
-def _print_ids(lines: list[str], count: int) -> None:
-    for line in lines:
-        say(f"  {line}")
-    if lines and count > len(lines):
-        say(f"  … and {count - len(lines):,} more")
+@click.command(
+    "diff-messages",
+    epilog="\b\nExample:\n  unspool diff-messages old.jsonl new.jsonl 4f0c2d1e --idx 3",
+)
+@click.argument("a")
+@click.argument("b")
+@click.argument("ident", metavar="ID")
+@click.option("--idx", type=click.IntRange(0), metavar="N", help="Only this message (from 0).")
+@click.option("--json", "as_json", is_flag=True, help="The differences as JSON.")
+@exits_like_diff
+def diff_messages(a: str, b: str, ident: str, idx: int | None, as_json: bool) -> int:
+    """Show, field by field, how the messages of conversation ID differ in files A and B.
+
+    Exits with 0 where they are the same, 1 where not, 2 in trouble.
+    """
+    differences = comparing.message_differences
+    pair = comparing.find_pair(a, b, ident, lambda one, two: bool(differences(one, two, idx)))
+    sides = {"A": pair.a, "B": pair.b}
+    absent = " nor ".join(name for name, side in sides.items() if side is None)
+    if absent and pair.number == 1:
+        raise UnknownConversation(f"no conversation {ident!r} in {absent}")
+    _print_number(pair)
+    counts = {name: len(comparing.messages_of(side or {})) for name, side in sides.items()}
+    if idx is not None and idx >= max(counts.values()):
+        raise UsageError(f"no message {idx}: A has {counts['A']}, B has {counts['B']}")
+    listed = differences(pair.a or {}, pair.b or {}, idx)
+    code = verdict(DIFFERENT if listed or absent else SAME)
+    if as_json:
+        print_json({"conversation_id": ident, "messages": counts, "differences": listed})
+    else:
+        _print_differences(listed)
+        if counts["A"] != counts["B"]:
+            say(f"A has {plural(counts['A'], 'message')}, B has {counts['B']:,}", err=True)
+    return code
+
+
+def _print_number(pair: Pair) -> None:
+    """Of several conversations with one id, which it is."""
+    if pair.number > 1:
+        ending = {2: "nd", 3: "rd"}.get(pair.number, "th")
+        say(f"the {pair.number}{ending} with this id", err=True)
+
+
+def _print_differences(differences: Iterable[Difference]) -> None:
+    for difference in differences:
+        say(difference.path, bold=True)
+        a, b = difference.a, difference.b
+        if isinstance(a, str) and isinstance(b, str) and ("\n" in a or "\n" in b):
+            for line in comparing.text_diff(a, b):
+                say(f"  {line}", fg={"-": "red", "+": "green", "@": "cyan"}.get(line[:1]))
+            continue
+        for sign, value, colour in (("-", a, "red"), ("+", b, "green")):
+            if value is not ABSENT:
+                say(f"  {sign} {_shown(value)}", fg=colour)
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _VALUE_CHARS else text[: _VALUE_CHARS - 1] + "…"

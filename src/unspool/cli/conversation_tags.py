@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from unspool.cli.display import Display
-from unspool.cli.screen import say
+from unspool.cli.screen import Display, say
 from unspool.errors import OutputError
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job

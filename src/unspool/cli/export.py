@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from unspool import sinks
-from unspool.cli.display import Display
-from unspool.cli.shelves import choose, tell_problems
+from unspool.cli.screen import Display
+from unspool.cli.selection import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
 from unspool.pipeline.enrich import drop_reasoning
 from unspool.pipeline.output import whole_file
-from unspool.sinks import Family, Piece, Sink, unique_names
+from unspool.sinks import Family, Piece, unique_names
 
 EXAMPLES = """
 \b
@@ -46,12 +46,20 @@ def command(
     """
     sink = sinks.load(to)
     with Display(quiet=False) as display:
-        families = list(_families(conversations, paths, display))
+        families: list[Family] = []
+        for argument in conversations:
+            collection, entries = choose(argument, paths, display)
+            tell_problems(collection)
+            families += map(collection.family, entries)
     if no_reasoning:
         for family in families:
             for member in (family.root, *family.descendants):
                 drop_reasoning(member)
-    pieces = [piece for family in families for piece in _pieces(sink, family)]
+    if not sink.FAMILIES:
+        families = [
+            Family(one) for family in families for one in (family.root, *family.descendants)
+        ]
+    pieces = [piece for family in families for piece in sink.write(family, {})]
     if not pieces:
         raise UnspoolError(f"{to} has nothing to show of this")
     if sink.MANY_FILES and output != "-":
@@ -66,24 +74,6 @@ def command(
         with whole_file(Path(output)) as file:
             for piece in pieces:
                 file.write(piece.data)
-
-
-def _families(
-    conversations: tuple[str, ...], paths: tuple[str, ...], display: Display
-) -> Iterator[Family]:
-    for argument in conversations:
-        shelf, entries = choose(argument, paths, display)
-        tell_problems(shelf)
-        for entry in entries:
-            yield shelf.family(entry)
-
-
-def _pieces(sink: Sink, family: Family) -> Iterator[Piece]:
-    if sink.FAMILIES:
-        yield from sink.write(family, {})
-        return
-    for member in (family.root, *family.descendants):
-        yield from sink.write(Family(member), {})
 
 
 def _write_files(pieces: list[Piece], output: str | None) -> Iterator[Path]:

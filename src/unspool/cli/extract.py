@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from unspool import sinks, sources
-from unspool.cli.display import Display, print_summary
-from unspool.cli.moments import Moment
+from unspool.cli.options import Moment, Size
+from unspool.cli.screen import Display, say_rows
 from unspool.errors import UsageError, unwritable
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.filters import TELEMETRY
@@ -19,6 +19,7 @@ from unspool.pipeline.job import MEGABYTE, Job, Summary
 from unspool.pipeline.output import is_special, opened, write_many, write_one
 from unspool.prompts import catalogue
 from unspool.prompts.census import write_summary
+from unspool.views.figures import plural, size
 
 EXAMPLES = """
 \b
@@ -28,23 +29,7 @@ Examples:
   zcat log.gz | unspool extract - --regex 'TypeError' | jq .title
 """
 
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmg]?)i?b?$", re.IGNORECASE)
 STRICT_CODE = 3
-
-
-class Size(click.ParamType[int]):
-    """Bytes: 500M, 2G, 100000."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = _SIZE.match(value.strip())
-        if match is None:
-            self.fail(f"{value!r} is not a size like 500M or 2G", param, ctx)
-        power = {"": 0, "k": 1, "m": 2, "g": 3}[match[2].lower()]
-        return int(float(match[1]) * 1024**power)
 
 
 class Extract(click.Command):
@@ -53,24 +38,23 @@ class Extract(click.Command):
     FLAG = "--require-system-first"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        made: list[str] = []
-        rest = iter(args)
-        for arg in rest:
+        plain: list[str] = []
+        rest = list(args)
+        while rest:
+            arg = rest.pop(0)
             name, equals, value = arg.partition("=")
-            if name != self.FLAG:
-                made.append(arg)
-                continue
-            if not equals:
-                value = next(rest, "")
-                if value.lower() not in ("true", "false"):
-                    made += [self.FLAG, *([value] if value else [])]
-                    continue
-            if value.lower() not in ("true", "false"):
+            if name == self.FLAG and not equals and rest and rest[0].lower() in ("true", "false"):
+                value = rest.pop(0)
+            if name == self.FLAG and value.lower() == "false":
+                arg = "--no" + self.FLAG[1:]
+            elif name == self.FLAG and value.lower() == "true":
+                arg = self.FLAG
+            elif name == self.FLAG and equals:
                 raise click.BadParameter(
                     f"{value!r} is neither true nor false", ctx, param_hint=name
                 )
-            made.append(self.FLAG if value.lower() == "true" else "--no" + self.FLAG[1:])
-        return super().parse_args(ctx, made)
+            plain.append(arg)
+        return super().parse_args(ctx, plain)
 
 
 @click.command("extract", cls=Extract, epilog=EXAMPLES)
@@ -135,7 +119,7 @@ class Extract(click.Command):
 @click.option(
     "--context-tag-summary-dir",
     metavar="DIR",
-    help="Where the tag scan summary of telemetry goes. "
+    help="Write the tag scan summary of telemetry into this folder, whatever the output is. "
     "Default: analysis/prompt_context beside the output file.",
 )
 @click.option("--no-context-tag-summary", is_flag=True, help="Write no tag scan summary.")
@@ -178,7 +162,9 @@ def command(
 ) -> int:
     """Rebuild the conversations in files and folders, whole, each piece once.
 
-    PATH is a file, a folder that is searched through, or - for standard input.
+    PATH is a file, a folder that is searched through, or - for standard input. A conversation of
+    which only echoes are left (its prompts in a history file, its rows in a log) is written too,
+    marked as partial.
     """  # fmt: skip
     many = sinks.load(sink).MANY_FILES
     to_file = output is not None and output != "-" and not is_special(output)
@@ -188,7 +174,8 @@ def command(
         source=source,
         sink=sink,
         sink_options={"atif_version": atif_version, "subagents": subagents},
-        scan_tags=to_file and not many and not no_context_tag_summary,
+        scan_tags=not no_context_tag_summary
+        and (context_tag_summary_dir is not None or (to_file and not many)),
         workers=workers or os.cpu_count() or 1,
         memory_bytes=max(memory_limit, MEGABYTE),
         recover=json_recovery,
@@ -258,17 +245,52 @@ def _run(run: Run, output: str | None, many: bool, problems_file: str | None) ->
 
 
 def _problem(problem: Any) -> dict[str, Any]:
-    made = {"code": problem.code, "file": problem.origin, "offset": problem.offset}
+    fields = {"code": problem.code, "file": problem.origin, "offset": problem.offset}
     if problem.key[1]:
-        made["conversation_id"] = problem.key[1]
-    return {**made, "sample": problem.sample}
+        fields["conversation_id"] = problem.key[1]
+    return {**fields, "sample": problem.sample}
 
 
 def _public(summary: Summary) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(summary)
-    made["samples"] = [_problem(problem) for problem in summary.samples]
-    made["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
-    return made
+    fields: dict[str, Any] = msgspec.to_builtins(summary)
+    fields["samples"] = [_problem(problem) for problem in summary.samples]
+    fields["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
+    return fields
+
+
+def print_summary(summary: Summary, verbose: bool) -> None:
+    """The closing lines on stderr."""
+    skipped = f", {summary.files_skipped:,} of no known format" if summary.files_skipped else ""
+    kinds = ", ".join(f"{count:,} {name}" for name, count in summary.sources.items())
+    say_rows(
+        ("files", f"{summary.files:,} ({size(summary.bytes)}){skipped}"),
+        (
+            "records",
+            f"{summary.records:,}: {summary.used:,} used, {summary.superseded:,} superseded, "
+            f"{summary.noise:,} noise, {summary.unrecognised:,} unrecognised, "
+            f"{summary.problem_records:,} bad",
+        ),
+        ("conversations", f"{summary.conversations:,} ({kinds})" if kinds else "0"),
+        (
+            "written",
+            f"{summary.written:,} with {plural(summary.messages, 'message')}; "
+            f"{summary.merged:,} merged from several files, {summary.partial:,} partial",
+        ),
+        *(("left out", f"{count:,} by {name}") for name, count in summary.filtered.items()),
+    )
+    if summary.empty:
+        shown = ", ".join(summary.empty[:5]) + (" …" if len(summary.empty) > 5 else "")
+        say_rows(("nothing in", f"{len(summary.empty):,}: {shown}"))
+    say_rows(*(("problem", f"{count:,} × {code}") for code, count in summary.problems.items()))
+    if verbose:
+        for problem in summary.samples:
+            sample = f"{problem.sample!r:.120}"
+            say_rows(("", f"{problem.origin}:{problem.offset} {problem.code} {sample}"))
+        for kind, count in list(summary.unknown.items())[:20]:
+            say_rows(("unrecognised", f"{count:,} × {kind}"))
+    if summary.tag_summary:
+        say_rows(("prompt tags", summary.tag_summary))
+    say_rows(("took", f"{summary.seconds:.1f} s, {summary.megabytes_per_second:.0f} MB/s"))
 
 
 if __name__ == "__main__":

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
-import msgspec
 
 from unspool import sources
-from unspool.cli.display import Display
-from unspool.cli.moments import Moment
-from unspool.cli.pager import paged
-from unspool.cli.screen import coloured, columns, cut
-from unspool.cli.shelves import open_shelf, roots, tell_problems
-from unspool.inspect.shelf import Entry, Shelf, short_ids
-from unspool.io.times import parse_time
+from unspool.cli.options import Moment
+from unspool.cli.screen import Display, coloured, columns, cut, paged, print_json
+from unspool.cli.selection import open_collection, says_something, tell_problems
+from unspool.inspect.collection import Entry, last_time, short_ids
 from unspool.views.characters import one_line
 from unspool.views.figures import ago, count, day_and_time
 
@@ -49,37 +45,27 @@ def command(
     An id may be shortened as long as it is clear which is meant.
     """
     with Display(quiet=as_json) as display:
-        shelf = open_shelf(paths, display)
-        everything = shelf.entries()
-    tell_problems(shelf)
-    chosen = _chosen(shelf, source, project, since, agents)
-    chosen = chosen[:limit] if limit is not None else chosen
+        collection = open_collection(paths, display)
+        everything = collection.entries()
+    tell_problems(collection)
+    matching = [
+        entry
+        for entry in everything
+        if (source is None or entry.source == source)
+        and (project is None or project.lower() in (entry.project or "").lower())
+        and (since is None or last_time(entry) >= since)
+    ]
+    # A sub-agent whose parent is not here (Claude Code's "Warmup") is no conversation of its own.
+    chosen = [e for e in matching if agents or (e.parent_id is None and says_something(e))]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(chosen), indent=2))
+        print_json(chosen[:limit])
     elif not chosen:
-        click.echo("no conversation matches", err=True)
+        more = "; `--agents` shows sub-agents" if matching else ""
+        click.echo(f"no conversation matches{more}", err=True)
     else:
         with paged() as out:
-            for line in _table(chosen, everything):
+            for line in _table(chosen[:limit], everything):
                 out.write(line + "\n")
-
-
-def _chosen(
-    shelf: Shelf, source: str | None, project: str | None, since: int | None, agents: bool
-) -> list[Entry]:
-    found = list(shelf.entries()) if agents else roots(shelf)
-    if source is not None:
-        found = [entry for entry in found if entry.source == source]
-    if project is not None:
-        wanted = project.lower()
-        found = [entry for entry in found if wanted in (entry.project or "").lower()]
-    if since is not None:
-        found = [
-            entry
-            for entry in found
-            if (parse_time(entry.ended_at) or parse_time(entry.started_at) or 0) >= since
-        ]
-    return found
 
 
 def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:

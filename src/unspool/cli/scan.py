@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import click
-import msgspec
 
-from unspool.cli.display import Display
+from unspool import sinks
+from unspool.cli.screen import Display, print_json
 from unspool.inspect.scan import Findings, Holding, Trouble, main_places, scan, usual_places
 from unspool.views.characters import one_line
 from unspool.views.figures import day_and_time, plural, size
@@ -28,7 +28,7 @@ def command(as_json: bool = False, verbose: bool = False) -> None:
     with Display(quiet=as_json) as display:
         findings = scan(usual_places(), display.start)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(findings), indent=2))
+        print_json(findings)
         return
     if not findings.holdings:
         _nothing(findings, verbose)
@@ -52,7 +52,9 @@ def _nothing(findings: Findings, verbose: bool) -> None:
     for place in shown:
         click.echo(f"  {place.source:<14} {_short(place.path)}")
     if len(shown) < len(findings.places):
-        click.echo(f"  … and {len(findings.places) - len(shown)} more places: unspool scan -v")
+        click.echo(
+            f"  … and {plural(len(findings.places) - len(shown), 'more place')}: unspool scan -v"
+        )
 
 
 def _found(findings: Findings, verbose: bool) -> None:
@@ -66,7 +68,7 @@ def _found(findings: Findings, verbose: bool) -> None:
         for place in held.places if verbose else held.places[:2]:
             click.secho(f"    {_short(place)}", dim=True)
         if len(held.places) > 2 and not verbose:
-            click.secho(f"    … and {len(held.places) - 2} more places", dim=True)
+            click.secho(f"    … and {plural(len(held.places) - 2, 'more place')}", dim=True)
     held_sources = {held.source for held in findings.holdings}
     missing = dict.fromkeys(p.source for p in findings.places if p.source not in held_sources)
     if missing:
@@ -125,4 +127,5 @@ def _next(findings: Findings) -> None:
     title = one_line(findings.newest.title or "", 50)
     click.echo("Next: unspool list              all of them, newest first")
     click.echo(f"      unspool show {ident:<12} the newest: {title}")
-    click.echo(f"      unspool export {ident} --to html")
+    shape = "html" if sinks.is_installed("html") else "markdown"
+    click.echo(f"      unspool export {ident} --to {shape}")

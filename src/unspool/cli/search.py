@@ -1,20 +1,18 @@
 """`unspool search`: find what was said in any conversation of the store."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
-import msgspec
 
-from unspool.cli.moments import Moment
-from unspool.cli.screen import coloured, columns, cut, say
-from unspool.cli.sync import path_of, store_option
+from unspool.cli.options import filter_options, path_of, store_option
+from unspool.cli.screen import coloured, columns, cut, print_json, say
 from unspool.errors import UsageError
 from unspool.facts import Key
+from unspool.store.collection import short_names
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
 from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Found, Hit, Mode, search
-from unspool.store.shelf import short_names
 from unspool.views.characters import one_line
 from unspool.views.figures import day_and_time
 
@@ -26,26 +24,6 @@ Examples:
   unspool search --substring 'llow_redirect' --source claude-code
   unspool search --regex 'TODO\\(\\w+\\)' --in returned --json
 """
-
-
-def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The filters that search, stats and align share."""
-    for option in reversed(
-        (
-            click.option("--source", help="Only of this agent."),
-            click.option(
-                "--project", metavar="TEXT", help="Only of projects whose path holds this."
-            ),
-            click.option(
-                "--file", metavar="TEXT", help="Only of conversations that touched such a file."
-            ),
-            click.option("--tool", help="Only of conversations that called this tool."),
-            click.option("--since", type=Moment(), help="Only from then on: 2026-03-01, 7d, 12h."),
-            click.option("--until", type=Moment(), help="Only up to then."),
-        )
-    ):
-        command = option(command)
-    return command
 
 
 @click.command("search", epilog=EXAMPLES)
@@ -88,19 +66,19 @@ def command(
         # A person has no need of all of an id, and a line has no room for it.
         shown = short_names(connection) if columns() else {}
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2))
+        print_json(_plain(found))
     else:
         _print(found, shown)
 
 
 def _plain(found: Found) -> list[dict[str, Any]]:
-    made = []
+    rows = []
     for hit in found.hits:
         row = {name: getattr(hit, name) for name in hit.__struct_fields__}
         row["snippet"] = hit.snippet.replace(OPEN, "«").replace(CLOSE, "»")
         row["show"] = _show(hit)
-        made.append(row)
-    return made
+        rows.append(row)
+    return rows
 
 
 def _show(hit: Hit, shown: Mapping[Key, str] | None = None) -> str:

@@ -2,17 +2,16 @@
 
 import shutil
 import sys
-from typing import IO
 
 import click
 
-from unspool.cli.display import Display
-from unspool.cli.pager import paged
-from unspool.cli.shelves import choose_one, tell_problems
+from unspool.cli.screen import Display, paged
+from unspool.cli.selection import choose_one, tell_problems
 from unspool.errors import UsageError
-from unspool.views import Reading, read_family
+from unspool.views import read_family
 from unspool.views.blocks import Options, iter_blocks
 from unspool.views.figures import plural
+from unspool.views.plain import iter_lines
 
 EXAMPLES = """
 \b
@@ -41,30 +40,21 @@ def command(
 ) -> None:
     """Read a conversation in the terminal; in a pipe it is plain text."""
     with Display(quiet=False) as display:
-        shelf, entry = choose_one(conversation, paths, display)
-        family = shelf.family(entry)
-    tell_problems(shelf)
+        collection, entry = choose_one(conversation, paths, display)
+        family = collection.family(entry)
+    tell_problems(collection)
     reading = read_family(family.root, family.descendants)
     options = Options(full=full, context=context, turn=turn or 0)
     if turn and not any((known.number or 0) >= turn - 1 for known in reading.turns):
         raise UsageError(f"it has {plural(entry.turns, 'turn')}: there is no turn {turn}")
+    blocks = iter_blocks(reading, options)
     on_terminal = sys.stdout.isatty()
     with paged(enabled=not no_pager) as out:
         if on_terminal:
-            _in_colour(reading, options, out)
+            # Imported here: in a pipe nobody waits for the library that draws.
+            from unspool.views.terminal import make_screen, print_blocks
+
+            print_blocks(make_screen(out, shutil.get_terminal_size().columns), blocks)
         else:
-            _plain(reading, options, out)
-
-
-def _plain(reading: Reading, options: Options, out: IO[str]) -> None:
-    from unspool.views.plain import iter_lines
-
-    for line in iter_lines(iter_blocks(reading, options)):
-        out.write(line + "\n")
-
-
-def _in_colour(reading: Reading, options: Options, out: IO[str]) -> None:
-    from unspool.views.terminal import make_screen, print_blocks
-
-    screen = make_screen(out, shutil.get_terminal_size().columns)
-    print_blocks(screen, iter_blocks(reading, options))
+            for line in iter_lines(blocks):
+                out.write(line + "\n")

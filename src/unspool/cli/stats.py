@@ -7,9 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from unspool.cli.screen import columns, say
-from unspool.cli.search import filter_options
-from unspool.cli.sync import path_of, store_option
+from unspool.cli.options import filter_options, path_of, store_option
+from unspool.cli.screen import columns, print_json, say
 from unspool.store.figures import Figures
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
@@ -53,8 +52,7 @@ def command(
     with reading(path_of(store_path)) as connection:
         rows = stats(connection, by, Filters(**filters))
     if as_json:
-        made = [_plain(row) for row in rows]
-        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2))
+        print_json([_plain(row) for row in rows])
     elif as_csv:
         click.echo(_csv(rows), nl=False)
     elif not rows:

@@ -3,15 +3,13 @@
 from typing import Any
 
 import click
-import msgspec
 
-from unspool.cli.display import number
-from unspool.cli.screen import say
-from unspool.cli.sync import path_of, store_option
+from unspool.cli.options import path_of, store_option
+from unspool.cli.screen import print_json, say
 from unspool.store import care
 from unspool.store.opening import reading, writing
 from unspool.store.rebuild import rebuild as rebuild_store
-from unspool.views.figures import size
+from unspool.views.figures import plural, size
 
 EXAMPLES = """
 \b
@@ -34,26 +32,23 @@ def info(store_path: str | None, as_json: bool) -> None:
     """Say what the store holds."""
     path = path_of(store_path)
     with reading(path) as connection:
-        made = care.info(connection, path)
+        report: dict[str, Any] = care.info(connection, path)
     if as_json:
-        click.echo(msgspec.json.encode(made).decode())
+        print_json(report, indent=0)
         return
-    _print_info(made)
-
-
-def _print_info(made: dict[str, Any]) -> None:
-    say(f"{made['path']} (version {made['version']}, {size(made['size_bytes'])})")
-    for row in made["sources"]:
+    say(f"{report['path']} (version {report['version']}, {size(report['size_bytes'])})")
+    for row in report["sources"]:
         when = f"{(row['first'] or '?')[:10]} to {(row['last'] or '?')[:10]}"
-        counts = f"{number(row['conversations'])} conversations, {number(row['messages'])} messages"
-        say(f"  {row['source']:<20} {counts}, {when}")
-    kept = f"{size(made['raw_bytes'])} of raw records in {size(made['raw_stored_bytes'])}"
-    gone = f", {number(made['origins_gone'])} of them gone" if made["origins_gone"] else ""
-    say(f"  {number(made['origins'])} origins{gone}; {kept}")
-    for code, count in made["problems"].items():
-        say(f"  {number(count)} × {code}")
-    if made["unwritten"]:
-        say(f"  {number(made['unwritten'])} conversations wait for the next sync")
+        counts = (plural(row[f"{name}s"], name) for name in ("conversation", "message"))
+        say(f"  {row['source']:<20} {', '.join(counts)}, {when}")
+    kept = f"{size(report['raw_bytes'])} of raw records in {size(report['raw_stored_bytes'])}"
+    gone = f", {report['origins_gone']:,} of them gone" if report["origins_gone"] else ""
+    say(f"  {plural(report['origins'], 'origin')}{gone}; {kept}")
+    for code, count in report["problems"].items():
+        say(f"  {count:,} × {code}")
+    if report["unwritten"]:
+        waiting = plural(report["unwritten"], "conversation waits", "conversations wait")
+        say(f"  {waiting} for the next sync")
 
 
 @command.command("verify")
@@ -62,15 +57,13 @@ def _print_info(made: dict[str, Any]) -> None:
 def verify(store_path: str | None, as_json: bool) -> int:
     """Check that the store is sound. Exit code 1 where it is not."""
     with reading(path_of(store_path)) as connection:
-        found = care.verify(connection)
+        faults = care.verify(connection)
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        print_json(faults, indent=0)
     else:
-        for text in found:
-            say(text)
-        if not found:
-            say("sound")
-    return 1 if found else 0
+        for fault in faults or ["sound"]:
+            say(fault)
+    return 1 if faults else 0
 
 
 @command.command("vacuum")
@@ -91,6 +84,6 @@ def rebuild(store_path: str | None, as_json: bool) -> None:
     with writing(path_of(store_path), make=False) as connection:
         report = rebuild_store(connection)
     if as_json:
-        click.echo(msgspec.json.encode(report).decode())
+        print_json(report, indent=0)
     else:
-        say(f"{number(report.written)} conversations made anew", err=True)
+        say(f"{plural(report.written, 'conversation')} made anew", err=True)

@@ -4,14 +4,13 @@ import time
 from pathlib import Path
 
 import click
-import msgspec
 
-from unspool.cli.display import Display, number
-from unspool.cli.screen import say
+from unspool.cli.options import path_of, store_option
+from unspool.cli.screen import Display, print_json, say_rows
 from unspool.errors import NothingToRead
 from unspool.inspect.scan import found_paths, is_there, usual_places
 from unspool.store.intake import Report
-from unspool.store.opening import default_path, writing
+from unspool.store.opening import writing
 from unspool.store.pieces import catch_up
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
@@ -24,18 +23,6 @@ Examples:
   unspool sync ~/.claude/projects --store work.db
   unspool sync --json | jq .written
 """
-
-store_option = click.option(
-    "--store",
-    "store_path",
-    metavar="FILE",
-    envvar="UNSPOOL_STORE",
-    help="The store. Default: a file in your data folder.",
-)
-
-
-def path_of(store_path: str | None) -> Path:
-    return Path(store_path) if store_path else default_path()
 
 
 @click.command("sync", epilog=EXAMPLES)
@@ -61,9 +48,19 @@ def command(
     path = path_of(store_path)
     report = sync(list(paths), path, raw=not no_raw, wait_seconds=wait, quiet=quiet or as_json)
     if as_json:
-        click.echo(msgspec.json.encode(report).decode())
+        print_json(report, indent=0)
     elif not quiet:
-        _print(report, path, time.monotonic() - started)
+        say_rows(
+            (
+                "origins",
+                f"{report.read:,} read ({size(report.bytes)}), {report.unchanged:,} unchanged, "
+                f"{report.gone:,} newly gone",
+            ),
+            ("conversations", f"{report.written:,} written"),
+            *(("problem", f"{n:,} × {code}") for code, n in sorted(report.problems.items())),
+            ("store", f"{path} ({size(path.stat().st_size)})"),
+            ("took", f"{time.monotonic() - started:.1f} s"),
+        )
 
 
 def sync(
@@ -90,16 +87,3 @@ def sync(
         if pieces:
             catch_up(connection)
         return report
-
-
-def _print(report: Report, path: Path, seconds: float) -> None:
-    def line(name: str, text: str) -> None:
-        say(f"{name:>14}  {text}", err=True)
-
-    line("origins", f"{number(report.read)} read ({size(report.bytes)}), "
-         f"{number(report.unchanged)} unchanged, {number(report.gone)} newly gone")  # fmt: skip
-    line("conversations", f"{number(report.written)} written")
-    for code, count in sorted(report.problems.items()):
-        line("problem", f"{number(count)} × {code}")
-    line("store", f"{path} ({size(path.stat().st_size)})")
-    line("took", f"{seconds:.1f} s")

@@ -1,11 +1,11 @@
 """`unspool validate`: whether ATIF documents are valid."""
 
 import click
-import msgspec
 
-from unspool.cli.screen import say, verdict
+from unspool.cli.screen import print_json, say, verdict
 from unspool.errors import NothingToRead
 from unspool.sinks.atif.rules import Verdict, check_paths
+from unspool.views.figures import plural
 
 EXAMPLES = """
 \b
@@ -30,7 +30,7 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
         raise NothingToRead(f"no ATIF file in {', '.join(paths)}")
     code = verdict(1 if any(one.errors for one in verdicts) else 0)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(verdicts), indent=2).decode())
+        print_json(verdicts)
     else:
         _print(verdicts, quiet)
     return code
@@ -45,8 +45,8 @@ def _print(verdicts: list[Verdict], quiet: bool) -> None:
                     f"{finding.message} [{finding.rule}]"
                 )
     if not quiet:
-        bad = sum(1 for found in verdicts if found.errors)
-        errors, warnings = (
-            sum(getattr(v, name) for v in verdicts) for name in ("errors", "warnings")
-        )
-        say(f"{len(verdicts)} files, {bad} invalid: {errors} errors, {warnings} warnings", err=True)
+        invalid = sum(1 for found in verdicts if found.errors)
+        errors = plural(sum(found.errors for found in verdicts), "error")
+        warnings = plural(sum(found.warnings for found in verdicts), "warning")
+        files = plural(len(verdicts), "file")
+        say(f"{files}, {invalid} invalid: {errors}, {warnings}", err=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from unspool import sources
 from unspool.errors import NothingToRead
-from unspool.inspect.shelf import Entry, make_entry, newest_first, short_ids
+from unspool.inspect.collection import Entry, make_entry, newest_first, short_ids
 from unspool.pipeline.batch import Progress, Run, open_run
 from unspool.pipeline.job import Job
 from unspool.trajectory import Trajectory

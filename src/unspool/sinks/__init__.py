@@ -7,6 +7,7 @@ bytes to append, for a many-file format file names and their contents.
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol, cast
 
 from unspool.facts import Problem
@@ -75,6 +76,12 @@ class Sink(Protocol):
 
 def load(name: str) -> Sink:
     return cast(Sink, import_module(SINKS[name]))
+
+
+def is_installed(name: str) -> bool:
+    """Whether the optional packages that the sink needs are here."""
+    needed: tuple[str, ...] = getattr(import_module(SINKS[name]), "REQUIRES", ())
+    return all(find_spec(package) is not None for package in needed)
 
 
 def load_reader(name: str) -> Reader:

@@ -11,6 +11,6 @@ sync.py      the store brought up to date
 rows.py      a trajectory into the tables, and back
 metrics.py   the figures of a conversation
 rebuild.py   every trajectory made anew from what was kept
-shelf.py     the store as a shelf of conversations
+collection.py  the store as a collection of conversations
 care.py      verify, info, vacuum
 """

@@ -5,6 +5,7 @@ seconds of each other, operations on the same files, similar prompts, the same w
 """
 
 import json
+import re
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ WEIGHTS = {"temporal": 0.5, "file": 0.6, "semantic": 0.5, "workspace": 0.3}
 LEAST_CONFIDENCE = 0.5
 _MOST = 50
 _PROMPTS = 200
+_COMMAND = re.compile(r"/[\w:.-]+")
+"""`/compact`: everybody types such, whatever the work is."""
 
 
 class Correlation(msgspec.Struct, omit_defaults=True):
@@ -62,11 +65,14 @@ class Side:
         self.platform, self.workspace, self.hash = row
         self.events = sorted(self._events(connection))
         self.files = self._files(connection)
-        self.prompts: list[tuple[int, str]] = connection.execute(
+        prompts = connection.execute(
             "SELECT turn_index, prompt FROM conversation_turns"
             " WHERE conversation_id = ? AND length(prompt) > 3 LIMIT ?",
             (ident, _PROMPTS),
-        ).fetchall()
+        )
+        self.prompts: list[tuple[int, str]] = [
+            (turn, text) for turn, text in prompts if not _COMMAND.fullmatch(text.strip())
+        ]
 
     def _events(self, connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
         rows = connection.execute(

@@ -8,3 +8,9 @@ def platform_of(source: str) -> str:
 
 def row_id(source: str, ident: str) -> str:
     return f"{platform_of(source)}:{ident}"
+
+
+def shown_id(row: str) -> str:
+    """As every command takes and prints it: `claude-code/4f0c…` for `claude_code:4f0c…`."""
+    platform, _, ident = row.partition(":")
+    return f"{platform.replace('_', '-')}/{ident}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from unspool.inspect.shelf import make_entry
+from unspool.inspect.collection import make_entry
 from unspool.io.packing import tamed
 from unspool.store import metrics, pieces
 from unspool.store.ids import platform_of, row_id

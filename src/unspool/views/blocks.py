@@ -215,9 +215,8 @@ def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:
         yield Block("intent", call.line, depth)
         return
     line = call.line
-    if call.edits:
-        added, removed = sum(e.added for e in call.edits), sum(e.removed for e in call.edits)
-        line += f"  +{added} −{removed}"
+    if call.changed:
+        line += "  +{} −{}".format(*call.changed)
     name = one_line(call.call.name, 60) or "tool"
     kind: Kind = "failed" if call.failed else "call"
     yield Block(kind, line, depth, name, duration(call.duration_ms))

@@ -71,6 +71,8 @@ def headline(call: ToolCall, root: str = "") -> str:
         said = _said(arguments.get(name))
         if not said:
             continue
+        if name == "command" and said.isidentifier() and (path := _said(arguments.get("path"))):
+            said = f"{said} {_below(path, root)}"  # `str_replace_editor` has a verb for a command
         companion = _said(arguments.get(_COMPANIONS.get(name, "")))
         if companion:
             said = f"{said}  in {_below(companion, root)}"

@@ -28,12 +28,22 @@ class Call(msgspec.Struct):
     result_index: int | None = None
     """The number of the message that is its result."""
     edits: list[Edit] = []
+    counted: tuple[int, int] | None = None
+    """Lines added and removed, as the trajectory's list of files has them."""
     children: list["Reading"] = []
     """The sub-agents that it started."""
 
     @property
     def failed(self) -> bool:
         return self.call.status in _BAD or bool(self.result and self.result.is_error)
+
+    @property
+    def changed(self) -> tuple[int, int] | None:
+        """Lines added and removed. A call that failed or was denied changed nothing."""
+        if self.failed or not (self.edits or self.counted):
+            return None
+        added = sum(edit.added for edit in self.edits)
+        return self.counted or (added, sum(edit.removed for edit in self.edits))
 
     def agents(self) -> Iterator[tuple["Reading", str]]:
         """Its sub-agents, each with a title: the call's own line where it started only one."""

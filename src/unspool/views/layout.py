@@ -47,12 +47,13 @@ class _Layout:
         branches = _by_index(trajectory.branches or ())
         results = _results(trajectory.messages)
         started = _started(trajectory)
+        counted = _counted(trajectory)
         shown = set(results.values())
         for index, message in enumerate(trajectory.messages):
             self._between(reading, marks.pop(index, []), branches.pop(index, []))
             if index in shown:
                 continue
-            said = self._said(trajectory, message, index, results, started)
+            said = self._said(trajectory, message, index, results, started, counted)
             if is_turn(message) and said.category == "user":
                 reading.turns.append(Turn(message.turn, said))
             reading.turns[-1].items.append(said)
@@ -88,6 +89,7 @@ class _Layout:
         index: int,
         results: dict[str, int],
         started: dict[str, list[str]],
+        counted: dict[str, tuple[int, int]],
     ) -> Said:
         root = (trajectory.workspace.path if trajectory.workspace else None) or ""
         calls: list[Call] = []
@@ -95,6 +97,7 @@ class _Layout:
             at = results.get(call.id)
             result = trajectory.messages[at] if at is not None else None
             made = Call(call, headline(call, root), result, at, edits_of(call, result))
+            made.counted = counted.get(call.id)
             named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
             made.children = [child for ident in named if (child := self._child(ident)) is not None]
             calls.append(made)
@@ -158,6 +161,19 @@ def _started(trajectory: Trajectory) -> dict[str, list[str]]:
         if link.tool_call_id:
             found.setdefault(link.tool_call_id, []).append(link.conversation_id)
     return found
+
+
+def _counted(trajectory: Trajectory) -> dict[str, tuple[int, int]]:
+    """Tool call → the lines that it added and removed, in all files that it touched."""
+    lines: dict[str, tuple[int, int]] = {}
+    for touch in trajectory.files or ():
+        if touch.tool_call_id and touch.operation != "read" and touch.lines_added is not None:
+            added, removed = lines.get(touch.tool_call_id, (0, 0))
+            lines[touch.tool_call_id] = (
+                added + touch.lines_added,
+                removed + (touch.lines_removed or 0),
+            )
+    return lines
 
 
 T = TypeVar("T", Mark, Branch)

@@ -7,6 +7,7 @@ from unspool.sinks import Family, Options, Piece, safe_name
 NAME = "html"
 MANY_FILES = True
 FAMILIES = True
+REQUIRES = ("markdown_it", "nh3", "pygments")
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:

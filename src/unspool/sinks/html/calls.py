@@ -28,7 +28,7 @@ def call_part(reading: Reading, call: Call, ident: str, agents: list[Markup]) ->
         element("span", {"class": f"state {state}", "role": "img", "aria-label": words}),
         element("span", {"class": "tool"}, one_line(call.call.name, 80) or "tool"),
         element("span", {"class": "line"}, call.line),
-        _changed(call.edits),
+        _changed(call),
         margin,
     ]
     kind = "error" if call.failed else "tools"
@@ -50,10 +50,10 @@ def _place_of_result(reading: Reading, call: Call) -> Markup | None:
     return element("span", {"id": message_id(reading, call.result_index)})
 
 
-def _changed(edits: list[Edit]) -> Markup | None:
-    if not edits:
+def _changed(call: Call) -> Markup | None:
+    if call.changed is None:
         return None
-    added, removed = sum(e.added for e in edits), sum(e.removed for e in edits)
+    added, removed = call.changed
     return element(
         "span",
         {"class": "changed", "aria-label": f"{added} lines added, {removed} removed"},

@@ -1,4 +1,4 @@
-"""The store as a shelf: what `list`, `show` and `export` read from."""
+"""The store as a collection: what `list`, `show` and `export` read from."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import zstandard
 
 from unspool.errors import UnknownConversation
 from unspool.facts import Key
-from unspool.inspect.shelf import Entry, match, newest_first, short_ids
+from unspool.inspect.collection import Entry, match, newest_first, short_ids
 from unspool.sinks import Family
 from unspool.store.ids import row_id
 from unspool.store.opening import damaged, explain
@@ -23,7 +23,7 @@ _COLUMNS = (
 )
 
 
-class StoreShelf:
+class StoreCollection:
     """Conversations of the store."""
 
     def __init__(

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.harness import PEAK_KB
 from unspool.cli import group
-from unspool.inspect.comparison import compare
+from unspool.inspect.compare import compare
 
 
 def conversation(ident: str, *contents: str, **fields: Any) -> dict[str, Any]:
@@ -98,6 +98,23 @@ def test_fields_can_be_ignored(tmp_path: Path) -> None:
     ignored = ("--ignore", "file_path", "--ignore", "origins")
     assert run("compare", a, b, *ignored).exit_code == 0
     assert run("compare", a, b, "--id", "c", *ignored).exit_code == 0
+
+
+def test_null_and_an_empty_object_are_absent(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.jsonl", conversation("c", "x", title=None, context={}, marks=[{"a": 1}]))
+    b = write(tmp_path, "b.jsonl", conversation("c", "x", marks=[{"a": 1, "b": None, "c": {}}]))
+    assert run("compare", a, b).exit_code == 0
+    assert run("compare", a, b, "--id", "c").exit_code == 0
+    zero = write(tmp_path, "zero.jsonl", conversation("c", "x", title="", marks=[{"a": 1}]))
+    assert compare(a, zero).fields == {"title": 1}
+
+
+def test_the_file_path_counts_as_context(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.jsonl", conversation("c", "x", file_path="old"))
+    b = write(tmp_path, "b.jsonl", conversation("c", "x", file_path="new", context={"k": 1}))
+    report = compare(a, b)
+    assert (report.different_context, report.different_payload) == (1, 0)
+    assert run("compare", a, b).exit_code == 1
 
 
 def test_an_id_that_stands_twice_means_the_first_and_the_second(tmp_path: Path) -> None:
@@ -220,7 +237,7 @@ MEASURE = (
     PEAK_KB
     + """
 import sys
-from unspool.inspect.comparison import compare
+from unspool.inspect.compare import compare
 before = peak_kb()
 made = compare(sys.argv[1], sys.argv[2])
 print(peak_kb() - before, made.equal, made.different_payload)

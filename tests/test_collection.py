@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.conversations import sample
 from unspool.errors import AmbiguousId, UnknownConversation
-from unspool.inspect.shelf import Entry, make_entry, match, newest_first, short_ids
+from unspool.inspect.collection import Entry, make_entry, match, newest_first, short_ids
 
 ENTRIES = [
     Entry(id="abcdef0123", source="claude-code", title="One", ended_at="2026-01-02T00:00:00Z"),

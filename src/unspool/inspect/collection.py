@@ -1,7 +1,7 @@
-"""The shelf: conversations to choose from, whatever holds them.
+"""Collections: conversations to choose from, whatever holds them.
 
-`list`, `show` and `export` know only this protocol. One shelf reads files directly
-(`unspool.inspect.loose`); the store is another.
+`list`, `show` and `export` know only this protocol. One collection reads files directly
+(`unspool.inspect.files`); the store is another.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     partial: bool = False
 
 
-class Shelf(Protocol):
+class Collection(Protocol):
     """Conversations that can be listed, found and taken down."""
 
     def entries(self) -> Sequence[Entry]:
@@ -104,10 +104,10 @@ def _first_prompt(trajectory: Trajectory) -> str | None:
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:
     """By the last time known; those without any time come last, by source and id."""
     made = sorted(entries, key=lambda entry: (entry.source, entry.id))
-    return sorted(made, key=_last_time, reverse=True)
+    return sorted(made, key=last_time, reverse=True)
 
 
-def _last_time(entry: Entry) -> int:
+def last_time(entry: Entry) -> int:
     return parse_time(entry.ended_at) or parse_time(entry.started_at) or 0
 
 
