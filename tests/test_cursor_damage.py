@@ -15,7 +15,7 @@ from tests.test_cursor_sent import ASKED, blobs, state
 from tests.test_cursor_stores import BUBBLES, COMPOSER, CONTENTS, HEADS, ITEMS
 from unspool import sources
 from unspool.io.origins import Origin, Tally
-from unspool.sources.cursor.kv import Keys
+from unspool.sources.cursor.tables import Keys
 
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 3.5, 10**30, "", "x", "{", '{"a": 1}', "[1]", [], [None], [[]], {}, {"a": None},

@@ -13,7 +13,10 @@ AT = 1_760_000_000_000
 GENERATIONS = [
     {"unixMs": AT, "generationUUID": G1, "type": "composer", "textDescription": "by hook"},
     {"unixMs": AT + 60_000, "generationUUID": G2, "type": "composer", "textDescription": "shortened"},
-    {"unixMs": AT + 120_000, "generationUUID": G3, "type": "cmdk", "textDescription": "nobody's"},
+    {"unixMs": AT + 120_000, "generationUUID": G3, "type": "composer", "textDescription": "nobody's"},
+    {"unixMs": AT + 130_000, "generationUUID": "x", "type": "apply", "textDescription": "main.py"},
+    {"unixMs": AT + 140_000, "generationUUID": "y", "type": "cmdk"},
+    {"unixMs": AT + 150_000, "generationUUID": "z", "type": "chat"},
 ]  # fmt: skip
 
 
@@ -58,19 +61,30 @@ def test_hooks_get_the_times_of_their_generations_by_id_though_the_words_differ(
     assert left.started_at == left.ended_at == "2025-10-09T08:55:20.000Z"
 
 
-def test_a_guess_by_time_gives_way_to_the_id(tmp_path: Path) -> None:
+def test_a_composer_that_was_open_then_gets_none_of_them(tmp_path: Path) -> None:
     head = {"composerId": "open-then", "createdAt": AT - 1000, "lastUpdatedAt": AT + 90_000}
     write_workspace(tmp_path, **{"composer.composerData": {"allComposers": [head]}})
-    alone = conversations(tmp_path)
-    assert [m.content for m in alone["open-then"].messages] == ["by hook", "shortened"]
-    write_hooks(tmp_path)
     made = conversations(tmp_path)
-    assert set(made) == {"hooked", "prompts-abc"}
-    assert [m.content for m in made["hooked"].messages] == [
-        "by hook",
-        "Yes.",
-        "all of it",
+    assert set(made) == {"prompts-abc"}
+    assert [m.content for m in made["prompts-abc"].messages] == ["by hook", "shortened", "nobody's"]
+
+
+def test_what_no_conversation_says_is_listed_with_its_repeats(tmp_path: Path) -> None:
+    """`apply`, `cmdk` and `chat` are no prompts; words that the global database says are its own."""
+    prompts = ["said", "fix", "shortened", "fix", "by hook"]
+    listed = [{"text": words, "commandType": 4} for words in prompts]
+    write_workspace(tmp_path, **{"aiService.prompts": listed})
+    rows = rows_of({"composerId": "c"}, bubble("1", 1, "said"), bubble("2", 2, "Fine."))
+    write_editor(tmp_path / "Cursor/User/globalStorage/state.vscdb", rows)
+    left = conversations(tmp_path)["prompts-abc"]
+    assert [(m.content, m.timestamp) for m in left.messages] == [
+        ("fix", None),
+        ("shortened", "2025-10-09T08:54:20.000Z"),
+        ("fix", None),
+        ("by hook", None),  # its generation came before that of "shortened"
+        ("nobody's", "2025-10-09T08:55:20.000Z"),
     ]
+    assert left.title != "main.py"
 
 
 def test_beside_the_global_database_only_ids_count(tmp_path: Path) -> None:
@@ -79,7 +93,7 @@ def test_beside_the_global_database_only_ids_count(tmp_path: Path) -> None:
     path = tmp_path / "Cursor/User/globalStorage/state.vscdb"
     write_editor(path, rows_of({"composerId": "c"}, *said))
     made = conversations(tmp_path)
-    assert set(made) == {"c"}
+    assert [m.content for m in made["prompts-abc"].messages] == ["shortened", "nobody's"]
     assert [(m.content, m.timestamp) for m in made["c"].messages] == [
         ("other words", "2025-10-09T08:53:20.000Z"),
         ("Fine.", None),

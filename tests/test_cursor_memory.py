@@ -11,7 +11,7 @@ from unspool.io.databases import open_database
 from unspool.io.origins import Tally
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
-from unspool.sources.cursor.kv import Keys
+from unspool.sources.cursor.tables import Keys
 
 
 def test_every_statement_is_a_search_in_the_index(tmp_path: Path) -> None:
@@ -19,11 +19,17 @@ def test_every_statement_is_a_search_in_the_index(tmp_path: Path) -> None:
         tmp_path / "state.vscdb", rows_of({"composerId": "c"}, bubble("b", 1, "hi"))
     )
     with open_database(path) as database:
+        statements: list[str] = []
+        database.connection.set_trace_callback(statements.append)
         keys = Keys(database.connection, "cursorDiskKV")
-        for what in ("key, value", "key", "1"):
-            plan = database.connection.execute(
-                f"EXPLAIN QUERY PLAN {keys.query(what)} ORDER BY key", ("a", "b")
-            ).fetchall()
+        for found in (keys.range("bubbleId:"), keys.keys("bubbleId:"), keys.groups("bubbleId:")):
+            assert len(list(found)) == 1
+        assert keys.has("bubbleId:")
+        assert keys.get("bubbleId:c:b")
+        database.connection.set_trace_callback(None)
+        assert len(statements) >= 5
+        for statement in statements:
+            plan = database.connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
             assert all("SEARCH" in row[3] and "INDEX" in row[3] for row in plan), plan
             assert "TEMP" not in str(plan)
 

@@ -68,7 +68,7 @@ OUTCOMES: list[tuple[str, dict[str, Any], Any, str]] = [
      "failed"),
     ("edit_file_v2", {"status": "cancelled"}, None, "cancelled"),
     ("edit_file_v2", {"status": "cancelled", "userDecision": "rejected"}, None, "denied"),
-    ("edit_file_v2", {"userDecision": "rejected"}, {"afterContentId": "x"}, "completed"),
+    ("edit_file_v2", {"userDecision": "rejected"}, {"afterContentId": "x"}, "denied"),
     ("grep", {}, {"success": {"pattern": "x"}}, "completed"),
     ("grep", {"additionalData": {"blockReason": "Not in allowlist: x", "reviewData":
      {"selectedOption": "rejectAndTellWhatToDoDifferently"}}}, {"success": {}}, "completed"),

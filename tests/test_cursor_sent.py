@@ -74,24 +74,6 @@ def test_the_root_of_a_composer_names_what_was_sent(tmp_path: Path, held: str) -
     assert made.messages[2].timestamp == "2026-01-01T10:00:00.000Z"
 
 
-def test_without_a_root_the_request_tells_whose_a_message_is(tmp_path: Path) -> None:
-    other = said("user", text("<user_query>else</user_query>"), requestId="somebody's")
-    composer = {"composerId": "c"}
-    rows = {**rows_of(composer, *BUBBLES), **blobs(*ASKED, other)}
-    write_editor(tmp_path / "state.vscdb", rows)
-    assert spoken(only(tmp_path)) == WHOLE
-
-
-def test_without_a_request_a_call_tells_whose_an_answer_is(tmp_path: Path) -> None:
-    silent = [{"role": m["role"], "content": m["content"]} for m in ASKED]
-    write_editor(
-        tmp_path / "state.vscdb", {**rows_of({"composerId": "c"}, *BUBBLES), **blobs(*silent)}
-    )
-    made = only(tmp_path)
-    assert spoken(made) == [*WHOLE[:3], WHOLE[5]]
-    assert made.messages[1].thinking == "ls then"
-
-
 def test_what_was_sent_alone_is_the_conversation(tmp_path: Path) -> None:
     composer = {"composerId": "c", "conversationState": state(*ASKED)}
     write_editor(tmp_path / "state.vscdb", {"composerData:c": composer, **blobs(*ASKED)})

@@ -1,50 +1,165 @@
 """Bubbles: the pieces that Cursor's editor shows of a conversation.
 
 Type 1 is the person's, type 2 the model's: a thought, a text or a tool with its result, each a
-bubble. A `Chat` turns the bubbles of one composer, given in order, into facts.
+bubble of its own. A `Chat` turns the bubbles of one composer, given in order, into facts.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import (
-    AnyFact,
-    Attachment,
-    Key,
-    Marked,
-    MessageSeen,
-    Noted,
-    ToolCalled,
-    ToolReturned,
-    UsageReported,
-)
-from unspool.io.dirty_json import clean
+import msgspec
+
+from unspool.facts import AnyFact, Attachment, Key, Rank
+from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import request_id
-from unspool.sources.cursor.outcomes import is_call, of_editor
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.steps import Steps
-from unspool.sources.cursor.tools import decoded, likeness, output_of, path_of
+from unspool.sources.cursor.tools import decoded, likeness, of_editor, output_of, path_of
+from unspool.sources.scribe import Scribe
 
-RANK = 1
-USER, ASSISTANT = 1, 2
-TOOL = 15
-"""`capabilityType` of tools; what other numbers stand for is told nowhere."""
+RANK = Rank.COPY
 MODES = {1: "ask", 2: "agent", 5: "plan"}
-_TOOLS = {
-    "5": "read_file", "6": "list_dir", "7": "edit_file", "8": "file_search", "9": "codebase_search",
-    "11": "delete_file", "12": "reapply", "15": "run_terminal_cmd", "18": "web_search", "19": "mcp",
-    "38": "edit_file_v2", "39": "list_dir_v2", "40": "read_file_v2", "41": "ripgrep_raw_search",
-    "42": "glob_file_search",
-}  # fmt: skip
+AUTO = "default"
+"""Instead of a model: Cursor chose one, and does not tell which."""
 _EPOCH_MS = 946_684_800_000
-"""The year 2000: a smaller `clientStartTime` is a span, not a moment."""
-
+"""The year 2000. A smaller number is the clock of the window, which starts anew with it."""
 _MOST_PATHS = 2000
 
-Bubble = dict[str, Any]
+Number = int | float | None
+
+
+class Timing(msgspec.Struct):
+    clientRpcSendTime: Number = None
+    clientEndTime: Number = None
+
+
+class Count(msgspec.Struct):
+    inputTokens: Number = None
+    outputTokens: Number = None
+
+
+class ModelInfo(msgspec.Struct):
+    modelName: str | None = None
+
+
+class Tool(msgspec.Struct):
+    """A call and its result. Most bubbles carry one without a name, which is a placeholder:
+    `{"additionalData": {}}` (320 of 873 real ones)."""
+
+    name: str | None = None
+    toolCallId: str | None = None
+    modelCallId: str | None = None
+    status: str | None = None
+    userDecision: str | None = None
+    rawArgs: Any = None
+    params: Any = None
+    result: Any = None
+    error: Any = None
+    additionalData: Any = None
+
+
+class Bubble(msgspec.Struct):
+    type: int | str | None = None
+    text: str | None = None
+    rawText: str | None = None
+    richText: Any = None
+    initText: Any = None
+    thinking: Any = None
+    allThinkingBlocks: Any = None
+    toolFormerData: Tool | None = None
+    tokenCount: Count | None = None
+    modelInfo: ModelInfo | None = None
+    modelType: str | None = None
+    modelCallId: str | None = None
+    createdAt: Any = None
+    timingInfo: Timing | None = None
+    turnDurationMs: Number = None
+    unifiedMode: int | str | None = None
+    requestId: str | None = None
+    usageUuid: str | None = None
+    serverBubbleId: str | None = None
+    checkpointId: str | None = None
+    thinkingDurationMs: Number = None
+    isRefunded: bool | None = None
+    errorDetails: Any = None
+    workspaceUris: Any = None
+    codeBlocks: Any = None
+    context: Any = None
+    images: Any = None
+    fileSelections: Any = None
+    folderSelections: Any = None
+    selections: Any = None
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.type in (1, "user")
+
+    @property
+    def call(self) -> Tool | None:
+        tool = self.toolFormerData
+        return tool if tool is not None and tool.name else None
+
+    @property
+    def request(self) -> str:
+        return request_id(self.requestId) or request_id(self.usageUuid)
+
+    @property
+    def model(self) -> str:
+        name = self.modelInfo.modelName if self.modelInfo is not None else self.modelType
+        return name if name and name != AUTO else ""
+
+    @property
+    def sent(self) -> int | None:
+        """When the request was sent, which only its first answer tells. (`clientStartTime` is the
+        window's clock since 0.50: 1136746.9 beside a send at 1748179903865.)"""
+        return _moment(self.timingInfo.clientRpcSendTime if self.timingInfo else None)
+
+    @property
+    def time(self) -> int | None:
+        return parse_time(self.createdAt) or self.sent
+
+    @property
+    def thought(self) -> str:
+        thinking, blocks = self.thinking, self.allThinkingBlocks
+        if isinstance(thinking, dict) and isinstance(thinking.get("text"), str):
+            thinking = thinking["text"]
+        if isinstance(thinking, str) and thinking:
+            return thinking
+        listed = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
+        texts = [block.get("thinking", block.get("text")) for block in listed]
+        return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+    @property
+    def error(self) -> tuple[str, str]:
+        """(request, words) of a notice in place of an answer: `{"requestId": …, "error": {"details":
+        {"title": "You've hit your usage limit", "detail": "Get Cursor Pro …"}}}`."""
+        told = self.errorDetails if isinstance(self.errorDetails, dict) else {}
+        inner = told.get("error")
+        details = inner.get("details") if isinstance(inner, dict) else None
+        holder = details if isinstance(details, dict) else {"title": told.get("message")}
+        words = [holder.get("title"), holder.get("detail")]
+        request = told.get("requestId", told.get("generationUUID"))
+        return request_id(request), "\n\n".join(w for w in words if isinstance(w, str) and w)
+
+    @property
+    def words(self) -> str:
+        """User words may stand only in the rich text, or, in chats of 2023 and 2024, in `initText`."""
+        for plain in (self.text, self.rawText):
+            if plain and plain.strip():
+                return plain
+        if not self.is_prompt:
+            return ""
+        return rich_text(self.richText) or rich_text(self.initText)
+
+
+BUBBLE = Shape(Bubble)
+
+
+def _moment(milliseconds: Number) -> int | None:
+    is_moment = milliseconds is not None and milliseconds >= _EPOCH_MS
+    return parse_time(milliseconds) if is_moment else None
 
 
 def mode_name(value: Any) -> str:
@@ -53,71 +168,51 @@ def mode_name(value: Any) -> str:
     return MODES.get(value, str(value)) if isinstance(value, int) else str(value)
 
 
-def bubble_time(bubble: Bubble) -> int | None:
-    """When it was made: told outright, or reckoned from the client's timing."""
-    made = parse_time(bubble.get("createdAt"))
-    timing = bubble.get("timingInfo")
-    if made is not None or not isinstance(timing, dict):
-        return made
-    start = timing.get("clientStartTime")
-    if not isinstance(start, int | float) or isinstance(start, bool):
-        return None
-    if start >= _EPOCH_MS:
-        return parse_time(start)
-    for name in ("clientRpcSendTime", "clientSettleTime", "clientEndTime"):
-        end = timing.get(name)
-        if isinstance(end, int | float) and end >= _EPOCH_MS:
-            return parse_time(end - start)
-    return None
-
-
 def rich_text(value: Any) -> str:
-    """The text of an editor state (Lexical): paragraphs as lines, mentions as they were written."""
-    root = decoded(value)
-    node = root.get("root", root) if isinstance(root, dict) else None
-    return "\n".join(_paragraphs(node)).strip() if isinstance(node, dict) else ""
-
-
-def _paragraphs(node: dict[str, Any]) -> Iterator[str]:
-    for child in node.get("children") or ():
-        if isinstance(child, dict):
-            yield _inline(child)
+    """The text of an editor's state: Lexical's `{root: {children: […]}}`, or since 3.7 ProseMirror's
+    `{type: "doc", content: […]}`. Paragraphs are lines, mentions stand as they were written."""
+    tree = decoded(value)
+    top = tree.get("root", tree) if isinstance(tree, dict) else None
+    text = "\n".join(map(_inline, _children(top)))
+    return text if text.strip() else ""
 
 
 def _inline(node: dict[str, Any]) -> str:
-    if node.get("type") == "linebreak":
+    if node.get("type") in ("linebreak", "hardBreak"):
         return "\n"
-    if isinstance(node.get("text"), str):
-        return str(node["text"])
-    return "".join(
-        _inline(child) for child in node.get("children") or () if isinstance(child, dict)
+    text = node.get("text")
+    return text if isinstance(text, str) else "".join(map(_inline, _children(node)))
+
+
+def _children(node: Any) -> list[dict[str, Any]]:
+    listed = node.get("children", node.get("content")) if isinstance(node, dict) else None
+    return (
+        [child for child in listed if isinstance(child, dict)] if isinstance(listed, list) else []
     )
-
-
-def words_of(bubble: Bubble) -> str:
-    for name in ("text", "rawText"):
-        if isinstance(bubble.get(name), str) and bubble[name].strip():
-            return str(bubble[name])
-    return rich_text(bubble.get("richText")) if bubble.get("type") in (USER, "user") else ""
 
 
 def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
     """Files, selections, folders, documents and images that the person put in."""
-    context = bubble.get("context")
     made: list[Attachment] = []
-    for holder in (context if isinstance(context, dict) else {}, bubble):
+    own = {
+        "fileSelections": bubble.fileSelections, "selections": bubble.selections,
+        "folderSelections": bubble.folderSelections, "images": bubble.images,
+    }  # fmt: skip
+    for holder in (bubble.context if isinstance(bubble.context, dict) else {}, own):
         for item in _listed(holder, "fileSelections"):
             made.append(Attachment(kind="file", path=_uri(item)))
-        for item in _listed(holder, "selections"):
+        for item in (*_listed(holder, "selections"), *_listed(holder, "terminalSelections")):
             text = item.get("text", item.get("rawText"))
-            lines = item.get("range") if isinstance(item.get("range"), dict) else {}
+            lines = item.get("range")
+            lines = lines if isinstance(lines, dict) else {}
+            first, last = lines.get("selectionStartLineNumber"), lines.get("positionLineNumber")
             made.append(
                 Attachment(
                     kind="selection",
                     path=_uri(item),
-                    text=text if isinstance(text, str) else "",
-                    start_line=_line(lines, "selectionStartLineNumber"),
-                    end_line=_line(lines, "positionLineNumber"),
+                    text=_str(text),
+                    start_line=first if isinstance(first, int) else None,
+                    end_line=last if isinstance(last, int) else None,
                 )
             )
         for item in _listed(holder, "folderSelections"):
@@ -128,21 +223,16 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
             made.append(Attachment(kind="doc", name=_str(item.get("name", item.get("docId")))))
         for item in (*_listed(holder, "selectedImages"), *_listed(holder, "images")):
             made.append(Attachment(kind="image", path=clean_path(_str(item.get("path")))))
-    return tuple(dict.fromkeys(made, None)) if all(a.extra is None for a in made) else tuple(made)
+    return tuple(dict.fromkeys(made))
 
 
 def _listed(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    found = holder.get(name)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    items = holder.get(name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _str(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _line(lines: Any, name: str) -> int | None:
-    found = lines.get(name) if isinstance(lines, dict) else None
-    return found if isinstance(found, int) else None
 
 
 def _uri(item: dict[str, Any]) -> str:
@@ -153,196 +243,155 @@ def _uri(item: dict[str, Any]) -> str:
 
 
 class Chat:
-    """The bubbles of one composer. Facts stand at `offset`, which the reader counts up."""
+    """The bubbles of one composer, or of one abandoned run of it."""
 
     def __init__(self, key: Key, origin: str, changes: Changes, mode: str = "") -> None:
         self.key = key
         self.origin = origin
-        self.calls: list[str] = []
-        """Ids of calls whose result the bubbles do not hold."""
-        self.all_calls: set[str] = set()
-        self.requests: set[str] = set()
         self.roots: list[str] = []
         """Folders that bubbles say they were asked in."""
         self.paths: set[str] = set()
         """Files that tools and context name."""
-        self._request = ""
-        self._asked = ""
-        """The model that the last prompt was sent to."""
+        self.request = ""
+        self.sent: int | None = None
+        """The request under way, and when it was sent."""
+        self.ended: int | None = None
+        """When the request under way was over."""
+        self.last: int | None = None
+        """The last moment that anything tells."""
+        self._model = ""
         self._changes = changes
         self._mode = mode
         self._steps = Steps()
-        self._tokens = (0, 0)
-        self._spent: dict[str, tuple[int, int]] = {}
 
-    def read(self, bubble: Bubble, ident: str, offset: int, after: str | None) -> list[AnyFact]:
+    def aside(self) -> "Chat":
+        """For a run that was abandoned: what it says changes nothing here."""
+        return Chat(self.key, self.origin, self._changes, self._mode)
+
+    def ask(self, bubble: Bubble, request: str, sent: int | None) -> None:
+        """A prompt begins a turn; `request` and `sent` may be known from its answer."""
+        self._steps.close()
+        self.request, self.sent, self.ended = request, sent, None
+        self._model = bubble.model
+        self.last = sent or self.last
+
+    def read(
+        self, bubble: Bubble, ident: str, offset: int, after: str | None, answered: bool = False
+    ) -> list[AnyFact]:
         """The facts of a bubble; none where it says nothing."""
-        bubble = clean(bubble)
-        common: dict[str, Any] = {
-            "key": self.key, "origin": self.origin, "offset": offset, "after": after,
-            "entry": f"bubble:{ident}", "time": bubble_time(bubble),
-        }  # fmt: skip
-        self.requests.add(_request(bubble))
+        time = self.sent if bubble.is_prompt else bubble.time
+        scribe = Scribe(
+            self.key, self.origin, offset, time=time, entry=f"bubble:{ident}", after=after, rank=RANK
+        )  # fmt: skip
         self._look_around(bubble)
-        if bubble.get("type") in (USER, "user"):
-            return list(self._user(bubble, ident, common))
-        return list(self._assistant(bubble, ident, common))
+        if bubble.is_prompt:
+            text, attachments = bubble.words, attachments_of(bubble)
+            if text or attachments or answered:
+                mode = mode_name(bubble.unifiedMode) or self._mode
+                scribe.message(
+                    id=ident, role="user", text=text, attachments=attachments, mode=mode,
+                    request=self.request, extra=_ids(bubble),
+                )  # fmt: skip
+        else:
+            self._time(bubble, time)
+            thinking, text = bubble.thought, bubble.words
+            if thinking or text:
+                group = bubble.modelCallId or ""
+                step = self._steps.part("thinking" if thinking else "text", ident, group)
+                if thinking and text:
+                    self._steps.part("text", ident, group)
+                self._say(scribe, bubble, step, text=text, thinking=thinking, extra=_ids(bubble))
+                self._count(scribe, bubble, step)
+        tool = bubble.call
+        if tool is not None:  # seen on bubbles of the person's too
+            self._call(scribe, bubble, tool, ident)
+        elif bubble.errorDetails and bubble.error[1]:
+            scribe.message(
+                id=f"{ident}:error", role="system", kind="error", text=bubble.error[1],
+                request=bubble.error[0] or bubble.request or self.request, after=None,
+            )  # fmt: skip
+        return scribe.facts
+
+    def _time(self, bubble: Bubble, time: int | None) -> None:
+        """`timingInfo` stands on the first answer of a request, and tells the end of the whole."""
+        timing = bubble.timingInfo
+        self.ended = _moment(timing.clientEndTime if timing else None) or self.ended
+        if bubble.turnDurationMs and self.sent is not None:
+            self.ended = self.sent + int(bubble.turnDurationMs * 1000)
+        known = [at for at in (self.last, time, self.ended) if at is not None]
+        self.last = max(known, default=None)
 
     def _look_around(self, bubble: Bubble) -> None:
         """Where the work is done, for composers that do not name their folder."""
-        listed = bubble.get("workspaceUris")
+        listed = bubble.workspaceUris
         if not self.roots and isinstance(listed, list):
             self.roots = [clean_path(uri) for uri in listed if isinstance(uri, str) and uri]
-        tool = bubble.get("toolFormerData")
-        given = decoded(tool.get("params") or tool.get("rawArgs")) if isinstance(tool, dict) else {}
-        if isinstance(given, dict) and len(self.paths) < _MOST_PATHS:
-            self.paths.add(path_of(given))
-        self.paths.update(a.path for a in attachments_of(bubble) if a.kind in ("file", "selection"))
+        if len(self.paths) < _MOST_PATHS:
+            tool = bubble.call
+            if tool is not None:
+                self.paths.add(path_of(decoded(tool.params or tool.rawArgs)))
+            for attachment in attachments_of(bubble):
+                if attachment.kind in ("file", "selection"):
+                    self.paths.add(attachment.path)
 
-    def _user(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
-        text, attachments = words_of(bubble), attachments_of(bubble)
-        # Without words, files are what stands in the input box; an image may be a question.
-        if text or any(attachment.kind == "image" for attachment in attachments):
-            self._steps.close()
-            self._request, self._asked = _request(bubble), _model(bubble)
-            yield MessageSeen(
-                **common, id=ident, role="user", text=text, attachments=attachments, rank=RANK,
-                mode=mode_name(bubble.get("unifiedMode")) or self._mode, request=_request(bubble),
-                extra=_ids(bubble),
+    def _say(self, scribe: Scribe, bubble: Bubble, step: str, **fields: Any) -> None:
+        scribe.message(
+            id=step, role="assistant", model=bubble.model or self._model,
+            request=bubble.request or self.request, **fields,
+        )  # fmt: skip
+
+    def _call(self, scribe: Scribe, bubble: Bubble, tool: Tool, ident: str) -> None:
+        name, call = tool.name or "", tool.toolCallId or f"{ident}:tool"
+        step = self._steps.part("call", ident, tool.modelCallId or "")
+        self._say(scribe, bubble, step)
+        # `rawArgs` is what the model wrote, `params` what Cursor made of it. Since 3.7 the former is
+        # empty for some tools; what was sent to the model (`agentKv`) then knows better than `params`.
+        given = "" if tool.rawArgs in (None, "", "{}") else arguments_text(tool.rawArgs)
+        fields: dict[str, Any] = {
+            "id": call, "message": step, "name": name,
+            "like": likeness(name, tool.params or tool.rawArgs),
+            "extra": {"user_decision": tool.userDecision} if tool.userDecision else None,
+        }  # fmt: skip
+        scribe.call(**fields, arguments=given)
+        if not given and (tool.params or tool.rawArgs):
+            instead = arguments_text(tool.params or tool.rawArgs)
+            scribe.call(**fields, arguments=instead, rank=Rank.ECHO)
+        if tool.status or tool.result or tool.error:
+            text, details = output_of(tool.result) if tool.result else (None, None)
+            if tool.error and text is None:
+                text, details = output_of(tool.error)
+            failed, status = of_editor(tool)
+            files = tuple(self._changes.of_tool(tool, name, ident))
+            scribe.returned(
+                call=call, name=name, text=text, details=details, failed=failed, status=status,
+                files=files,
             )  # fmt: skip
-        if is_call(bubble.get("toolFormerData")):
-            # 13 of 291 tools of one real database sat on bubbles of the person's.
-            yield from self._tool(bubble, ident, common)
+        self._count(scribe, bubble, step)
 
-    def _assistant(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
-        text, thinking = words_of(bubble), _thinking(bubble)
-        error = bubble.get("errorDetails")
-        if thinking or text:
-            step = self._steps.part("thinking" if thinking else "text", ident, _group(bubble))
-            if thinking and text:
-                self._steps.part("text", ident, _group(bubble))
-            yield self._said(bubble, common, step, text=text, thinking=thinking, extra=_ids(bubble))
-            yield from self._usage(bubble, common, step)
-        if is_call(bubble.get("toolFormerData")):
-            yield from self._tool(bubble, ident, common)
-        elif isinstance(error, dict) and isinstance(error.get("message"), str):
-            yield MessageSeen(
-                **common, number=2, id=f"{ident}:error", role="assistant", kind="error", rank=RANK,
-                text=error["message"],
-                request=request_id(error.get("generationUUID")) or _request(bubble),
-            )  # fmt: skip
-
-    def _said(
-        self, bubble: Bubble, common: dict[str, Any], step: str, **fields: Any
-    ) -> MessageSeen:
-        return MessageSeen(
-            **common, id=step, role="assistant", rank=RANK, model=_model(bubble) or self._asked,
-            request=_request(bubble) or self._request, **fields,
+    def _count(self, scribe: Scribe, bubble: Bubble, step: str) -> None:
+        """The last bubble of a request has its count, all others 0, which is unknown. A second count
+        of the same request replaces the first: 13962/50, then 14192/218 (test_tokens_count_once)."""
+        count = bubble.tokenCount
+        if count is None or not (count.inputTokens or count.outputTokens):
+            return
+        request = bubble.request or self.request
+        scribe.usage(
+            on="request" if request else "message", subject=request or step,
+            prompt=int(count.inputTokens or 0) or None,
+            completion=int(count.outputTokens or 0) or None,
         )  # fmt: skip
 
-    def _tool(self, bubble: Bubble, ident: str, common: dict[str, Any]) -> Iterator[AnyFact]:
-        tool = bubble["toolFormerData"]
-        number = str(tool.get("tool"))
-        name = _str(tool.get("name")) or _TOOLS.get(number, f"tool_{number}")
-        call = _str(tool.get("toolCallId")) or f"{ident}:tool"
-        given = tool.get("rawArgs") or tool.get("params")
-        step = self._steps.part("call", ident, _str(tool.get("modelCallId")))
-        self.all_calls.add(call)
-        decision = _str(tool.get("userDecision"))
-        yield self._said(bubble, common | {"number": 4}, step)
-        yield ToolCalled(
-            **common, id=call, message=step, name=name, arguments=arguments_text(given), rank=RANK,
-            like=likeness(name, tool.get("params") or given), index=None,
-            extra={"user_decision": decision} if decision else None,
-        )  # fmt: skip
-        yield from self._result(tool, name, call, ident, common)
-        yield from self._usage(bubble, common, step)
-
-    def _result(
-        self, tool: dict[str, Any], name: str, call: str, ident: str, common: dict[str, Any]
-    ) -> Iterator[AnyFact]:
-        error, result = tool.get("error"), tool.get("result")
-        if not result and not error:
-            self.calls.append(call)
-        if not (tool.get("status") or result or error):
-            return
-        text, details = output_of(result) if result else (None, None)
-        if error and text is None:
-            text, details = output_of(error)
-        failed, status = of_editor(tool)
-        yield ToolReturned(
-            **common, call=call, name=name, text=text, details=details, rank=RANK, failed=failed,
-            status=status, files=tuple(self._changes.of_tool(tool, name, ident)),
-        )  # fmt: skip
-
-    def _usage(self, bubble: Bubble, common: dict[str, Any], step: str) -> Iterator[AnyFact]:
-        """Counts go on from bubble to bubble; where one drops, another request began. 0 is unknown."""
-        count = bubble.get("tokenCount")
-        if not isinstance(count, dict):
-            return
-        now = (_count(count, "inputTokens"), _count(count, "outputTokens"))
-        if not any(now):
-            return
-        before, self._tokens = self._tokens, now
-        fresh = any(new < old for new, old in zip(now, before, strict=True))
-        grown = now if fresh else (now[0] - before[0], now[1] - before[1])
-        known = self._spent.get(step, (0, 0))
-        spent = self._spent[step] = (known[0] + grown[0], known[1] + grown[1])
-        if any(spent):
-            yield UsageReported(
-                **common, subject=step, prompt=spent[0], completion=spent[1], rank=RANK
-            )
-
-    def files(self, bubble: Bubble, ident: str, offset: int) -> Iterator[AnyFact]:
+    def files(self, bubble: Bubble, ident: str, offset: int) -> list[AnyFact]:
         """Files that the bubble changed without a tool, by the code blocks of its text."""
-        for number, touch in enumerate(self._changes.of_bubble(bubble, ident)):
-            yield Marked(
-                key=self.key, origin=self.origin, offset=offset, number=number,
-                entry=f"bubble:{ident}:files", kind="file", data=touch, rank=RANK,
-            )  # fmt: skip
-
-    def context(self, value: dict[str, Any], ident: str, offset: int) -> AnyFact:
-        """What a request was sent with: how many of each kind."""
-        counts = {n: len(v) for n, v in value.items() if isinstance(v, list | dict) and v}
-        return Noted(
-            key=self.key, origin=self.origin, offset=offset, entry=f"bubble:{ident}:context",
-            on="message", subject=ident, name="request_context", value=counts, rank=RANK,
-        )  # fmt: skip
-
-
-def _count(count: dict[str, Any], name: str) -> int:
-    found = count.get(name)
-    return int(found) if isinstance(found, int | float) else 0
-
-
-def _request(bubble: Bubble) -> str:
-    return request_id(bubble.get("requestId")) or request_id(bubble.get("usageUuid"))
-
-
-def _model(bubble: Bubble) -> str:
-    """The model that a bubble names; `default` is whatever Cursor chose."""
-    told = bubble.get("modelInfo")
-    name = told.get("modelName") if isinstance(told, dict) else bubble.get("modelType")
-    return _str(name) if name != "default" else ""
-
-
-def _group(bubble: Bubble) -> str:
-    return _str(bubble.get("modelCallId"))
+        scribe = Scribe(self.key, self.origin, offset, entry=f"bubble:{ident}:files")
+        for touch in self._changes.of_bubble(bubble.codeBlocks):
+            scribe.mark("file", touch, rank=RANK)
+        return scribe.facts
 
 
 def _ids(bubble: Bubble) -> dict[str, Any] | None:
-    names = {
-        "serverBubbleId": "server_bubble_id", "checkpointId": "checkpoint_id",
-        "thinkingDurationMs": "thinking_ms", "isRefunded": "refunded",
+    known = {
+        "server_bubble_id": bubble.serverBubbleId, "checkpoint_id": bubble.checkpointId,
+        "thinking_ms": bubble.thinkingDurationMs, "refunded": bubble.isRefunded,
     }  # fmt: skip
-    return {ours: bubble[name] for name, ours in names.items() if bubble.get(name)} or None
-
-
-def _thinking(bubble: Bubble) -> str:
-    thinking = bubble.get("thinking")
-    if isinstance(thinking, dict) and _str(thinking.get("text")):
-        return _str(thinking["text"])
-    blocks = bubble.get("allThinkingBlocks")
-    found = blocks if isinstance(blocks, list) else []
-    texts = [_str(b.get("thinking", b.get("text"))) for b in found if isinstance(b, dict)]
-    return "\n\n".join(text for text in texts if text) or _str(thinking)
+    return {name: value for name, value in known.items() if value} or None

@@ -1,30 +1,34 @@
-"""Composers: Cursor's name for a conversation; its head, its bubbles, and what lies beside them."""
+"""Composers: Cursor's name for a conversation; its head, its bubbles, and what lies beside them.
 
+`composerData:<id>` is the head. Its `fullConversationHeadersOnly` names the bubbles in order, each a
+row `bubbleId:<id>:<bubble>`; before 0.50 the bubbles stand in the head, as `conversation`.
+"""
+
+import ntpath
+import posixpath
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from unspool.facts import ROOT, AnyFact, Key, Link, Noted, Problem
+from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
 from unspool.io.dirty_json import clean, sample
 from unspool.io.origins import Tally
+from unspool.io.times import format_time, parse_time
 from unspool.sources.cursor.agentkv import Sendings, root_of
-from unspool.sources.cursor.bubbles import RANK, USER, Bubble, Chat, mode_name
+from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import LAST, rank_of
-from unspool.sources.cursor.heads import (
-    Composer,
-    children_of,
-    costs,
-    folder_of,
-    head_notes,
-    model_of,
-    workspace_id,
-)
-from unspool.sources.cursor.kv import Broken, Keys, parse_object
-from unspool.sources.cursor.listing import Order
-from unspool.sources.cursor.paths import clean_path, workspace_folder
+from unspool.sources.cursor.entries import rank_of
+from unspool.sources.cursor.generations import Generations
+from unspool.sources.cursor.paths import clean_path, is_absolute, workspace_folder
+from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.tools import decoded, kind_of
+from unspool.sources.scribe import Scribe
+
+Composer = dict[str, Any]
+_TOOLS = 15
+"""The capability under which composers before 0.50 keep the calls of their bubbles."""
+_OVER = ("completed", "aborted")
 
 
 class Reader:
@@ -37,6 +41,7 @@ class Reader:
         self.rows = rows
         self.offsets = count()
         self.sendings: Sendings | None = None
+        self.generations = Generations()
         self._folders: dict[str, str | None] = {}
 
     def problem(self, key: Key, code: str, data: bytes | str) -> Problem:
@@ -46,41 +51,46 @@ class Reader:
             sample=sample(data),
         )  # fmt: skip
 
-    def head(
-        self, ident: str, composer: Composer, workspace: str | None = None
-    ) -> Iterator[AnyFact]:
+    def scribe(self, key: Key, entry: str = "", **place: Any) -> Scribe:
+        return Scribe(key, self.origin, next(self.offsets), entry=entry, **place)
+
+    def head(self, ident: str, composer: Composer, workspace: str | None = None) -> list[AnyFact]:
         """Notes on a conversation; told by a record of this store's own."""
-        common: dict[str, Any] = {
-            "key": ("cursor", ident), "origin": self.origin, "offset": next(self.offsets),
-            "entry": f"composer:{self.store}:{ident}",
-        }  # fmt: skip
+        scribe = self.scribe(("cursor", ident), f"composer:{self.store}:{ident}")
         notes = {"session_id": ident, **head_notes(composer)}
-        for number, (name, value) in enumerate(notes.items()):
-            rank = rank_of(("cursor", ident), name, value, RANK)
-            yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
-        workspace = workspace or self._folder(workspace_id(composer))
+        for name, value in notes.items():
+            scribe.note(name, clean(value), rank_of(scribe.key, name, value, RANK))
+        workspace = workspace or self._folder(composer)
+        if workspace:
+            scribe.note("workspace.path", workspace, RANK + 1)
         model = model_of(composer)
         if model:
-            yield Noted(
-                **common, number=61, on="following", name="model", value=model, rank=RANK
-            )  # fmt: skip
-        if workspace:
-            yield Noted(**common, number=60, name="workspace.path", value=workspace, rank=RANK + 1)
-        for number, child in enumerate(children_of(composer)):
-            value = {"conversation_id": child}
-            yield Noted(**common, number=100 + 2 * number, name="children", value=value, rank=RANK)
-            yield Noted(
-                **common | {"key": ("cursor", child)}, number=101 + 2 * number, name="session_id",
-                value=notes["session_id"], rank=RANK + 1,
-            )  # fmt: skip
-        yield from costs(composer, common)
+            scribe.note("model", model, RANK, on="following")
+        for child in _names(composer.get("subagentComposerIds")):
+            scribe.note("children", {"conversation_id": child}, RANK)
+            session = notes["session_id"]
+            scribe.note("session_id", session, RANK + 1, key=("cursor", child))
+        usage = composer.get("usageData")
+        for model, spent in usage.items() if isinstance(usage, dict) else ():
+            cents = spent.get("costInCents") if isinstance(spent, dict) else None
+            if isinstance(cents, int | float) and cents:
+                amount = spent.get("amount")
+                scribe.usage(
+                    on="conversation", model=str(model), rank=RANK, cost_usd=cents / 100,
+                    requests=amount if isinstance(amount, int) else None,
+                )  # fmt: skip
+        return scribe.facts
 
-    def _folder(self, ident: str) -> str | None:
-        """The project of a workspace, by the folder of its own beside that of the global database."""
-        if ident and ident not in self._folders:
+    def _folder(self, composer: Composer) -> str | None:
+        """The project of the workspace that a head names by its folder in `workspaceStorage`."""
+        named = composer.get("workspaceIdentifier")
+        ident = named.get("id") if isinstance(named, dict) else composer.get("workspaceId")
+        if not isinstance(ident, str) or not ident.isalnum():
+            return None
+        if ident not in self._folders:
             place = Path(self.origin).parent.parent / "workspaceStorage" / ident
             self._folders[ident] = workspace_folder(str(place / "state.vscdb"))
-        return self._folders.get(ident)
+        return self._folders[ident]
 
     def read(
         self, ident: str, composer: Composer, workspace: str | None = None
@@ -88,117 +98,441 @@ class Reader:
         """The head and the bubbles of a composer."""
         self.tally.records += 1
         yield from self.head(ident, composer, workspace)
-        mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
         fetch = self.rows.get if self.rows is not None else _nothing
         changes = Changes({"composerId": ident, **composer}, fetch)
+        mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
         chat = Chat(("cursor", ident), self.origin, changes, mode)
-        order = Order(self, ident, composer)
-        yield from self._bubbles(chat, order)
-        yield from order.problems
-        if order.missing:
+        bubbles = Bubbles(self, chat.key, composer)
+        requests: set[str] = set()
+        for facts in self._conversation(chat, bubbles, requests):
+            yield from facts
+        yield from bubbles.problems
+        if bubbles.missing:
             self.tally.records += 1
-            yield self.problem(chat.key, "missing-bubbles", f"{order.missing} that headers name")
-        yield from self._place(chat)
-        yield from self._sent(composer, chat)
+            yield self.problem(chat.key, "missing-bubbles", f"{bubbles.missing} that headers name")
+        yield from self._times_and_place(chat, composer, requests)
+        root = root_of(composer)
+        for facts in self.sendings.under(root, chat.key) if self.sendings and root else ():
+            self.tally.records += 1
+            self.tally.noise += not facts
+            yield from facts
 
-    def _place(self, chat: Chat) -> Iterator[AnyFact]:
-        """The folder that the bubbles were asked in; else what their files have in common, which
-        anybody knows better."""
-        files = sorted(path for path in chat.paths if path)
-        shared = folder_of(files) if len(files) > 1 else None
-        common: dict[str, Any] = {
-            "key": chat.key, "origin": self.origin, "offset": next(self.offsets),
-            "name": "workspace.path",
-        }  # fmt: skip
-        if chat.roots:
-            yield Noted(**common, value=chat.roots[0], rank=RANK + 1)
-        if shared:
-            yield Noted(**common, number=1, value=shared, rank=LAST)
-            yield Noted(**common | {"name": "common_folder"}, number=2, value=shared, rank=LAST)
-
-    def _bubbles(self, chat: Chat, order: Order) -> Iterator[AnyFact]:
-        after: str = ROOT
-        if order.orphans:
-            after = f"start:{chat.key[1]}"  # what even the first of them can be forked from
-            yield Link(
-                key=chat.key, origin=self.origin, offset=next(self.offsets), entry=after, after=ROOT
-            )
-        lost = after
-        for ident, bubble, abandoned in order.bubbles(chat.key):
-            if abandoned and bubble.get("type") in (USER, "user"):
-                lost = after
-            facts = chat.read(bubble, ident, next(self.offsets), lost if abandoned else after)
+    def _conversation(
+        self, chat: Chat, bubbles: "Bubbles", requests: set[str]
+    ) -> Iterator[list[AnyFact]]:
+        """The bubbles in order. What was abandoned is told before what came instead of it: the last
+        record that says anything is the end of the conversation."""
+        after = ROOT
+        if bubbles.runs:
+            start = self.scribe(chat.key, f"start:{chat.key[1]}", after=ROOT)
+            start.link()  # what even the first bubble can be forked from
+            yield start.facts
+            after = start.entry
+        prompt = ""
+        for ident, bubble, answer in bubbles.in_order():
+            if bubble.is_prompt:
+                yield self._end_turn(chat, bubbles, prompt)
+                request = bubble.request or (answer.request if answer else "")
+                sent = parse_time(bubble.createdAt) or (answer.sent if answer else None)
+                sent = sent or self.generations.time(request)
+                requests.add(request)
+                for run in bubbles.runs_before(sent):
+                    yield from self._abandoned(chat, bubbles, run, after, bubble)
+                chat.ask(bubble, request, sent)
+                prompt = ident
+            if ident == bubbles.last:
+                for run in bubbles.runs_before(None):
+                    yield from self._abandoned(chat, bubbles, run, f"bubble:{ident}", bubble)
+            answered = answer is not None
+            facts = chat.read(bubble, ident, next(self.offsets), after, answered)
             if not facts:
                 self.tally.noise += 1
                 continue
-            yield from facts
+            yield facts
             yield from self._beside(chat, bubble, ident)
-            lost = f"bubble:{ident}"
-            if not abandoned:
-                after = lost
+            after = f"bubble:{ident}"
+        yield self._end_turn(chat, bubbles, prompt, last=True)
 
-    def _sent(self, composer: Composer, chat: Chat) -> Iterator[AnyFact]:
-        """What was sent to the model; where no root tells it, it is looked for when all are read."""
-        if self.sendings is None:
-            return
-        root = root_of(composer)
-        if root:
-            for facts in self.sendings.under(root, chat.key):
-                self.tally.records += 1
-                self.tally.noise += not facts
-                yield from facts
-            return
-        for call in chat.calls:
-            self.sendings.unanswered.setdefault(call, chat.key)
-        for call in chat.all_calls:
-            self.sendings.calls.setdefault(call, chat.key)
-        for request in chat.requests - {""}:
-            self.sendings.requests.setdefault(request, chat.key)
+    def _end_turn(
+        self, chat: Chat, bubbles: "Bubbles", prompt: str, last: bool = False
+    ) -> list[AnyFact]:
+        """When the request was over, and Cursor's notices about it. These stand on bubbles outside
+        the headers, as in `{"errorDetails": {"requestId": …}}` (test_a_notice_is_no_answer)."""
+        facts: list[AnyFact] = []
+        for ident in bubbles.notices(chat.request, last):
+            bubble = bubbles.fetch(ident)
+            if bubble is not None:
+                facts += chat.read(bubble, ident, next(self.offsets), None)
+        if prompt and chat.ended is not None:
+            scribe = self.scribe(chat.key, f"bubble:{prompt}:end", time=chat.ended)
+            data = {"duration_ms": (chat.ended - chat.sent) // 1000} if chat.sent else None
+            scribe.mark("turn_end", data, subject=chat.request, rank=RANK)
+            facts += scribe.facts
+        return facts
 
-    def _beside(self, chat: Chat, bubble: Bubble, ident: str) -> Iterator[AnyFact]:
+    def _abandoned(
+        self, chat: Chat, bubbles: "Bubbles", run: list["Orphan"], after: str, instead: Bubble
+    ) -> Iterator[list[AnyFact]]:
+        """A prompt that was sent, and then edited or sent again. Only the run is left of it: the words
+        are those of its generation, else those that were sent in its place."""
+        aside = chat.aside()
+        first = run[0]
+        request = next((orphan.request for orphan in run if orphan.request), "")
+        if not first.is_prompt:
+            words = self.generations.words(request) or instead.words
+            aside.ask(Bubble(), request, first.sent)
+            ident = f"{first.ident}:prompt"
+            asked = self.scribe(
+                chat.key, f"bubble:{ident}", time=first.sent, after=after, rank=RANK
+            )
+            asked.message(id=ident, role="user", text=words, request=request)
+            yield asked.facts
+            after = asked.entry
+        for orphan in run:
+            bubble = bubbles.fetch(orphan.ident)
+            if bubble is None:
+                continue
+            if bubble.is_prompt:
+                aside.ask(bubble, request, orphan.sent)
+            facts = aside.read(bubble, orphan.ident, next(self.offsets), after)
+            self.tally.noise += not facts
+            if facts:
+                yield facts
+                yield from self._beside(aside, bubble, orphan.ident)
+                after = f"bubble:{orphan.ident}"
+
+    def _beside(self, chat: Chat, bubble: Bubble, ident: str) -> Iterator[list[AnyFact]]:
         """What other rows hold about a bubble."""
-        yield from chat.files(bubble, ident, next(self.offsets))
+        if bubble.codeBlocks:
+            yield chat.files(bubble, ident, next(self.offsets))
         if self.rows is None:
             return
-        tool = bubble.get("toolFormerData")
-        if isinstance(tool, dict) and kind_of(str(tool.get("name"))) == "task":
-            call = str(tool.get("toolCallId") or "")
-            child = self._child(call, decoded(tool.get("result")))
-            if child:
-                yield Noted(
-                    key=chat.key, origin=self.origin, offset=next(self.offsets), on="call",
-                    entry=f"bubble:{ident}:child", subject=call, name="child_id", value=child,
-                    rank=RANK,
-                )  # fmt: skip
+        tool = bubble.call
+        if tool is not None and kind_of(tool.name or "") == "task":
+            call = tool.toolCallId or ""
+            result = decoded(tool.result)
+            child = result.get("agentId") if isinstance(result, dict) else None
+            if not child and call and self.rows.has(f"bubbleId:task-{call}:"):
+                child = f"task-{call}"  # the rows of a sub-agent are named after the call
+            if isinstance(child, str) and child:
+                scribe = self.scribe(chat.key, f"bubble:{ident}:child")
+                scribe.note("child_id", child, RANK, on="call", subject=call)
+                yield scribe.facts
         data = self.rows.get(f"messageRequestContext:{chat.key[1]}:{ident}")
         if data is not None:
             self.tally.records += 1
             try:
-                context = clean(parse_object(data))
-                yield chat.context(context, ident, next(self.offsets))
-                yield from self._layout(chat.key, context)
+                yield self._context(chat.key, parse_object(data), ident)
             except Broken as broken:
-                yield self.problem(chat.key, broken.code, broken.data)
+                yield [self.problem(chat.key, broken.code, broken.data)]
 
-    def _child(self, call: str, result: Any) -> str:
-        """The conversation that a task call started: named in its result, or after the call."""
-        named = result.get("agentId") if isinstance(result, dict) else None
-        if isinstance(named, str) and named:
-            return named
-        found = call and self.rows is not None and self.rows.has(f"bubbleId:task-{call}:")
-        return f"task-{call}" if found else ""
-
-    def _layout(self, key: Key, context: dict[str, Any]) -> Iterator[AnyFact]:
-        """The root of the project as it was shown to the model."""
+    def _context(self, key: Key, context: dict[str, Any], ident: str) -> list[AnyFact]:
+        """What a request was sent with: how many of each kind, and the root of the project as it was
+        shown to the model (in some versions its name alone, which is no path)."""
+        scribe = self.scribe(key, f"bubble:{ident}:context")
+        counts = {n: len(v) for n, v in context.items() if isinstance(v, list | dict) and v}
+        scribe.note("request_context", counts, RANK, on="message", subject=ident)
         listed = context.get("projectLayouts")
         layout = decoded(listed[0]) if isinstance(listed, list) and listed else None
         root = layout.get("rootPath") if isinstance(layout, dict) else None
-        if isinstance(root, str) and root:
-            yield Noted(
-                key=key, origin=self.origin, offset=next(self.offsets), name="workspace.path",
-                value=clean_path(root), rank=RANK + 1,
-            )  # fmt: skip
+        if isinstance(root, str) and is_absolute(clean_path(root)):
+            scribe.note("workspace.path", clean_path(root), RANK + 1)
+        return scribe.facts
+
+    def _times_and_place(self, chat: Chat, composer: Composer, requests: set[str]) -> list[AnyFact]:
+        """`createdAt` is when the tab was opened, up to a day before the first prompt: it counts only
+        where nothing else does. `lastUpdatedAt` is the last send or the last end."""
+        scribe = self.scribe(chat.key)
+        if chat.last is None:
+            scribe.note("started_at", format_time(parse_time(composer.get("createdAt"))), RANK)
+        updated = parse_time(composer.get("lastUpdatedAt", composer.get("lastSendTime")))
+        ends = [time for time in (updated, chat.last) if time is not None]
+        if ends:
+            scribe.note("ended_at", format_time(max(ends)), RANK)
+        if chat.roots:
+            scribe.note("workspace.path", chat.roots[0], RANK + 1)
+        folder = self.generations.folder(requests)
+        if folder:
+            scribe.note("workspace.path", folder, RANK + 2)
+        shared = folder_of(sorted(path for path in chat.paths if path))
+        if shared:
+            scribe.note("workspace.path", shared, Rank.LAST_RESORT)
+            scribe.note("common_folder", shared, Rank.LAST_RESORT)
+        return scribe.facts
 
 
 def _nothing(key: str) -> bytes | None:
     return None
+
+
+class Orphan(NamedTuple):
+    """A bubble that the headers do not name: enough of it to tell where it belongs."""
+
+    row: int
+    ident: str
+    is_prompt: bool
+    created: int | None
+    sent: int | None
+    request: str
+    begins: bool
+    """Whether it has `timingInfo`: the first answer of a request."""
+    is_empty: bool
+    notice: str | None
+    """The request that its notice is about, where it is one."""
+
+
+class Bubbles:
+    """The bubbles of one composer: by its headers, else as they stand in it, else by their time."""
+
+    def __init__(self, reader: Reader, key: Key, composer: Composer) -> None:
+        self._reader = reader
+        self._key = key
+        self._inline = _by_id(composer.get("conversation"))
+        kept = composer.get("conversationMap")
+        for name, bubble in kept.items() if isinstance(kept, dict) else ():
+            if isinstance(bubble, dict):
+                self._inline.setdefault(str(name), bubble)
+        headers = _by_id(decoded(composer.get("fullConversationHeadersOnly")))
+        self._order = list(headers or _by_id(composer.get("conversation")))
+        self._tools = _old_tools(composer)
+        self.problems: list[Problem] = []
+        self.missing = 0
+        """Headers whose bubble is not there."""
+        orphans = self._orphans()
+        if not self._order:
+            self._order = [orphan.ident for orphan in orphans]
+            orphans = []
+        self._notices = {o.ident: o.notice for o in orphans if o.notice is not None}
+        self.runs = _runs([o for o in orphans if o.notice is None])
+        if composer.get("status") not in _OVER:
+            self._list_what_goes_on()
+        self.last = self._last_spoken() if self.runs else ""
+        """The last bubble that says anything."""
+
+    def in_order(self) -> Iterator[tuple[str, Bubble, Bubble | None]]:
+        """(id, bubble, the answer that follows it where it is a prompt)."""
+        held: tuple[str, Bubble] | None = None
+        for ident in self._order:
+            bubble = self.fetch(ident)
+            if bubble is None:
+                self.missing += 1
+                continue
+            if held is not None:
+                yield *held, None if bubble.is_prompt or not held[1].is_prompt else bubble
+            held = (ident, bubble)
+        if held is not None:
+            yield *held, None
+
+    def runs_before(self, sent: int | None) -> list[list[Orphan]]:
+        """The runs that were sent before this moment, or all; they are gone then."""
+        earlier = [run for run in self.runs if sent is None or (run[0].sent or sent) < sent]
+        self.runs = [run for run in self.runs if run not in earlier]
+        return earlier
+
+    def notices(self, request: str, last: bool) -> list[str]:
+        """The notices about a request, or all that are left; they are gone then."""
+        found = [i for i, about in self._notices.items() if last or (about and about == request)]
+        for ident in found:
+            del self._notices[ident]
+        return found
+
+    def fetch(self, ident: str) -> Bubble | None:
+        """The row, over what the composer itself holds; None where there is neither."""
+        reader, inline = self._reader, self._inline.get(ident)
+        try:
+            bubble = self._look_up(ident)
+        except Broken as broken:
+            self.problems.append(reader.problem(self._key, broken.code, broken.data))
+            bubble = BUBBLE.convert(inline) if inline else Bubble()
+        reader.tally.records += bubble is not None
+        return bubble
+
+    def _look_up(self, ident: str) -> Bubble | None:
+        rows, inline = self._reader.rows, self._inline.get(ident)
+        data = rows.get(f"bubbleId:{self._key[1]}:{ident}") if rows is not None else None
+        if data is None and inline is None:
+            return None
+        row = parse_object(data) if data is not None else {}
+        bubble = BUBBLE.convert({**inline, **row} if inline else row)
+        if bubble.call is None and ident in self._tools:
+            held = {"toolFormerData": self._tools[ident]}
+            bubble.toolFormerData = BUBBLE.convert(held).toolFormerData
+        return bubble
+
+    def _orphans(self) -> list[Orphan]:
+        """By `createdAt`; without it in the order in which they were written."""
+        rows, tally = self._reader.rows, self._reader.tally
+        if rows is None:
+            return []
+        prefix = f"bubbleId:{self._key[1]}:"
+        listed = set(self._order)
+        orphans: list[Orphan] = []
+        for key in rows.keys(prefix):
+            ident = key[len(prefix) :]
+            if ident in listed:
+                continue
+            row, data = rows.row(key)
+            try:
+                bubble = BUBBLE.convert(parse_object(data or b"{}"))
+            except Broken as broken:
+                tally.records += 1
+                self.problems.append(self._reader.problem(self._key, broken.code, broken.data))
+                continue
+            orphan = _orphan(row, ident, bubble)
+            if orphan.is_empty and orphan.notice is None:
+                tally.records += 1
+                tally.noise += 1
+            else:
+                orphans.append(orphan)
+        return sorted(
+            orphans, key=lambda o: (o.created is None, o.created or 0, not o.is_prompt, o.row)
+        )
+
+    def _list_what_goes_on(self) -> None:
+        """Newer than all that the headers name, while the composer is at work: not yet listed."""
+        bubbles = map(self._peek, self._order) if self.runs else ()
+        newest = max(((bubble.time if bubble else None) or 0 for bubble in bubbles), default=0)
+        for run in list(self.runs):
+            if newest and all((orphan.created or 0) > newest for orphan in run):
+                self.runs.remove(run)
+                self._order += [orphan.ident for orphan in run]
+
+    def _last_spoken(self) -> str:
+        for ident in reversed(self._order):
+            bubble = self._peek(ident)
+            if bubble is not None and not _orphan(0, ident, bubble).is_empty:
+                return ident
+        return ""
+
+    def _peek(self, ident: str) -> Bubble | None:
+        """The bubble, without a word about it: it is read again in its turn."""
+        try:
+            return self._look_up(ident)
+        except Broken:
+            return None
+
+
+def _orphan(row: int, ident: str, bubble: Bubble) -> Orphan:
+    tool = bubble.call
+    # A call that was still `loading` was cut off, and says no more than an empty bubble.
+    is_empty = not (bubble.words or bubble.thought or (tool and tool.status != "loading"))
+    created = parse_time(bubble.createdAt)
+    return Orphan(
+        row=row, ident=ident, is_prompt=bubble.is_prompt, created=created,
+        sent=bubble.sent or created, request=bubble.request, begins=bubble.sent is not None,
+        is_empty=is_empty and not (bubble.is_prompt and bubble.context),
+        notice=bubble.error[0] if bubble.errorDetails and is_empty else None,
+    )  # fmt: skip
+
+
+def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:
+    """What was abandoned, run by run: each begins with a prompt, or with the first answer of a
+    request."""
+    runs: list[list[Orphan]] = []
+    for orphan in orphans:
+        goes_on = runs and not orphan.is_prompt
+        if goes_on and (not orphan.begins or (len(runs[-1]) == 1 and runs[-1][0].is_prompt)):
+            runs[-1].append(orphan)
+        else:
+            runs.append([orphan])
+    return runs
+
+
+def _by_id(listed: Any) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for bubble in listed if isinstance(listed, list) else ():
+        ident = bubble.get("bubbleId", bubble.get("id")) if isinstance(bubble, dict) else None
+        if isinstance(ident, str) and ident:
+            found.setdefault(ident, bubble)
+    return found
+
+
+def _old_tools(composer: Composer) -> dict[str, dict[str, Any]]:
+    """Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text."""
+    found: dict[str, dict[str, Any]] = {}
+    listed = composer.get("capabilities")
+    for capability in listed if isinstance(listed, list) else ():
+        if isinstance(capability, dict) and capability.get("type") == _TOOLS:
+            data = capability.get("data")
+            kept = decoded(data.get("bubbleDataMap")) if isinstance(data, dict) else None
+            for ident, tool in kept.items() if isinstance(kept, dict) else ():
+                if isinstance(tool, dict):
+                    found[str(ident)] = tool
+    return found
+
+
+def _names(listed: Any) -> list[str]:
+    return [i for i in listed if isinstance(i, str) and i] if isinstance(listed, list) else []
+
+
+def head_notes(composer: Composer) -> dict[str, Any]:
+    """What a composer's head says about its conversation as a whole, in the trajectory's names."""
+    used, limit = composer.get("contextTokensUsed"), composer.get("contextTokenLimit")
+    percent = composer.get("contextUsagePercent")
+    if percent is None and isinstance(used, int | float) and isinstance(limit, int | float):
+        percent = round(100 * used / limit, 1) if limit else None
+    place = composer.get("workspaceIdentifier")
+    uri = place.get("uri") if isinstance(place, dict) else None
+    uri = uri.get("fsPath", uri.get("path")) if isinstance(uri, dict) else uri
+    folder = clean_path(uri) if isinstance(uri, str) and uri else ""
+    parent = composer.get("subagentInfo")
+    summary = composer.get("latestConversationSummary")
+    while isinstance(summary, dict):
+        summary = summary.get("summary")
+    notes: dict[str, Any] = {
+        "title": composer.get("name") or composer.get("chatTitle"),
+        "composer_mode": mode_name(composer.get("unifiedMode") or composer.get("forceMode")),
+        "composer_status": composer.get("status"),
+        "context_usage": percent,
+        "context_tokens": used,
+        "context_limit": limit,
+        "total_lines_added": composer.get("totalLinesAdded"),
+        "total_lines_removed": composer.get("totalLinesRemoved"),
+        "files_changed": composer.get("filesChangedCount"),
+        "agent_backend": composer.get("agentBackend"),
+        "is_archived": composer.get("isArchived") or None,
+        "conversation_summary": summary if isinstance(summary, str) else None,
+        "workspace.path": folder if is_absolute(folder) else None,
+        "workspace.branch": _branch(composer.get("trackedGitRepos")),
+    }
+    if isinstance(parent, dict) and isinstance(parent.get("parentComposerId"), str):
+        tie = {"tool_call_id": parent.get("toolCallId"), "name": parent.get("subagentTypeName")}
+        tie = {name: value for name, value in tie.items() if isinstance(value, str)}
+        notes["parent"] = {"conversation_id": parent["parentComposerId"], **tie}
+        top = parent.get("rootParentConversationId")
+        notes["session_id"] = top if isinstance(top, str) and top else parent["parentComposerId"]
+    return {name: value for name, value in notes.items() if value not in (None, "")}
+
+
+def _branch(repositories: Any) -> str | None:
+    first = repositories[0] if isinstance(repositories, list) and repositories else None
+    listed = first.get("branches") if isinstance(first, dict) else None
+    branch = listed[0] if isinstance(listed, list) and listed else None
+    name = branch.get("branchName") if isinstance(branch, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def model_of(composer: Composer) -> str:
+    """The model that is set for the composer, or the only one that it was billed for."""
+    config = decoded(composer.get("modelConfig"))
+    name = config.get("modelName") if isinstance(config, dict) else None
+    if isinstance(name, str) and name and name != AUTO:
+        return name
+    usage = composer.get("usageData")
+    models = [str(model) for model in usage if model != AUTO] if isinstance(usage, dict) else []
+    return models[0] if len(models) == 1 else ""
+
+
+def folder_of(paths: list[str]) -> str | None:
+    """The innermost folder that holds all these files, but no root of a disk."""
+    windows = [path for path in paths if path[1:3] == ":\\"]
+    plain = [path for path in paths if path[:1] == "/"]
+    module: Any = ntpath if len(windows) > len(plain) else posixpath
+    absolute = windows if module is ntpath else plain
+    if len(absolute) < 2:
+        return None
+    try:
+        shared: str = module.commonpath([module.dirname(path) for path in absolute])
+    except ValueError:
+        return None
+    return shared if len(shared) > 3 else None

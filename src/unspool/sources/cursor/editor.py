@@ -11,8 +11,9 @@ from unspool.io.databases import DAMAGE, MAGIC, Database, is_spare, open_databas
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.cursor.agentkv import Sendings
 from unspool.sources.cursor.composers import Reader
-from unspool.sources.cursor.kv import Broken, Keys, parse_object
+from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
+from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.workspace import Workspace
 
 _LOG_BYTES = 1 << 18
@@ -61,11 +62,10 @@ def _read(database: Database, reader: Reader) -> Iterator[AnyFact]:
     if "cursorDiskKV" in tables:
         reader.rows = Keys(database.connection, "cursorDiskKV")
         reader.sendings = Sendings(reader.rows, reader.origin, reader.offsets)
+        beside = Path(reader.origin).parent
+        if beside.name == "globalStorage":
+            reader.generations = Generations(beside.with_name("workspaceStorage"))
         yield from _composers(reader, reader.rows)
-        for facts in reader.sendings.rest():
-            reader.tally.records += 1
-            reader.tally.noise += not facts
-            yield from facts
     if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
         yield from _header_table(database, reader)
     if "ItemTable" in tables:

@@ -1,11 +1,14 @@
 """What became of the files that a composer changed: lines by a diff, and the person's verdict."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import decoded, kind_of, path_of, touches
 from unspool.sources.diffs import count_lines
+
+if TYPE_CHECKING:
+    from unspool.sources.cursor.bubbles import Tool
 
 _EMPTY = "e3b0c442"
 """The beginning of the hash of nothing: a file that was not there."""
@@ -38,26 +41,24 @@ class Changes:
                 if isinstance(entry, dict):
                     self._blocks.append((clean_path(str(uri)), entry))
 
-    def of_tool(self, tool: dict[str, Any], name: str, bubble: str) -> Iterator[dict[str, Any]]:
+    def of_tool(self, tool: "Tool", name: str, bubble: str) -> Iterator[dict[str, Any]]:
         """What a tool bubble did to files."""
         if kind_of(name) not in ("edit", "delete"):
             return
-        params, raw = decoded(tool.get("params")), decoded(tool.get("rawArgs"))
-        extra = tool.get("additionalData")
-        block = self._block(_ident(extra) or _ident(params), bubble)
-        outcome = _VERDICTS.get(str(tool.get("userDecision") or ""), "")
+        params, raw = decoded(tool.params), decoded(tool.rawArgs)
+        block = self._block(_ident(tool.additionalData) or _ident(params), bubble)
+        outcome = _VERDICTS.get(tool.userDecision or "", "")
         if not outcome and block is not None:
             outcome = _VERDICTS.get(str(block.get("status") or ""), "")
-        if not outcome and tool.get("status") == "error":
+        if not outcome and tool.status == "error":
             outcome = "failed"
         found = touches(name, params, outcome) or touches(name, raw, outcome)
         counts = self._counts(tool, block)
         for touch in found:
             yield {**touch, **counts} if len(found) == 1 else touch
 
-    def of_bubble(self, bubble: dict[str, Any], ident: str) -> Iterator[dict[str, Any]]:
+    def of_bubble(self, listed: Any) -> Iterator[dict[str, Any]]:
         """What the code blocks of a text changed (composers of 2024 had no tools for it)."""
-        listed = bubble.get("codeBlocks")
         for block in listed if isinstance(listed, list) else ():
             if not isinstance(block, dict):
                 continue
@@ -89,13 +90,13 @@ class Changes:
                 return entry
         return None
 
-    def _counts(self, tool: dict[str, Any], block: dict[str, Any] | None) -> dict[str, Any]:
-        result = decoded(tool.get("result"))
+    def _counts(self, tool: "Tool", block: dict[str, Any] | None) -> dict[str, Any]:
+        result = decoded(tool.result)
         if isinstance(result, dict):
             made = self._contents(result) or _chunks(result.get("diff"))
             if made:
                 return made
-        names = [(block or {}).get("diffId"), _ident(tool.get("additionalData"))]
+        names = [(block or {}).get("diffId"), _ident(tool.additionalData)]
         for name in names:
             if name:
                 made = _diff(self._fetch(f"codeBlockDiff:{self._ident}:{name}"))

@@ -24,6 +24,11 @@ def clean_path(text: str) -> str:
     return text.rstrip("/\\") or text
 
 
+def is_absolute(path: str) -> bool:
+    """Whether it names a place: some records have only the last part of the project's folder."""
+    return path.startswith("/") or path[1:3] == ":\\"
+
+
 def file_name(path: str) -> str:
     return re.split(r"[\\/]", path.rstrip("/\\"))[-1] if path else ""
 

@@ -18,8 +18,15 @@ from unspool.facts import (
 )
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
-from unspool.sources.cursor.outcomes import of_message, result_body
-from unspool.sources.cursor.tools import counted, kind_of, likeness, output_of, touches
+from unspool.sources.cursor.tools import (
+    counted,
+    kind_of,
+    likeness,
+    of_message,
+    output_of,
+    result_body,
+    touches,
+)
 from unspool.sources.cursor.turns import Clock
 
 _TAG = re.compile(r"<[a-z][a-z_-]*>")

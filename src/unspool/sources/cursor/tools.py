@@ -6,12 +6,15 @@ file name or pattern.
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unspool.sources.cursor.paths import clean_path, file_name
 from unspool.sources.diffs import count_edits
+
+if TYPE_CHECKING:
+    from unspool.sources.cursor.bubbles import Tool
 
 _NAMES = {
     "shell": "shell bash terminal runterminalcmd runterminalcommand executecommand",
@@ -219,3 +222,62 @@ def output_of(value: Any) -> tuple[str | None, Any]:
                 return found[field], beside or None
     text = value if isinstance(value, str) else msgspec.json.encode(found).decode()
     return text, found
+
+
+Outcome = tuple[bool | None, str]
+"""(whether it failed, None where nothing tells; the status of a call that did not simply end)."""
+
+_STATUS = {
+    "cancelled": "cancelled", "canceled": "cancelled", "loading": "pending", "pending": "pending",
+    "running": "pending", "rejected": "denied", "skipped": "denied",
+}  # fmt: skip
+_DENIED = ("rejected", "permissionDenied")
+_EXIT = re.compile(r"Exit code: (-?\d+)")
+
+
+def of_editor(tool: "Tool") -> Outcome:
+    """What became of a bubble's call. No single field tells it: an edit that the person rejected and
+    a command that ended with 1 are both `completed`."""
+    result, beside = decoded(tool.result), tool.additionalData
+    body = result if isinstance(result, dict) else {}
+    aside = beside.get("status") if isinstance(beside, dict) else None
+    # The newer field wins: the older one is left out where it is 0.
+    codes = (body.get("exitCodeV2"), body.get("exitCode"))
+    code = next((code for code in codes if isinstance(code, int)), 0)
+    has_error = bool(body.get("error")) and "success" not in body
+    failed = "error" in (tool.status, aside) or code != 0 or has_error
+    status = _STATUS.get(tool.status or "", "")
+    rejected = "rejected" in (tool.userDecision, aside) or body.get("rejected") is True
+    if rejected or status == "denied":
+        return True, "denied"
+    if str(body.get("endedReason")).endswith("_ABORTED"):
+        return failed, "cancelled"
+    return failed, status
+
+
+def of_message(told: Any, name: str, text: str) -> Outcome:
+    """The outcome of a result that was sent to the model: by `highLevelToolCallResult`, else by the
+    first line of a shell's text."""
+    high = told if isinstance(told, dict) else {}
+    kind, _ = result_body(high)
+    if kind in _DENIED or text.startswith("Rejected:"):
+        return True, "denied"
+    output = high.get("output")
+    flags = (high.get("isError"), output.get("isError") if isinstance(output, dict) else None)
+    if kind and kind != "success":
+        return True, ""
+    if True in flags:
+        return True, ""
+    code = _EXIT.match(text) if kind_of(name) == "shell" else None
+    if code is not None and int(code[1]):
+        return True, ""
+    return (False, "") if kind else (None, "")
+
+
+def result_body(high: Any) -> tuple[str, dict[str, Any]]:
+    """(kind of outcome, what stands under it) of `{output: {success: {…}}}`."""
+    output = high.get("output") if isinstance(high, dict) else None
+    for kind, body in output.items() if isinstance(output, dict) else ():
+        if kind != "isError":
+            return str(kind), body if isinstance(body, dict) else {}
+    return "", {}

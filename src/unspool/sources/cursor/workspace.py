@@ -1,36 +1,36 @@
 """A workspace's ItemTable: prompts, generations, composers and, before 2025, whole chats.
 
-Prompts have no id and no time; generations have both, but no conversation. Where the chats stand in
-the same database, their bubbles get the times of the generations with the same text. What is left is
-a conversation's by its time, where exactly one was under way.
+The prompts that no conversation says are a conversation of their own, `prompts-<workspace>`.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from unspool.facts import ECHO, INDEXED, AnyFact, MessageSeen, Noted
-from unspool.io.dirty_json import clean
+from unspool.facts import INDEXED, NOBODY, AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally, open_origin
-from unspool.io.times import parse_time
-from unspool.sources.cursor.bubbles import RANK, words_of
-from unspool.sources.cursor.composers import Reader
-from unspool.sources.cursor.entries import request_id
-from unspool.sources.cursor.heads import Composer, common_folder
-from unspool.sources.cursor.kv import Broken, parse
+from unspool.io.times import format_time
+from unspool.sources.cursor.bubbles import BUBBLE, RANK
+from unspool.sources.cursor.composers import Composer, Reader
+from unspool.sources.cursor.generations import (
+    GENERATIONS,
+    Generation,
+    digest,
+    generations_in,
+    said_beside,
+)
 from unspool.sources.cursor.paths import workspace_folder
+from unspool.sources.cursor.tables import Broken, parse
 
 COMPOSERS = "composer.composerData"
 CHATS = "workbench.panel.aichat.view.aichat.chatdata"
 PROMPTS = "aiService.prompts"
-GENERATIONS = "aiService.generations"
 HEADERS = "composer.composerHeaders"
 PANES = "workbench.panel.composerChatViewPane"
 _VIEW = "workbench.panel.aichat.view."
 KEYS = (COMPOSERS, CHATS, PROMPTS, GENERATIONS, HEADERS)
-GUESS = ECHO + 3
-"""By time alone: everybody else knows better."""
+_NO_TITLE = "New Chat"
 
 
 class Values(Protocol):
@@ -89,151 +89,94 @@ class Workspace:
         self._reader = reader
         self._values = values
         self._folder = folder
-        self._generations: list[dict[str, Any]] = []
-        self._told: dict[str, int] = defaultdict(int)
-        """How often each text was said in the chats that stand here."""
+        self._problems: list[AnyFact] = []
 
     def read(self, name: str) -> Iterator[AnyFact]:
-        problems: list[AnyFact] = []
-        listed = self._value(GENERATIONS, problems)
-        self._generations = _objects(listed)
-        composers = _objects(_part(self._value(COMPOSERS, problems), "allComposers"))
-        composers += _objects(_part(self._value(HEADERS, problems), "allComposers"))
-        tabs = _objects(_part(self._value(CHATS, problems), "tabs"))
-        prompts = _objects(self._value(PROMPTS, problems))
-        yield from problems
-        self._folder = self._folder or common_folder(composers)
-        self._give_times([*composers, *({"conversation": t.get("bubbles")} for t in tabs)])
-        for composer in composers:
-            yield from self._composer(composer)
-        for tab in tabs:
-            ident = tab.get("tabId")
-            if isinstance(ident, str) and ident:
-                chat = {**tab, "conversation": tab.get("bubbles")}
-                yield from self._reader.read(ident, chat, self._folder)
+        """`name` is that of the folder, by which the editor knows the workspace."""
+        listed = self._value(GENERATIONS)
+        generations = [g for g in generations_in(listed, self._folder) if g.words]
+        self._reader.tally.records += len(_objects(listed))
+        self._reader.tally.noise += len(_objects(listed)) - len(generations)
+        composers = _objects(_part(self._value(COMPOSERS), "allComposers"))
+        composers += _objects(_part(self._value(HEADERS), "allComposers"))
+        tabs = [_as_composer(tab) for tab in _objects(_part(self._value(CHATS), "tabs"))]
+        prompts = _objects(self._value(PROMPTS))
+        yield from self._problems
+        self._reader.generations.add(generations)
+        said = _give_times([*composers, *tabs], generations)
+        for composer in (*composers, *tabs):
+            ident = composer.get("composerId")
+            if not isinstance(ident, str) or not ident:
+                continue
+            if composer.get("conversation"):
+                yield from self._reader.read(ident, composer, self._folder)
+            elif composer not in tabs:
+                self._reader.tally.records += 1
+                yield from self._reader.head(ident, composer, self._folder)
         yield from self._panes()
-        yield from self._left(name, composers, prompts)
+        if prompts or generations:
+            yield from self._listed(name, [_text(p) for p in prompts], generations, said)
 
-    def _value(self, key: str, problems: list[AnyFact]) -> Any:
+    def _value(self, key: str) -> Any:
         data = self._values.get(key)
         if data is None:
             return None
         try:
-            return clean(parse(data))
+            return parse(data)
         except Broken as broken:
             self._reader.tally.records += 1
-            problems.append(self._reader.problem(("", ""), broken.code, broken.data))
+            self._problems.append(self._reader.problem(NOBODY, broken.code, broken.data))
             return None
-
-    def _composer(self, composer: Composer) -> Iterator[AnyFact]:
-        ident = composer.get("composerId")
-        if not isinstance(ident, str) or not ident:
-            return
-        if composer.get("conversation"):
-            yield from self._reader.read(ident, composer, self._folder)
-        else:
-            self._reader.tally.records += 1
-            yield from self._reader.head(ident, composer, self._folder)
 
     def _panes(self) -> Iterator[AnyFact]:
         """Composers that were open in this workspace: it is theirs."""
         if not self._folder:
             return
-        known: set[str] = set()
+        opened: set[Any] = set()
         for key in self._values.keys(PANES):
-            value = self._value(key, [])
-            known.update(
-                name[len(_VIEW) :] for name in (value if isinstance(value, dict) else ())
-                if name.startswith(_VIEW)
-            )  # fmt: skip
-        selected = self._value(COMPOSERS, [])
-        if isinstance(selected, dict):
-            listed = selected.get("selectedComposerIds")
-            known.update(i for i in (listed if isinstance(listed, list) else ()) if i)
-        for ident in sorted(i for i in known if isinstance(i, str)):
+            value = self._value(key)
+            names = value if isinstance(value, dict) else ()
+            opened.update(n.removeprefix(_VIEW) for n in names if n.startswith(_VIEW))
+        selected = _part(self._value(COMPOSERS), "selectedComposerIds")
+        if isinstance(selected, list):
+            opened.update(ident for ident in selected if isinstance(ident, str))
+        for ident in sorted(opened - {""}):
             self._reader.tally.records += 1
-            yield Noted(
-                key=("cursor", ident), origin=self._reader.origin,
-                offset=next(self._reader.offsets), entry=f"pane:{ident}", name="workspace.path",
-                value=self._folder, rank=RANK + 1,
-            )  # fmt: skip
+            scribe = self._reader.scribe(("cursor", ident), f"pane:{ident}")
+            scribe.note("workspace.path", self._folder, RANK + 1)
+            yield from scribe.facts
 
-    def _give_times(self, chats: list[Composer]) -> None:
-        """The generations of a text, the last to the last bubble with it, and so on backwards."""
-        by_text: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for generation in self._generations:
-            by_text[_text(generation)].append(generation)
-        for chat in reversed(chats):
-            listed = _objects(chat.get("conversation"))
-            for bubble in reversed(listed):
-                text = words_of(bubble).strip() if bubble.get("type") in (1, "user") else ""
-                if not text:
-                    continue
-                self._told[text] += 1
-                if by_text[text]:
-                    generation = by_text[text].pop()
-                    bubble.setdefault("createdAt", generation.get("unixMs"))
-                    bubble.setdefault("requestId", _ident(generation))
-        self._generations = [g for group in by_text.values() for g in group]
-
-    def _left(
-        self, name: str, composers: list[Composer], prompts: list[dict[str, Any]]
+    def _listed(
+        self, name: str, prompts: list[str], generations: list[Generation], said: set[bytes]
     ) -> Iterator[AnyFact]:
-        """What no chat here holds: its composer's by its time, else the workspace's own."""
-        reader = self._reader
-        rest: list[dict[str, Any]] = []
-        for generation in sorted(self._generations, key=lambda g: parse_time(g.get("unixMs")) or 0):
-            reader.tally.records += 1
-            owners = _under_way(generation, composers)
-            if len(owners) == 1:
-                yield self._echo(("cursor", owners[0]), generation, GUESS)
-            else:
-                rest.append(generation)
-        known = {*self._told, *map(_text, self._generations)}
-        for prompt in prompts:
-            reader.tally.records += 1
-            if _text(prompt) in known:
-                reader.tally.noise += 1  # Said again by a bubble or a generation.
-            else:
-                rest.append(prompt)
-        spare = _has_global(reader.origin)
-        if spare:
-            # The global database has their conversations: only who knows their id gains from them.
-            reader.tally.noise += sum(1 for prompt in rest if not _ident(prompt))
-            rest = [prompt for prompt in rest if _ident(prompt)]
-        for prompt in rest:
-            yield self._echo(("cursor", f"prompts-{name}"), prompt, ECHO)
-        if rest:
-            yield from self._prompts_notes(f"prompts-{name}", spare)
-
-    def _prompts_notes(self, ident: str, spare: bool) -> Iterator[AnyFact]:
-        notes: dict[str, Any] = {
-            "partial": "prompts-without-conversation",
-            "workspace.path": self._folder,
-            "spare": spare or None,
-        }
-        offset = next(self._reader.offsets)
-        for number, (name, value) in enumerate(notes.items()):
-            yield Noted(
-                key=("cursor", ident), origin=self._reader.origin, number=number, offset=offset,
-                entry=f"notes:{ident}", name=name, value=value, rank=ECHO,
-            )  # fmt: skip
-
-    def _echo(self, key: tuple[str, str], said: dict[str, Any], rank: int) -> AnyFact:
-        """A prompt, known by its text alone or with its generation."""
-        ident = _ident(said)
-        number = next(self._reader.offsets)
-        return MessageSeen(
-            key=key, origin=self._reader.origin, offset=number, id=INDEXED + ident if ident else "",
-            entry=f"generation:{ident}" if ident else f"prompt:{key[1]}:{self._nth(_text(said))}",
-            role="user", text=_text(said), time=parse_time(said.get("unixMs")), rank=rank,
-            request=ident,
-        )  # fmt: skip
-
-    def _nth(self, text: str) -> str:
-        key = f"\0{text}"
-        self._told[key] += 1
-        return f"{self._told[key]}:{text}"
+        """The prompts that no conversation says, all of them, in their order."""
+        tally = self._reader.tally
+        tally.records += len(prompts)
+        beside = said_beside(self._reader.origin)
+        # What a run that was abandoned was asked with stands in no bubble, but the run has its request.
+        answered = {digest(g.words) for g in generations if digest(g.ident) in beside.requests}
+        said = said | beside.words | answered
+        key = ("cursor", f"prompts-{name}")
+        times: Counter[str] = Counter()
+        for words, generation in _paired(prompts, generations):
+            if not words.strip() or digest(words) in said:
+                tally.noise += 1
+                continue
+            times[words] += 1
+            entry, ident = f"prompt:{key[1]}:{times[words]}:{words}", ""
+            if generation is not None and generation.ident:
+                entry, ident = f"generation:{generation.ident}", generation.ident
+            time = generation.time if generation is not None else None
+            scribe = self._reader.scribe(key, entry, time=time, rank=Rank.ECHO)
+            scribe.message(
+                id=INDEXED + ident if ident else "", role="user", text=words, request=ident
+            )
+            yield from scribe.facts
+        if times:
+            scribe = self._reader.scribe(key, f"notes:{key[1]}")
+            scribe.note("partial", "prompts-without-conversation", Rank.ECHO)
+            scribe.note("workspace.path", self._folder, Rank.ECHO)
+            yield from scribe.facts
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -244,27 +187,66 @@ def _part(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _ident(said: dict[str, Any]) -> str:
-    """The id that hooks and bubbles know a generation by."""
-    return request_id(said.get("generationUUID"))
+def _text(prompt: dict[str, Any]) -> str:
+    text = prompt.get("text")
+    return text if isinstance(text, str) else ""
 
 
-def _text(said: dict[str, Any]) -> str:
-    text = said.get("textDescription", said.get("text"))
-    return text.strip() if isinstance(text, str) else ""
+def _as_composer(tab: dict[str, Any]) -> Composer:
+    """A chat of 2023 or 2024. Its last bubble is the input box, where nothing answers it: none of
+    seven such drafts was among the prompts that were sent. `lastSendTime` is the last prompt's."""
+    bubbles = _objects(tab.get("bubbles"))
+    if bubbles and bubbles[-1].get("type") == "user":
+        bubbles = bubbles[:-1]
+    asked = [bubble for bubble in bubbles if bubble.get("type") == "user"]
+    if asked:
+        asked[-1].setdefault("createdAt", tab.get("lastSendTime"))
+    title = tab.get("chatTitle")
+    return {
+        "composerId": tab.get("tabId"), "conversation": bubbles,
+        "name": title if title != _NO_TITLE else None, "lastUpdatedAt": tab.get("lastSendTime"),
+    }  # fmt: skip
 
 
-def _under_way(generation: dict[str, Any], composers: list[Composer]) -> list[str]:
-    """The composers between whose beginning and last change the generation was made."""
-    time = parse_time(generation.get("unixMs"))
-    found: list[str] = []
-    for composer in composers if time is not None else ():
-        first = parse_time(composer.get("createdAt"))
-        last = parse_time(composer.get("lastUpdatedAt"))
-        if first is not None and last is not None and time is not None and first <= time <= last:
-            found.append(str(composer.get("composerId")))
-    return found
+def _give_times(composers: list[Composer], generations: list[Generation]) -> set[bytes]:
+    """What the chats that stand here say. Their prompts have no time: where words were said once and
+    generated once, the two are one."""
+    prompts = [
+        (bubble, digest(BUBBLE.convert(bubble).words))
+        for composer in composers
+        for bubble in _objects(composer.get("conversation"))
+        if bubble.get("type") in (1, "user")
+    ]
+    often = Counter(words for _, words in prompts)
+    made = Counter(digest(generation.words) for generation in generations)
+    sent = {digest(generation.words): generation for generation in generations}
+    for bubble, words in prompts:
+        if often[words] == made[words] == 1:
+            bubble.setdefault("createdAt", format_time(sent[words].time))
+    return set(often)
 
 
-def _has_global(origin: str) -> bool:
-    return (Path(origin).parent.parent.parent / "globalStorage" / "state.vscdb").is_file()
+def _paired(
+    prompts: Sequence[str], generations: Sequence[Generation]
+) -> list[tuple[str, Generation | None]]:
+    """The prompts, each with its generation: the longest sequence of equal words that both lists have.
+    Generations whose words are no prompt's, where the list of prompts is cut off, come behind."""
+    spoken = [words.strip() for words in prompts]
+    sent = [generation.words.strip() for generation in generations]
+    best = [[0] * (len(sent) + 1) for _ in range(len(spoken) + 1)]
+    for i in reversed(range(len(spoken))):
+        for j in reversed(range(len(sent))):
+            equal = best[i + 1][j + 1] + 1 if spoken[i] == sent[j] else 0
+            best[i][j] = max(equal, best[i + 1][j], best[i][j + 1])
+    pairs: list[tuple[str, Generation | None]] = []
+    j = 0
+    for i, words in enumerate(prompts):
+        while j < len(sent) and best[i][j] == best[i][j + 1] and spoken[i] != sent[j]:
+            j += 1
+        if j < len(sent) and spoken[i] == sent[j] and best[i][j] == best[i + 1][j + 1] + 1:
+            pairs.append((words, generations[j]))
+            j += 1
+        else:
+            pairs.append((words, None))
+    listed = set(spoken)
+    return pairs + [(g.words, g) for g in generations if g.words.strip() not in listed]

@@ -12,8 +12,6 @@ import msgspec
 
 from unspool.io.dirty_json import clean, salvage
 
-TABLES = ("cursorDiskKV", "ItemTable")
-
 
 class Broken(Exception):
     """A row whose value is not what it should be: (code, the value)."""
@@ -30,38 +28,36 @@ class Keys:
     def __init__(self, connection: sqlite3.Connection, table: str) -> None:
         self._connection = connection
         self._table = table
+        self._range = f"FROM {table} WHERE key >= ? AND key < ?"
 
     def range(self, prefix: str) -> Iterator[tuple[str, bytes | None]]:
         """Keys and values of the rows whose key begins with the prefix, by key."""
-        rows = self._connection.execute(self.query("key, value"), (prefix, after(prefix)))
-        for key, value in rows:
+        statement = f"SELECT key, value {self._range}"
+        for key, value in self._connection.execute(statement, (prefix, after(prefix))):
             yield str(key), _bytes(value)
-
-    def numbered(self, prefix: str) -> Iterator[tuple[int, str, bytes | None]]:
-        """The same with the number of each row: the order in which they were written."""
-        rows = self._connection.execute(self.query("rowid, key, value"), (prefix, after(prefix)))
-        for number, key, value in rows:
-            yield int(number), str(key), _bytes(value)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """The keys alone: the index holds them, the values stay unread."""
-        for (key,) in self._connection.execute(self.query("key"), (prefix, after(prefix))):
+        statement = f"SELECT key {self._range}"
+        for (key,) in self._connection.execute(statement, (prefix, after(prefix))):
             yield str(key)
 
     def has(self, prefix: str) -> bool:
-        statement = self.query("1") + " LIMIT 1"
-        return self._connection.execute(statement, (prefix, after(prefix))).fetchone() is not None
+        return next(self.keys(prefix), None) is not None
+
+    def row(self, key: str) -> tuple[int, bytes | None]:
+        """(number of the row, value): rows are numbered in the order in which they were written."""
+        statement = f"SELECT rowid, value FROM {self._table} WHERE key = ?"
+        row = self._connection.execute(statement, (key,)).fetchone()
+        return (int(row[0]), _bytes(row[1])) if row else (0, None)
 
     def get(self, key: str) -> bytes | None:
-        row = self._connection.execute(
-            f"SELECT value FROM {self._table} WHERE key = ?", (key,)
-        ).fetchone()
-        return _bytes(row[0]) if row else None
+        return self.row(key)[1]
 
     def groups(self, prefix: str) -> Iterator[str]:
         """What stands between the prefix and the next colon, each once: a leap per group."""
         at = prefix
-        statement = self.query("key") + " ORDER BY key LIMIT 1"
+        statement = f"SELECT key {self._range} ORDER BY key LIMIT 1"
         while row := self._connection.execute(statement, (at, after(prefix))).fetchone():
             group = str(row[0])[len(prefix) :].partition(":")[0]
             behind = f"{prefix}{group};"
@@ -69,9 +65,6 @@ class Keys:
                 return  # a damaged index may lead back to what was told
             yield group
             at = behind
-
-    def query(self, what: str) -> str:
-        return f"SELECT {what} FROM {self._table} WHERE key >= ? AND key < ?"
 
 
 def after(prefix: str) -> str:
@@ -91,10 +84,10 @@ def parse(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        found = salvage(data)
-        if len(found.values) == 1 and found.code in ("", "invalid-utf8"):
-            return clean(found.values[0])
-        raise Broken(found.code or "invalid-json", data) from None
+        mended = salvage(data)
+        if len(mended.values) == 1 and mended.code in ("", "invalid-utf8"):
+            return clean(mended.values[0])
+        raise Broken(mended.code or "invalid-json", data) from None
 
 
 def parse_object(data: bytes) -> dict[str, Any]:

@@ -1,0 +1,161 @@
+"""Generations: what a workspace's database lists of the prompts that were sent in it.
+
+    aiService.prompts      [{"text": "fix it", "commandType": 4}, …]         no id, no time
+    aiService.generations  [{"unixMs": …, "generationUUID": …, "type": "composer",
+                             "textDescription": "fix it"}, …]                the last 100
+
+Only those of type `composer` hold the words of a prompt: `apply` names the file that was edited,
+`chat` and `cmdk` say nothing. The id of a generation is the request of the conversation that it was
+made in, which stands in the global database.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from unspool.io.databases import DAMAGE, open_database
+from unspool.io.times import parse_time
+from unspool.sources.cursor.bubbles import Bubble
+from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.paths import workspace_folder
+from unspool.sources.cursor.tables import Broken, Keys, parse
+
+GENERATIONS = "aiService.generations"
+_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Generation(NamedTuple):
+    ident: str
+    time: int | None
+    words: str
+    folder: str | None
+
+
+def generations_in(value: Any, folder: str | None) -> list[Generation]:
+    """Those that a prompt was sent with."""
+    made = []
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict) and item.get("type", "composer") == "composer":
+            words = item.get("textDescription")
+            words = words if isinstance(words, str) else ""
+            ident, time = request_id(item.get("generationUUID")), parse_time(item.get("unixMs"))
+            made.append(Generation(ident, time, words, folder))
+    return made
+
+
+class Generations:
+    """The generations of all workspaces beside a global database, read when one is asked for."""
+
+    def __init__(self, workspaces: Path | None = None) -> None:
+        self._workspaces = workspaces
+        self._by_id: dict[str, Generation] | None = None
+
+    def add(self, made: Iterable[Generation]) -> None:
+        self._by_id = {**(self._by_id or {}), **{g.ident: g for g in made if g.ident}}
+
+    def time(self, request: str) -> int | None:
+        known = self._find(request)
+        return known.time if known is not None else None
+
+    def words(self, request: str) -> str:
+        known = self._find(request)
+        return known.words if known is not None else ""
+
+    def folder(self, requests: Iterable[str]) -> str | None:
+        """The project of the workspace that knows one of the requests."""
+        return next((g.folder for g in map(self._find, sorted(requests)) if g and g.folder), None)
+
+    def _find(self, request: str) -> Generation | None:
+        if not request:
+            return None
+        if self._by_id is None:
+            self._by_id = {}
+            for path in sorted(self._workspaces.glob("*/state.vscdb")) if self._workspaces else ():
+                try:
+                    with open_database(path) as database:
+                        data = Keys(database.connection, "ItemTable").get(GENERATIONS)
+                    value = parse(data) if data else None
+                except (*DAMAGE, Broken):
+                    continue  # its own reader tells
+                self.add(generations_in(value, workspace_folder(str(path))))
+        return self._by_id.get(request)
+
+
+class _Row(msgspec.Struct):
+    """As much of a bubble, or of a composer with bubbles, as tells what was asked."""
+
+    type: Any = None
+    text: Any = None
+    rawText: Any = None
+    richText: Any = None
+    requestId: Any = None
+    usageUuid: Any = None
+    conversation: Any = None
+
+
+_decode_row = msgspec.json.Decoder(_Row).decode
+
+
+class Said(NamedTuple):
+    """What the conversations of a global database say."""
+
+    words: frozenset[bytes]
+    requests: frozenset[bytes]
+
+
+def digest(words: str) -> bytes:
+    return hashlib.blake2b(words.strip().encode("utf-8", "replace"), digest_size=12).digest()
+
+
+def said_beside(workspace: str) -> Said:
+    """What is said in the global database of the installation that a workspace's belongs to."""
+    path = Path(workspace).parent.parent.parent / "globalStorage" / "state.vscdb"
+    stamps: list[int] = []
+    for part in (path, path.with_name(path.name + "-wal")):
+        try:
+            state = part.stat()
+            stamps += [state.st_mtime_ns, state.st_size]
+        except OSError:
+            stamps += [0, 0]
+    return _said(str(path), tuple(stamps)) if stamps[1] else Said(frozenset(), frozenset())
+
+
+@lru_cache(maxsize=1)
+def _said(path: str, stamps: tuple[int, ...]) -> Said:
+    """One walk over the global database serves all the workspaces beside it."""
+    words: set[bytes] = set()
+    requests: set[bytes] = set()
+    try:
+        with open_database(path) as database:
+            if "cursorDiskKV" not in database.tables():
+                return Said(frozenset(), frozenset())
+            rows = Keys(database.connection, "cursorDiskKV")
+            for prefix in ("bubbleId:", "composerData:"):
+                for _, data in rows.range(prefix):
+                    try:
+                        row = _decode_row(data) if data else _Row()
+                    except _DAMAGE:
+                        continue
+                    listed = row.conversation if isinstance(row.conversation, list) else []
+                    for item in (row, *listed):
+                        _take(item, words, requests)
+    except DAMAGE:
+        pass  # its own reader tells
+    return Said(frozenset(words), frozenset(requests))
+
+
+def _take(item: Any, words: set[bytes], requests: set[bytes]) -> None:
+    def field(name: str) -> Any:
+        return item.get(name) if isinstance(item, dict) else getattr(item, name, None)
+
+    for name in ("requestId", "usageUuid"):
+        if isinstance(field(name), str):
+            requests.add(digest(request_id(field(name))))
+    if field("type") in (1, "user"):
+        plain = [v if isinstance(v := field(name), str) else None for name in ("text", "rawText")]
+        asked = Bubble(type=1, text=plain[0], rawText=plain[1], richText=field("richText"))
+        words.add(digest(asked.words))
