@@ -13,13 +13,12 @@ import pytest
 import zstandard
 from bench.telemetry import generate
 
-from tests.harness import CASES, PEAK_KB, cases, obey_modes
+from tests.harness import CASES, cases, obey_modes
 from unspool.pipeline import worker
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.discover import discover
 from unspool.pipeline.job import Job
 from unspool.reduce import reduce_facts
-from unspool.sources.copilot_telemetry.lines import LONGEST
 
 TELEMETRY = CASES / "copilot_telemetry"
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
@@ -344,88 +343,6 @@ def test_no_permission(folder: Path) -> None:
     done = run(folder, "--json", modes=True)
     assert done.returncode == 0
     assert summary(done)["problems"] == {"unreadable": 1}
-
-
-PEAK = (
-    PEAK_KB
-    + """
-import sys
-from unspool.cli import group
-options = ['-q', '--workers', '1', '-o', *sys.argv[2:]]
-group.main(['extract', sys.argv[1], *options], standalone_mode=False)
-print(peak_kb() * 1024)
-"""
-)
-
-
-def peak(path: Path, out: Path, *options: str | Path) -> int:
-    command = [sys.executable, "-c", PEAK, *map(str, (path, out, *options))]
-    return int(subprocess.run(command, capture_output=True, env=ENV, check=True).stdout)
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ['    return made("b")\n' * 8_000_000],
-        ['    return made("─")\n' * 4_000_000],
-        ['    return made("😀")\n' * 8_000] * 600,
-        ["x" * 120_000_000 + "😀"],
-        ["<userRequest>\n" + '    return made("😀")\n' * 400_000 + "</userRequest>"] * 11,
-    ],
-    ids=[
-        "one message",
-        "one message with wide characters",
-        "many messages, an emoji in each",
-        "one message with an emoji at its end",
-        "requests in tags, with emoji",
-    ],
-)
-def test_a_very_long_line(tmp_path: Path, texts: list[str]) -> None:
-    """The peak of the whole process is at most four times the line: here of a program's text, where
-    every line has a quote and an end that are escaped twice."""
-    path = tmp_path / "long.jsonl"
-    path.write_bytes(conversation("long", *texts))
-    size = path.stat().st_size
-    assert size > (200_000_000 if len(texts[0]) > 160_000_000 else 100_000_000)
-    problems = tmp_path / "problems.jsonl"
-    assert peak(path, tmp_path / "out.jsonl", "--problems", problems) <= 4 * size
-    (found,) = lines((tmp_path / "out.jsonl").read_bytes())
-    assert [m["content"] for m in found["messages"][1:-1]] == texts
-    told = [(p["code"], p["offset"]) for p in lines(problems.read_bytes())]
-    assert told == ([("long-line", 0)] if size > LONGEST else [])
-
-
-def test_a_very_long_line_that_is_one_text(tmp_path: Path) -> None:
-    """Of a message that only the event of its words tells of: these are its content, and what was
-    typed, of its request and of its turn."""
-    text = '    return made("😀")\n' * 4_500_000
-    properties = {"conversationId": "c", "messageText": text, "source": "user", "mode": "agent"}
-    properties |= {"messageId": "m", "headerRequestId": "h", "turnIndex": "0"}
-    event = {"name": "conversation.messageText", "properties": properties}
-    path = tmp_path / "long.jsonl"
-    path.write_bytes(json.dumps(event, ensure_ascii=False).encode() + b"\n")
-    assert path.stat().st_size > 120_000_000
-    assert peak(path, tmp_path / "out.jsonl") <= 4 * path.stat().st_size
-    (found,) = lines((tmp_path / "out.jsonl").read_bytes())
-    (message,) = found["messages"]
-    assert message["content"] == message["typed"] == text
-
-
-@pytest.mark.parametrize("code", ["truncated-json", "invalid-escape", "invalid-utf8"])
-def test_a_very_long_line_that_is_bad_too(tmp_path: Path, code: str) -> None:
-    line = conversation("long", '    return made("b")\n' * 6_000_000)
-    if code == "truncated-json":
-        line = line[:-100] + b"\n"
-    else:
-        line = line.replace(b"made", b"ma\\qde" if code == "invalid-escape" else b"ma\xffde", 1)
-    path, problems = tmp_path / "long.jsonl", tmp_path / "problems.jsonl"
-    path.write_bytes(line + conversation("next", "go on"))
-    size = path.stat().st_size
-    assert size > 140_000_000
-    assert peak(path, tmp_path / "out.jsonl", "--problems", problems) <= 4 * size
-    found = [made["conversation_id"] for made in lines((tmp_path / "out.jsonl").read_bytes())]
-    assert found == (["next"] if code == "truncated-json" else ["long", "next"])
-    assert {p["code"] for p in lines(problems.read_bytes())} == {code, "long-line"}
 
 
 def test_a_long_line_that_is_nobodys_hides_nothing(tmp_path: Path) -> None:

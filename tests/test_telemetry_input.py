@@ -11,6 +11,7 @@ import pytest
 from tests.harness import cases, corpus, facts_of, reduce_all
 from tests.telemetry import Event, answer, call, said
 from unspool.facts import Problem
+from unspool.io import door
 from unspool.io.origins import Tally
 from unspool.pipeline.discover import cut, discover
 from unspool.trajectory import Trajectory, encode_trajectory
@@ -120,15 +121,12 @@ BAD: dict[str, tuple[str, list[tuple[str, int]], dict[str, str], tuple[int, int]
     ),
     "array cut off": (PRETTY[:-200], [("truncated-json", LAST)], {"a": "sua", "b": "su"}, (4, 1)),
     "object cut off": (json.dumps(EVENTS[0], indent=1)[:-20], [("truncated-json", 0)], {}, (1, 1)),
-    "escape in an array": (spoil(PRETTY, '"time"', '"x": "\\q", "time"'), [("invalid-escape", 3)],
-                           {"a": "sua", "b": "sua"}, (4, 0)),
     "deep line": (DEEP + "\n" + LINES, [("too-deep", 0)], {"a": "sua", "b": "sua"}, (5, 1)),
     "deep element": (f"[{DEEP},\n{PRETTY[1:]}", [("too-deep", 1)], {"a": "sua", "b": "sua"}, (5, 1)),
     "brackets": (LINES + "[" * 10_000 + "]" * 10_000, [("too-deep", len(LINES))],
                  {"a": "sua", "b": "sua"}, (5, 1)),
     "no telemetry in it": ('{"name": "engine.messages", "conversationId": \n what\n is\n this',
-                           [("truncated-json", 0), *(("invalid-json", at) for at in (47, 53, 57))],
-                           {}, (4, 4)),
+                           [("invalid-json", 0)], {}, (1, 1)),
 }  # fmt: skip
 
 
@@ -151,15 +149,20 @@ def test_recovered_is_one_record(tmp_path: Path) -> None:
         assert outcome.tally.records == data.count('"name"')
 
 
-def test_an_escape_that_is_none_costs_no_message(tmp_path: Path) -> None:
-    """Tools that mask names in logs leave such, also in the list inside the string."""
-    asked: list[Any] = json.loads(json.dumps(EVENTS))
-    properties = asked[0]["data"]["baseData"]["properties"]
-    properties["messagesJson"] = spoil(properties["messagesJson"], "hi a", "hi \\q a")
-    outcome = Outcome(tmp_path / "log.jsonl", "\n".join(map(json.dumps, asked)))
-    assert outcome.said == {"a": "sua", "b": "sua"}
-    assert outcome.trajectories[0].messages[1].content == "hi \\q a"
-    assert outcome.trajectories[0].partial is None
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_a_list_beyond_the_limit_is_used_up_to_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ascii_only: bool
+) -> None:
+    monkeypatch.setattr(door, "LONGEST_BYTES", 4000)
+    events: list[Any] = [*conversation("a"), *conversation("b")]
+    asked = [said("system", "be good 😀 " * 1000), said("user", "hi")]
+    events[0]["data"]["baseData"]["properties"]["messagesJson"] = json.dumps(asked)
+    text = "\n".join(json.dumps(event, ensure_ascii=ascii_only) for event in events)
+    outcome = Outcome(tmp_path / "log.jsonl", text)
+    assert outcome.problems == [("long-value", 0), ("messages-cut-off", 0)]
+    assert outcome.said == {"a": "sa", "b": "sua"}
+    assert outcome.trajectories[0].messages[0].content.startswith("be good 😀 be good 😀")
+    assert outcome.tally.records == 4
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import jiter
 import msgspec
@@ -40,26 +41,36 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises where bytes are not clean JSON of the expected types."""
 
 
+class Flaw(NamedTuple):
+    """Something that is wrong: a code of docs/problems.md, the byte where it stands, what to show."""
+
+    code: str
+    place: int
+    sample: str
+
+
 class Salvage(msgspec.Struct):
     """What could be read of some bytes."""
 
     values: list[Any]
-    code: str = ""
-    """The problem to count; empty where the JSON is clean, or merely odd."""
     places: list[int] = []
     """Where each value begins, in bytes."""
-    long_values: list[str] = []
-    """Of each string that was cut: its size, hash and beginning."""
+    flaws: list[Flaw] = []
+
+    @property
+    def code(self) -> str:
+        """The worst problem to count; empty where the JSON is clean, or merely odd."""
+        return max((flaw.code for flaw in self.flaws), key=_CODES.index, default="")
 
     @property
     def lost(self) -> bool:
         """Whether something beside the values could not be read; else they are the whole, mended."""
-        return bool(self.code) and not (self.values and self.code in _MENDED)
+        return bool(self.flaws) and not (self.values and self.code in _MENDED)
 
 
-_MENDED = ("", "invalid-utf8", "recovered")
+_MENDED = ("long-value", "invalid-utf8", "recovered")
 _CODES = (*_MENDED, "too-deep", "truncated-json", "invalid-json")
-"""From harmless to worst: the worst is told."""
+"""From harmless to worst."""
 
 
 def iter_json_lines(
@@ -76,9 +87,17 @@ def iter_json_lines(
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
     texts across fields.
 
+    A file of which no line seems to be a record (`Origin.lines`) is read whole: an array, or objects
+    over many lines each.
+
     It counts the records: what is yielded typed is left to the caller to judge, all else is settled.
     """
-    reader = _Lines(origin, shape, tally, recover, mend or clean)
+    reader = _Reader(origin, shape, tally, recover, mend or clean)
+    if not origin.lines:
+        if not origin.start:  # whoever reads the first range reads it all
+            with open_origin(origin.path) as file:
+                yield from reader.read_odd(0, file.read())
+        return
     spoiled: list[tuple[int, bytes]] = []
     """A line that cannot be read as it stands, and those that go on from it."""
     for offset, line in _iter_own_lines(origin, begins):
@@ -92,8 +111,8 @@ def iter_json_lines(
             yield from reader.read_spoiled(spoiled)
             spoiled = []
         if len(line) > LONGEST_BYTES:
-            line, cuts = cut_long_strings(line)
-            yield from reader.tell_long(offset, cuts)
+            line, flaws = cut_long_strings(line)
+            yield from reader.tell_flaws(offset, flaws)
         try:
             value = shape.decode(line)
             refuse_dirt(line)
@@ -123,8 +142,11 @@ def _iter_own_lines(origin: Origin, begins: tuple[bytes, ...]) -> Iterator[tuple
             yield offset, line
 
 
-class _Lines:
-    """What is wrong with the lines of one origin, and what can be read of them."""
+Record = tuple[int, bytes, Any]
+
+
+class _Reader:
+    """Reads the lines of one origin that are not clean."""
 
     def __init__(
         self,
@@ -140,9 +162,7 @@ class _Lines:
         self.recover = recover
         self.mend = mend
 
-    def read_spoiled(
-        self, lines: list[tuple[int, bytes]]
-    ) -> Iterator[tuple[int, bytes, Any] | Problem]:
+    def read_spoiled(self, lines: list[tuple[int, bytes]]) -> Iterator[Record | Problem]:
         """A line that cannot be read, with those that go on from it: as one, else each by itself."""
         if len(lines) > 1:
             offset, last = lines[0][0], lines[-1][0]
@@ -150,59 +170,65 @@ class _Lines:
                 file.seek(offset)
                 whole = file.read(last - offset) + file.readline()
             salvage = read_json(whole, mend=self.mend)
-            if salvage.values and not salvage.lost and _are_records(salvage.values):
-                yield from self.tell(offset, whole, salvage)
+            records = all(isinstance(value, dict) for value in salvage.values)
+            if salvage.values and records and not salvage.lost:
+                yield from self.tell(offset, salvage)
                 return
         for offset, line in lines:
             yield from self.read_odd(offset, line)
 
-    def read_odd(self, offset: int, line: bytes) -> Iterator[tuple[int, bytes, Any] | Problem]:
-        yield from self.tell(offset, line, read_json(line, self.recover, self.mend))
+    def read_odd(self, offset: int, data: bytes) -> Iterator[Record | Problem]:
+        if len(data) > LONGEST_BYTES:
+            data, flaws = cut_long_strings(data)
+            yield from self.tell_flaws(offset, flaws)
+        try:
+            # An array may be the whole file: its elements are never all decoded at once.
+            elements = _decode_elements(data)
+            refuse_dirt(data)
+        except UNREADABLE:
+            yield from self.tell(offset, read_json(data, self.recover, self.mend))
+            return
+        for number, element in enumerate(elements, offset):
+            yield from self.tell_value(number, bytes(element), None)
 
-    def tell(
-        self, offset: int, line: bytes, salvage: Salvage
-    ) -> Iterator[tuple[int, bytes, Any] | Problem]:
+    def tell(self, offset: int, salvage: Salvage) -> Iterator[Record | Problem]:
         for place, value in zip(salvage.places, salvage.values, strict=True):
             items = value if isinstance(value, list) else [value]
             for number, item in enumerate(items, offset + place):
-                self.tally.records += 1
-                if isinstance(item, dict):
-                    yield from self.tell_value(number, item)
-                else:
-                    self.tally.unrecognise(type(item).__name__, self.origin.path, number)
-        yield from self.tell_long(offset, salvage.long_values)
-        if salvage.lost:
-            self.tally.records += 1
-            self.tally.problems += 1
-        if salvage.code:
-            yield self.problem(offset, salvage.code, line, 99)
+                yield from self.tell_value(number, msgspec.json.encode(item), item)
+        yield from self.tell_flaws(offset, salvage.flaws)
 
-    def tell_value(
-        self, offset: int, value: dict[str, Any]
-    ) -> Iterator[tuple[int, bytes, Any] | Problem]:
-        data = msgspec.json.encode(value)
+    def tell_value(self, offset: int, data: bytes, value: Any) -> Iterator[Record | Problem]:
+        self.tally.records += 1
         wrong: list[str] = []
         try:
             typed = self.shape.decode(data)
         except UNREADABLE:
+            value = msgspec.json.decode(data) if value is None else value
+            if not isinstance(value, dict):
+                self.tally.unrecognise(type(value).__name__, self.origin.path, offset)
+                return
             typed = self.shape.convert(value, wrong)
         yield offset, data, typed
         if wrong:
-            yield self.problem(offset, "wrong-type", ", ".join(wrong), 97)
+            yield from self.tell_flaws(offset, [Flaw("wrong-type", 0, ", ".join(wrong))])
 
-    def tell_long(self, offset: int, cuts: list[str]) -> Iterator[Problem]:
-        for cut in cuts:
-            yield self.problem(offset, "long-value", cut, 98)
+    def tell_flaws(self, offset: int, flaws: list[Flaw]) -> Iterator[Problem]:
+        for number, flaw in enumerate(flaws, 90):
+            if flaw.code in _CODES and flaw.code not in _MENDED:
+                self.tally.records += 1
+                self.tally.problems += 1
+            yield Problem(
+                key=NOBODY,
+                origin=self.origin.path,
+                offset=offset + flaw.place,
+                number=number,
+                code=flaw.code,
+                sample=flaw.sample,
+            )
 
-    def problem(self, offset: int, code: str, data: bytes | str, number: int) -> Problem:
-        return Problem(
-            key=NOBODY, origin=self.origin.path, offset=offset, number=number, code=code,
-            sample=sample(data),
-        )  # fmt: skip
 
-
-def _are_records(values: list[Any]) -> bool:
-    return all(isinstance(value, dict) for value in values)
+_decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def read_json(
@@ -213,22 +239,19 @@ def read_json(
     A clean text is one value. In all others objects count one by one, also where they stand in an
     array of which something is missing.
     """
-    cuts: list[str] = []
-    codes = [""]
+    flaws: list[Flaw] = []
     if len(data) > LONGEST_BYTES:
-        data, cuts = cut_long_strings(data)
+        data, flaws = cut_long_strings(data)
     try:
         refuse_depth(data)
-        return Salvage([msgspec.json.decode(data)], "", [0], cuts)
-    except RecursionError:
-        codes.append("too-deep")
-    except UNREADABLE:
-        pass
+        return Salvage([msgspec.json.decode(data)], [0], flaws)
+    except UNREADABLE as error:
+        too_deep = isinstance(error, RecursionError)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = data.decode("utf-8", "replace")
-        codes.append("invalid-utf8")
+        flaws.append(Flaw("invalid-utf8", 0, sample(data)))
     values: list[Any] = []
     places: list[int] = []
     at = _skip(text, 0)
@@ -236,28 +259,31 @@ def read_json(
     while at < len(text):
         place += len(text[measured:at].encode("utf-8", "surrogatepass"))
         measured = at
+        value, code = None, ""
         try:
             value, end = _decoder.raw_decode(text, at)
         except RecursionError:
-            value, end = None, _end_of_brackets(text, at)
-            codes.append("too-deep")
+            code, end = "too-deep", _end_of_brackets(text, at)
         except json.JSONDecodeError as error:
             end = _next_record(text, at, error.pos)
             piece = text[at:end]
             value = _close(piece, error.pos - at) if recover else None
             if value is not None:
-                codes.append("recovered")
+                code = "recovered"
             else:
-                codes.append("truncated-json" if is_cut_off(piece) else "invalid-json")
+                code = "truncated-json" if is_cut_off(piece) else "invalid-json"
         else:
             if is_too_deep(value):
-                value = None
-                codes.append("too-deep")
+                value, code = None, "too-deep"
         if value is not None:
             values.append((mend or clean)(value))
             places.append(place)
+        if code:
+            flaws.append(Flaw(code, place, sample(text[at : at + SAMPLE_CHARS])))
         at = _skip(text, end)
-    return Salvage(values, max(codes, key=_CODES.index), places, cuts)
+    if too_deep and not values and not flaws:  # nothing but brackets
+        flaws.append(Flaw("too-deep", 0, sample(data)))
+    return Salvage(values, places, flaws)
 
 
 _decoder = json.JSONDecoder(strict=False)
@@ -272,6 +298,7 @@ def _skip(text: str, at: int) -> int:
 
 
 _OBJECT = re.compile(r'\{\s*"')
+_LINE = re.compile(r'(?<=\n)\{(?=\s*")')
 _FAR_ENOUGH = 50
 """So many beginnings are tried: a long torn list is not read once for each of its elements."""
 
@@ -282,12 +309,16 @@ def _next_record(text: str, start: int, broken: int) -> int:
     A second writer that begins in the middle of a record breaks it right there:
         {"type":"user","text":"I thi{"type":"assistant","text":"Yes"}
     Whatever the first one was about to say, its string ends at the second one's first quote.
-    Behind text that is no JSON at all the next record may begin anywhere.
+    Behind text that is no JSON at all the next record may begin anywhere, behind a broken record on
+    any line.
     """
     if text[start] in "{[":
-        candidates = _OBJECT.finditer(text, max(start + 1, broken - 4), broken + 12)
+        candidates = chain(
+            _OBJECT.finditer(text, max(start + 1, broken - 4), broken + 12),
+            _LINE.finditer(text, broken),
+        )
     else:
-        candidates = _OBJECT.finditer(text, start + 1)
+        candidates = chain(_OBJECT.finditer(text, start + 1))
     for _, candidate in zip(range(_FAR_ENOUGH), candidates, strict=False):
         try:
             _, end = _decoder.raw_decode(text, candidate.start())
@@ -359,28 +390,25 @@ def _mend_flaw(flaw: re.Match[bytes]) -> bytes:
     return b"\\u%04x" % flaw[0][0] if flaw["bare"] else flaw[0]
 
 
-def cut_long_strings(data: bytes) -> tuple[bytes, list[str]]:
-    """The JSON with its long strings cut to their beginning; size, hash and beginning of each.
-
-    Size and hash are of the bytes between the quotes, as they stand there.
-    """
+def cut_long_strings(data: bytes) -> tuple[bytes, list[Flaw]]:
+    """The JSON with its long strings cut to their beginning, and for each the size and hash of the
+    bytes that stood between its quotes."""
     pieces: list[bytes] = []
-    cuts: list[str] = []
+    flaws: list[Flaw] = []
     at = 0
     for string in _STRING.finditer(data):
         start, end = string.span()
         if end - start - 2 <= LONGEST_BYTES:
             continue
-        inside = memoryview(data)[start + 1 : end - data.endswith(b'"', start + 1, end)]
         cut = _CUT.search(data, start + 1 + LONGEST_BYTES - _WITHIN, end)
         kept = data[start + 1 : cut.start()] if cut else b""
-        cuts.append(
-            f"{len(inside):,} bytes, sha256 {sha256(inside).hexdigest()}: {sample(kept[:400])}"
-        )
+        with memoryview(data)[start + 1 : end - data.endswith(b'"', start + 1, end)] as inside:
+            told = f"{len(inside):,} bytes, sha256 {sha256(inside).hexdigest()}: "
+        flaws.append(Flaw("long-value", 0, sample(told + sample(kept[:SAMPLE_CHARS]))))
         pieces += (data[at : start + 1], kept, b'"')
         at = end
     pieces.append(data[at:])
-    return b"".join(pieces), cuts
+    return b"".join(pieces), flaws
 
 
 _WITHIN = 64

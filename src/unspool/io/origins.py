@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from unspool.io.compression import PACKED, open_unpacked
-from unspool.io.longtext import is_long
 
 HEAD_BYTES = 65536
 
@@ -115,7 +114,7 @@ class Head:
             lines.pop()
         for line in lines[:50]:
             try:
-                value = _decode(line)
+                value = _decode(line.strip(b"\r\0 \t,"))
             except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
@@ -162,8 +161,8 @@ def _pass_line(file: io.BufferedReader) -> int:
 def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
     """Lines of the origin's range with their offsets, cut at newline bytes only.
 
-    A byte-order mark, carriage returns, and NUL bytes at the ends of a line are dropped (power
-    losses leave NUL tails). Blank lines are left out.
+    A byte-order mark, carriage returns, NUL bytes (power losses leave them) and the commas of an
+    array with an element per line are dropped at the ends of a line. Blank lines are left out.
     """
     with open_origin(origin.path) as file:
         offset = origin.start
@@ -178,12 +177,8 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
             if start == 0:
                 line = line.removeprefix(b"\xef\xbb\xbf")
-            line = line.strip(b"\r\n\0 \t")
-            if is_long(len(line)):
-                held = [line]
-                del line
-                yield start, held.pop()
-            elif line:
+            line = line.strip(b"\r\n\0 \t,")
+            if line:
                 yield start, line
             if end is not None and offset >= end:
                 return  # before the next line is read, which is another's and may be very long

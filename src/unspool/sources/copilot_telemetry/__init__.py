@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from unspool.facts import NOBODY, AnyFact
+from unspool.facts import AnyFact, Problem
 from unspool.io.origins import Head, Origin, Tally
-from unspool.sources.copilot_telemetry.envelope import Event
-from unspool.sources.copilot_telemetry.lines import iter_events, problem
-from unspool.sources.copilot_telemetry.lists import read_engine_messages, read_list, read_piece
-from unspool.sources.copilot_telemetry.notes import (
-    SOURCE,
+from unspool.sources.copilot_telemetry.calls import read_engine_messages, read_list, read_piece
+from unspool.sources.copilot_telemetry.events import SOURCE, Event, iter_events
+from unspool.sources.copilot_telemetry.turns import (
     read_message_text,
     read_participant,
     read_request_added,
@@ -106,28 +104,19 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     for event in iter_events(origin, tally, recover):
-        if isinstance(event, Event):
-            yield from read_event(event, tally)
-        else:
+        if isinstance(event, Problem):
             yield event
+            continue
+        reader = READERS.get(event.name)
+        if reader is not None:
+            yield from reader(event, tally)
+        elif event.name in NOISE:
+            tally.noise += 1
+        else:
+            tally.unrecognise(event.name or "no event name", event.origin, event.offset)
 
 
-def read_event(event: Event, tally: Tally) -> Iterator[AnyFact]:
-    reader = READERS.get(event.name)
-    if reader is not None:
-        yield from reader(event, tally)
-        if event.left_out:
-            names = ", ".join(dict.fromkeys(event.left_out))
-            yield problem(NOBODY, event.origin, event.offset, "long-value", names)
-        if event.is_damaged:
-            yield problem(NOBODY, event.origin, event.offset, "invalid-utf8", event.full_name)
-    elif event.name in NOISE:
-        tally.noise += 1
-    else:
-        tally.unrecognise(event.name or "no event name", event.origin, event.offset)
-
-
-READERS: dict[str, Callable[[Event, Tally], Iterator[AnyFact]]] = {
+READERS: dict[str, Callable[[Event, Tally], list[AnyFact]]] = {
     "engine.messages": read_engine_messages,
     "conversation.messageText": read_message_text,
     "inlineConversation.messageText": read_message_text,

@@ -1,0 +1,207 @@
+"""Events: one telemetry record each, whatever the channel that it came by.
+
+    {"time": "…", "data": {"baseData": {"name": "GitHub.copilot-chat/engine.messages",
+      "properties": {"conversationId": "…", "messagesJson": "[…", "messagesJson_02": "…]"}}}}
+
+The name may stand outside or inside, the properties in `data.baseData`, in `data`, in the record's own
+`properties`, or flat in the record itself. They stay undecoded until somebody asks for one.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from unspool.facts import Key, Problem
+from unspool.io.door import clean, clean_text, iter_json_lines
+from unspool.io.origins import Origin, Tally
+from unspool.io.structs import Shape
+from unspool.io.times import parse_time
+from unspool.sources.scribe import Scribe
+
+SOURCE = "copilot-telemetry"
+
+Properties = dict[str, Raw]
+
+
+class Bag(msgspec.Struct, gc=False):
+    """Properties, and measures apart from them."""
+
+    name: str | None = None
+    properties: Properties | None = None
+    measurements: Properties | None = None
+
+
+class Data(Bag, gc=False):
+    baseData: Bag | None = None
+
+
+class Envelope(Bag, gc=False):
+    eventName: str | None = None
+    time: str | int | float | None = None
+    timestamp: str | int | float | None = None
+    data: Data | None = None
+    baseData: Bag | None = None
+
+
+_ENVELOPE = Shape(Envelope)
+_decode_flat = msgspec.json.Decoder(Properties).decode
+_NONE: Properties = {}
+
+
+def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator["Event | Problem"]:
+    for record in iter_json_lines(origin, _ENVELOPE, tally, recover, mend=_mend):
+        if isinstance(record, Problem):
+            yield record
+        else:
+            offset, line, envelope = record
+            yield Event(envelope, line, origin.path, offset)
+
+
+def _mend(value: Any) -> Any:
+    """Clean, with cut properties put together first: the cut may go through a surrogate pair."""
+    if isinstance(value, list):
+        return [_mend(item) for item in value]
+    if not isinstance(value, dict):
+        return clean(value)
+    value = {clean_text(key): item for key, item in value.items()}
+    texts = {key: item for key, item in value.items() if isinstance(item, str)}
+    for key in list(texts):
+        number = 2
+        while key in texts and (part := texts.pop(f"{key}_{number:02d}", None)) is not None:
+            texts[key] += part
+            number += 1
+    return {
+        key: clean_text(texts[key]) if key in texts else _mend(item)
+        for key, item in value.items()
+        if key in texts or not isinstance(item, str)
+    }
+
+
+class Event:
+    """One record: its name after the last slash, its properties whatever the envelope."""
+
+    def __init__(self, envelope: Envelope, line: bytes, origin: str, offset: int) -> None:
+        self.origin = origin
+        self.offset = offset
+        data = envelope.data
+        bag: Bag = envelope
+        if data is not None:
+            bag = data.baseData or (data if data.properties else envelope)
+        bag = envelope.baseData or bag
+        properties = bag.properties
+        if properties is None:
+            flat = data is None and envelope.baseData is None
+            properties = _decode_flat(line) if flat else _NONE
+        self.properties = properties
+        self.measures = bag.measurements or _NONE
+        self.full_name = (
+            envelope.name or bag.name or (data and data.name) or envelope.eventName or ""
+        )
+        self.name = self.full_name.rpartition("/")[2]
+        self._envelope = envelope
+
+    @cached_property
+    def stamp(self) -> str:
+        """The time as the record writes it."""
+        envelope = self._envelope
+        return self.text("timestamp") or str(envelope.time or envelope.timestamp or "")
+
+    @cached_property
+    def time(self) -> int | None:
+        return parse_time(self.stamp) if self.stamp else None
+
+    def key(self, *names: str) -> Key | None:
+        """The conversation, by the first of these properties that is there."""
+        for name in names:
+            ident = self.text(name)
+            if ident:
+                return (SOURCE, ident)
+        return None
+
+    def scribe(self, key: Key) -> Scribe:
+        return Scribe(key, self.origin, self.offset, time=self.time)
+
+    def text(self, name: str) -> str:
+        """A property as text; numbers come as strings and strings as numbers."""
+        raw = self.properties.get(name)
+        return "" if raw is None else _string(bytes(raw))
+
+    def number(self, name: str) -> int | None:
+        raw = self.properties.get(name)
+        if raw is None:
+            raw = self.measures.get(name)
+            if raw is None:
+                return None
+        try:
+            return int(float(_string(bytes(raw))))
+        except (ValueError, OverflowError):
+            return None
+
+    def option(self, name: str) -> str:
+        """A request option that is a text: as a JSON value inside the string, or plainly."""
+        text = self.text(f"request_option_{name}") or self.text(f"request.option.{name}")
+        if not text or text == _UNDEFINED:
+            return ""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return value if isinstance(value, str) else ""
+
+    def option_json(self, name: str) -> bytes:
+        """A request option as JSON, which may be a JSON string that holds it."""
+        parts = self.joined(f"request_option_{name}") or self.joined(f"request.option.{name}")
+        if parts is None:
+            return b""
+        text, escaped, _ = parts
+        if not escaped:
+            return text
+        return b"" if text == b"undefined" else b'"%b"' % text
+
+    def whole(self, name: str) -> str:
+        """A property as text, joined where it was cut."""
+        parts = self.joined(name)
+        if parts is None:
+            return ""
+        text, escaped, _ = parts
+        return _string(b'"%b"' % text if escaped else text)
+
+    def joined(self, name: str) -> tuple[bytes, bool, bool] | None:
+        """A property that may be cut into name, name_02, …: (its text undecoded, whether it is the
+        inside of a JSON string, whether a part is missing)."""
+        properties = self.properties
+        first = properties.get(name)
+        if first is None:
+            return None
+        head = bytes(first)
+        if head[:1] != b'"':
+            return head, False, False
+        stem = f"{name}_"
+        part = properties.get(f"{stem}02")
+        if part is None and stem not in "\n".join(properties):
+            return head[1:-1], True, False
+        parts = [head[1:-1]]
+        number = 2
+        while part is not None:
+            parts.append(bytes(part)[1:-1])
+            number += 1
+            part = properties.get(f"{stem}{number:02d}")
+        later = [key[len(stem) :] for key in properties if key.startswith(stem)]
+        gap = any(rest.isdigit() and int(rest) > number for rest in later)
+        return b"".join(parts), True, gap
+
+
+_UNDEFINED = "undefined"
+"""What the sender writes for an option that is not there."""
+
+
+def _string(data: bytes) -> str:
+    if data[:1] != b'"':
+        return "" if data == b"null" else data.decode()
+    if b"\\" not in data:
+        return data[1:-1].decode()
+    return msgspec.json.decode(data, type=str)

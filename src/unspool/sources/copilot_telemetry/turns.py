@@ -1,0 +1,142 @@
+"""Turns: what the events around the calls say about modes, models, intents and context.
+
+conversation.messageText    source: "user", messageText, mode, turnIndex, headerRequestId
+interactiveSessionMessage   sessionId, requestId, baseModel, intent
+model.request.added         headerRequestId, and subType where the request is a sub-agent's
+"""
+
+from typing import Any
+
+import msgspec
+
+from unspool.facts import NOBODY, AnyFact, Rank
+from unspool.io.door import recover_json
+from unspool.io.origins import Tally
+from unspool.sources.copilot_telemetry.events import Event
+from unspool.sources.scribe import Scribe
+
+_CONTEXT = (
+    "attachedContext",
+    "contextTypes",
+    "fileExcerpt",
+    "activeSelection",
+    "detectedParticipant",
+    "assignedIntent",
+)
+
+
+def no_conversation(event: Event, tally: Tally) -> list[AnyFact]:
+    tally.problems += 1
+    scribe = event.scribe(NOBODY)
+    scribe.problem("missing-conversation-id", event.full_name)
+    return scribe.facts
+
+
+def note_context(event: Event, scribe: Scribe) -> None:
+    if event.properties.keys().isdisjoint(_CONTEXT):
+        return
+    for name in _CONTEXT:
+        text = event.whole(name)
+        if text:
+            scribe.note(f"context.{name}", _value(text))
+
+
+def _value(text: str) -> Any:
+    """Lists and objects come as JSON or as JSON in a string."""
+    if text[:1] in ("[", "{"):
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return recover_json(text) or text
+    return text
+
+
+def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
+    """The person's words, or a reply, as the panel shows them."""
+    key = event.key("conversationId")
+    if key is None:
+        return no_conversation(event, tally)
+    source = event.text("source")
+    if source not in ("user", "model"):
+        tally.noise += 1
+        return []
+    scribe = event.scribe(key)
+    ident, header = event.text("messageId"), event.text("headerRequestId")
+    turn = event.number("turnIndex")
+    mode = event.text("mode") if source == "user" else ""
+    text = event.whole("messageText")
+    if text:
+        # A turn has no id of its own: without the conversation's it would be the same in all.
+        stem = ident or (f"{key[1]}/{turn}" if turn is not None else "")
+        scribe.message(
+            id=f"{stem}/{source}" if stem else "",
+            role="user" if source == "user" else "assistant",
+            text=text,
+            rank=Rank.ECHO + 2,
+            mode=mode,
+            request=ident,
+        )
+    if source == "user":
+        for name, value in (("typed", text), ("mode", mode)):
+            if not value:
+                continue
+            if header:
+                scribe.note(name, value, on="request", subject=header)
+            if ident and ident != header:
+                scribe.note(name, value, on="request", subject=ident)
+            if turn is not None:
+                scribe.note(name, value, rank=1, on="turn", subject=str(turn))
+        scribe.note("telemetry_type", event.full_name, rank=Rank.LAST_RESORT)
+        suggestion = event.text("suggestion")
+        if suggestion:
+            scribe.note("intent", suggestion, rank=1)
+    note_context(event, scribe)
+    return scribe.facts
+
+
+def read_session(event: Event, tally: Tally) -> list[AnyFact]:
+    """The model, and what the program took the request for."""
+    key = event.key("sessionId", "conversationId")
+    if key is None:
+        return no_conversation(event, tally)
+    scribe = event.scribe(key)
+    request = event.text("requestId")
+    model = event.text("baseModel") or event.text("model")
+    if request and model and model.lower() != "auto":
+        answered = event.name == "interactiveSessionResponse"
+        scribe.note(
+            "session_model", model, rank=0 if answered else 1, on="request", subject=request
+        )
+    if event.name == "interactiveSessionMessage":
+        for name in ("intent", "detectedIntent"):
+            value = event.text(name)
+            if value:
+                scribe.note(name, value)
+    note_context(event, scribe)
+    return scribe.facts
+
+
+def read_participant(event: Event, tally: Tally) -> list[AnyFact]:
+    key = event.key("conversationId", "sessionId")
+    if key is None:
+        tally.noise += 1
+        return []
+    scribe = event.scribe(key)
+    note_context(event, scribe)
+    return scribe.facts
+
+
+def read_request_added(event: Event, tally: Tally) -> list[AnyFact]:
+    """Says only whether the request is a sub-agent's, or supplementary to another one."""
+    key = event.key("conversationId")
+    request = event.text("headerRequestId")
+    if key is not None and request:
+        scribe = event.scribe(key)
+        if event.text("subType"):
+            scribe.note("side", request, on="request", subject=request)
+            return scribe.facts
+        if event.text("mostRecentConversationHeaderRequestId"):
+            scribe.note("utility", True, on="request", subject=request)
+            return scribe.facts
+    tally.noise += 1
+    return []
