@@ -17,6 +17,7 @@ SOURCES: dict[str, str] = {
     "vscode-chat": "unspool.sources.vscode_chat",
     "cursor": "unspool.sources.cursor",
     "recorder": "unspool.sources.recorder",
+    "codex": "unspool.sources.codex",
     "claude-code": "unspool.sources.claude_code",
     "copilot-vscode": "unspool.sources.copilot_vscode",
     "copilot-cli": "unspool.sources.copilot_cli",

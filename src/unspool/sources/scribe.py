@@ -61,6 +61,12 @@ class Scribe:
         self._ranked: dict[str, Any] = {**self._place, "rank": rank}
         self._spoken: dict[str, Any] = {**self._ranked, "side": side}
 
+    def at(self, *, entry: str, after: str | None) -> "Scribe":
+        """A scribe for a record of this line that has an id; both write to the same facts."""
+        other = Scribe(**{**self._spoken, "entry": entry, "after": after})
+        other.facts = self.facts
+        return other
+
     @property
     def key(self) -> Key:
         key: Key = self._place["key"]

@@ -1,0 +1,79 @@
+"""Codex CLI: rollouts of every generation, and the history of prompts.
+
+records.py   the shapes of lines
+rollout.py   a rollout, line by line: what each states
+patches.py   files that a patch touches
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from unspool.facts import AnyFact, Problem, Rank
+from unspool.io.door import iter_json_lines
+from unspool.io.origins import Head, Origin, Tally
+from unspool.io.times import parse_time
+from unspool.sources.codex.records import PROMPT
+from unspool.sources.codex.rollout import NAME, read_rollout
+from unspool.sources.scribe import Scribe, title_of
+
+RANGES = False  # what an item belongs to is told by the lines before it
+CURRENT: Literal["last", "longest"] = "last"
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_FILE = re.compile(rf"rollout-[\dT-]+?-({_UUID})(?:_{_UUID})?\.jsonl")
+_ITEMS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+
+
+def claims(head: Head) -> bool:
+    objects = head.objects
+    if head.name == "history.jsonl":
+        return bool(objects) and {"session_id", "ts", "text"} <= objects[0].keys()
+    if any(value.get("type") in _ITEMS and "payload" in value for value in objects):
+        return True
+    # Before 0.32: {"id":…,"timestamp":…,"instructions":…,"git":…}, then bare items of the model.
+    first = objects[0] if objects else {}
+    bare = {"id", "timestamp", "instructions"} <= first.keys() and "type" not in first
+    # The first line holds all instructions and may be longer than the head.
+    return bare or (head.is_one_line and b'"type":"session_meta"' in head.data[:200])
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    """`CODEX_HOME` may list several folders."""
+    listed = [part for part in env.get("CODEX_HOME", "").split(",") if part.strip()]
+    roots = [Path(part.strip()) for part in listed] or [home / ".codex"]
+    return [
+        root / name for root in roots for name in ("sessions", "archived_sessions", "history.jsonl")
+    ]
+
+
+def family(path: str) -> str | None:
+    named = _FILE.search(path)
+    return named[1] if named else None
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    if Head(origin.path, b"", True).name == "history.jsonl":
+        return _read_history(origin, tally, recover)
+    return read_rollout(origin, tally, recover, family(origin.path) or "")
+
+
+def _read_history(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    """Prompts of every session: all that is left of one whose rollout is gone."""
+    for line in iter_json_lines(origin, PROMPT, tally, recover):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        offset, _, prompt = line
+        if not prompt.session_id or not prompt.text:
+            tally.unrecognise("prompt without a session", origin.path, offset)
+            continue
+        key = (NAME, prompt.session_id)
+        scribe = Scribe(key, origin.path, offset, time=parse_time(prompt.ts), rank=Rank.INDEX)
+        scribe.message(role="user", text=prompt.text)
+        scribe.note("title", title_of(prompt.text), Rank.LAST_RESORT)
+        yield from scribe.facts
+
+
+__all__ = ["CURRENT", "NAME", "RANGES", "claims", "family", "places", "read"]

@@ -1,0 +1,123 @@
+"""Codex: a plain second reader of rollouts agrees with the source, on our cases and on real files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import CASES, corpus
+from unspool import extract
+
+INJECTED = ("<", "# AGENTS.md")
+STRAIGHT = ("bare", "code_mode", "legacy", "tokens_first")
+"""Cases of one file that nothing was taken out of."""
+
+
+def payloads(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if "payload" in value:
+            found.append((value["type"], value["payload"]))
+        elif "type" in value:
+            found.append(("response_item", value))
+    return found
+
+
+def words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content or ())
+
+
+def told(path: Path) -> list[tuple[str, str]]:
+    """What was typed, said, called and returned, in the order of the file."""
+    lines: list[tuple[str, str]] = []
+    for kind, item in payloads(path):
+        if kind != "response_item":
+            continue
+        if item["type"] == "message" and item["role"] == "assistant":
+            lines.append(("said", words(item["content"])))
+        elif item["type"] == "message" and item["role"] == "user":
+            text = words(item["content"])
+            if not text.startswith(INJECTED):
+                lines.append(("typed", text))
+        elif item["type"] in ("function_call", "custom_tool_call"):
+            lines.append(("called", item["call_id"]))
+        elif item["type"].endswith("_output"):
+            lines.append(("returned", item["call_id"] + words(item["output"])))
+    return lines
+
+
+def tokens(path: Path) -> tuple[int, int]:
+    """Of every response once: by its record, else by the counts that change the total."""
+    items = payloads(path)
+    records = [item["usage"] for kind, item in items if kind == "token_usage_record"]
+    if not records:
+        total = None
+        for kind, item in items:
+            info = item.get("info") if kind == "event_msg" else None
+            if info and info["total_token_usage"]["total_tokens"] != total:
+                total = info["total_token_usage"]["total_tokens"]
+                records.append(info["last_token_usage"])
+    return sum(u["input_tokens"] for u in records), sum(u["output_tokens"] for u in records)
+
+
+def agree(path: Path) -> None:
+    (made,) = extract([str(path)])
+    mine: list[tuple[str, str]] = []
+    for message in made.messages:
+        if message.role == "assistant" and message.content:
+            mine.append(("said", message.content))
+        elif message.role == "user" and message.kind is None:
+            mine.append(("typed", message.content))
+        elif message.role == "tool":
+            mine.append(("returned", f"{message.tool_call_id}{message.content}"))
+        mine += [("called", call.id) for call in message.tool_calls or ()]
+    # An answer is one message: its calls stand behind its words, the results behind all calls.
+    expected = told(path)
+    for kind in ("typed", "said", "called", "returned"):
+        assert [one for one in mine if one[0] == kind] == [
+            one for one in expected if one[0] == kind
+        ]
+    usage = made.usage
+    counted = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else (0, 0)
+    assert counted == tokens(path)
+
+
+@pytest.mark.parametrize("case", STRAIGHT)
+def test_second_reader_agrees(case: str) -> None:
+    (path,) = (CASES / "codex" / case / "input").rglob("rollout-*.jsonl")
+    agree(path)
+
+
+REAL = corpus("codex")
+
+
+@pytest.mark.parametrize("path", sorted(REAL.rglob("rollout-*.jsonl")) if REAL else [], ids=str)
+def test_real_rollouts_agree(path: Path) -> None:
+    agree(path)
+
+
+def test_what_javascript_ran_is_told_with_its_call() -> None:
+    (made,) = extract([str(CASES / "codex/code_mode/input")])
+    details = {m.tool_call_id: m.details for m in made.messages if m.role == "tool"}
+    assert [one["command"] for one in details["c1"]["commands"]] == ["cat limiter.py"]
+    assert [one["exit_code"] for one in details["c2"]["commands"]] == [1]
+    assert [(f.path, f.tool_call_id) for f in made.files or ()] == [
+        ("/home/ann/shop/limiter.py", "c3")
+    ]
+
+
+def test_a_fork_has_what_stands_only_in_its_base() -> None:
+    made = {t.conversation_id[-1]: t for t in extract([str(CASES / "codex/fork/input")])}
+    assert [m.content for m in made["2"].messages if m.copied] == [
+        "Write a haiku.",
+        "Rain on the server.",
+    ]
+    (alone,) = extract([str(CASES / "codex/base_gone/input")])
+    assert alone.partial == ["beginning-missing"]
