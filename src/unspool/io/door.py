@@ -80,12 +80,13 @@ def iter_json_lines(
     recover: bool = False,
     begins: tuple[bytes, ...] = (b'{"', b'{ "', b"["),
     mend: "Callable[[Any], Any] | None" = None,
+    noise: bytes = b"",
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
     """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
 
     `begins` is how a record's line begins; any other line goes on from the one before it. A record
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
-    texts across fields.
+    texts across fields. A line that begins with `noise` and ends as an object does is not read.
 
     A file of which no line seems to be a record (`Origin.lines`) is read whole: an array, or objects
     over many lines each.
@@ -110,6 +111,10 @@ def iter_json_lines(
         if spoiled:
             yield from reader.read_spoiled(spoiled)
             spoiled = []
+        if noise and line.startswith(noise) and line.endswith(b"}"):
+            tally.records += 1
+            tally.noise += 1
+            continue
         if len(line) > LONGEST_BYTES:
             line, flaws = cut_long_strings(line)
             yield from reader.tell_flaws(offset, flaws)
@@ -299,6 +304,7 @@ def _skip(text: str, at: int) -> int:
 
 _OBJECT = re.compile(r'\{\s*"')
 _LINE = re.compile(r'(?<=\n)\{(?=\s*")')
+_OPENING = re.compile(r'\{\s*"\w+":')
 _FAR_ENOUGH = 50
 """So many beginnings are tried: a long torn list is not read once for each of its elements."""
 
@@ -308,11 +314,18 @@ def _next_record(text: str, start: int, broken: int) -> int:
 
     A second writer that begins in the middle of a record breaks it right there:
         {"type":"user","text":"I thi{"type":"assistant","text":"Yes"}
-    Whatever the first one was about to say, its string ends at the second one's first quote.
+    Whatever the first one was about to say, its string ends at the second one's first quote. Where the
+    first stops behind a colon, the second becomes its value, and only the end is missing:
+        {"type":{"type":"assistant","text":"Yes"}
     Behind text that is no JSON at all the next record may begin anywhere, behind a broken record on
     any line.
     """
-    if text[start] in "{[":
+    opening = _OPENING.match(text, start)
+    if opening and not text[broken:].strip():
+        candidates: Iterator[re.Match[str]] = re.compile(re.escape(opening[0])).finditer(
+            text, start + 1
+        )
+    elif text[start] in "{[":
         candidates = chain(
             _OBJECT.finditer(text, max(start + 1, broken - 4), broken + 12),
             _LINE.finditer(text, broken),

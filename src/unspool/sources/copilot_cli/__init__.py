@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Literal
 
-from unspool.facts import AnyFact, Noted
+from unspool.facts import AnyFact
 from unspool.io.databases import MAGIC
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli import flat, legacy
@@ -15,6 +15,7 @@ from unspool.sources.copilot_cli.companions import kind_of, read_companion
 from unspool.sources.copilot_cli.events import KNOWN, read_events
 from unspool.sources.copilot_cli.lookup import STATE, UUID, Lookup, folder_session
 from unspool.sources.copilot_cli.store import is_store, read_store
+from unspool.sources.scribe import Scribe
 
 NAME = "copilot-cli"
 RANGES = True
@@ -94,8 +95,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         lookup = Lookup(origin.path)
         if not lookup.is_named and not origin.start:
             # What a killed process printed: its session's log, if it is here, owns what both hold.
-            yield Noted(
-                key=(NAME, lookup.session), origin=origin.path, offset=0, number=99, name="partial",
-                value="unnamed-session",
-            )  # fmt: skip
+            scribe = Scribe((NAME, lookup.session), origin.path, 0)
+            scribe.note("partial", "unnamed-session", number=99)
+            yield from scribe.facts
         yield from read_events(origin, tally, (NAME, lookup.session), lookup, recover=recover)

@@ -7,12 +7,13 @@ from typing import Any
 
 import yaml
 
-from unspool.facts import NOBODY, AnyFact, Key, Marked, Noted, Problem
-from unspool.io.dirty_json import salvage, sample
+from unspool.facts import AnyFact, Problem
+from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.lookup import STATE, folder_session
 from unspool.sources.copilot_cli.texts import title_of
+from unspool.sources.scribe import Scribe
 
 _SECTION = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
 _ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*(.*?)\s*\|\s*([^|]*?)\s*\|\s*$", re.MULTILINE)
@@ -37,43 +38,6 @@ _WORKSPACE = {
     "session_sync_level": ("session_sync_level", 0),
 }
 """Field → the note that it is, and how well it knows: the title that a person gave comes first."""
-
-Companion = Callable[["File"], Iterator[AnyFact]]
-
-
-class File:
-    """A companion file as a whole, and the facts about the session that it belongs to."""
-
-    def __init__(self, origin: Origin, data: bytes, key: Key) -> None:
-        self.origin = origin
-        self.name = PurePath(origin.path).name
-        self.data = data
-        self.text = data.rstrip(b"\0").decode("utf-8", "replace").removeprefix("\ufeff")
-        self.key = key
-        self.number = 0
-
-    def note(self, name: str, value: Any, rank: int = 0) -> Noted:
-        self.number += 1
-        return Noted(
-            key=self.key, origin=self.origin.path, offset=0, number=self.number, name=name,
-            value=value, rank=rank,
-        )  # fmt: skip
-
-    def mark(self, kind: str, **fields: Any) -> Marked:
-        self.number += 1
-        return Marked(
-            key=self.key, origin=self.origin.path, offset=0, number=self.number, kind=kind, **fields
-        )
-
-    def problem(self, code: str) -> Problem:
-        return Problem(
-            key=NOBODY, origin=self.origin.path, offset=0, number=99, code=code,
-            sample=sample(self.data),
-        )  # fmt: skip
-
-    def json(self) -> Any:
-        found = salvage(self.data)
-        return found.values[0] if found.values else None
 
 
 def kind_of(head: Head) -> str:
@@ -104,41 +68,53 @@ _NAMES = {
 }
 
 
+class Companion(Scribe):
+    """A file as a whole, and the scribe of what it says about the session that it belongs to."""
+
+    __slots__ = ("data", "name", "text")
+
+    def __init__(self, path: str, data: bytes, product: str) -> None:
+        super().__init__((product, folder_session(path) or ""), path, 0)
+        self.name = PurePath(path).name
+        self.data = data
+        self.text = data.rstrip(b"\0").decode("utf-8", "replace").removeprefix("\ufeff")
+
+    def json(self) -> Any:
+        values = read_json(self.data).values
+        return values[0] if values else None
+
+
 def read_companion(origin: Origin, tally: Tally, kind: str, product: str) -> Iterator[AnyFact]:
     with open_origin(origin.path) as file:
-        data = file.read()
+        companion = Companion(origin.path, file.read(), product)
     tally.records += 1
-    made = File(origin, data, (product, folder_session(origin.path) or ""))
-    number = 0
-    for fact in READERS[kind](made):
-        number += 1
-        tally.problems += isinstance(fact, Problem)
-        yield fact
-    if not number:
-        tally.noise += 1
+    READERS[kind](companion)
+    tally.noise += not companion.facts
+    tally.problems += any(isinstance(fact, Problem) for fact in companion.facts)
+    yield from companion.facts
 
 
-def _workspace(file: File) -> Iterator[AnyFact]:
+def _workspace(file: Companion) -> None:
     """Torn files are read line by line: every field is a line of its own."""
     try:
         found = _fields(file.text)
     except yaml.YAMLError:
         found = dict(_FIELD.findall(file.text))
-        yield file.problem("invalid-yaml")
+        file.problem("invalid-yaml", file.data)
     fields = found if isinstance(found, dict) else {}
-    ident = fields.get("id")
-    if isinstance(ident, str) and ident and not file.key[1]:
-        file.key = (file.key[0], ident)
-    if not file.key[1]:
+    key = file.key
+    if not key[1]:
+        key = (key[0], str(fields.get("id") or ""))
+    if not key[1]:
         return
     for native, (name, rank) in _WORKSPACE.items():
         value = fields.get(native)
         if isinstance(value, str) and value.strip("\0 "):
-            yield file.note(name, _scalar(native, value.strip("\0 ")), rank)
+            file.note(name, _scalar(native, value.strip("\0 ")), rank, key=key)
     for native, name in (("created_at", "started_at"), ("updated_at", "ended_at")):
         time = format_time(parse_time(fields.get(native)))
         if time:
-            yield file.note(name, time, 2)
+            file.note(name, time, 2, key=key)
 
 
 def _fields(text: str) -> Any:
@@ -159,7 +135,7 @@ def _scalar(native: str, value: str) -> Any:
     return value == "true" if native == "user_named" else value
 
 
-def _checkpoint(file: File) -> Iterator[AnyFact]:
+def _checkpoint(file: Companion) -> None:
     """One per compaction: `NNN-slug.md` with pseudo-XML sections, or (told of) a JSON object."""
     value: dict[str, Any] = {}
     numbered = _NUMBERED.match(file.name)
@@ -169,7 +145,7 @@ def _checkpoint(file: File) -> Iterator[AnyFact]:
     if file.name.endswith(".json"):
         found = file.json()
         if not isinstance(found, dict):
-            yield file.problem("invalid-json")
+            file.problem("invalid-json", file.data)
             return
         value.update({name: text for name, text in found.items() if text not in (None, "")})
     else:
@@ -177,38 +153,38 @@ def _checkpoint(file: File) -> Iterator[AnyFact]:
         value.update(sections or {"text": file.text.strip()})
         if "checkpoint_title" in value:
             value["title"] = value.pop("checkpoint_title")
-    yield file.note("checkpoints", value)
+    file.note("checkpoints", value)
 
 
-def _index(file: File) -> Iterator[AnyFact]:
+def _index(file: Companion) -> None:
     """The table of checkpoints: only here (and in the store) do they have their whole titles."""
     for number, title, name in _ROW.findall(file.text):
-        value = {"number": int(number), "title": title, "file": name}
-        yield file.note("checkpoints", value, 2)
+        file.note("checkpoints", {"number": int(number), "title": title, "file": name}, 2)
 
 
-def _plan(file: File) -> Iterator[AnyFact]:
+def _plan(file: Companion) -> None:
     if file.text.strip():
-        yield file.note("plan", file.text)
+        file.note("plan", file.text)
 
 
-def _summary(file: File) -> Iterator[AnyFact]:
+def _summary(file: Companion) -> None:
     if _ROW.search(file.text):
-        yield from _index(file)
+        _index(file)
     elif file.text.strip():
-        yield file.note("summary", file.text)
+        file.note("summary", file.text)
 
 
-def _vscode(file: File) -> Iterator[AnyFact]:
+def _vscode(file: Companion) -> None:
     """What VS Code keeps about a CLI session that it runs."""
     found = file.json()
-    if not isinstance(found, dict):
-        yield file.problem("invalid-json")
-        return
-    yield from vscode_notes(file, found)
+    if isinstance(found, dict):
+        note_vscode(file, found)
+    else:
+        file.problem("invalid-json", file.data)
 
 
-def vscode_notes(file: File, found: dict[str, Any]) -> Iterator[Noted]:
+def note_vscode(scribe: Scribe, found: dict[str, Any], more: int = 0) -> None:
+    """`more` is added to the ranks where the file beside the session itself knows better."""
     folder = found.get("workspaceFolder")
     repository = found.get("repositoryProperties")
     for holder, native, name, rank in (
@@ -221,47 +197,46 @@ def vscode_notes(file: File, found: dict[str, Any]) -> Iterator[Noted]:
     ):
         value = holder.get(native) if isinstance(holder, dict) else None
         if isinstance(value, str) and value.strip():
-            yield file.note(name, title_of(value) if name == "title" else value.strip(), rank)
+            value = title_of(value) if name == "title" else value.strip()
+            scribe.note(name, value, rank + more)
     for native, name in (
         ("worktreeProperties", "worktree"),
         ("additionalWorkspaces", "workspaces"),
     ):
         if found.get(native):
-            yield file.note(name, found[native])
+            scribe.note(name, found[native], more)
 
 
-def _requests(file: File) -> Iterator[AnyFact]:
+def _requests(file: Companion) -> None:
     found = file.json()
     if isinstance(found, list) and found:
-        yield file.note("vscode_requests", found)
+        file.note("vscode_requests", found)
 
 
-def _rewind(file: File) -> Iterator[AnyFact]:
+def _rewind(file: Companion) -> None:
     """States to go back to. A rewind cuts the log without a trace: the words may be only here."""
     found = file.json()
     snapshots = found.get("snapshots") if isinstance(found, dict) else None
     if not isinstance(snapshots, list):
-        yield file.problem("invalid-json")
+        file.problem("invalid-json", file.data)
         return
     names = (("snapshotId", "snapshot"), ("userMessage", "user_message"), ("gitCommit", "commit"),
              ("gitBranch", "branch"), ("fileCount", "files"))  # fmt: skip
     for snapshot in snapshots:
         if isinstance(snapshot, dict):
             data = {ours: snapshot[n] for n, ours in names if snapshot.get(n) not in (None, "")}
-            yield file.mark(
-                "rewind_point", subject=str(snapshot.get("eventId") or ""), data=data or None,
-                time=parse_time(snapshot.get("timestamp")), rank=1,
+            file.mark(
+                "rewind_point", data, str(snapshot.get("eventId") or ""), 1,
+                time=parse_time(snapshot.get("timestamp")),
             )  # fmt: skip
 
 
-def _lock(file: File) -> Iterator[AnyFact]:
+def _lock(file: Companion) -> None:
     """A process has the session open, or crashed: the log may still grow."""
-    found = _LOCK.match(file.name)
-    if found:
-        yield file.note("in_use", True)
+    file.note("in_use", True)
 
 
-READERS: dict[str, Companion] = {
+READERS: dict[str, Callable[[Companion], None]] = {
     "workspace": _workspace,
     "checkpoint": _checkpoint,
     "index": _index,

@@ -1,18 +1,23 @@
-"""Events to facts: one small reader per type, shared by the CLI's logs and VS Code's transcripts."""
+"""Event logs: each line is an event, and one small reader per type tells what it states.
+
+Shared by the CLI's logs, what it prints (`--output-format json`), and VS Code's transcripts.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from unspool.facts import AnyFact, Key, Marked, Problem
+import msgspec
+
+from unspool.facts import AnyFact, Key, Problem
+from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
-from unspool.sources.copilot_cli import agents, flat, legacy, session, speech, tools
-from unspool.sources.copilot_cli.envelope import Event, iter_events, snake
+from unspool.io.structs import Shape
+from unspool.sources.copilot_cli import flat, legacy, session, speech, tools
+from unspool.sources.copilot_cli.envelope import Envelope, Event, made_id
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.noise import NOISE
+from unspool.sources.copilot_cli.texts import snake
 
-Reader = Callable[[Event, Lookup], Iterator[AnyFact]]
-
-READERS: dict[str, Reader] = {
+READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "session.start": session.read_start,
     "session.resume": session.read_resume,
     "session.shutdown": session.read_shutdown,
@@ -24,6 +29,7 @@ READERS: dict[str, Reader] = {
     "session.compaction_start": session.read_compaction_start,
     "session.compaction_complete": session.read_compaction,
     "session.handoff": session.read_handoff,
+    "session.usage_record": session.read_usage,
     "session.error": speech.read_error,
     "session.mode_notice_delivered": speech.read_injected,
     "session.import_legacy": legacy.read_import,
@@ -33,7 +39,6 @@ READERS: dict[str, Reader] = {
     "assistant.reasoning": speech.read_reasoning,
     "assistant.turn_start": session.read_turn,
     "assistant.usage": session.read_usage,
-    "session.usage_record": session.read_usage,
     "system.message": speech.read_system,
     "system.notification": speech.read_notification,
     "skill.invoked": session.read_skill,
@@ -44,20 +49,22 @@ READERS: dict[str, Reader] = {
     "tool.user_requested": tools.read_user_requested,
     "tool.execution_start": tools.read_start,
     "tool.execution_complete": tools.read_complete,
+    "tool.execution_end": tools.read_complete,  # so others call it; no version is known to
     "permission.requested": tools.read_permission,
     "permission.completed": tools.read_permission,
     "human_response.recorded": tools.read_human_response,
-    "subagent.started": agents.read_started,
-    "subagent.configured": agents.read_configured,
-    "subagent.completed": agents.read_ended,
-    "subagent.failed": agents.read_ended,
-    "subagent.selected": agents.read_selected,
-    "subagent.deselected": agents.read_selected,
+    "subagent.started": session.read_agent_start,
+    "subagent.configured": session.read_agent_configuration,
+    "subagent.completed": session.read_agent_end,
+    "subagent.failed": session.read_agent_end,
+    "subagent.selected": session.read_agent_choice,
+    "subagent.deselected": session.read_agent_choice,
     # names that a single version used
-    "custom_agent.started": agents.read_started,
-    "custom_agent.completed": agents.read_ended,
-    "custom_agent.failed": agents.read_ended,
-    "custom_agent.selected": agents.read_selected,
+    "custom_agent.started": session.read_agent_start,
+    "custom_agent.completed": session.read_agent_end,
+    "custom_agent.failed": session.read_agent_end,
+    "custom_agent.selected": session.read_agent_choice,
+    **flat.READERS,
 }
 
 MARKS: dict[str, str] = {
@@ -81,48 +88,110 @@ MARKS: dict[str, str] = {
 }
 """Events that are kept as they are, between the messages."""
 
-KNOWN = frozenset((*READERS, *MARKS, *NOISE))
-_ROOT_ONLY = frozenset(("subagent.started", "subagent.completed", "subagent.failed",
-                        "custom_agent.started", "custom_agent.completed",
-                        "custom_agent.failed"))  # fmt: skip
+_NOISE = {
+    "assistant": """turn_end turn_retry intent streaming_delta message_start reasoning_delta idle
+        tool_call_delta server_tool_progress fusion_phase_started fusion_phase_activity""",
+    "agent": "interrupted",
+    "hook": "start progress end",
+    "session": """idle indexed_search todos_changed memory_changed quota_observation usage_info
+        autopilot_stopped auto_tier_recommendation auto_tier_switch_failed fusion_route_started
+        fusion_route_failed fusion_handoff fusion_commit_started fusion_change_checkpoint
+        permission_recovery remote_steerable_changed schedule_cancelled schedule_rearmed
+        autopilot_objective_changed model_deselected session_limits_changed usage_checkpoint
+        request_body_compression_disabled binary_asset canvas.recorded canvas.removed canvas.opened
+        canvas.registry_changed canvas.closed canvas.unavailable custom_notification
+        managed_plugin_progress managed_settings_resolved managed_settings_enforced tools_updated
+        background_tasks_changed skills_loaded custom_agents_updated mcp_servers_loaded
+        mcp_server_status_changed mcp_server_tools_loaded mcp_server_removed
+        mcp_server_needs_reconnect extensions_loaded extensions.attachments_pushed""",
+    "pending_messages": "modified",
+    "model": "call_final_result call_finished call_start",
+    "tool": "execution_partial_result shell_output execution_progress",
+    "sandbox": "decision",
+    "user_input": "requested completed",
+    "elicitation": "requested completed",
+    "sampling": "requested completed",
+    "mcp": """oauth_required oauth_completed oauth_recovery_completed headers_refresh_required
+        headers_refresh_completed tools.list_changed resources.list_changed prompts.list_changed""",
+    "mcp_app": "tool_call_complete",
+    "ui": "ephemeral_query",
+    "external_tool": "requested completed",
+    "command": "queued execute completed",
+    "auto_mode_switch": "requested completed",
+    "session_limits_exhausted": "requested completed",
+    "commands": "changed",
+    "capabilities": "changed",
+    "exit_plan_mode": "requested completed",
+    "workflow": "run_updated run_started run_settled",
+    "factory": "run_updated run_started run_settled",
+    "permission": """carriedForward messageAuthorization messageAuthorizationRead
+        messageAuthorizationDegraded assentDetected contextualAuthorization""",
+}
+NOISE = frozenset(
+    ("prompt_cache_break", *(f"{room}.{name}" for room in _NOISE for name in _NOISE[room].split()))
+)
+"""Known events that say nothing about the conversation, or repeat what another one says: hooks repeat
+tool results, usage checkpoints the run's report; the rest is the program talking to its screen."""
+
+KNOWN = frozenset((*READERS, *MARKS, *NOISE)) - flat.READERS.keys()
+
+_ABOUT_A_CHILD = frozenset(
+    f"{word}.{what}"
+    for word in ("subagent", "custom_agent")
+    for what in ("started", "completed", "failed")
+)
+"""By whoever; their readers name the child."""
+
+_SHAPE = Shape(Envelope)
+_BEGINS = tuple(
+    f'{{{space}"{name}"'.encode()
+    for name in ("type", "data", "id", "timestamp", "parentId", "agentId", "ephemeral", "model")
+    for space in ("", " ")
+)
+"""How an event's line begins. Any other line goes on from the one before it, or is no event."""
+_UNREAD = b'{"type":"hook.start"'
+"""Not even looked into: its input repeats a whole tool result (37 % of all bytes in real logs)."""
 
 
 def read_events(
-    origin: Origin, tally: Tally, key: Key, lookup: Lookup, rank: int = 0, recover: bool = False
+    origin: Origin, tally: Tally, root: Key, lookup: Lookup, rank: int = 0, recover: bool = False
 ) -> Iterator[AnyFact]:
-    """The facts of an event log about the conversation `key` and its sub-agents."""
-    for event in iter_events(origin, tally, recover):
-        if isinstance(event, Problem):
-            yield event
+    """The facts of an event log about the conversation `root` and its sub-agents."""
+    for record in iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD):
+        if isinstance(record, Problem):
+            yield record
             continue
-        event.root, event.rank = key, rank
-        event.key = _own_key(event, key, lookup)
-        yield from read_event(event, tally, lookup)
+        offset, line, envelope = record
+        kind = envelope.type
+        if kind in NOISE:
+            tally.noise += 1
+            continue
+        data = envelope.data
+        if data is None:
+            data = msgspec.json.decode(line)  # fields that lie beside the type
+        if not isinstance(data, dict):
+            data = {"value": data}
+        if envelope.id is None:
+            envelope.id = made_id(offset, line)
+        key, call = root, data.get("parentToolCallId")
+        if (call or envelope.agentId) and kind not in _ABOUT_A_CHILD:
+            child = lookup.child(envelope.agentId or "", call if isinstance(call, str) else "")
+            key = (root[0], f"{root[1]}/{child}") if child else root
+        event = Event(envelope, data, key, root, origin.path, offset, rank)
+        reader = READERS.get(kind)
+        if reader is not None:
+            reader(event, lookup)
+            tally.noise += not event.facts
+        elif kind in MARKS:
+            event.mark(MARKS[kind], _told(data))
+        elif event.ephemeral:
+            tally.noise += 1
+        else:
+            # Types grew from 27 to 163 in a year: what is not known yet is kept, and counted.
+            tally.unrecognise(kind or "no type", origin.path, offset)
+            event.mark("event", {"type": kind, "data": data})
+        yield from event.facts
 
 
-def _own_key(event: Event, key: Key, lookup: Lookup) -> Key:
-    call = event.data.get("parentToolCallId")
-    if not event.agent and not call:
-        return key
-    if event.type in _ROOT_ONLY:
-        return key  # about a child, by whoever; its reader names the child
-    child = lookup.child(event.agent, call if isinstance(call, str) else "")
-    return (key[0], f"{key[1]}/{child}") if child else key
-
-
-def read_event(event: Event, tally: Tally, lookup: Lookup) -> Iterator[AnyFact]:
-    reader = READERS.get(event.type) or flat.READERS.get(event.type)
-    if reader is not None:
-        yield from reader(event, lookup)
-    elif event.type in MARKS:
-        yield event.fact(Marked, kind=MARKS[event.type], data=_all(event.data) or None)
-    elif event.type in NOISE or event.ephemeral:
-        tally.noise += 1
-    else:
-        # Types grew from 27 to 163 in a year: what is not known yet is kept as it is, and counted.
-        tally.unrecognise(event.type or "no type", event.origin, event.offset)
-        yield event.fact(Marked, kind="event", data={"type": event.type, "data": event.data})
-
-
-def _all(data: dict[str, Any]) -> dict[str, Any]:
+def _told(data: dict[str, Any]) -> dict[str, Any]:
     return {snake(name): value for name, value in data.items() if value not in (None, "", [], {})}

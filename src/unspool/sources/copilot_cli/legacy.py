@@ -2,32 +2,31 @@
 
 `history-session-state/session_<id>_<ms>.json` until late 2025; a resumed session carries the whole
 object in its new log (`session.import_legacy`). The messages are numbered, so that both are one.
+
+The timeline is what the screen showed. It alone has times, what was typed (a message holds what was
+sent), how calls ended, and errors:
+
+    {"type":"user","text":"List the files","timestamp":"2025-10-01T08:00:05.000Z"}
+    {"type":"tool_call_completed","callId":"c1","result":{"type":"failure","log":"…"},"timestamp":…}
+    {"type":"error","text":"Rate limit exceeded","timestamp":…}
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from unspool.facts import (
-    NOBODY,
-    AnyFact,
-    Key,
-    Marked,
-    MessageSeen,
-    Noted,
-    Problem,
-    Role,
-    ToolCalled,
-    ToolReturned,
-)
-from unspool.io.dirty_json import salvage, sample
+from unspool.facts import AnyFact, Role
+from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
-from unspool.sources.copilot_cli.envelope import Event, event_of
+from unspool.prompts.typed import typed_text
+from unspool.sources.copilot_cli.envelope import Envelope, Event
 from unspool.sources.copilot_cli.lookup import Lookup
+from unspool.sources.copilot_cli.speech import note_stated
 from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, arguments_text, plain, title_of
-from unspool.sources.copilot_cli.touches import touched
+from unspool.sources.copilot_cli.tools import touched
+from unspool.sources.scribe import Scribe
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -35,112 +34,152 @@ _ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
 }
-Say = Callable[..., Any]
+_REFUSED = ("rejected", "denied")
 
 
-def is_session(value: dict[str, Any]) -> bool:
-    return "chatMessages" in value and ("sessionId" in value or "timeline" in value)
-
-
-def read_import(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    found = event.data.get("legacySession")
-    yield event.fact(Marked, kind="import", data=event.chosen("importTime", "sourceFile") or None)
-    if isinstance(found, dict):
-        event.time = None  # of the import, not of what was said
-        yield from session_facts(found, event.fact)
+def read_import(event: Event, lookup: Lookup) -> None:
+    session = event.data.get("legacySession")
+    event.mark("import", event.chosen("importTime", "sourceFile"))
+    if isinstance(session, dict):
+        _read_session(event, session)
 
 
 def read_file(origin: Origin, tally: Tally, product: str, recover: bool) -> Iterator[AnyFact]:
     with open_origin(origin.path) as file:
         data = file.read()
-    found = salvage(data, recover)
-    sessions = [value for value in found.values if isinstance(value, dict)]
-    for number, value in enumerate(sessions):
+    salvage = read_json(data, recover)
+    sessions = [value for value in salvage.values if isinstance(value, dict)]
+    for number, session in enumerate(sessions):
         tally.records += 1
-        event = event_of({}, origin.path, number)
-        event.key = event.root = _key(product, value, origin.path)
-        yield event.fact(Noted, name="session_id", value=event.key[1])
-        yield event.fact(Noted, name="agent", value="GitHub Copilot CLI")
-        started = format_time(parse_time(value.get("startTime")))
-        yield event.fact(Noted, name="started_at", value=started)
-        yield from session_facts(value, event.fact)
-    if found.code or not sessions:
+        named = session.get("sessionId")
+        if not isinstance(named, str) or not named:
+            stem = origin.path.replace("\\", "/").rpartition("/")[2].removesuffix(".json")
+            named = stem.removeprefix("session_").rpartition("_")[0] or stem
+        key = (product, named)
+        event = Event(Envelope(id=""), {}, key, key, origin.path, number)
+        event.note("session_id", named)
+        event.note("agent", "GitHub Copilot CLI")
+        event.note("started_at", format_time(parse_time(session.get("startTime"))))
+        _read_session(event, session)
+        yield from event.facts
+    if salvage.code or not sessions:
         tally.records += 1
         tally.problems += 1
-        code = found.code or "not-a-session"
-        yield Problem(
-            key=NOBODY, origin=origin.path, offset=0, number=99, code=code, sample=sample(data)
-        )
+        scribe = Scribe((product, ""), origin.path, 0)
+        scribe.problem(salvage.code or "not-a-session", data)
+        yield from scribe.facts
 
 
-def _key(product: str, value: dict[str, Any], path: str) -> Key:
-    told = value.get("sessionId")
-    if isinstance(told, str) and told:
-        return (product, told)
-    stem = path.replace("\\", "/").rpartition("/")[2].removesuffix(".json")
-    return (product, stem.removeprefix("session_").rpartition("_")[0] or stem)
+class _Shown:
+    """One entry of the timeline."""
+
+    def __init__(self, entry: dict[str, Any]) -> None:
+        kind = plain(entry.get("type") or entry.get("role"))
+        self.kind = "user" if kind.startswith("user") else kind
+        self.text = plain(entry.get("content") or entry.get("text")).strip()
+        self.time = parse_time(entry.get("timestamp"))
+        self.call = plain(entry.get("callId"))
+        result = entry.get("result")
+        self.outcome = plain(result.get("type")) if isinstance(result, dict) else ""
 
 
-def session_facts(value: dict[str, Any], say: Say) -> Iterator[AnyFact]:
-    model = plain(value.get("selectedModel"))
+def _read_session(event: Event, session: dict[str, Any]) -> None:
+    model = plain(session.get("selectedModel"))
     if model:
-        yield say(Noted, on="following", name="model", value=model)
-    messages = value.get("chatMessages")
-    times = _times(value.get("timeline"))
-    last = max((time for shown in times.values() for time in shown), default=None)
-    if last:
-        yield say(Noted, name="ended_at", value=last, rank=1)
+        event.note("model", model, on="following")
+    entries, messages = session.get("timeline"), session.get("chatMessages")
+    timeline = (
+        [_Shown(e) for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    )
+    last = max((shown.time for shown in timeline if shown.time is not None), default=None)
+    if last is not None:
+        event.note("ended_at", format_time(last), 1)
+    ended = {shown.call: shown for shown in timeline if shown.call and shown.outcome}
+    at = 0
+    """How much of the timeline the messages so far have taken."""
     for number, message in enumerate(messages if isinstance(messages, list) else ()):
-        if isinstance(message, dict):
-            yield from _message(message, number, times, model, say)
+        if not isinstance(message, dict):
+            continue
+        text = plain(message.get("content"))
+        place = _find(timeline, at, plain(message.get("role")), text.strip())
+        shown = timeline[place] if place is not None else None
+        if place is not None:
+            _read_errors(event, timeline, at, place)
+            at = place + 1
+        _read_message(event, number, message, text, shown, ended, model)
+    _read_errors(event, timeline, at, len(timeline))
 
 
-def _times(timeline: Any) -> dict[tuple[str, str], list[str]]:
-    """(role, text) → when it was shown; the messages themselves have no time."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for item in timeline if isinstance(timeline, list) else ():
-        shown = format_time(parse_time(item.get("timestamp"))) if isinstance(item, dict) else None
-        if shown is not None:
-            kind = plain(item.get("role") or item.get("type"))
-            role = "user" if kind.startswith("user") else "assistant"
-            text = plain(item.get("content") or item.get("text")).strip()
-            found.setdefault((role, text), []).append(shown)
-    return found
+def _find(timeline: list[_Shown], at: int, role: str, text: str) -> int | None:
+    """Where the timeline shows a message: the person's words stand in what was sent."""
+    for place in range(at, len(timeline)) if text else ():
+        shown = timeline[place]
+        if shown.text and (
+            (role == "user" and shown.kind == "user" and shown.text in text)
+            or (role == "assistant" and shown.kind != "user" and shown.text == text)
+        ):
+            return place
+    return None
 
 
-def _message(
-    message: dict[str, Any],
+def _read_errors(event: Event, timeline: list[_Shown], start: int, end: int) -> None:
+    for place in range(start, end):
+        shown = timeline[place]
+        if shown.kind == "error" and shown.text:
+            event.message(
+                id=f"legacy-error-{place}", role="system", kind="error", text=shown.text,
+                time=shown.time,
+            )  # fmt: skip
+
+
+def _read_message(
+    event: Event,
     number: int,
-    times: dict[tuple[str, str], list[str]],
+    message: dict[str, Any],
+    text: str,
+    shown: _Shown | None,
+    ended: dict[str, _Shown],
     model: str,
-    say: Say,
-) -> Iterator[AnyFact]:
+) -> None:
     ident = f"legacy-{number}"
     role = plain(message.get("role"))
-    text = plain(message.get("content"))
     if role == "tool":
-        yield say(ToolReturned, call=plain(message.get("tool_call_id")), text=text)
+        call = plain(message.get("tool_call_id"))
+        end = ended.get(call)
+        event.returned(
+            call=call,
+            text=text,
+            failed=True if end is not None and end.outcome == "failure" else None,
+            status="denied" if end is not None and end.outcome in _REFUSED else "",
+            time=end.time if end is not None else None,
+        )
         return
-    yield say(
-        MessageSeen,
+    typed = None
+    if role == "user":
+        typed = shown.text if shown is not None else typed_text(text)
+    event.message(
         id=ident,
         role=_ROLES.get(role, "user"),
         text=text,
+        typed=typed,
         model=model if role == "assistant" else "",
         thinking=plain(message.get("reasoning_text") or message.get("reasoning_content")),
+        time=None,
     )
-    if role == "user" and text.strip():
-        yield say(Noted, name="title", value=title_of(text), rank=FIRST_PROMPT_RANK)
-    shown = times.get((role, text.strip()))
-    if shown:
-        yield say(Noted, on="message", subject=ident, name="timestamp", value=shown.pop(0), rank=-1)
+    if typed and typed.strip():
+        event.note("title", title_of(typed), FIRST_PROMPT_RANK)
+    if role == "system":
+        note_stated(event, text)
+    if shown is not None and shown.time is not None:
+        # Not the time of the import: that of what was said.
+        event.note("timestamp", format_time(shown.time), -1, "message", ident)
     calls = message.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             name, arguments = plain(function.get("name")), function.get("arguments")
-            yield say(
-                ToolCalled, id=plain(call.get("id")), message=ident, name=name, index=index,
+            event.call(
+                id=plain(call.get("id")), message=ident, name=name, index=index, time=None,
                 arguments=arguments_text(arguments), files=touched(name, _decoded(arguments)),
             )  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""What an event needs from elsewhere in its file: the session's id, sub-agents, skills, bytes.
+"""What an event needs from elsewhere in its file: the session's id, sub-agents, skills, attachments.
 
 These are facts about the origin as a whole: they are the same whichever part of it is read, so a
 log may still be cut into ranges. The file is searched only once something asks.
 """
 
+import base64
 import hashlib
 import re
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.dirty_json import salvage
+from unspool.facts import Attachment
+from unspool.io.door import read_json
 from unspool.io.origins import open_origin, read_head
+from unspool.sources.copilot_cli.texts import plain, whole_number
 
 STATE = "session-state"
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -128,12 +131,57 @@ class Lookup:
         return self._skills.get(ident.removeprefix("sha256:"), "")
 
     @cached_property
-    def assets(self) -> dict[str, dict[str, Any]]:
+    def _assets(self) -> dict[str, dict[str, Any]]:
         return {
             str(event["data"].get("assetId")): event["data"]
             for event in self._found
             if event.get("type") == "session.binary_asset"
         }
+
+    def attachments(self, value: Any) -> tuple[Attachment, ...]:
+        """What came with a person's message, or back from a tool, beside its text."""
+        items = value if isinstance(value, list) else ()
+        return tuple(self._attachment(item) for item in items if isinstance(item, dict))
+
+    def _attachment(self, item: dict[str, Any]) -> Attachment:
+        """A file, a folder, a selection, a reference on GitHub, or bytes (by an asset's id, too)."""
+        asset = self._assets.get(plain(item.get("assetId")), {}) if item.get("assetId") else {}
+        selection = item.get("selection")
+        lines = selection if isinstance(selection, dict) else item.get("lineRange")
+        data = plain(item.get("data") or asset.get("data"))
+        size, digest = whole_number(asset.get("byteLength")), ""
+        try:
+            content = base64.b64decode(data)
+            size, digest = (
+                (len(content), hashlib.sha256(content).hexdigest()) if data else (size, "")
+            )
+        except ValueError:
+            size = None
+        text = item.get("text") or item.get("content")
+        rest = {name: part for name, part in item.items() if name not in _ATTACHMENT_FIELDS}
+        return Attachment(
+            kind=plain(item.get("type")) or "file",
+            name=plain(item.get("displayName") or item.get("name") or item.get("title")),
+            path=plain(item.get("path") or item.get("filePath")),
+            uri=plain(item.get("url")),
+            media_type=plain(item.get("mimeType") or asset.get("mimeType")),
+            size_bytes=size,
+            sha256=digest,
+            text=text if isinstance(text, str) else "",
+            data=data,
+            start_line=_line(lines, "start"),
+            end_line=_line(lines, "end"),
+            extra=rest or None,
+        )
+
+
+_ATTACHMENT_FIELDS = frozenset(("type", "displayName", "name", "path", "filePath", "url", "data",
+                                "mimeType", "text", "content", "selection", "lineRange"))  # fmt: skip
+
+
+def _line(lines: Any, name: str) -> int | None:
+    value = lines.get(name) if isinstance(lines, dict) else None
+    return whole_number(value.get("line") if isinstance(value, dict) else value)
 
 
 def content_id(content: str) -> str:
@@ -149,17 +197,9 @@ def _search(path: str) -> Iterator[dict[str, Any]]:
         for line in file:
             if _WANTED.search(line) is None:
                 continue
-            for value in _values(line.strip(b"\0\r\n ")):
+            for value in read_json(line.strip(b"\0\r\n ")).values:
                 if isinstance(value, dict) and isinstance(value.get("data"), dict):
                     yield value
-
-
-def _values(line: bytes) -> list[Any]:
-    """What stands on a line: its event, or whole events behind a cut-off one."""
-    try:
-        return [msgspec.json.decode(line)]
-    except (ValueError, RecursionError):
-        return salvage(line).values
 
 
 def _last_result(path: str) -> str:

@@ -1,12 +1,11 @@
-"""The session around the conversation: runs, models, modes, compactions, usage."""
+"""The session around the conversation: runs, models, modes, usage, compactions, sub-agents."""
 
-from collections.abc import Iterator
 from typing import Any, Literal
 
-from unspool.facts import AnyFact, Key, Link, Marked, MessageSeen, Noted, Rank, UsageReported
-from unspool.sources.copilot_cli.envelope import Event, snake, whole_number
+from unspool.facts import Key, Rank
+from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
-from unspool.sources.copilot_cli.texts import plain
+from unspool.sources.copilot_cli.texts import plain, snake, whole_number
 
 _CONTEXT = {
     "cwd": "workspace.path",
@@ -14,66 +13,60 @@ _CONTEXT = {
     "repository": "workspace.repository",
     "branch": "workspace.branch",
     "headCommit": "workspace.commit",
+    "hostType": "host_type",
+    "baseCommit": "base_commit",
+    "repositoryHost": "repository_host",
 }
 _EFFORT = ("reasoningEffort", "reasoningSummary", "verbosity", "contextTier", "autoTier")
-_CLI = "GitHub Copilot CLI"
-_CHAT = "GitHub Copilot Chat"
 
 
-def _context(event: Event, context: Any, rank: int) -> Iterator[AnyFact]:
+def _note_context(event: Event, context: Any, rank: int) -> None:
     """Where the session stands. What it started with is the conversation's; changes are marks."""
-    if not isinstance(context, dict):
-        return
-    for native, name in _CONTEXT.items():
-        value = context.get(native)
-        if isinstance(value, str) and value:
-            yield event.fact(Noted, name=name, value=value, rank=rank)
-    for native in ("hostType", "baseCommit", "repositoryHost"):
-        if context.get(native):
-            yield event.fact(Noted, name=snake(native), value=context[native], rank=rank)
+    for native, name in _CONTEXT.items() if isinstance(context, dict) else ():
+        if isinstance(context.get(native), str) and context[native]:
+            event.note(name, context[native], rank)
 
 
-def _model(event: Event, model: str) -> Iterator[AnyFact]:
+def _note_model(event: Event, model: str) -> None:
     if model:
-        yield event.fact(Noted, on="following", name="model", value=model)
+        event.note("model", model, on="following")
 
 
-def read_start(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    data = event.data
+def read_start(event: Event, lookup: Lookup) -> None:
     rank = event.rank
-    yield event.fact(Noted, name="session_id", value=event.root[1], rank=rank)
-    agent = _CHAT if data.get("vscodeVersion") else _CLI
-    yield event.fact(Noted, name="agent", value=agent, rank=rank)
+    event.note("session_id", event.root[1], rank)
+    in_editor = bool(event.data.get("vscodeVersion"))
+    event.note("agent", "GitHub Copilot Chat" if in_editor else "GitHub Copilot CLI", rank)
     version = event.text("copilotVersion")
     if version and version != "unknown":
-        yield event.fact(Noted, name="agent_version", value=version, rank=rank)
+        event.note("agent_version", version, rank)
     if event.text("vscodeVersion"):
-        yield event.fact(Noted, name="vscode_version", value=event.text("vscodeVersion"), rank=rank)
+        event.note("vscode_version", event.text("vscodeVersion"), rank)
     for native in _EFFORT:
         if event.text(native):
-            yield event.fact(Noted, name=snake(native), value=event.text(native), rank=rank)
-    yield from _context(event, data.get("context"), rank)
-    yield from _model(event, event.text("selectedModel"))
+            event.note(snake(native), event.text(native), rank)
+    _note_context(event, event.data.get("context"), rank)
+    _note_model(event, event.text("selectedModel"))
     parent = event.text("detachedFromSpawningParentSessionId")
     if parent:
-        tie = {"conversation_id": parent, "kind": "handoff"}
-        yield event.fact(Noted, name="parent", value=tie)
-    marked = event.chosen("selectedModel", "producer", "alreadyInUse", "startTime")
-    yield event.fact(Marked, kind="start", rank=rank, data=marked or None)
+        event.note("parent", {"conversation_id": parent, "kind": "handoff"})
+    event.mark(
+        "start", event.chosen("selectedModel", "producer", "alreadyInUse", "startTime"), rank=rank
+    )
 
 
-def read_resume(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_resume(event: Event, lookup: Lookup) -> None:
     data = event.chosen(
         "eventCount", "selectedModel", "reasoningEffort", "sessionWasActive", "alreadyInUse"
     )
     if event.data.get("continuePendingWork") is True:
         data["continues"] = True
-    yield event.fact(Marked, kind="resume", data=data or None)
-    yield from _context(event, event.data.get("context"), 4)
-    yield from _model(event, event.text("selectedModel"))
+    event.mark("resume", data)
+    _note_context(event, event.data.get("context"), 4)
+    _note_model(event, event.text("selectedModel"))
 
 
-def read_shutdown(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_shutdown(event: Event, lookup: Lookup) -> None:
     """The figures are of the run that ends here, or of the session up to here; lines changed are of
     the session in either case.
 
@@ -84,57 +77,28 @@ def read_shutdown(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     """
     metrics, agents = event.data.get("modelMetrics"), event.data.get("agentMetrics")
     if not event.data.get("accountingSnapshot"):
-        yield from _reported(event, event.root, "segment", metrics)
+        _report(event, event.root, "segment", metrics)
     elif isinstance(agents, dict) and "main" in agents:
         for agent, account in agents.items():
             child = f"{event.root[1]}/{lookup.child(agent, '')}"
             key = event.root if agent == "main" else (event.root[0], child)
             if isinstance(account, dict):
-                yield from _reported(event, key, "conversation", account.get("modelMetrics"))
+                _report(event, key, "conversation", account.get("modelMetrics"))
     else:
-        yield from _reported(event, event.root, "conversation", metrics)
+        _report(event, event.root, "conversation", metrics)
     changes = event.data.get("codeChanges")
     if isinstance(changes, dict) and changes:
-        value = {snake(name): value for name, value in changes.items()}
-        yield event.fact(Noted, name="code_changes", value=value)
+        event.note("code_changes", {snake(name): value for name, value in changes.items()})
     data = event.chosen(
         "shutdownType", "errorReason", "totalPremiumRequests", "totalNanoAiu", "totalApiDurationMs",
         "currentModel", "currentTokens", "systemTokens", "conversationTokens",
         "toolDefinitionsTokens", "agentMetrics",
     )  # fmt: skip
-    yield event.fact(Marked, kind="end", data=data or None)
-
-
-def _reported(
-    event: Event, key: Key, on: Literal["segment", "conversation"], metrics: Any
-) -> Iterator[AnyFact]:
-    """Input holds cache reads and writes; `cost` counts premium requests, not dollars."""
-    for model, account in metrics.items() if isinstance(metrics, dict) else ():
-        if not isinstance(account, dict):
-            continue
-        usage, requests = account.get("usage"), account.get("requests")
-        usage = usage if isinstance(usage, dict) else {}
-        requests = requests if isinstance(requests, dict) else {}
-        premium = requests.get("cost")
-        yield event.fact(
-            UsageReported,
-            key=key,
-            on=on,
-            subject=event.id or f"{event.origin}:{event.offset}" if on == "segment" else "",
-            model=model,
-            **_figures(usage),
-            requests=whole_number(requests.get("count")),
-            rank=0 if on == "segment" else Rank.EXTRACT,
-            extra={"premium_requests": premium} if premium is not None else None,
-        )
-
-
-def _figures(usage: dict[str, Any]) -> dict[str, Any]:
-    return {name: whole_number(usage.get(native)) for name, native in _FIGURES.items()}
+    event.mark("end", data)
 
 
 _FIGURES = {
-    "prompt": "inputTokens",
+    "prompt": "inputTokens",  # with cache reads and writes
     "completion": "outputTokens",
     "cached": "cacheReadTokens",
     "cache_write": "cacheWriteTokens",
@@ -142,7 +106,30 @@ _FIGURES = {
 }
 
 
-def read_usage(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def _figures(usage: dict[str, Any]) -> dict[str, Any]:
+    return {name: whole_number(usage.get(native)) for name, native in _FIGURES.items()}
+
+
+def _report(event: Event, key: Key, on: Literal["segment", "conversation"], metrics: Any) -> None:
+    for model, account in metrics.items() if isinstance(metrics, dict) else ():
+        if not isinstance(account, dict):
+            continue
+        usage, requests = account.get("usage"), account.get("requests")
+        requests = requests if isinstance(requests, dict) else {}
+        premium = requests.get("cost")  # counts premium requests, not dollars
+        event.usage(
+            key=key,
+            on=on,
+            subject=(event.entry or event.place) if on == "segment" else "",
+            model=model,
+            **_figures(usage if isinstance(usage, dict) else {}),
+            requests=whole_number(requests.get("count")),
+            rank=0 if on == "segment" else Rank.EXTRACT,
+            extra={"premium_requests": premium} if premium is not None else None,
+        )
+
+
+def read_usage(event: Event, lookup: Lookup) -> None:
     """One engine call, told before its answer: by streams, and by the logs of newer versions.
 
     {"type":"session.usage_record","data":{"usage":{"apiCallId":"c1","inputTokens":900,…}}}
@@ -151,10 +138,9 @@ def read_usage(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     recorded = event.data.get("usage")
     data = recorded if isinstance(recorded, dict) else event.data
     call, model = plain(data.get("apiCallId")), plain(data.get("model"))
-    if model:
-        yield event.fact(Noted, on="following", name="model", value=model)
+    _note_model(event, model)
     if call and model:
-        yield event.fact(Noted, on="request", subject=call, name="model", value=model)
+        event.note("model", model, on="request", subject=call)
     figures = _figures(data)
     if all(figure is None for figure in figures.values()):
         return
@@ -163,55 +149,45 @@ def read_usage(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
         for name in ("duration", "timeToFirstTokenMs", "initiator", "finishReason")
         if data.get(name) not in (None, "")
     }
-    subject = call or event.id or f"{event.origin}:{event.offset}"
-    yield event.fact(
-        UsageReported, on="message" if call else "call", subject=subject, model=model,
-        extra=extra or None, rank=1, **figures,
-    )  # fmt: skip
+    told: dict[str, Any] = {"subject": call or event.entry, "model": model, "rank": 1, **figures}
+    event.usage(on="message" if call else "call", extra=extra or None, **told)
     if event.key != event.root and recorded is None:
         # What a run reports holds its sub-agents; so must what stands in for a report.
-        yield event.fact(
-            UsageReported, key=event.root, on="call", subject=subject, model=model, rank=1,
-            **figures,
-        )  # fmt: skip
-        yield event.fact(Noted, key=event.root, name="usage_includes_subagents", value=True)
+        event.usage(key=event.root, on="call", **told)
+        event.note("usage_includes_subagents", True, key=event.root)
 
 
-def read_model_change(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    model = event.text("newModel") or event.text("chosenModel")
-    yield from _model(event, model)
+def read_model_change(event: Event, lookup: Lookup) -> None:
+    _note_model(event, event.text("newModel") or event.text("chosenModel"))
     data = event.chosen("previousModel", "newModel", "chosenModel", "cause", "source",
                         "reasoningEffort", "previousReasoningEffort", "selectionReason")  # fmt: skip
-    yield event.fact(Marked, kind="model_change", data=data or None)
+    event.mark("model_change", data)
 
 
-def read_mode_change(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_mode_change(event: Event, lookup: Lookup) -> None:
     if event.text("newMode"):
-        yield event.fact(Noted, on="following", name="mode", value=event.text("newMode"))
-    yield event.fact(
-        Marked, kind="mode_change", data=event.chosen("previousMode", "newMode") or None
-    )
+        event.note("mode", event.text("newMode"), on="following")
+    event.mark("mode_change", event.chosen("previousMode", "newMode"))
 
 
-def read_title(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_title(event: Event, lookup: Lookup) -> None:
     """Only in streams; on disk the title stands in workspace.yaml."""
-    if event.text("title").strip():
-        yield event.fact(Noted, name="title", value=event.text("title").strip(), rank=3)
+    if event.text("title"):
+        event.note("title", event.text("title"), 3)
 
 
-def read_context_change(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    yield from _context(event, event.data, 5)
-    data = event.chosen(*_CONTEXT, "baseCommit", "hostType")
-    yield event.fact(Marked, kind="context_change", data=data or None)
+def read_context_change(event: Event, lookup: Lookup) -> None:
+    _note_context(event, event.data, 5)
+    event.mark("context_change", event.chosen(*_CONTEXT))
 
 
-def read_compaction_start(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_compaction_start(event: Event, lookup: Lookup) -> None:
     data = event.chosen("trigger", "model", "currentTokens", "conversationTokens", "systemTokens",
                         "toolDefinitionsTokens", "tokenLimit")  # fmt: skip
-    yield event.fact(Marked, kind="compaction_start", data=data or None)
+    event.mark("compaction_start", data)
 
 
-def read_compaction(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_compaction(event: Event, lookup: Lookup) -> None:
     """The history stays; the mark holds what the model saw in its place from then on."""
     done = event.data.get("success") is not False
     data = event.chosen(
@@ -222,28 +198,25 @@ def read_compaction(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     )  # fmt: skip
     if event.data.get("summaryContent"):
         data["summary"] = plain(event.data["summaryContent"])
-    yield event.fact(Marked, kind="compaction" if done else "compaction_failed", data=data or None)
+    event.mark("compaction" if done else "compaction_failed", data)
     number = event.number_of("checkpointNumber")
     if done and number is not None:
-        value = {"number": number, **event.chosen("checkpointPath")}
-        yield event.fact(Noted, name="checkpoints", value=value, rank=3)
+        event.note("checkpoints", {"number": number, **event.chosen("checkpointPath")}, 3)
 
 
-def read_handoff(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_handoff(event: Event, lookup: Lookup) -> None:
     """A session that goes on from one elsewhere: what it was told of that."""
     texts = (plain(event.data.get(name)) for name in ("summary", "context"))
     text = "\n\n".join(t for t in texts if t)
     if text:
-        yield event.fact(MessageSeen, id=event.id, role="system", kind="injected", text=text)
+        event.message(id=event.entry, role="system", kind="injected", text=text)
     remote = event.text("remoteSessionId")
     if remote:
-        tie = {"conversation_id": remote, "kind": "handoff"}
-        yield event.fact(Noted, name="parent", value=tie, rank=1)
-    data = event.chosen("sourceType", "repository", "remoteSessionId", "host")
-    yield event.fact(Marked, kind="handoff", data=data or None)
+        event.note("parent", {"conversation_id": remote, "kind": "handoff"}, 1)
+    event.mark("handoff", event.chosen("sourceType", "repository", "remoteSessionId", "host"))
 
 
-def read_skill(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_skill(event: Event, lookup: Lookup) -> None:
     """A skill's text is the model's from here on; what names it by hash is given the text."""
     data = event.chosen("name", "path", "description", "source", "trigger", "pluginName", "model",
                         "allowedTools", "content", "contentId", "skillName")  # fmt: skip
@@ -251,13 +224,63 @@ def read_skill(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
         data.setdefault("content_id", content_id(plain(data["content"])))
     elif "content_id" in data and lookup.skill(str(data["content_id"])):
         data["content"] = lookup.skill(str(data["content_id"]))
-    yield event.fact(Marked, kind="skill", data=data or None)
+    event.mark("skill", data)
 
 
-def read_abort(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    yield event.fact(Marked, kind="interruption", data=event.chosen("reason") or None)
+def read_abort(event: Event, lookup: Lookup) -> None:
+    event.mark("interruption", event.chosen("reason"))
 
 
-def read_turn(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_turn(event: Event, lookup: Lookup) -> None:
     """A new engine call: what follows is no part of the answer before."""
-    yield event.fact(Link)
+    event.link()
+
+
+# Sub-agents: their events stand in the parent's log; each is a conversation of its own
+
+
+def _child(event: Event, lookup: Lookup) -> Key:
+    return (event.root[0], f"{event.root[1]}/{lookup.child(event.agent, event.text('toolCallId'))}")
+
+
+def read_agent_start(event: Event, lookup: Lookup) -> None:
+    """The parent is the session, or the sub-agent that the record names; linking finds the caller."""
+    child = _child(event, lookup)
+    call, spawner = event.text("toolCallId"), event.text("parentId")
+    parent = f"{event.root[1]}/{lookup.child(spawner, '')}" if spawner else event.root[1]
+    name = event.text("agentDisplayName") or event.text("agentName")
+    tie = {"conversation_id": parent, "tool_call_id": call or None, "name": name or None}
+    event.note("parent", tie, key=child)
+    event.note("session_id", event.root[1], key=child)
+    if event.text("agentName"):
+        event.note("agent", event.text("agentName"), key=child)
+    if event.text("model"):
+        event.note("model", event.text("model"), on="following", key=child)
+    data = event.chosen(
+        "agentName", "agentDisplayName", "agentDescription", "agentType", "executionMode"
+    )
+    event.mark("start", data, key=child)
+
+
+def read_agent_configuration(event: Event, lookup: Lookup) -> None:
+    _note_model(event, event.text("model"))
+    data = event.chosen("model", "reasoningEffort", "contextTier", "multiTurn")
+    event.mark("agent_configured", data)
+
+
+def read_agent_end(event: Event, lookup: Lookup) -> None:
+    child = _child(event, lookup)
+    data = event.chosen(
+        "error", "model", "totalToolCalls", "totalTokens", "durationMs", "cancelled"
+    )
+    event.mark("end", {**data, "failed": event.type.endswith("failed")}, key=child)
+    if event.text("agentName"):
+        event.note("agent", event.text("agentName"), 1, key=child)
+    if event.text("model"):
+        event.note("model", event.text("model"), key=child)
+
+
+def read_agent_choice(event: Event, lookup: Lookup) -> None:
+    """A custom agent takes over, or gives back, the conversation itself."""
+    kind = "agent_deselected" if event.type.endswith("deselected") else "agent_selected"
+    event.mark(kind, event.chosen("agentName", "agentDisplayName", "tools"))

@@ -10,23 +10,12 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import (
-    INDEX,
-    NOBODY,
-    AnyFact,
-    Fact,
-    Marked,
-    MessageSeen,
-    Noted,
-    Problem,
-    UsageReported,
-)
+from unspool.facts import INDEX, AnyFact
 from unspool.io.databases import Database, open_database
-from unspool.io.dirty_json import sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
-from unspool.sources.copilot_cli.envelope import whole_number
-from unspool.sources.copilot_cli.texts import title_of
+from unspool.sources.copilot_cli.texts import title_of, whole_number
+from unspool.sources.scribe import Scribe
 
 RANK = INDEX
 
@@ -44,7 +33,7 @@ Row = dict[str, Any]
 
 
 class Rows:
-    """Rows of the store's tables, whichever columns its version has, and facts about them."""
+    """Rows of the store's tables, whichever columns its version has."""
 
     def __init__(self, origin: Origin, database: Database, tally: Tally, product: str) -> None:
         self.origin = origin
@@ -52,9 +41,7 @@ class Rows:
         self.tally = tally
         self.product = product
         self.tables = database.tables()
-        self.offset = 0
-        self.number = 0
-        self.last = ("", "")
+        self.told = 0
 
     def iter(self, table: str, order: str, where: str = "") -> Iterator[Row]:
         if table not in self.tables:
@@ -72,42 +59,28 @@ class Rows:
             found.setdefault(str(row.get("session_id") or ""), []).append(row)
         return found
 
-    def fact(self, made: type[Fact], session: str, entry: str, /, **fields: Any) -> AnyFact:
-        """A fact about a row; the entry makes the row one, in however many copies of the store.
+    def scribe(self, session: str, entry: str) -> Scribe:
+        """Of one row; the entry makes the row one, in however many copies of the store.
 
         Places follow the order in which rows are told, turn by turn, not that of the tables.
         """
-        if self.last != (session, entry):
-            self.last = (session, entry)
-            self.offset += 1
-            self.number = 0
-        self.number += 1
-        fields.setdefault("rank", RANK)
-        fact: AnyFact = made(  # type: ignore[assignment]  # one of the closed set
-            key=(self.product, session), origin=self.origin.path, offset=self.offset,
-            number=self.number, entry=f"store:{entry}", **fields,
-        )  # fmt: skip
-        return fact
+        self.told += 1
+        key = (self.product, session)
+        return Scribe(key, self.origin.path, self.told, entry=f"store:{entry}", rank=RANK)
 
 
 def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
+    problem = Scribe((product, ""), origin.path, 0)
     try:
         with open_database(origin.path) as database:
             if database.stale:
-                tally.records += 1
-                tally.problems += 1
-                yield _problem(origin, "stale-database", "the log beside it is too long to copy")
+                problem.problem("stale-database", "the log beside it is too long to copy")
             yield from _read(Rows(origin, database, tally, product))
     except (sqlite3.Error, OSError) as error:
-        tally.records += 1
-        tally.problems += 1
-        yield _problem(origin, "unreadable-database", str(error))
-
-
-def _problem(origin: Origin, code: str, text: str) -> Problem:
-    return Problem(
-        key=NOBODY, origin=origin.path, offset=0, number=99, code=code, sample=sample(text)
-    )
+        problem.problem("unreadable-database", str(error))
+    tally.records += len(problem.facts)
+    tally.problems += len(problem.facts)
+    yield from problem.facts
 
 
 def _read(rows: Rows) -> Iterator[AnyFact]:
@@ -117,42 +90,49 @@ def _read(rows: Rows) -> Iterator[AnyFact]:
     for session in sorted({*known, *turns}):
         if not session:
             continue
-        if session in known:
-            yield from _session(rows, session, known[session])
-        found = turns.get(session, [])
+        own = turns.get(session, [])
+        yield from _session(rows, session, known.get(session, {}), own)
         extras = [*files.pop(session, []), *references.pop(session, [])]
-        yield from _turns(rows, session, found, extras)
+        yield from _turns(rows, session, own, extras)
     yield from _checkpoints(rows)
     yield from _usage(rows)
     yield from _artifacts(rows)
     rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
 
 
-def _session(rows: Rows, session: str, row: Row) -> Iterator[AnyFact]:
-    notes = [(name, row.get(column), RANK + 1) for column, name in _SESSION]
-    notes.append(("title", title_of(str(row.get("summary") or "")), RANK + 1))
-    notes.append(("session_id", session, RANK + 1))
+def _session(rows: Rows, session: str, row: Row, turns: list[Row]) -> Iterator[AnyFact]:
+    scribe = rows.scribe(session, "session")
+    notes = [(name, row.get(column)) for column, name in _SESSION]
+    notes.append(("title", title_of(str(row.get("summary") or ""))))
+    notes.append(("session_id", session))
     for column, name in (("created_at", "started_at"), ("updated_at", "ended_at")):
-        notes.append((name, format_time(parse_time(row.get(column))), RANK + 1))
-    for name, value, rank in notes:
-        if value not in (None, ""):
-            yield rows.fact(Noted, session, "session", name=name, value=value, rank=rank)
+        notes.append((name, format_time(parse_time(row.get(column)))))
+    for name, value in notes:
+        if row and value not in (None, ""):
+            scribe.note(name, value, RANK + 1)
+    yield from scribe.facts
 
 
 def _turns(rows: Rows, session: str, turns: list[Row], extras: list[Row]) -> Iterator[AnyFact]:
     """Turn by turn: what was asked, which files and references it touched, what came of it."""
-    told = [(_turn(row), place, what, row) for row in turns for place, what in _WORDS]
-    told += [(_turn(row), 1, "", row) for row in extras]
-    told.sort(key=lambda item: item[:2])
-    for turn, _, what, row in told:
-        if not what:
-            yield _extra(rows, session, row)
-        elif row.get(f"{what}_{_COLUMN[what]}"):
-            yield from _words(rows, session, row, what, turn)
+    parts = [(_turn(row), place, role, row) for row in turns for place, role in _WORDS]
+    parts += [(_turn(row), 1, "", row) for row in extras]
+    parts.sort(key=lambda part: part[:2])
+    for turn, _, role, row in parts:
+        if not role:
+            yield from _extra(rows, session, row)
+        elif row.get(_COLUMN[role]):
+            entry = f"turn:{turn}:{role}"
+            scribe = rows.scribe(session, entry)
+            scribe.message(id=f"store:{entry}", role=role, text=str(row[_COLUMN[role]]))
+            time = format_time(parse_time(row.get("timestamp")))
+            if time:
+                scribe.note("timestamp", time, RANK, "message", f"store:{entry}")
+            yield from scribe.facts
 
 
 _WORDS = ((0, "user"), (2, "assistant"))
-_COLUMN = {"user": "message", "assistant": "response"}
+_COLUMN = {"user": "user_message", "assistant": "assistant_response"}
 
 
 def _turn(row: Row) -> int:
@@ -160,19 +140,7 @@ def _turn(row: Row) -> int:
     return turn if turn is not None else _LAST
 
 
-def _words(rows: Rows, session: str, row: Row, what: str, turn: int) -> Iterator[AnyFact]:
-    text = str(row[f"{what}_{_COLUMN[what]}"])
-    entry = f"turn:{turn}:{what}"
-    ident = f"store:{entry}"
-    yield rows.fact(MessageSeen, session, entry, id=ident, role=what, text=text)
-    time = format_time(parse_time(row.get("timestamp")))
-    if time:
-        yield rows.fact(
-            Noted, session, entry, on="message", subject=ident, name="timestamp", value=time
-        )
-
-
-def _extra(rows: Rows, session: str, row: Row) -> AnyFact:
+def _extra(rows: Rows, session: str, row: Row) -> list[AnyFact]:
     subject = ""
     if "file_path" in row:
         tool = str(row.get("tool_name") or "") or None
@@ -185,8 +153,10 @@ def _extra(rows: Rows, session: str, row: Row) -> AnyFact:
         data["created_at"] = format_time(parse_time(row.get("created_at")))
         subject = str(row.get("ref_value") or "")
         kind, entry = "reference", f"ref:{row.get('ref_type')}:{row.get('ref_value')}"
+    scribe = rows.scribe(session, entry)
     data = {name: value for name, value in data.items() if value is not None}
-    return rows.fact(Marked, session, entry, kind=kind, subject=subject, data=data)
+    scribe.mark(kind, data, subject, RANK)
+    return scribe.facts
 
 
 def _checkpoints(rows: Rows) -> Iterator[AnyFact]:
@@ -195,9 +165,9 @@ def _checkpoints(rows: Rows) -> Iterator[AnyFact]:
             number = whole_number(row.get("checkpoint_number"))
             value = {name: row[name] for name in SECTIONS if row.get(name)}
             value = {"number": number, **value} if number is not None else value
-            yield rows.fact(
-                Noted, session, f"checkpoint:{number}", name="checkpoints", value=value, rank=1
-            )
+            scribe = rows.scribe(session, f"checkpoint:{number}")
+            scribe.note("checkpoints", value, 1)
+            yield from scribe.facts
 
 
 def _usage(rows: Rows) -> Iterator[AnyFact]:
@@ -205,32 +175,29 @@ def _usage(rows: Rows) -> Iterator[AnyFact]:
     for session, found in rows.by_session("assistant_usage_events").items():
         for row in found:
             entry = f"usage:{row.get('id')}"
-            extra = {n: row[n] for n in _USAGE_EXTRAS if row.get(n) not in (None, "")}
-            yield rows.fact(
-                UsageReported,
-                session,
-                entry,
+            scribe = rows.scribe(session, entry)
+            scribe.usage(
                 on="call",
                 subject=entry,
                 time=parse_time(row.get("created_at")),
                 model=str(row.get("model") or ""),
-                prompt=_figure(row, "input"),
-                completion=_figure(row, "output"),
-                cached=_figure(row, "cache_read"),
-                cache_write=_figure(row, "cache_write"),
-                reasoning=_figure(row, "reasoning"),
                 requests=1,
-                extra=extra or None,
+                extra={n: row[n] for n in _USAGE_EXTRAS if row.get(n) not in (None, "")} or None,
                 rank=1,
+                **{name: whole_number(row.get(f"{n}_tokens")) for name, n in _FIGURES.items()},
             )
+            yield from scribe.facts
 
 
+_FIGURES = {
+    "prompt": "input",
+    "completion": "output",
+    "cached": "cache_read",
+    "cache_write": "cache_write",
+    "reasoning": "reasoning",
+}
 _USAGE_EXTRAS = ("agent_id", "parent_tool_call_id", "turn_index", "duration_ms", "initiator",
                  "finish_reason", "total_nano_aiu")  # fmt: skip
-
-
-def _figure(row: Row, name: str) -> int | None:
-    return whole_number(row.get(f"{name}_tokens"))
 
 
 def _artifacts(rows: Rows) -> Iterator[AnyFact]:
@@ -242,11 +209,10 @@ def _artifacts(rows: Rows) -> Iterator[AnyFact]:
     for row in found:
         session = str(row.get("session_id") or "")
         path = str(row.get("source_id") or "").partition(_ARTIFACT)[2]
-        name = "plan" if path == "plan.md" else f"artifact:{path}"
         if session and path and row.get("content"):
-            yield rows.fact(
-                Noted, session, f"artifact:{path}", name=name, value=row["content"], rank=1
-            )
+            scribe = rows.scribe(session, f"artifact:{path}")
+            scribe.note("plan" if path == "plan.md" else f"artifact:{path}", row["content"], 1)
+            yield from scribe.facts
         else:
             rows.tally.noise += 1
 

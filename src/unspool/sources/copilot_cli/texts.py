@@ -1,5 +1,6 @@
-"""Texts: whatever a field holds, as text."""
+"""Values of fields, whatever they hold: as text, as a count, under our own names."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -34,3 +35,16 @@ def arguments_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def whole_number(value: Any) -> int | None:
+    """A count; unknown where it is no number (logs hold nulls and, rarely, strings)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value)
+
+
+@lru_cache(maxsize=1024)
+def snake(name: str) -> str:
+    """camelCase as the words of our own output."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")

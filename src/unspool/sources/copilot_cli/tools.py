@@ -1,16 +1,14 @@
-"""Tools: what was run, by whom, and what came back."""
+"""Tools: what the model asked for, what was run, by whom, and what came back."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from unspool.facts import AnyFact, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
-from unspool.sources.copilot_cli.attachments import attachments
+import msgspec
+
+from unspool.facts import Rank
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.speech import task_prompt
 from unspool.sources.copilot_cli.texts import arguments_text, plain
-from unspool.sources.copilot_cli.touches import measured, touched
 
 _STATUS = {
     "interrupted": "interrupted",
@@ -29,39 +27,77 @@ _COMMIT = re.compile(
 _NO_MODEL = ("", "resumed")
 """What the log writes for the results that a resumption makes up is no model."""
 
+_REQUEST_EXTRAS = {
+    "mcp_server": "mcpServerName",
+    "mcp_tool": "mcpToolName",
+    "title": "toolTitle",
+    "intention": "intentionSummary",
+    "caller": "caller",
+}
 
-def read_start(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    """How and when a call was run. The call itself is the assistant message's."""
-    data = event.data
-    call, name = event.text("toolCallId"), event.text("toolName")
-    arguments = data.get("arguments")
-    extra = {
-        ours: data[native]
-        for ours, native in (("mcp_server", "mcpServerName"), ("mcp_tool", "mcpToolName"))
-        if data.get(native)
-    }
-    yield event.fact(
-        ToolCalled,
-        id=call,
-        name=name,
-        arguments=arguments_text(arguments),
-        rank=event.rank + 1,
-        files=touched(name, arguments),
-        extra=extra or None,
-    )
-    if not call:
+
+def read_requests(event: Event, message: str, lookup: Lookup) -> None:
+    """The calls that an answer asks for."""
+    requests = event.data.get("toolRequests")
+    for index, request in enumerate(requests if isinstance(requests, list) else ()):
+        if not isinstance(request, dict):
+            continue
+        # Logs that another program made say `id`.
+        call = plain(request.get("toolCallId") or request.get("id"))
+        name, arguments = plain(request.get("name")), request.get("arguments")
+        extra = {
+            ours: request[native]
+            for ours, native in _REQUEST_EXTRAS.items()
+            if request.get(native) not in (None, "")
+        }
+        kind = request.get("type") or ("custom" if call.startswith("custom_") else "function")
+        if kind != "function":
+            extra["type"] = kind
+        event.call(
+            id=call, message=message, name=name, arguments=arguments_text(arguments), index=index,
+            files=touched(name, arguments), extra=extra or None,
+        )  # fmt: skip
+        _read_task(event, call, arguments, lookup)
+
+
+def _read_task(event: Event, call: str, arguments: Any, lookup: Lookup) -> None:
+    """What a sub-agent was told: before it wrote that down itself, only the call says so."""
+    task = arguments.get("prompt") if isinstance(arguments, dict) else None
+    if event.rank or not isinstance(task, str) or call not in lookup.started:
         return
-    yield from _model(event, call)
-    yield from task_prompt(event, call, name, arguments, lookup)
+    child = (event.root[0], f"{event.root[1]}/{lookup.started[call]}")
+    event.message(key=child, id=f"task:{call}", role="user", text=task, rank=Rank.EXTRACT)
+    title = arguments.get("description") or arguments.get("name")
+    if isinstance(title, str) and title:
+        event.note("title", title, 1, key=child)
 
 
-def _model(event: Event, call: str) -> Iterator[AnyFact]:
+def read_start(event: Event, lookup: Lookup) -> None:
+    """How and when a call was run. The call itself is the assistant message's."""
+    call, name = event.text("toolCallId"), event.text("toolName")
+    arguments = event.data.get("arguments")
+    extra = {
+        ours: event.data[native]
+        for ours, native in (("mcp_server", "mcpServerName"), ("mcp_tool", "mcpToolName"))
+        if event.data.get(native)
+    }
+    event.call(
+        id=call, name=name, arguments=arguments_text(arguments), rank=event.rank + 1,
+        files=touched(name, arguments), extra=extra or None,
+    )  # fmt: skip
+    if call:
+        _note_model(event, call)
+        _read_task(event, call, arguments, lookup)
+
+
+def _note_model(event: Event, call: str) -> None:
+    """Before 1.0.5x answers do not name their model, but what is run for them does."""
     model = event.text("model")
     if model not in _NO_MODEL:
-        yield event.fact(Noted, on="call", subject=call, name="model", value=model, rank=event.rank)
+        event.note("model", model, event.rank, "call", call)
 
 
-def read_complete(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_complete(event: Event, lookup: Lookup) -> None:
     data = event.data
     call = event.text("toolCallId")
     result, error = data.get("result"), data.get("error")
@@ -71,100 +107,146 @@ def read_complete(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
     extra = event.chosen("interactionId", "isUserRequested", "sandboxed", "mcpMeta", "fusion")
     if code:
         extra["error_code"] = code
-    text = _text(result, error, bool(failed))
-    if text is None and success is True and not event.rank:
-        text = ""  # as the CLI replays it; a transcript of the editor's never holds results
-    yield event.fact(
-        ToolReturned,
+    text: str | None
+    if failed:
+        text = (plain(error) if error else plain(result)) or "Tool execution failed"
+    elif isinstance(result, dict) and "content" in result:
+        text = plain(result["content"])
+    elif result is None:
+        # As the CLI replays it; but a transcript of the editor's never holds results.
+        text = "" if success is True and not event.rank else None
+    else:
+        text = plain(result)
+    details: dict[str, Any] = {}
+    if isinstance(result, dict) and len(result) > 1:
+        for native, ours in _SHOWN.items():
+            value = result.get(native)
+            if value and value != result.get("content"):
+                details[ours] = value
+    for ours, native in (("shell", "shellExecution"), ("file_edits", "fileEdits")):
+        if data.get(native):
+            details[ours] = data[native]
+    binaries = result.get("binaryResultsForLlm") if isinstance(result, dict) else None
+    event.returned(
         call=call,
         name=event.text("toolName"),
         text=text,
         failed=failed,
         status=_STATUS.get(code, ""),
-        details=_details(data, result) or None,
-        rank=event.rank,
-        files=measured(data.get("toolTelemetry")),
-        attachments=_binaries(result, lookup),
+        details=details or None,
+        files=_measured(data.get("toolTelemetry")),
+        attachments=lookup.attachments(binaries) if binaries else (),
         extra=extra or None,
     )
     if call:
-        yield from _model(event, call)
+        _note_model(event, call)
     if text and not failed and " changed" in text:
         for branch, commit in dict.fromkeys(_COMMIT.findall(text)):
-            data = {"type": "commit", "value": commit, "branch": branch, "tool_call_id": call}
-            yield event.fact(Marked, kind="reference", subject=commit, data=data)
+            reference = {"type": "commit", "value": commit, "branch": branch, "tool_call_id": call}
+            event.mark("reference", reference, commit)
 
 
-def _text(result: Any, error: Any, failed: bool) -> str | None:
-    """What the model got; None where the record does not hold it."""
-    if failed:
-        return (plain(error) if error else plain(result)) or "Tool execution failed"
-    if result is None:
-        return None
-    if isinstance(result, dict):
-        return plain(result.get("content")) if "content" in result else plain(result)
-    return plain(result)
-
-
-def _details(data: dict[str, Any], result: Any) -> dict[str, Any]:
-    """What the tool returned beside that: the screen's text, typed blocks, the exit code."""
-    made: dict[str, Any] = {}
-    if isinstance(result, dict) and len(result) > 1:
-        content = result.get("content")
-        for native, value in result.items():
-            if native in _RESULT and value and value != content:
-                made[_RESULT[native]] = value
-    for ours, native in (("shell", "shellExecution"), ("file_edits", "fileEdits")):
-        if data.get(native):
-            made[ours] = data[native]
-    return made
-
-
-_RESULT = {
+_SHOWN = {
     "detailedContent": "detailed",
     "contents": "contents",
     "structuredContent": "structured",
     "uiResource": "ui",
 }
+"""What a tool returned beside what the model got: the screen's text, typed blocks."""
 
 
-def _binaries(result: Any, lookup: Lookup) -> tuple[Any, ...]:
-    if not isinstance(result, dict) or not result.get("binaryResultsForLlm"):
-        return ()
-    return attachments(result.get("binaryResultsForLlm"), lookup)
-
-
-def read_user_requested(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_user_requested(event: Event, lookup: Lookup) -> None:
     """A tool that the person ran in the chat (`! ls`)."""
     arguments = event.data.get("arguments")
     command = arguments.get("command") if isinstance(arguments, dict) else arguments
     call, name = event.text("toolCallId"), event.text("toolName")
-    yield event.fact(
-        MessageSeen, id=event.id, role="user", kind="shell", text=plain(command) or name
-    )
-    yield event.fact(
-        ToolCalled, id=call, message=event.id, name=name, arguments=arguments_text(arguments),
+    event.message(id=event.entry, role="user", kind="shell", text=plain(command) or name)
+    event.call(
+        id=call, message=event.entry, name=name, arguments=arguments_text(arguments),
         by_user=True, files=touched(name, arguments),
     )  # fmt: skip
 
 
-def read_permission(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
+def read_permission(event: Event, lookup: Lookup) -> None:
     """Who allowed a call: kept with the call."""
     asked = event.data.get("permissionRequest")
-    call = event.text("toolCallId") or (
-        plain(asked.get("toolCallId")) if isinstance(asked, dict) else ""
-    )
+    asked = asked if isinstance(asked, dict) else {}
+    call = event.text("toolCallId") or plain(asked.get("toolCallId"))
     result = event.data.get("result")
     kind = plain(result.get("kind")) if isinstance(result, dict) else plain(result)
     name = "permission"
-    if not kind and isinstance(asked, dict):
+    if not kind and asked:
         name, kind = "permission_request", plain(asked.get("kind"))
     if call and kind:
-        yield event.fact(Noted, on="call", subject=call, name=name, value=kind)
+        event.note(name, kind, 0, "call", call)
     else:
-        yield event.fact(Marked, kind="permission", data=event.chosen("requestId") or None)
+        event.mark("permission", event.chosen("requestId"))
 
 
-def read_human_response(event: Event, lookup: Lookup) -> Iterator[AnyFact]:
-    data = event.chosen("actor", "response", "requestId")
-    yield event.fact(Marked, kind="human_response", subject=event.text("toolCallId"), data=data)
+def read_human_response(event: Event, lookup: Lookup) -> None:
+    response = event.chosen("actor", "response", "requestId")
+    event.mark("human_response", response, event.text("toolCallId"))
+
+
+# Files that a call touches
+
+_OPERATIONS = {
+    "create": "create",
+    "edit": "edit",
+    "view": "read",
+    "str_replace": "edit",
+    "insert": "edit",
+    "str_replace_editor": "edit",
+    "delete": "delete",
+    # the editor's own tools, in its transcripts
+    "create_file": "create",
+    "replace_string_in_file": "edit",
+    "insert_edit_into_file": "edit",
+    "read_file": "read",
+}
+_PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
+_PATCHED = {"Add": "create", "Update": "edit", "Delete": "delete"}
+
+
+def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
+    """The fields of `unspool.trajectory.FileTouch` for every file in the arguments."""
+    if name == "apply_patch":
+        patch = arguments
+        if isinstance(arguments, dict):
+            patch = next((v for v in arguments.values() if isinstance(v, str)), "")
+        return tuple(
+            {"path": path, "operation": _PATCHED[kind], "tool": name}
+            for kind, path in _PATCH.findall(patch if isinstance(patch, str) else "")
+        )
+    if not isinstance(arguments, dict):
+        return ()
+    command = arguments.get("command") if name == "str_replace_editor" else name
+    operation = _OPERATIONS.get(command if isinstance(command, str) else name)
+    if not operation:
+        return ()
+    path = arguments.get("path", arguments.get("filePath"))
+    if not isinstance(path, str) or not path:
+        return ()
+    return ({"path": path, "operation": operation, "tool": name},)
+
+
+def _measured(telemetry: Any) -> tuple[dict[str, Any], ...]:
+    """How many lines a call changed, where it tells that and touched one file."""
+    metrics = telemetry.get("metrics") if isinstance(telemetry, dict) else None
+    counts = {
+        ours: metrics.get(native)
+        for ours, native in (("lines_added", "linesAdded"), ("lines_removed", "linesRemoved"))
+        if isinstance(metrics, dict) and type(metrics.get(native)) is int  # which a truth is not
+    }
+    for group in ("restrictedProperties", "properties") if counts else ():
+        properties = telemetry.get(group)
+        paths = properties.get("filePaths") if isinstance(properties, dict) else None
+        if isinstance(paths, str):
+            try:
+                paths = msgspec.json.decode(paths)
+            except msgspec.DecodeError:
+                continue
+        named = [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else ()
+        if len(named) == 1:
+            return ({"path": named[0], **counts},)
+    return ()

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.dirty_json import salvage, sample
 from unspool.io.origins import Origin, Tally, open_origin
-from unspool.sources.copilot_cli.companions import File, vscode_notes
+from unspool.sources.copilot_cli.companions import note_vscode
+from unspool.sources.scribe import Scribe
 
 FILE = "copilotcli.session.metadata.json"
 _CLI = "copilot-cli"
@@ -26,15 +25,10 @@ def read_cache(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             sample=sample(data),
         )  # fmt: skip
         return
-    number = 0
-    for session, kept in value.items():
+    for number, (session, kept) in enumerate(value.items()):
         tally.records += 1
-        before = number
+        scribe = Scribe((_CLI, session), origin.path, number)
         if isinstance(kept, dict):
-            held = File(origin, b"", (_CLI, session))
-            for note in vscode_notes(held, kept):
-                number += 1
-                # The file beside the session itself knows better.
-                yield msgspec.structs.replace(note, offset=number, rank=note.rank + 1)
-        if number == before:
-            tally.noise += 1
+            note_vscode(scribe, kept, 1)
+        tally.noise += not scribe.facts
+        yield from scribe.facts

@@ -21,8 +21,7 @@ from unspool.facts import (
 from unspool.io.dirty_json import salvage, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.io.times import parse_time
-from unspool.sources.copilot_cli.envelope import whole_number
-from unspool.sources.copilot_cli.texts import plain
+from unspool.sources.copilot_cli.texts import plain, whole_number
 from unspool.sources.copilot_vscode.spoken import answer
 
 _FIELDS = ("ts", "sid", "spanId", "attrs")

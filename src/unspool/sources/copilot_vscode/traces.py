@@ -25,9 +25,8 @@ from unspool.io.databases import open_database
 from unspool.io.dirty_json import sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
-from unspool.sources.copilot_cli.envelope import whole_number
 from unspool.sources.copilot_cli.lookup import content_id
-from unspool.sources.copilot_cli.texts import arguments_text, plain
+from unspool.sources.copilot_cli.texts import arguments_text, plain, whole_number
 from unspool.sources.copilot_vscode.spoken import answer, bare_call, decoded
 
 _ERROR = 2
