@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness import corpus
 from unspool.pipeline.enrich import enrich
-from unspool.prompts.snippets import code_snippets, file_mentions, participants
+from unspool.prompts.context import code_snippets, file_mentions, participants
 from unspool.trajectory import Branch, Message, Trajectory
 
 

@@ -10,8 +10,7 @@ from unspool.errors import OutputError
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
 from unspool.prompts import catalogue
-from unspool.prompts.census import TagScan, summary
-from unspool.prompts.census_report import to_markdown
+from unspool.prompts.census import TagScan, summary, to_markdown
 from unspool.views.characters import printable
 
 

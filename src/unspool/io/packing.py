@@ -1,10 +1,10 @@
-"""Packing: values in binary, for a trip through a file."""
+"""Packing: values as msgpack, for a trip through a file, and as JSON, whatever they hold."""
 
 from typing import Any
 
 import msgspec
 
-from unspool.io.dirty_json import clean_text
+from unspool.io.door import clean, clean_text
 
 _MOST = 2**53
 """Beyond it JSON's own programs cannot tell a whole number from the next: nothing counts so far."""
@@ -13,7 +13,7 @@ _MOST = 2**53
 class Packer:
     """Encodes like msgspec's, and what that refuses: whole numbers of more than 64 bits, which JSON
     may hold, become floating-point ones, as they are in the programs that wrote them. Where a count
-    belongs they count nothing, and are left out. Narrow texts become whole."""
+    belongs they count nothing, and are left out."""
 
     def __init__(self) -> None:
         self._encoder = msgspec.msgpack.Encoder()
@@ -54,3 +54,14 @@ def _tamed_struct(value: msgspec.Struct) -> msgspec.Struct:
 
 def _is_wild(value: Any) -> bool:
     return isinstance(value, int) and not -_MOST <= value <= _MOST
+
+
+_json = msgspec.json.Encoder()
+
+
+def encode_json(value: Any) -> bytes:
+    """The value as JSON; half a surrogate pair, which UTF-8 cannot hold, is replaced."""
+    try:
+        return _json.encode(value)
+    except UnicodeEncodeError:
+        return _json.encode(clean(msgspec.to_builtins(value)))

@@ -7,7 +7,6 @@ import msgspec
 
 from unspool.facts import INDEXED
 from unspool.io.digests import digest
-from unspool.io.longtext import LONG
 from unspool.link.copies import digests, opening_of
 from unspool.reduce.naming import Naming
 from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
@@ -102,7 +101,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         spawned={call.id: call.child_id for call in calls if call.child_id},
         calls=[call.id for call in calls],
         names=b"".join(digest(m.id or "") for m in answers),
-        moments=b"".join(digest(f"{m.id} {m.timestamp or m.content[:LONG]}") for m in answers),
+        moments=b"".join(digest(f"{m.id} {m.timestamp or m.content}") for m in answers),
         run=str(trajectory.metadata.get("run_id") or "") if _is_child(trajectory.parent) else "",
         runs=_said_by("run_id", calls),
         tasks=_said_by("task_id", calls),

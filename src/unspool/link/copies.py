@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from unspool.io.digests import WIDTH, digest
-from unspool.io.longtext import LONG
 from unspool.trajectory import Message, Trajectory
 
 FIRST = 8
@@ -47,7 +46,7 @@ def digest_of(message: Message) -> bytes | None:
     if not message.id:
         return None
     time = message.timestamp or ""
-    made = digest(f"{message.id} {message.role} {time} {message.content[:LONG]}")
+    made = digest(f"{message.id} {message.role} {time} {message.content}")
     tells = time and message.kind != "injected"
     return bytes([made[0] | 0x80 if tells else made[0] & 0x7F]) + made[1:]
 
@@ -132,5 +131,5 @@ def opening_of(trajectory: Trajectory) -> bytes:
     """The digest of the words that a conversation opens with."""
     for message in trajectory.messages:
         if message.role == "user" and message.kind is None:
-            return digest((message.typed or message.content)[:LONG].strip())
+            return digest((message.typed or message.content).strip())
     return b""

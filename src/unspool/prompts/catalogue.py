@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from unspool.errors import BrokenCatalogue
-from unspool.prompts.linestarts import LineStart
+from unspool.prompts.tags import LineStart
 
 VARIABLE = "PROMPT_CONTEXT_TAG_MAP"
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*")

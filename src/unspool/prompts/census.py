@@ -12,7 +12,7 @@ turn unknown tags into catalogue entries: every unknown tag comes with a draft o
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from unspool.errors import OutputError
-from unspool.io.dirty_json import clean_text
+from unspool.io.door import clean_text
 from unspool.prompts.catalogue import VARIABLE, Catalogue, active
-from unspool.prompts.snippets import shorten
+from unspool.prompts.context import shorten
 from unspool.prompts.tags import Block, blocks, iter_blocks
 from unspool.trajectory import Message, Trajectory
 
@@ -203,3 +203,72 @@ def write_summary(
             f"cannot write the tag scan summary under {folder}: {error.strerror}"
         ) from None
     return path
+
+
+def to_markdown(summary: dict[str, Any], catalogue: Catalogue | None = None) -> str:
+    """The inventory of a scan's summary, for a person to read and keep."""
+    return "\n".join(_markdown_lines(summary, catalogue or active())) + "\n"
+
+
+def _markdown_lines(summary: dict[str, Any], catalogue: Catalogue) -> Iterator[str]:
+    messages = ", ".join(f"{count:,} {role}" for role, count in summary["messages"].items())
+    yield "# Tags in conversations"
+    yield ""
+    yield f"Conversations: {summary['conversations']:,}. Messages: {messages or 'none'}."
+    yield f"Catalogue: {_code(summary['catalogue'])}."
+    yield ""
+    yield f"## Known tags ({summary['tags_known']:,})"
+    yield ""
+    if summary["known"]:
+        yield "| tag | route | count | conversations | roles | inside | meaning |"
+        yield "|---|---|---:|---:|---|---|---|"
+    for tag in summary["known"]:
+        meaning = catalogue.by_name[tag["name"]].meaning
+        yield f"| {_code(tag['name'])} | {tag['route']} | {_figures(tag)} | {_cell(meaning)} |"
+    yield ""
+    yield f"## Unknown tags ({summary['tags_unknown']:,})"
+    yield ""
+    for tag in summary["unknown"]:
+        yield from _unknown(tag)
+    if summary["unknown_left_out"]:
+        yield f"… and {summary['unknown_left_out']:,} more."
+    yield ""
+    yield f"## Known but not met ({len(summary['not_met']):,})"
+    yield ""
+    yield ", ".join(map(_code, summary["not_met"])) or "None."
+
+
+def _figures(tag: dict[str, Any]) -> str:
+    roles = ", ".join(f"{role} {count:,}" for role, count in tag["roles"].items())
+    inside = ", ".join(f"{_code(name)} {count:,}" for name, count in tag["inside"].items())
+    return f"{tag['count']:,} | {tag['conversations']:,} | {roles} | {inside}"
+
+
+def _unknown(tag: dict[str, Any]) -> Iterator[str]:
+    yield f"### {_code(tag['name'])}"
+    yield ""
+    yield "| count | conversations | roles | inside |"
+    yield "|---:|---:|---|---|"
+    yield f"| {_figures(tag)} |"
+    yield ""
+    if tag["attributes"]:
+        yield "Attributes: " + ", ".join(map(_code, tag["attributes"])) + "."
+        yield ""
+    for example in tag["examples"]:
+        place = f"{example['conversation_id']}, message {example['message_index']}"
+        yield f"- {_cell(place)} ({example['role']}): {_code(' '.join(example['snippet'].split()))}"
+    yield ""
+
+
+def _code(text: str) -> str:
+    """Inline code that holds whatever it may, also backquotes and pipes."""
+    text = text.replace("|", "\\|")
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text or ' '}{pad}{fence}"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Role
-from unspool.io.longjson import encode
+from unspool.io.packing import encode_json
 from unspool.trajectory import Message, ToolCall, ToolFunction
 
 DATA_LIMIT = 16 * 1024 * 1024
@@ -105,7 +105,7 @@ def arguments_text(value: Any) -> str:
     """Arguments as the JSON text that the model wrote."""
     if isinstance(value, str):
         return value
-    return "" if value is None else encode(value).decode()
+    return "" if value is None else encode_json(value).decode()
 
 
 class _Parts:

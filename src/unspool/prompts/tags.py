@@ -14,10 +14,28 @@ Everything here takes time linear in the text, whatever the text.
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 import msgspec
 
-from unspool.prompts.linestarts import LineStart
+
+class LineStart:
+    """Finds a pattern at the starts of lines. It looks for the newline before it, a literal, which
+    is ten times faster than `^`; and it makes no copy of the text."""
+
+    def __init__(self, pattern: str) -> None:
+        self._first = re.compile(f"(?:{pattern})")
+        self._later = re.compile(f"\n(?:{pattern})")
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """The matches; all but one at the very beginning hold the newline before them."""
+        at = 0
+        first = self._first.match(text)
+        if first is not None:
+            yield first
+            at = first.end()
+        yield from self._later.finditer(text, at)
+
 
 _ATTRIBUTES = r'(?:[ \t]++(?:[^<>"\n/]|"(?:[^"\\\n]|\\.)*+"|/(?!>))*+)?+'
 _TAG = LineStart(rf" ?(</?+)([A-Za-z_][\w.\-]*+)({_ATTRIBUTES})(/?+)>(?=(\r?\n)?)")
@@ -70,14 +88,24 @@ def _iter_attributes(raw: str) -> Iterator[tuple[str, object]]:
             yield name, value.strip('"')
 
 
-LONGEST = 32 << 20
-"""No program renders a longer prompt; what stands in the blocks of one would be held many times."""
-
-
 def blocks(text: str) -> list[Block]:
     """The top-level blocks of a text in order, each with those inside it."""
-    if "<" not in text or len(text) > LONGEST:
+    if "<" not in text:
         return []
+    return _cached_blocks(text) if len(text) <= _CACHED_CHARS else _blocks(text)
+
+
+_CACHED_CHARS = 20_000
+"""Shorter texts are remembered for a while: the reducer asks what a message is, for each list that it
+stands in, and whoever finishes the conversation asks again for its context."""
+
+
+@lru_cache(maxsize=256)
+def _cached_blocks(text: str) -> list[Block]:
+    return _blocks(text)
+
+
+def _blocks(text: str) -> list[Block]:
     found, tags = _read(text)
     if tags:
         simple = _pair_nested(text, tags)

@@ -10,7 +10,7 @@ from unspool.facts import Problem
 from unspool.inspect.checks import Problems, Progress, iter_telemetry
 from unspool.io.origins import Tally
 from unspool.io.times import format_time
-from unspool.prompts.snippets import shorten
+from unspool.prompts.context import shorten
 from unspool.sources.copilot_telemetry import Event
 
 EXAMPLE_CHARS = 200
