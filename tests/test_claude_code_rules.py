@@ -383,7 +383,7 @@ def test_what_a_side_thread_was_given_opens_no_turn(tmp_path: Path) -> None:
     assert [m.copied for m in aside.messages] == [True] * 4 + [False] * 2
     assert [m.turn for m in aside.messages] == [None] * 4 + [0, 0]
     assert aside.usage is not None
-    assert aside.usage.completion_tokens == 1
+    assert (aside.usage.prompt_tokens, aside.usage.completion_tokens) == (3, None)
 
 
 @pytest.mark.parametrize("told", [{"agentId": "abc", "status": "completed"}, {}])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from unspool.facts import Marked, Noted, UsageReported
+from unspool.facts import Marked, Noted, Rank, UsageReported
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.messages import settle_usage, to_usage
 from unspool.trajectory import Message, Trajectory, Usage
@@ -75,7 +75,9 @@ class Runs:
         self.following = following
         self.requests = [r for _, r in usage if r.on == "request"]
         self.conversation = [r for _, r in usage if r.on == "conversation"]
-        self.segments = [r for _, r in usage if r.on == "segment"]
+        self.segments = [r for _, r in usage if r.on == "segment" and r.rank <= Rank.ITSELF]
+        self.echoed = [r for _, r in usage if r.on == "segment" and r.rank > Rank.ITSELF]
+        """Runs as another store tells of them: they fill in what the messages leave open."""
         self.opened = sum(1 for _, mark in marks if mark.kind in OPENERS)
         spans = _spans(usage, marks)
         self.reported = len(spans)
@@ -139,7 +141,7 @@ def _spans(
             beside = (mark.data or {}).get("already_in_use")
             events[place] = ("beside" if beside else "open", mark.time)
     for place, report in usage:
-        if report.on == "segment":
+        if report.on == "segment" and report.rank <= Rank.ITSELF:
             events[place] = ("report", report.time)
     spans: list[Span] = []
     last: tuple[float, int | None] = (float("-inf"), None)

@@ -296,6 +296,7 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
             [to_usage(r) for r in runs.conversation],
             [*reported, *rest] if reported or runs.calls or runs.told else [],
             [*own, *silent],
+            [to_usage(r) for r in runs.echoed],
         )
         if trajectory.usage is not None and reported and rest:
             known = {"runs": max(runs.opened, runs.reported), "runs_reported": runs.reported}
@@ -344,7 +345,7 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
         if message.usage is not None:
             by_model.setdefault(message.model, []).append(message.usage)
     reported: dict[str, list[Usage]] = {}
-    for report in (*runs.conversation, *runs.segments):
+    for report in (*runs.conversation, *runs.segments, *(() if models else runs.echoed)):
         if report.model:
             reported.setdefault(report.model, []).append(to_usage(report))
     if reported and not runs.conversation:

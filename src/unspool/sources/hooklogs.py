@@ -20,7 +20,8 @@ __all__ = [
     "Moment",
     "head_payloads",
     "noted_moment",
-    "prefix_moment",
+    "parse",
+    "read_line",
     "read_log",
     "unwrap",
 ]
@@ -41,8 +42,15 @@ class Logged(msgspec.Struct):
 
     offset: int
     value: dict[str, Any] | None = None
+    """The payload, out of what the script put around it."""
+    written: dict[str, Any] | None = None
+    """The object as it was written."""
     moment: Moment | None = None
+    torn: bool = False
+    """Found whole in a stretch that is not."""
     code: str = ""
+    lost: bool = True
+    """Of what is wrong: nothing came of it; else it was mended."""
     text: bytes = b""
 
     @property
@@ -54,16 +62,24 @@ def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
     """Every payload of the log in order; text without any brace only tells the time of the next."""
     with open_origin(origin.path) as file:
         start = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if _ARRAY.match(start) and not origin.start:
-        with open_origin(origin.path) as file:
-            yield from _parse(file.read(), 0, None, recover)
+    if _ARRAY.match(start):
+        if not origin.start:
+            with open_origin(origin.path) as file:
+                yield from parse(file.read(), 0, None, recover)
         return
     before: Moment | None = None
     for offset, prefix, data in _objects(iter_lines(origin)):
         moment = prefix_moment(prefix)
         if data:
-            yield from _parse(data, offset, moment if moment is not None else before, recover)
+            yield from parse(data, offset, moment if moment is not None else before, recover)
         before = None if data else moment
+
+
+def read_line(line: bytes, offset: int, recover: bool) -> Iterator[Logged]:
+    """The objects of one line that is not clean: text before one, an array, several, a torn one."""
+    at = line.find(b"{")
+    prefix, data = (line[:at], line[at:].rstrip(b", ]")) if at > 0 else (b"", line)
+    yield from parse(data, offset, prefix_moment(prefix), recover)
 
 
 def _objects(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bytes]]:
@@ -88,23 +104,25 @@ def _inside(lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
             return
 
 
-def _parse(data: bytes, offset: int, moment: Moment | None, recover: bool) -> Iterator[Logged]:
-    code = ""
+def parse(data: bytes, offset: int, moment: Moment | None, recover: bool) -> Iterator[Logged]:
+    code, torn = "", False
     try:
         values: list[Any] = [msgspec.json.decode(data)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        found = salvage(data, recover)
-        values, code = found.values, found.code
+        salvaged = salvage(data, recover)
+        values, code, torn = salvaged.values, salvaged.code, salvaged.lost
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
     for number, value in enumerate(flat):
         if isinstance(value, dict):
-            inner, logged = unwrap(value)
-            yield Logged(offset + number, inner, moment if moment is not None else logged)
+            payload, noted = unwrap(value)
+            when = moment if moment is not None else noted
+            yield Logged(offset + number, payload, value, when, torn)
         else:
             yield Logged(offset + number, code="invalid-json", text=repr(value).encode())
-    # A byte that is no UTF-8 spoils one character, not the payload.
-    if code and not (flat and code in ("invalid-utf8", "recovered")):
-        yield Logged(offset + len(flat), code=code, text=data)
+    if code:
+        # A byte that is no UTF-8 spoils one character, not the payload.
+        lost = torn or not flat
+        yield Logged(offset + len(flat), code=code, text=data, lost=lost)
 
 
 def prefix_moment(prefix: bytes) -> Moment | None:
@@ -112,38 +130,44 @@ def prefix_moment(prefix: bytes) -> Moment | None:
     return find_moment(prefix.decode("utf-8", "replace")) if prefix else None
 
 
-def _moment(value: Any) -> Moment | None:
-    time = parse_time(value)
-    if time is None:
-        return None
-    return Moment(time, not isinstance(value, str) or _ZONED.search(value.strip()) is not None)
-
-
 def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], Moment | None]:
-    """The payload inside what the logging script put around it, and the time that it noted."""
+    """The payload inside what the logging script put around it, and the time that it noted.
+
+    What the script knows of the payload may stand beside it only (cases/claude_code/hooks_envelope):
+
+        {"hook_type":"Stop","session_id":"s1","workspace_hash":"a1b2","payload":{"reason":"done"}}
+    """
     moment = noted_moment(value)
     if "hook_event_name" in value or "conversation_id" in value:
         return value, moment
+    event = value.get("hook_type")
+    beside = {name: value[name] for name in ("session_id", "workspace_hash") if value.get(name)}
+    if event:
+        beside["hook_event_name"] = event
+    is_told = "session_id" in beside and "hook_event_name" in beside
     for name in (*_ENVELOPES, *(name for name in value if name not in _ENVELOPES)):
-        inner = value.get(name)
-        if isinstance(inner, str) and inner.lstrip()[:1] == "{":
+        payload = value.get(name)
+        if isinstance(payload, str) and payload.lstrip()[:1] == "{":
             try:
-                inner = msgspec.json.decode(inner)
+                payload = msgspec.json.decode(payload)
             except (msgspec.DecodeError, RecursionError):
                 continue
-        if isinstance(inner, dict) and ("session_id" in inner or "conversation_id" in inner):
-            event = value.get("hook_event_name", value.get("hook_type"))
-            named = {"hook_event_name": event, **inner} if event else inner
-            return named, moment if moment is not None else noted_moment(inner)
+        if not isinstance(payload, dict):
+            continue
+        named = "session_id" in payload or "conversation_id" in payload
+        if named or (is_told and name in _ENVELOPES):
+            payload = {**beside, **payload} if beside else payload
+            return payload, moment if moment is not None else noted_moment(payload)
     return value, moment
 
 
 def noted_moment(value: Mapping[str, Any]) -> Moment | None:
     """The time that a script put among a payload's fields."""
     for name in TIMES:
-        found = _moment(value.get(name))
-        if found is not None:
-            return found
+        time = parse_time(given := value.get(name))
+        if time is not None:
+            zoned = not isinstance(given, str) or _ZONED.search(given.strip()) is not None
+            return Moment(time, zoned)
     return None
 
 
@@ -154,12 +178,12 @@ def head_payloads(head: Head, most: int = 20) -> Iterator[dict[str, Any]]:
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
     # The head may end inside an array: without the bracket its objects can be read.
     if _ARRAY.match(data):
-        found: Iterable[bytes] = [data.lstrip(b"[ \t\r\n")]
+        objects: Iterable[bytes] = [data.lstrip(b"[ \t\r\n")]
     else:
         lines = ((0, line.strip()) for line in data.split(b"\n"))
-        found = (part for _, _, part in _objects(lines))
-    for part in found:
-        for logged in _parse(part, 0, None, recover=False) if part else ():
+        objects = (part for _, _, part in _objects(lines))
+    for part in objects:
+        for logged in parse(part, 0, None, recover=False) if part else ():
             if logged.value is not None:
                 yield logged.value
                 most -= 1

@@ -35,7 +35,7 @@ from unspool.io.dirty_json import sample
 class Scribe:
     """The facts of one record, in the order in which they are told."""
 
-    __slots__ = ("_place", "_ranked", "_spoken", "facts")
+    __slots__ = ("_place", "entry", "facts", "key", "origin", "rank", "side", "time")
 
     def __init__(
         self,
@@ -50,6 +50,12 @@ class Scribe:
         side: bool = False,
     ) -> None:
         self.facts: list[AnyFact] = []
+        self.key = key
+        self.origin = origin
+        self.time = time
+        self.entry = entry
+        self.rank = rank
+        self.side = side
         self._place: dict[str, Any] = {
             "key": key,
             "origin": origin,
@@ -58,54 +64,37 @@ class Scribe:
             "entry": entry,
             "after": after,
         }
-        self._ranked: dict[str, Any] = {**self._place, "rank": rank}
-        self._spoken: dict[str, Any] = {**self._ranked, "side": side}
 
     def at(self, *, entry: str, after: str | None) -> "Scribe":
         """A scribe for a record of this line that has an id; both write to the same facts."""
-        other = Scribe(**{**self._spoken, "entry": entry, "after": after})
+        place = {**self._place, "entry": entry, "after": after}
+        other = Scribe(**place, rank=self.rank, side=self.side)
         other.facts = self.facts
         return other
-
-    @property
-    def key(self) -> Key:
-        key: Key = self._place["key"]
-        return key
-
-    @property
-    def time(self) -> int | None:
-        time: int | None = self._place["time"]
-        return time
-
-    @property
-    def entry(self) -> str:
-        entry: str = self._place["entry"]
-        return entry
-
-    @property
-    def rank(self) -> int:
-        rank: int = self._ranked["rank"]
-        return rank
 
     def message(self, **fields: Any) -> None:
         """A message, or a part of one: the fields of MessageSeen."""
         facts = self.facts
-        facts.append(MessageSeen(**{**self._spoken, "number": len(facts), **fields}))
+        place = {**self._place, "number": len(facts), "rank": self.rank, "side": self.side}
+        facts.append(MessageSeen(**place | fields))
 
     def call(self, **fields: Any) -> None:
         """A tool call: the fields of ToolCalled."""
         facts = self.facts
-        facts.append(ToolCalled(**{**self._spoken, "number": len(facts), **fields}))
+        place = {**self._place, "number": len(facts), "rank": self.rank, "side": self.side}
+        facts.append(ToolCalled(**place | fields))
 
     def returned(self, **fields: Any) -> None:
         """What a call returned: the fields of ToolReturned."""
         facts = self.facts
-        facts.append(ToolReturned(**{**self._spoken, "number": len(facts), **fields}))
+        place = {**self._place, "number": len(facts), "rank": self.rank, "side": self.side}
+        facts.append(ToolReturned(**place | fields))
 
     def usage(self, **fields: Any) -> None:
         """Tokens or cost: the fields of UsageReported."""
         facts = self.facts
-        facts.append(UsageReported(**{**self._ranked, "number": len(facts), **fields}))
+        place = {**self._place, "number": len(facts), "rank": self.rank}
+        facts.append(UsageReported(**place | fields))
 
     def note(
         self, name: str, value: Any, rank: int = 0, on: On = "conversation", subject: str = "",

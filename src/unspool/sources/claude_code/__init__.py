@@ -1,18 +1,14 @@
 """Claude Code: session transcripts, sub-agent files, hook payloads, headless streams.
 
 lines.py       a line, decoded once
-place.py       where it stands
 words.py       what of a user line a person typed
 results.py     what tools returned
 transcript.py  user and assistant lines
 context.py     all other lines of the chain
 bare.py        lines without an id
 hooks.py       hook payloads
-hook_events.py what each event states
 stream.py      headless streams
-spawns.py      which sub-agent a stream means
-companions.py  the files beside a transcript
-files.py       whose a file is, and how its objects lie in it
+companions.py  what a path says, and the small files beside a transcript
 reader.py      every object to the module that knows it
 """
 
@@ -22,45 +18,52 @@ from typing import Any, Literal
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
+from unspool.sources import hooklogs
 from unspool.sources.claude_code import companions, hooks, stream
-from unspool.sources.claude_code.files import File, head_objects
-from unspool.sources.claude_code.place import NAME
-from unspool.sources.claude_code.reader import Reader
+from unspool.sources.claude_code.companions import family
+from unspool.sources.claude_code.lines import NAME
+from unspool.sources.claude_code.reader import CHAIN, Reader
 
 RANGES = True
 CURRENT: Literal["last", "longest"] = "last"
 
 _MARKERS = (b"sessionId", b"session_id", b"leafUuid", b"file-history-snapshot")
-_CHAIN = ("user", "assistant", "system", "attachment", "progress")
 
 
 def claims(head: Head) -> bool:
     """Any of the first objects is a line of a transcript, a hook payload or a headless stream."""
-    if companions.is_meta(head.name, head.parts) or companions.is_output(head.parts):
-        return True
-    if companions.is_title(head.name, head.parts):
-        return True
-    if companions.is_run(head.name, head.parts) and companions.tells_run(head.data):
+    if ".qwen" in head.parts:
+        return False  # Qwen Code keeps its sessions under the same names
+    if companions.claims(head):
         return True
     if head.name in ("journal.jsonl", "history.jsonl") or not any(m in head.data for m in _MARKERS):
         return False
-    if any(_is_ours(value) for value in head_objects(head)):
+    objects = head.objects or list(hooklogs.head_payloads(head))
+    if any(_is_qwen(value) for value in objects):
+        return False
+    if any(_is_ours(value) for value in objects):
         return True
     # A first line longer than the head cannot be parsed; its beginning tells.
     start = head.data[:4096].lstrip()
-    return (
-        not head.whole
-        and start[:1] == b"{"
-        and b'"parentUuid":' in start
-        and b'"sessionId":' in start
-    )
+    named = b'"parentUuid":' in start and b'"sessionId":' in start
+    return not head.whole and start[:1] == b"{" and named
+
+
+def _is_qwen(value: dict[str, Any]) -> bool:
+    """Qwen Code writes the same lines, with messages in the shape of Gemini's:
+
+    {"type":"user","uuid":"u1","sessionId":"s1","message":{"role":"user","parts":[{"text":"Hi"}]}}
+    """
+    message = value.get("message")
+    has_parts = isinstance(message, dict) and "parts" in message and "content" not in message
+    return has_parts or "systemPayload" in value or "qwen_code_version" in value
 
 
 def _is_ours(value: dict[str, Any]) -> bool:
-    kind = value.get("type")
+    kind = str(value.get("type"))
     # Logs that other programs made over have no uuids; then a message must be there.
-    told = "uuid" in value or "parentUuid" in value or isinstance(value.get("message"), dict)
-    if kind in _CHAIN and "sessionId" in value and told:
+    chained = "uuid" in value or "parentUuid" in value or isinstance(value.get("message"), dict)
+    if kind in CHAIN and "sessionId" in value and chained:
         return True
     if kind == "summary" and "leafUuid" in value:
         return True
@@ -78,21 +81,11 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     return [root / "projects" for root in roots]
 
 
-def family(path: str) -> str | None:
-    """The session that a file belongs to, by its path; hook logs and streams may be of many."""
-    head = Head(path, b"", True)
-    if companions.is_run(head.name, head.parts):
-        return head.parts[-2]
-    if companions.is_title(head.name, head.parts):
-        return head.parts[-1]
-    return File(path).session or None
-
-
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     """Objects one after the other, each by itself."""
-    head = Head(origin.path, b"", True)
-    if companions.is_companion(head.name, head.parts):
-        return companions.read_companion(origin, tally)
+    kind = companions.kind_of(origin.path)
+    if kind:
+        return companions.read(origin, kind, tally)
     return Reader(origin, tally, recover).read()
 
 

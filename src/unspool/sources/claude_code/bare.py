@@ -1,88 +1,156 @@
 """Bare lines: those without an id. They stand where they were written; of what they say of the
 session, the last one holds."""
 
-from collections.abc import Callable, Iterator
+import hashlib
+import re
+from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
-from unspool.facts import AnyFact, MessageSeen
-from unspool.sources.claude_code.context import queued_text
-from unspool.sources.claude_code.place import Place, title_of
+from unspool.facts import Rank
+from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import read_words
+from unspool.sources.scribe import Scribe, title_of
 
 Value = dict[str, Any]
+Reader = Callable[[Value, Scribe], None]
 
 
-def read_queue(value: Value, place: Place) -> Iterator[AnyFact]:
+def _queue(value: Value, scribe: Scribe) -> None:
     """A prompt was typed ahead. The line of the prompt itself may come later, or never."""
     if value.get("operation") != "enqueue" or not value.get("content"):
         return
-    text = queued_text(value["content"])
+    text = flat_text(convert_blocks(value["content"]))
     words = read_words(text)
-    yield MessageSeen(
-        **place.common(),
+    scribe.message(
         role="user",
         text=text,
         kind=words.kind or "steering",
         typed=words.typed,
         status="queued",
-        rank=2,
+        rank=Rank.EXTRACT,
         attachments=words.attachments,
         extra={"queued": True},
     )
-    yield from note_task(text, words.kind, place)
+    note_task(text, words.kind, scribe)
 
 
-def read_summary(value: Value, place: Place) -> Iterator[AnyFact]:
+def _summary(value: Value, scribe: Scribe) -> None:
     """A title; it belongs to the session that holds the line that it names."""
-    if isinstance(value.get("summary"), str):
-        note = place.note("title", value["summary"], 3)
-        leaf = value.get("leafUuid")
-        if isinstance(leaf, str) and leaf:
-            note = replace(note, on="entry", subject=leaf)
-        yield note
+    title, leaf = value.get("summary"), value.get("leafUuid")
+    if isinstance(title, str) and isinstance(leaf, str) and leaf:
+        scribe.note("title", title, Rank.ECHO, "entry", leaf)
+    elif isinstance(title, str):
+        scribe.note("title", title, Rank.ECHO)
 
 
-def _noted(field: str, name: str, rank: int = 0) -> Callable[[Value, Place], Iterator[AnyFact]]:
-    def read(value: Value, place: Place) -> Iterator[AnyFact]:
-        found = value.get(field)
-        if isinstance(found, str) and found:
-            yield place.note(name, found, rank)
-
-    return read
+def _last_prompt(value: Value, scribe: Scribe) -> None:
+    prompt = value.get("lastPrompt")
+    if isinstance(prompt, str) and prompt.strip():
+        scribe.note("title", title_of(prompt), Rank.EXTRACT)
 
 
-def read_last_prompt(value: Value, place: Place) -> Iterator[AnyFact]:
-    found = value.get("lastPrompt")
-    if isinstance(found, str) and found.strip():
-        yield place.note("title", title_of(found), 2)
-
-
-def read_pr_link(value: Value, place: Place) -> Iterator[AnyFact]:
-    made = {
+def _pr_link(value: Value, scribe: Scribe) -> None:
+    reference = {
         "kind": "pull_request",
         "number": value.get("prNumber"),
         "url": value.get("prUrl"),
         "repository": value.get("prRepository"),
     }
-    yield place.note("references", {name: found for name, found in made.items() if found})
+    scribe.note("references", {name: field for name, field in reference.items() if field})
 
 
-def _fields(
-    name: str, names: dict[str, str], inside: str = ""
-) -> Callable[[Value, Place], Iterator[AnyFact]]:
+def _continued(value: Value, scribe: Scribe) -> None:
+    other = value.get("continuedInSessionId")
+    if isinstance(other, str) and other:
+        scribe.note("children", {"conversation_id": other, "kind": "continuation"})
+
+
+# Every request is kept whole, in three kinds of line (2.1.325; cases/claude_code/api_requests):
+# {"type":"api-request-shape","shapeHash":"5a…","shape":{"system":[…],"tools":[…]}}
+# {"type":"api-request-blob","hash":"d8…","message":{"role":"user","content":[…]}}
+# {"type":"api-request","base":"<id>","keep":3,"tail":["d8…"],"shapeHash":"5a…","params":{…}}
+# The messages of a request are the first `keep` of its base and the blobs of its tail. All of them
+# stand in the transcript too, but for the reminders that were put behind results on the way.
+
+
+def _request_shape(value: Value, scribe: Scribe) -> None:
+    shape = value.get("shape")
+    if isinstance(shape, dict):
+        blocks = convert_blocks(shape.get("system"))
+        texts = [blocks] if isinstance(blocks, str) else [b.text or "" for b in blocks or ()]
+        # The last block is what a `prompt_snapshot` repeats; a line of who is speaking goes before.
+        before = "\n\n".join(texts[:-1])
+        read_setup(texts[-1] if texts else "", shape.get("tools"), scribe, before)
+
+
+def read_setup(system: str, tools: Any, scribe: Scribe, before: str = "") -> None:
+    """The system prompt and the tools. They are written again with every resumption: by its words,
+    the same prompt is one message, where it stood first."""
+    if system.strip():
+        ident = hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()[:16]
+        extra = {"before": before} if before else None
+        scribe.message(id=f"system:{ident}", role="system", text=system, extra=extra)
+    definitions = [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
+    if definitions:
+        scribe.note("tool_definitions", definitions)
+
+
+_REMINDERS = re.compile(
+    r"(?:\s*<system-reminder>(?:(?!<system-reminder>).)*</system-reminder>)+\s*$", re.DOTALL
+)
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+
+
+def _request_blob(value: Value, scribe: Scribe) -> None:
+    """Of a message that was sent: the reminders behind a result, and the result itself where its own
+    line is gone."""
+    message = value.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    for block in content if isinstance(content, list) else ():
+        call = block.get("tool_use_id") if isinstance(block, dict) else None
+        if not isinstance(call, str) or block.get("type") != "tool_result":
+            continue
+        text = flat_text(convert_blocks(block.get("content")))
+        behind = _REMINDERS.search(text)
+        reminders = _REMINDER.findall(behind[0]) if behind else []
+        scribe.returned(
+            call=call,
+            text=text[: behind.start()] if behind else text,
+            failed=block.get("is_error") is True,
+            rank=Rank.EXTRACT,
+            extra={"reminders": reminders} if reminders else None,
+        )
+
+
+def _request(value: Value, scribe: Scribe) -> None:
+    options = value.get("params")
+    if isinstance(options, dict) and options:
+        scribe.note("request_options", options)
+
+
+def _noted(field: str, name: str, rank: int = 0) -> Reader:
+    """The line holds one field: a note of that value."""
+
+    def read(value: Value, scribe: Scribe) -> None:
+        said = value.get(field)
+        if said and isinstance(said, str | list):
+            scribe.note(name, said, rank)
+
+    return read
+
+
+def _fields(name: str, names: dict[str, str], inside: str = "") -> Reader:
     """A note of several fields, under our names; None where the line says that it is over."""
 
-    def read(value: Value, place: Place) -> Iterator[AnyFact]:
-        found = value.get(inside) if inside else value
-        found = found if isinstance(found, dict) else {}
-        made = {
-            ours: found[theirs] for theirs, ours in names.items() if found.get(theirs) is not None
+    def read(value: Value, scribe: Scribe) -> None:
+        given = value.get(inside) if inside else value
+        given = given if isinstance(given, dict) else {}
+        fields = {
+            ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None
         }
-        if made or inside:
-            yield place.note(name, made or None)
+        if fields or inside:
+            scribe.note(name, fields or None)
 
     return read
 
@@ -106,33 +174,30 @@ _WORKTREE = {
     "originalBranch": "original_branch",
 }
 
-
-def read_continued(value: Value, place: Place) -> Iterator[AnyFact]:
-    other = value.get("continuedInSessionId")
-    if isinstance(other, str) and other:
-        yield place.note("children", {"conversation_id": other, "kind": "continuation"})
-
-
-BARE: dict[str, Callable[[Value, Place], Iterator[AnyFact]]] = {
-    "queue-operation": read_queue,
-    "summary": read_summary,
+BARE: dict[str, Reader] = {
+    "queue-operation": _queue,
+    "summary": _summary,
     "custom-title": _noted("customTitle", "title"),
-    "ai-title": _noted("aiTitle", "title", 1),
-    "last-prompt": read_last_prompt,
+    "ai-title": _noted("aiTitle", "title", Rank.COPY),
+    "last-prompt": _last_prompt,
     "tag": _noted("tag", "tag"),
     "agent-name": _noted("agentName", "agent_name"),
     "agent-color": _noted("agentColor", "agent_color"),
     "agent-setting": _noted("agentSetting", "agent_setting"),
     "mode": _noted("mode", "session_mode"),
     "permission-mode": _noted("permissionMode", "permission_mode"),
-    "pr-link": read_pr_link,
+    "pr-link": _pr_link,
     "relocated": _noted("relocatedCwd", "relocated_path"),
     "worktree-state": _fields("worktree", _WORKTREE, "worktreeSession"),
     "cost-state": _fields("cost_state", _COST),
     "fork-context-ref": _fields(
         "given_context", {"parentLastUuid": "after", "contextLength": "messages"}
     ),
-    "continued-in": read_continued,
+    "continued-in": _continued,
+    "tools-used": _noted("tools", "tools_used"),
+    "api-request": _request,
+    "api-request-blob": _request_blob,
+    "api-request-shape": _request_shape,
 }
 """Types without an id that state something."""
 
@@ -147,7 +212,8 @@ NOISE = frozenset(
         # the program's own switches
         "atis-latch", "isolation-latch", "history-suppression", "ended-by-model",
         "marble-origami-commit", "marble-origami-snapshot", "marble-origami-reset",
-        "saved_hook_context", "task-summary",
+        "saved_hook_context", "task-summary", "resume-head-vouch", "data-flow-records",
+        "data-flow-incomplete", "session-owner", "dev-mods", "memory-mode", "repl-mode",
         # the journals of workflows
         "launched", "started", "result", "failed",
     )

@@ -1,57 +1,104 @@
-"""Companions: small files beside a transcript that say whose it is."""
+"""Companions: what the path of a file says, and the small files beside a transcript.
 
+projects/<project>/<session>.jsonl
+projects/<project>/<session>/subagents/agent-<id>.jsonl, agent-<id>.meta.json
+projects/<project>/<session>/subagents/workflows/<run>/agent-<id>.jsonl
+projects/<project>/<session>/workflows/<run>.json
+projects/<project>/<session>/custom-title.json
+projects/<project>/<session>/tool-results/…
+"""
+
+import re
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, AnyFact, Problem
-from unspool.io.dirty_json import sample
-from unspool.io.origins import Head, Origin, Tally, open_origin
-from unspool.sources.claude_code.files import UUID, File
-from unspool.sources.claude_code.lines import Line
-from unspool.sources.claude_code.place import NAME, Place, child_id
+from unspool.facts import AnyFact, Rank
+from unspool.io.origins import Head, Origin, Tally, open_origin, read_head
+from unspool.sources.claude_code.lines import NAME, child_id
+from unspool.sources.scribe import Scribe
 
 Value = dict[str, Any]
+_UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
+_AGENT_FILE = re.compile(r"^agent-(.+?)(?:\.meta)?\.jsonl?$")
+_SESSION = re.compile(rb'"(?:sessionId|session_id)"\s*:\s*"([^"]+)"')
 
 
-def is_meta(name: str, parts: tuple[str, ...]) -> bool:
-    return name.startswith("agent-") and name.endswith(".meta.json") and "subagents" in parts
+class File:
+    """What the path says: the session, whether that is certain, and the sub-agent."""
+
+    __slots__ = ("agent", "certain", "path", "run", "session")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        head = Head(path, b"", True)
+        agent = _AGENT_FILE.match(head.name)
+        self.agent = agent[1] if agent else ""
+        self.session = ""
+        self.run = ""
+        """The workflow that the sub-agent was a part of."""
+        if agent and "subagents" in head.parts:
+            at = len(head.parts) - 1 - head.parts[::-1].index("subagents")
+            self.session = head.parts[at - 1] if at else ""
+            below = head.parts[at + 1 :]
+            self.run = below[1] if len(below) == 2 and below[0] == "workflows" else ""
+        elif not agent:
+            stem = head.name.rpartition(".")[0]
+            self.session = stem if _UUID.match(stem) else ""
+        self.certain = bool(self.session)
+
+    def or_head(self) -> str:
+        """The session, where a line does not name it: by the path, else the first one named."""
+        if not self.session:
+            named = _SESSION.search(read_head(self.path).data)
+            self.session = named[1].decode("utf-8", "replace") if named else Path(self.path).stem
+        return self.session
 
 
-def is_run(name: str, parts: tuple[str, ...]) -> bool:
-    """`<session>/workflows/<run>.json`; other projects have a folder of that name too."""
-    if not name.endswith(".json") or parts[-1:] != ("workflows",):
-        return False
-    return any(UUID.match(part) for part in parts[-2:-1])
+def kind_of(path: str) -> str:
+    """meta, run, title or output, judged by the path; empty for any other file."""
+    head = Head(path, b"", True)
+    name, parts = head.name, head.parts
+    if name.startswith("agent-") and name.endswith(".meta.json") and "subagents" in parts:
+        return "meta"
+    if (
+        parts[-1:] == ("workflows",)
+        and name.endswith(".json")
+        and _UUID.match("".join(parts[-2:-1]))
+    ):
+        return "run"  # other projects have a folder of that name too: the content must agree
+    if name == "custom-title.json" and _UUID.match(parts[-1]):
+        return "title"
+    if parts[-1:] == ("tool-results",) and any(_UUID.match(part) for part in parts[-3:-1]):
+        return "output"
+    return ""
 
 
-def is_output(parts: tuple[str, ...]) -> bool:
-    """`<session>/tool-results/…`: what a tool returned, read with the line that refers to it. It states
-    nothing by itself, but without it a kept transcript could not be read anew."""
-    return parts[-1:] == ("tool-results",) and any(UUID.match(part) for part in parts[-3:-1])
+def claims(head: Head) -> bool:
+    kind = kind_of(head.path)
+    if kind == "run":
+        return b'"runId"' in head.data and b'"workflow' in head.data
+    return bool(kind)
 
 
-def is_title(name: str, parts: tuple[str, ...]) -> bool:
-    """`<session>/custom-title.json`: the name that the person gave the session."""
-    return name == "custom-title.json" and any(UUID.match(part) for part in parts[-1:])
+def family(path: str) -> str | None:
+    """The session that a file belongs to, by its path; hook logs and streams may be of many."""
+    kind = kind_of(path)
+    parts = PurePath(path).parts
+    if kind == "run":
+        return parts[-3]
+    return parts[-2] if kind == "title" else File(path).session or None
 
 
-def tells_run(data: bytes) -> bool:
-    return b'"runId"' in data and b'"workflow' in data
-
-
-def is_companion(name: str, parts: tuple[str, ...]) -> bool:
-    known = is_meta(name, parts) or is_run(name, parts) or is_title(name, parts)
-    return known or is_output(parts)
-
-
-def read_companion(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
     if origin.start:
         return
     tally.records += 1
-    if is_output(PurePath(origin.path).parts[:-1]):
+    if kind == "output":
+        # What a tool returned, read with the line that refers to it. It states nothing by itself, but
+        # without it a kept transcript could not be read anew.
         tally.noise += 1
         return
     with open_origin(origin.path) as file:
@@ -60,63 +107,53 @@ def read_companion(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         value: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         value = None
+    session = family(origin.path) or ""
+    scribe = Scribe((NAME, session), origin.path, 0)
     if not isinstance(value, dict):
         tally.problems += 1
-        yield Problem(
-            key=NOBODY, origin=origin.path, offset=0, code="invalid-json", sample=sample(data)
-        )
-        return
-    name = Head(origin.path, b"", True).name
-    if name.endswith(".meta.json"):
-        yield from _read_meta(value, origin)
-    elif name == "custom-title.json":
-        yield from _read_title(value, origin)
+        scribe.problem("invalid-json", data)
+    elif kind == "meta":
+        scribe = Scribe((NAME, child_id(session, File(origin.path).agent)), origin.path, 0)
+        _read_meta(value, session, scribe)
+    elif kind == "title":
+        title = value.get("customTitle")
+        if isinstance(title, str) and title.strip():
+            scribe.note("title", title)
     else:
-        yield from _read_run(value, origin)
+        _read_run(value, session, scribe)
+    yield from scribe.facts
 
 
-def _read_title(value: Value, origin: Origin) -> Iterator[AnyFact]:
-    title = value.get("customTitle")
-    if isinstance(title, str) and title.strip():
-        place = Place((NAME, PurePath(origin.path).parts[-2]), origin.path, 0, Line())
-        yield place.note("title", title)
-
-
-def _read_run(value: Value, origin: Origin) -> Iterator[AnyFact]:
+def _read_run(value: Value, session: str, scribe: Scribe) -> None:
     """A workflow: what each of its sub-agents was for."""
-    session = PurePath(origin.path).parts[-3]
     listed = value.get("workflowProgress")
-    agents = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    for number, item in enumerate(agents):
-        agent = item.get("agentId")
+    for item in listed if isinstance(listed, list) else ():
+        agent = item.get("agentId") if isinstance(item, dict) else None
         if not isinstance(agent, str) or not agent:
             continue
-        place = Place((NAME, child_id(session, agent)), origin.path, number, Line())
-        known = (
-            ("title", item.get("label"), 4),
-            ("run_id", value.get("runId"), 1),
-            ("workflow", value.get("workflowName"), 0),
-            ("phase", item.get("phaseTitle"), 0),
+        notes = (
+            ("title", item.get("label"), Rank.INDEX),
+            ("run_id", value.get("runId"), Rank.COPY),
+            ("workflow", value.get("workflowName"), Rank.ITSELF),
+            ("phase", item.get("phaseTitle"), Rank.ITSELF),
         )
-        for name, said, rank in known:
+        for name, said, rank in notes:
             if isinstance(said, str) and said:
-                yield place.note(name, said, rank)
+                scribe.note(name, said, rank, key=(NAME, child_id(session, agent)))
 
 
-def _read_meta(value: Value, origin: Origin) -> Iterator[AnyFact]:
+def _read_meta(value: Value, session: str, scribe: Scribe) -> None:
     """`agent-<id>.meta.json`: the call that started the sub-agent, and its type."""
-    found = File(origin.path)
-    place = Place((NAME, child_id(found.session, found.agent)), origin.path, 0, Line())
-    parent = value.get("parentAgentId")
-    above = child_id(found.session, parent) if isinstance(parent, str) and parent else found.session
-    link: dict[str, Any] = {"conversation_id": above, "kind": "subagent"}
+    above = value.get("parentAgentId")
+    caller = child_id(session, above) if isinstance(above, str) and above else session
+    link: Value = {"conversation_id": caller, "kind": "subagent"}
     if isinstance(value.get("toolUseId"), str):
         link["tool_call_id"] = value["toolUseId"]
     if isinstance(value.get("agentType"), str):
         link["name"] = value["agentType"]
-        yield place.note("agent_type", value["agentType"])
-    yield place.note("parent", link)
+        scribe.note("agent_type", value["agentType"])
+    scribe.note("parent", link)
     if isinstance(value.get("description"), str):
-        yield place.note("title", value["description"], 4)
+        scribe.note("title", value["description"], Rank.INDEX)
     if value.get("worktreePath"):
-        yield place.note("worktree_path", value["worktreePath"])
+        scribe.note("worktree_path", value["worktreePath"])

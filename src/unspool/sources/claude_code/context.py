@@ -1,15 +1,13 @@
 """Context: lines of the chain that are no message: system lines and attachments."""
 
-import hashlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
-from unspool.facts import AnyFact, Attachment, MessageSeen
-from unspool.sources.claude_code.lines import Block, lenient_content
-from unspool.sources.claude_code.place import Place
-from unspool.sources.claude_code.results import flat_text
+from unspool.facts import Attachment
+from unspool.sources.claude_code.bare import read_setup
+from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
-from unspool.sources.claude_code.words import read_words
+from unspool.sources.claude_code.words import ALIASES, read_words
+from unspool.sources.scribe import Scribe
 
 Value = dict[str, Any]
 
@@ -34,17 +32,18 @@ _NAMES = {
     "hookAdditionalContext": "context",
 }
 _HOOK = ("hookEvent", "hookName", "command", "exitCode", "durationMs", "stdout", "stderr")
-_SUMMARY_HOOK = (
-    "hookCount",
-    "hookInfos",
-    "hookErrors",
-    "preventedContinuation",
-    "stopReason",
+_HOOK_SUMMARY = (
+    "hookCount", "hookInfos", "hookErrors", "preventedContinuation", "stopReason",
     "hookAdditionalContext",
-)
+)  # fmt: skip
+_COMPACTION = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
+_OF_EVERY_LINE = frozenset((
+    "type", "uuid", "parentUuid", "sessionId", "timestamp", "cwd", "version", "gitBranch",
+    "session_id", "parent_tool_use_id", "isSidechain", "userType", "slug",
+))  # fmt: skip
 
 
-def picked(value: Value, names: tuple[str, ...]) -> Value:
+def _picked(value: Value, names: tuple[str, ...]) -> Value:
     """The fields that say something, under our names."""
     return {
         _NAMES.get(name, name): value[name]
@@ -53,74 +52,55 @@ def picked(value: Value, names: tuple[str, ...]) -> Value:
     }
 
 
-def read_system(value: Value, place: Place) -> Iterator[AnyFact]:
+def _present(**fields: Any) -> Value | None:
+    return {name: value for name, value in fields.items() if value} or None
+
+
+def read_system(value: Value, scribe: Scribe) -> None:
     subtype = value.get("subtype")
-    if subtype in ("compact_boundary", "microcompact_boundary"):
-        yield _compaction(value, str(subtype), place)
+    if subtype == "microcompact_boundary":
+        meta = value.get("microcompactMetadata")
+        fields = _picked(meta, (*_COMPACTION, "compactedToolIds")) if isinstance(meta, dict) else {}
+        scribe.mark("microcompaction", fields)
+    elif subtype == "compact_boundary":
+        _read_compaction(value, scribe)
     elif subtype == "turn_duration":
-        yield place.mark("turn_end", picked(value, ("durationMs", "messageCount")))
+        scribe.mark("turn_end", _picked(value, ("durationMs", "messageCount")))
     elif subtype == "stop_hook_summary":
-        data = {"event": "Stop", **picked(value, _SUMMARY_HOOK)}
-        yield place.mark("hook", data, str(value.get("toolUseID") or ""))
+        data = {"event": "Stop", **_picked(value, _HOOK_SUMMARY)}
+        scribe.mark("hook", data, str(value.get("toolUseID") or ""))
     elif subtype == "api_error":
-        data = picked(value, ("error", "retryInMs", "retryAttempt", "maxRetries"))
-        yield place.mark("api_error", data)
-    elif value.get("content") and isinstance(value["content"], str):
-        yield _said(value, place)
-    else:
-        known = (
-            "type",
-            "uuid",
-            "parentUuid",
-            "sessionId",
-            "timestamp",
-            "cwd",
-            "version",
-            "gitBranch",
-            "session_id",
-            "parent_tool_use_id",
+        names = ("error", "retryInMs", "retryAttempt", "maxRetries")
+        scribe.mark("api_error", _picked(value, names))
+    elif isinstance(text := value.get("content"), str) and text:
+        # What the program told the person, and commands that it ran itself: the model has not seen
+        # them. A command is what the person typed (cases/claude_code/queued_command):
+        # {"type":"system","subtype":"local_command","content":"<command-name>/model</command-name>…"}
+        words = read_words(text)
+        is_typed = words.kind in ("command", "shell")
+        scribe.message(
+            id=scribe.entry,
+            role="user" if is_typed else "system",
+            text=text,
+            kind=words.kind or "notification",
+            typed=words.typed if is_typed else None,
+            shown=ALIASES.get(words.typed or "", ""),
+            extra=_present(
+                subtype=subtype, level=value.get("level"), tool_call_id=value.get("toolUseID")
+            ),
         )
-        rest = {
-            k: v for k, v in value.items() if k not in (*known, "isSidechain", "userType", "slug")
-        }
-        yield place.mark("system", rest)
+    else:
+        scribe.mark("system", {k: v for k, v in value.items() if k not in _OF_EVERY_LINE})
 
 
-def _said(value: Value, place: Place) -> MessageSeen:
-    """What the program told the person: the model has not seen it."""
-    text: str = value["content"]
-    words = read_words(text)
-    typed = words.typed if words.kind in ("command", "shell") else None
-    level = value.get("level")
-    extra = {
-        "subtype": value.get("subtype"),
-        "level": level,
-        "tool_call_id": value.get("toolUseID"),
-    }
-    return MessageSeen(
-        **place.common(),
-        id=place.entry,
-        role="system",
-        text=text,
-        kind=words.kind or "notification",
-        typed=typed,
-        side=place.side,
-        extra={name: found for name, found in extra.items() if found} or None,
-    )
-
-
-def _compaction(value: Value, subtype: str, place: Place) -> AnyFact:
-    micro = subtype.startswith("micro")
-    name = "microcompactMetadata" if micro else "compactMetadata"
-    meta = value.get(name) or value.get("compact_metadata") or {}
+def _read_compaction(value: Value, scribe: Scribe) -> None:
+    meta = value.get("compactMetadata") or value.get("compact_metadata")
     meta = meta if isinstance(meta, dict) else {}
-    data = picked(meta, ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs"))
-    for ours, theirs in (("pre_tokens", "pre_tokens"), ("post_tokens", "post_tokens")):
-        if theirs in meta:
-            data.setdefault(ours, meta[theirs])
-    data |= picked(meta, ("compactedToolIds",))
-    if micro:
-        return place.mark("microcompaction", data)
+    data = _picked(meta, _COMPACTION)
+    for name in ("pre_tokens", "post_tokens"):  # in a stream
+        if name in meta:
+            data.setdefault(name, meta[name])
+    data |= _picked(meta, ("compactedToolIds",))
     preserved = meta.get("preservedMessages")
     uuids = preserved.get("uuids") if isinstance(preserved, dict) else None
     if isinstance(uuids, list):
@@ -131,138 +111,93 @@ def _compaction(value: Value, subtype: str, place: Place) -> AnyFact:
         data |= {name: uuid for name, uuid in ends.items() if isinstance(uuid, str)}
     else:
         data["messages_after"] = 1  # the summary alone stands for what was before
-    return place.mark("compaction", data)
+    scribe.mark("compaction", data)
 
 
-def read_attachment(value: Value, place: Place) -> Iterator[AnyFact]:
-    found = value.get("attachment")
-    found = found if isinstance(found, dict) else {}
-    kind = str(found.get("type") or "")
+def read_attachment(value: Value, scribe: Scribe) -> None:
+    attachment = value.get("attachment")
+    attachment = attachment if isinstance(attachment, dict) else {}
+    kind = str(attachment.get("type") or "")
     if kind == "queued_command":
-        queued = _queued(found, place)
-        yield queued
-        yield from note_task(queued.text, queued.kind, place)
+        _read_queued(attachment, scribe)
     elif kind == "hook_additional_context":
-        yield _injected(_lines(found.get("content")), place, {"hook": found.get("hookEvent")})
+        lines = attachment.get("content")
+        text = "\n".join(map(str, lines)) if isinstance(lines, list) else lines
+        text = text if isinstance(text, str) else ""
+        _inject(text, scribe, _present(hook=attachment.get("hookEvent")))
     elif kind.startswith("hook_"):
-        yield _hook(found, kind, place)
+        _read_hook(attachment, kind, scribe)
     elif kind in ("file", "directory", "edited_text_file", "compact_file_reference"):
-        yield _file(found, kind, place)
+        _read_file(attachment, kind, scribe)
     elif kind == "prompt_snapshot":
-        yield from _prompt_snapshot(found, place)
+        system = flat_text(convert_blocks(attachment.get("systemPrompt")))
+        read_setup(system, attachment.get("tools"), scribe)
+        if not scribe.facts:
+            scribe.link()
     else:
-        text = _rendered(value.get("rendered")) or found.get("content")
+        text = _rendered(value.get("rendered")) or attachment.get("content")
         if isinstance(text, str) and text.strip():
-            yield _injected(text, place, {"attachment": kind})
+            _inject(text, scribe, _present(attachment=kind))
         else:
-            yield place.mark("context", found)
-
-
-def _prompt_snapshot(found: Value, place: Place) -> Iterator[AnyFact]:
-    """The system prompt and the tools. They are written again with every resumption: by its words,
-    the same prompt is one message, where it stood first."""
-    parts = found.get("systemPrompt")
-    text = queued_text(parts)
-    if text.strip():
-        ident = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-        yield MessageSeen(
-            **place.common(), id=f"system:{ident}", role="system", text=text, side=place.side
-        )
-    else:
-        yield place.link()
-    tools = found.get("tools")
-    known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    if known:
-        yield place.note("tool_definitions", known)
+            scribe.mark("context", attachment)
 
 
 def _rendered(value: Any) -> str:
     """What the model got of an attachment (since 2.1.2xx)."""
-    shown = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    texts = (queued_text(item.get("content")) for item in shown)
+    items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    texts = (flat_text(convert_blocks(item.get("content"))) for item in items)
     return "\n\n".join(text for text in texts if text)
 
 
-def _lines(value: Any) -> str:
-    if isinstance(value, list):
-        return "\n".join(str(item) for item in value)
-    return value if isinstance(value, str) else ""
+def _inject(
+    text: str, scribe: Scribe, extra: Value | None, attachments: tuple[Attachment, ...] = ()
+) -> None:
+    scribe.message(
+        id=scribe.entry, role="user", text=text, kind="injected", attachments=attachments,
+        extra=extra,
+    )  # fmt: skip
 
 
-def _injected(
-    text: str, place: Place, extra: Value, attachments: tuple[Attachment, ...] = ()
-) -> MessageSeen:
-    return MessageSeen(
-        **place.common(),
-        id=place.entry,
-        role="user",
-        text=text,
-        kind="injected",
-        side=place.side,
-        attachments=attachments,
-        extra={name: found for name, found in extra.items() if found} or None,
-    )
-
-
-def _hook(found: Value, kind: str, place: Place) -> AnyFact:
-    data = {"outcome": kind.removeprefix("hook_"), **picked(found, _HOOK)}
-    error = found.get("blockingError")
+def _read_hook(attachment: Value, kind: str, scribe: Scribe) -> None:
+    data = {"outcome": kind.removeprefix("hook_"), **_picked(attachment, _HOOK)}
+    error = attachment.get("blockingError")
     if isinstance(error, dict):
         data |= {"error": error.get("blockingError"), "command": error.get("command")}
     elif error:
         data["error"] = error
-    if found.get("content") and "stdout" not in data:
-        data["content"] = found["content"]
-    return place.mark("hook", data, str(found.get("toolUseID") or ""))
+    if attachment.get("content") and "stdout" not in data:
+        data["content"] = attachment["content"]
+    scribe.mark("hook", data, str(attachment.get("toolUseID") or ""))
 
 
-def _file(found: Value, kind: str, place: Place) -> MessageSeen:
+def _read_file(attachment: Value, kind: str, scribe: Scribe) -> None:
     """A file that was put into the context: mentioned by the person, or changed under the model."""
-    content = found.get("content")
-    inner = content.get("file") if isinstance(content, dict) else None
-    inner = inner if isinstance(inner, dict) else {}
-    path = found.get("filename") or inner.get("filePath") or found.get("path") or ""
-    text = (
-        inner.get("content")
-        or found.get("snippet")
-        or (content if isinstance(content, str) else "")
-    )
-    made = Attachment(
+    content = attachment.get("content")
+    file = content.get("file") if isinstance(content, dict) else None
+    file = file if isinstance(file, dict) else {}
+    path = attachment.get("filename") or file.get("filePath") or attachment.get("path") or ""
+    text = file.get("content") or attachment.get("snippet") or content
+    shown = Attachment(
         kind=kind,
-        name=str(found.get("displayPath") or ""),
+        name=str(attachment.get("displayPath") or ""),
         path=str(path),
         text=text if isinstance(text, str) else "",
     )
-    return _injected("", place, {"attachment": kind}, (made,))
+    _inject("", scribe, _present(attachment=kind), (shown,))
 
 
-def _queued(found: Value, place: Place) -> MessageSeen:
+def _read_queued(attachment: Value, scribe: Scribe) -> None:
     """A prompt typed while the model was at work, handed to it between two calls."""
-    text = queued_text(found.get("prompt"))
+    text = flat_text(convert_blocks(attachment.get("prompt")))
     words = read_words(text)
-    steering = words.kind == "" and found.get("commandMode") in (None, "prompt")
-    return MessageSeen(
-        **place.common(),
-        id=place.entry,
+    steering = words.kind == "" and attachment.get("commandMode") in (None, "prompt")
+    kind = "steering" if steering else words.kind or "notification"
+    scribe.message(
+        id=scribe.entry,
         role="user",
         text=text,
-        kind="steering" if steering else words.kind or "notification",
+        kind=kind,
         typed=words.typed if steering else None,
-        side=place.side,
         attachments=words.attachments,
     )
-
-
-def queued_text(value: Any) -> str:
-    content = lenient_content(value)
-    if isinstance(content, list):
-        return "\n\n".join(
-            block.text for block in content if isinstance(block, Block) and block.text
-        )
-    return flat_text(content)
-
-
-CHAINED: dict[str, Callable[[Value, Place], Iterator[AnyFact]]] = {
-    "system": read_system,
-    "attachment": read_attachment,
-}
+    note_task(text, kind, scribe)

@@ -1,7 +1,6 @@
-"""Lines: one JSON object of a transcript, decoded once into a typed struct.
+"""Lines: one JSON object of a transcript or a stream, decoded once into a typed struct.
 
 Only what is read is typed; the heavy rest (`toolUseResult`, `data`, tool input) stays undecoded.
-A line whose fields have other types than all known versions wrote is taken field by field.
 """
 
 from collections.abc import Callable
@@ -10,6 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from unspool.io.structs import Shape
+
+NAME = "claude-code"
 NOTHING = Raw(b"")
 
 
@@ -23,6 +25,7 @@ class Block(msgspec.Struct, gc=False):
     name: str | None = None
     input: Raw = NOTHING
     tool_use_id: str | None = None
+    tool_name: str | None = None
     content: Raw = NOTHING
     is_error: bool | None = None
     source: Raw = NOTHING
@@ -44,14 +47,12 @@ class Usage(msgspec.Struct, gc=False):
     service_tier: str | None = None
     server_tool_use: dict[str, Any] | None = None
     output_tokens_details: Any = None
-    speed: str | None = None
 
 
 class Body(msgspec.Struct, gc=False):
     """`message` of a user or assistant line."""
 
     id: str | None = None
-    role: str | None = None
     model: str | None = None
     content: str | list[Block] | None = None
     stop_reason: str | None = None
@@ -88,7 +89,6 @@ class Line(msgspec.Struct, gc=False):
     data: Raw = NOTHING
     error: Raw = NOTHING
     parentToolUseID: str | None = None
-    subtype: str | None = None
     origin: Any = None
     effort: Any = None
     toolDenialKind: str | None = None
@@ -102,82 +102,79 @@ class Line(msgspec.Struct, gc=False):
     tool_use_result: Raw = NOTHING
 
 
-decode_line = msgspec.json.Decoder(Line).decode
-decode_raws: Any = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_blocks: Callable[[bytes], str | list[Block] | None] = msgspec.json.Decoder(
+LINE = Shape(Line)
+BODY = Shape(Body)
+BLOCK = Shape(Block)
+decode_raws: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_blocks: Callable[[bytes | Raw], str | list[Block] | None] = msgspec.json.Decoder(
     str | list[Block] | None
 ).decode
-_FIELDS = {field.name: field.type for field in msgspec.structs.fields(Line)}
 
 
-def lenient_line(value: dict[str, Any]) -> Line:
+def convert_line(value: dict[str, Any]) -> Line:
     """A line out of an object with odd types: every field that fits is kept, the others are not."""
-    made = Line()
-    for name, kind in _FIELDS.items():
-        if name not in value:
-            continue
-        found = value[name]
-        if name == "message":
-            made.message = lenient_body(found)
-        elif kind is Raw:
-            setattr(made, name, Raw(msgspec.json.encode(found)))
-        elif kind is Any:
-            setattr(made, name, found)
-        elif isinstance(found, bool) or found is None:
-            if kind == bool | None:
-                setattr(made, name, found)
-        elif kind == str | None and isinstance(found, str | int):
-            setattr(made, name, str(found))
-    return made
+    message = value.get("message")
+    line = LINE.convert({**value, "message": None})
+    if isinstance(message, dict):
+        line.message = BODY.convert({**message, "content": None})
+        line.message.content = convert_blocks(message.get("content"))
+    elif isinstance(message, str):
+        line.message = Body(content=message)
+    return line
 
 
-def lenient_body(value: Any) -> Body | None:
-    if isinstance(value, str):
-        return Body(content=value)
-    if not isinstance(value, dict):
-        return None
-    made = Body()
-    for name in ("id", "role", "model", "stop_reason"):
-        found = value.get(name)
-        if isinstance(found, str):
-            setattr(made, name, found)
-    made.content = lenient_content(value.get("content"))
-    try:
-        made.usage = msgspec.convert(value.get("usage"), Usage | None, strict=False)
-    except msgspec.ValidationError:
-        made.usage = None
-    return made
-
-
-def lenient_content(value: Any) -> str | list[Block] | None:
+def convert_blocks(value: Any) -> str | list[Block] | None:
     """Text or blocks; a bare string among blocks is a text block, an odd block keeps its JSON."""
     if isinstance(value, str) or value is None:
         return value
     blocks: list[Block] = []
     for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, str):
-            blocks.append(Block(type="text", text=item))
-            continue
-        encoded = msgspec.json.encode(item)
-        if not isinstance(item, dict) or not isinstance(item.get("type"), str):
-            blocks.append(Block(type="text", text=encoded.decode()))  # no block, but something said
-            continue
-        try:
-            blocks.append(msgspec.json.decode(encoded, type=Block))
-        except msgspec.ValidationError:
-            blocks.append(Block(type="unknown", content=Raw(encoded)))
+        if isinstance(item, dict) and isinstance(item.get("type"), str):
+            wrong: list[str] = []
+            block = BLOCK.convert(item, wrong)
+            whole = Raw(msgspec.json.encode(item)) if wrong else NOTHING
+            blocks.append(Block(type="unknown", content=whole) if wrong else block)
+        else:  # no block, but something said
+            text = item if isinstance(item, str) else msgspec.json.encode(item).decode()
+            blocks.append(Block(type="text", text=text))
     return blocks
 
 
-def parse_content(raw: bytes) -> str | list[Block] | None:
-    """The content of a tool result or queued prompt."""
+def parse_blocks(raw: bytes | Raw) -> str | list[Block] | None:
+    """The content of a tool result, still undecoded."""
     if not raw:
         return None
     try:
         return _decode_blocks(raw)
     except msgspec.DecodeError:
-        return lenient_content(msgspec.json.decode(raw))
+        return convert_blocks(msgspec.json.decode(raw))
 
 
-def parse_raw(raw: bytes) -> Any:
+def parse_raw(raw: bytes | Raw) -> Any:
     return msgspec.json.decode(raw) if raw else None
+
+
+def flat_text(content: str | list[Block] | None) -> str:
+    """The text of some content: its text blocks; what is no text is told by what it names."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts: list[str] = []
+    for block in content:
+        if block.text:
+            texts.append(block.text)
+        elif block.type == "tool_reference" and (block.tool_name or block.name):
+            # A search for tools returns their names only (cases/claude_code/tool_search).
+            # {"type":"tool_result","content":[{"type":"tool_reference","tool_name":"WebFetch"}]}
+            texts.append(block.tool_name or block.name or "")
+        elif block.content:
+            texts.append(flat_text(parse_blocks(block.content)))
+        elif block.resource:  # that an MCP server embedded: its text, else where it is
+            value = msgspec.json.decode(block.resource)
+            named = value.get("text") or value.get("uri") if isinstance(value, dict) else value
+            texts.append(named if isinstance(named, str) else "")
+    return "\n\n".join(texts)
+
+
+def child_id(session: str, agent: str) -> str:
+    """The id of a sub-agent's conversation: agent ids are unique within their session only."""
+    return f"{session}/{agent}"

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.sources.claude_code.lines import Block, decode_raws, parse_content
+from unspool.sources.claude_code.lines import decode_raws
+from unspool.sources.diffs import count_lines
 
 FILE_TOOLS = {
     "Read": "read",
@@ -61,27 +62,27 @@ class Outcome(msgspec.Struct):
 
 
 def read_outcome(raw: bytes, text: str, failed: bool) -> Outcome:
-    made = Outcome()
+    outcome = Outcome()
     if raw[:1] == b"{":
-        _read_fields(made, decode_raws(raw), text)
+        _read_fields(outcome, decode_raws(raw), text)
     elif raw and raw != b"null":
         value = msgspec.json.decode(raw)
         if not _repeats(value, text):
-            made.details = value
+            outcome.details = value
     if failed:
         said = text.removeprefix("Error: ").removeprefix("<tool_use_error>")
         if said.startswith(_REJECTED):
-            made.status, made.by_user = "denied", True
+            outcome.status, outcome.by_user = "denied", True
         elif said.startswith(_DENIED):
-            made.status = "denied"
+            outcome.status = "denied"
         elif said.startswith("[Request interrupted by user"):
-            made.status = "interrupted"
-    if not made.agent and (not raw or _is_agents(made.details)):
-        made.agent = agent_in(text)
-    if not made.persisted and text.startswith("<persisted-output>"):
+            outcome.status = "interrupted"
+    if not outcome.agent and (not raw or _is_agents(outcome.details)):
+        outcome.agent = agent_in(text)
+    if not outcome.persisted and text.startswith("<persisted-output>"):
         saved = _SAVED.search(text[:4000])
-        made.persisted = saved[1] if saved else ""
-    return made
+        outcome.persisted = saved[1] if saved else ""
+    return outcome
 
 
 def _is_agents(details: Any) -> bool:
@@ -91,12 +92,12 @@ def _is_agents(details: Any) -> bool:
 
 def agent_in(text: str) -> str:
     """The sub-agent that a result names at its end."""
-    found = _AGENT.search(text[-2000:]) if "agentId: " in text[-2000:] else None
-    return found[1] if found else ""
+    named = _AGENT.search(text[-2000:]) if "agentId: " in text[-2000:] else None
+    return named[1] if named else ""
 
 
 def _repeats(value: Any, text: str) -> bool:
-    """Old error results and MCP results hold the same text again."""
+    """Error results and MCP results hold the same text again: "Error: No such file."."""
     if isinstance(value, str):
         return value.removeprefix("Error: ").strip() == text.removeprefix("Error: ").strip()
     if isinstance(value, list):
@@ -105,7 +106,7 @@ def _repeats(value: Any, text: str) -> bool:
     return False
 
 
-def _read_fields(made: Outcome, fields: dict[str, msgspec.Raw], text: str) -> None:
+def _read_fields(outcome: Outcome, fields: dict[str, msgspec.Raw], text: str) -> None:
     details: dict[str, Any] = {}
     is_file = "filePath" in fields
     for name, raw in fields.items():
@@ -124,89 +125,48 @@ def _read_fields(made: Outcome, fields: dict[str, msgspec.Raw], text: str) -> No
         else:
             details[name] = msgspec.json.decode(data)
     if details.get("interrupted") is True:
-        made.status = "interrupted"
+        outcome.status = "interrupted"
     agent = details.get("agentId")
-    made.agent = agent if isinstance(agent, str) else ""
+    outcome.agent = agent if isinstance(agent, str) else ""
     run = details.get("runId")
-    made.run = run if isinstance(run, str) else ""
+    outcome.run = run if isinstance(run, str) else ""
     persisted = details.get("persistedOutputPath")
-    made.persisted = persisted if isinstance(persisted, str) else ""
-    made.details = details
+    outcome.persisted = persisted if isinstance(persisted, str) else ""
+    outcome.details = details
     if is_file and ("structuredPatch" in fields or "userModified" in fields):
-        made.touch = _touch(fields, details)
+        outcome.touch = _touch(fields, details)
 
 
 def _lean_file(data: bytes) -> Any:
     """A file that was read: its content is in the text already."""
     if data[:1] != b"{":
         return msgspec.json.decode(data)
-    made: dict[str, Any] = {}
+    lean: dict[str, Any] = {}
     for name, raw in decode_raws(data).items():
         if name in ("content", "base64"):
-            made[f"{name}_size"] = len(bytes(raw))
+            lean[f"{name}_size"] = len(bytes(raw))
         else:
-            made[name] = msgspec.json.decode(raw)
-    return made
+            lean[name] = msgspec.json.decode(raw)
+    return lean
 
 
 def _touch(fields: dict[str, msgspec.Raw], details: dict[str, Any]) -> dict[str, Any] | None:
     path = details.get("filePath")
     if not isinstance(path, str):
         return None
-    made: dict[str, Any] = {"path": path}
+    touch: dict[str, Any] = {"path": path, "operation": "edit"}
     if details.get("type") == "create":
-        made["operation"] = "create"
+        touch["operation"] = "create"
         content = msgspec.json.decode(fields["content"]) if "content" in fields else None
         if isinstance(content, str):
-            made["lines_added"] = count_lines(content)
-            made["lines_removed"] = 0
-    else:
-        made["operation"] = "edit"
-        added, removed = _patch_lines(details.get("structuredPatch"))
-        if added is not None:
-            made["lines_added"], made["lines_removed"] = added, removed
-    made["outcome"] = "modified" if details.get("userModified") is True else "accepted"
-    return made
-
-
-def _patch_lines(patch: Any) -> tuple[int | None, int | None]:
-    if not isinstance(patch, list):
-        return None, None
-    added = removed = 0
-    for hunk in patch:
-        lines = hunk.get("lines") if isinstance(hunk, dict) else None
-        for line in lines if isinstance(lines, list) else ():
-            added += str(line).startswith("+")
-            removed += str(line).startswith("-")
-    return added, removed
-
-
-def count_lines(text: str) -> int:
-    return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
-
-
-def flat_text(content: str | list[Block] | None) -> str:
-    """The text of a result: its text blocks; what is no text is told by its type."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts: list[str] = []
-    for block in content:
-        if block.text:
-            texts.append(block.text)
-        elif block.type == "tool_reference" and block.name:
-            texts.append(block.name)
-        elif block.content:
-            texts.append(flat_text(parse_content(bytes(block.content))))
-        elif block.resource:
-            texts.append(_resource_text(bytes(block.resource)))
-    return "\n\n".join(texts)
-
-
-def _resource_text(raw: bytes) -> str:
-    """A resource that an MCP server embedded: its text, else where it is."""
-    value = msgspec.json.decode(raw)
-    found = value.get("text") or value.get("uri") if isinstance(value, dict) else value
-    return found if isinstance(found, str) else ""
+            touch |= {"lines_added": count_lines("", content)[0], "lines_removed": 0}
+    elif isinstance(patch := details.get("structuredPatch"), list):
+        hunks = [hunk.get("lines") for hunk in patch if isinstance(hunk, dict)]
+        lines = [str(line) for hunk in hunks if isinstance(hunk, list) for line in hunk]
+        touch["lines_added"] = sum(line.startswith("+") for line in lines)
+        touch["lines_removed"] = sum(line.startswith("-") for line in lines)
+    touch["outcome"] = "modified" if details.get("userModified") is True else "accepted"
+    return touch
 
 
 def read_persisted(origin: str, recorded: str) -> str | None:
@@ -214,13 +174,12 @@ def read_persisted(origin: str, recorded: str) -> str | None:
     pure = PureWindowsPath(recorded) if "\\" in recorded else PurePosixPath(recorded)
     if pure.parent.name != "tool-results" or pure.name in ("", "..", "."):
         return None
-    beside = Path(origin)
-    session = beside.with_suffix("")
-    for folder in (session, *beside.parents[:4]):
-        found = folder / "tool-results" / pure.name
+    transcript = Path(origin)
+    for folder in (transcript.with_suffix(""), *transcript.parents[:4]):
+        output = folder / "tool-results" / pure.name
         try:
-            if found.is_file() and not found.is_symlink():
-                with found.open("rb") as file:
+            if output.is_file() and not output.is_symlink():
+                with output.open("rb") as file:
                     return file.read(OUTPUT_LIMIT).decode("utf-8", "replace")
         except OSError:
             continue

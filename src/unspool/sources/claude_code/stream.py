@@ -1,36 +1,54 @@
-"""Stream: what `claude -p --output-format stream-json` prints: another form of the same session."""
+"""Stream: what `claude -p --output-format stream-json` prints: another form of the same session.
+
+Everything here has a rank above 0: where the session's own file is there too, it knows better.
+
+    {"type":"assistant","session_id":"s1","parent_tool_use_id":null,"message":{"id":"msg_1",…}}
+    {"type":"result","session_id":"s1","usage":{…},"modelUsage":{…},"total_cost_usd":0.2}
+"""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
-from unspool.facts import ECHO, AnyFact, MessageSeen, UsageReported
+from unspool.facts import Rank
+from unspool.io.origins import Origin
 from unspool.sources.claude_code.context import read_system
-from unspool.sources.claude_code.lines import Line
-from unspool.sources.claude_code.place import GUESS, NAME, Place, child_id
-from unspool.sources.claude_code.spawns import Spawns, started
+from unspool.sources.claude_code.lines import NAME, Line, child_id, convert_blocks, flat_text
+from unspool.sources.claude_code.results import agent_in
 from unspool.sources.claude_code.transcript import read_assistant, read_user
+from unspool.sources.hooklogs import read_log
+from unspool.sources.scribe import Scribe
 
 Value = dict[str, Any]
-_TYPES = frozenset(("system", "user", "assistant", "result", "stream_event"))
-_OTHER_TYPES = (
-    "tool_progress",
-    "auth_status",
-    "tool_use_summary",
-    "prompt_suggestion",
-    "rate_limit_event",
-)
+_TYPES = frozenset((
+    "system", "user", "assistant", "result", "stream_event", "tool_progress", "auth_status",
+    "tool_use_summary", "prompt_suggestion", "rate_limit_event",
+))  # fmt: skip
+_SETTINGS = {
+    "cwd": "workspace.path",
+    "claude_code_version": "agent_version",
+    "model": "model",
+    "permissionMode": "permission_mode",
+    "tools": "tools",
+    "mcp_servers": "mcp_servers",
+    "agents": "agents",
+    "slash_commands": "slash_commands",
+    "output_style": "output_style",
+}
+_ENDING = (
+    "subtype", "is_error", "duration_ms", "duration_api_ms", "num_turns", "total_cost_usd",
+)  # fmt: skip
 
 
 def is_stream(value: Value) -> bool:
     kind = value.get("type")
-    if not isinstance(value.get("session_id"), str) or not isinstance(kind, str):
-        return False
-    return kind in _TYPES or kind in _OTHER_TYPES
+    return isinstance(value.get("session_id"), str) and isinstance(kind, str) and kind in _TYPES
 
 
 def is_ours(value: Value) -> bool:
-    """Cursor's CLI prints the same types: only Claude Code lists its tools and names messages."""
-    if not is_stream(value):
+    """Cursor's CLI prints the same types, and so does Qwen's: only Claude Code lists its tools with
+    its version, names the price, and says whose call a line belongs to beside the id of the message."""
+    if not is_stream(value) or "qwen_code_version" in value:
         return False
     if value["type"] == "system":
         return "tools" in value or "claude_code_version" in value
@@ -41,106 +59,134 @@ def is_ours(value: Value) -> bool:
     return "parent_tool_use_id" in value or named
 
 
-def read_value(
-    value: Value, line: Line, origin: str, offset: int, spawns: Spawns
-) -> Iterator[AnyFact]:
-    session = str(value["session_id"])
-    caller = line.parent_tool_use_id or ""
-    key = (NAME, child_id(session, spawns.agent(caller)) if caller else session)
-    # Rank 1: where the session's own file is there too, it knows better.
-    place = Place(key, origin, offset, line, rank=1)
+class Spawns:
+    """Which sub-agent a stream means by the call that started it.
+
+    Lines of a sub-agent name the call only; its own file bears the agent's id. The stream tells which
+    is which when the agent starts (2.1.2xx), or with the result of the call, behind the agent's
+    lines. That is a fact about the whole origin, the same whichever part of it is read; the file is
+    searched only once something asks.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def agent(self, call: str) -> str:
+        """The agent that a call started, else the call itself."""
+        return self._agents.get(call, call)
+
+    @cached_property
+    def _agents(self) -> dict[str, str]:
+        agents: dict[str, str] = {}
+        for logged in read_log(Origin(self._path, self._path)):
+            for call, agent in _spawned(logged.written or {}):
+                agents.setdefault(call, agent)
+        return agents
+
+
+def _spawned(value: Value) -> Iterator[tuple[str, str]]:
+    """(call, agent) of a line that tells that an agent starts, or of a result that names it."""
+    started = _started(value)
+    if started:
+        yield started
+    message, details = value.get("message"), value.get("tool_use_result")
+    content = message.get("content") if isinstance(message, dict) else None
+    agent = details.get("agentId") if isinstance(details, dict) else None
+    for block in content if isinstance(content, list) else ():
+        call = block.get("tool_use_id") if isinstance(block, dict) else None
+        if isinstance(call, str):
+            text = flat_text(convert_blocks(block.get("content")))
+            named = agent if isinstance(agent, str) else agent_in(text)
+            if named:
+                yield call, named
+
+
+def _started(value: Value) -> tuple[str, str] | None:
+    """(call, agent) where an agent starts; commands are tasks too."""
+    if value.get("subtype") != "task_started" or value.get("task_type") != "local_agent":
+        return None
+    call, agent = value.get("tool_use_id"), value.get("task_id")
+    return (call, agent) if isinstance(call, str) and isinstance(agent, str) else None
+
+
+def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
+    """One printed line; the scribe stands in the conversation that the line belongs to."""
     kind = value.get("type")
     if kind == "assistant":
         line.isApiErrorMessage = line.isApiErrorMessage or line.is_api_error_message
-        yield from read_assistant(line, place)
+        if line.message is not None and line.message.stop_reason is None and line.message.usage:
+            # What was known when the answer began: how long it would be was not.
+            line.message.usage.output_tokens = None
+        read_assistant(line, scribe)
     elif kind == "user":
         line.isMeta = line.isMeta or line.isSynthetic
-        yield from read_user(line, place)
+        read_user(line, scribe)
     elif kind == "result":
-        yield from _read_end(value, place)
+        _read_end(value, scribe)
     elif kind == "system" and value.get("subtype") == "init":
-        yield from _read_start(value, place)
+        scribe.mark("start", {"source": "headless", "model": value.get("model")}, rank=Rank.COPY)
+        for theirs, ours in _SETTINGS.items():
+            if value.get(theirs):
+                scribe.note(ours, value[theirs], Rank.GUESS if theirs == "cwd" else Rank.COPY)
+    elif kind == "system" and (spawn := _started(value)) is not None:
+        _read_spawn(value, *spawn, scribe, session)
     elif kind == "system":
-        yield from _read_spawn(value, place) if started(value) else read_system(value, place)
-    else:
-        return
-    if place.number and caller:
-        parent = {"conversation_id": session, "kind": "subagent", "tool_call_id": caller}
-        yield place.note("parent", parent, 1)
-    if place.number:
-        yield place.note("agent", NAME, 1)
-        yield place.note("session_id", session, 1)
+        read_system(value, scribe)
+    if scribe.facts and line.parent_tool_use_id:
+        parent = {"conversation_id": session, "kind": "subagent"}
+        parent["tool_call_id"] = line.parent_tool_use_id
+        scribe.note("parent", parent, Rank.COPY)
+    if scribe.facts:
+        scribe.note("agent", NAME, Rank.COPY)
+        scribe.note("session_id", session, Rank.COPY)
 
 
-def _read_spawn(value: Value, place: Place) -> Iterator[AnyFact]:
+def _read_spawn(value: Value, call: str, agent: str, scribe: Scribe, session: str) -> None:
     """A sub-agent starts: who it is, and by which call."""
-    for call, agent in started(value):
-        session = str(value["session_id"])
-        yield place.note_call(call, "child_id", child_id(session, agent), 1)
-        at = Place((NAME, child_id(session, agent)), place.origin, place.offset, Line(), rank=1)
-        kind = value.get("subagent_type")
-        tie = {"kind": "subagent", "tool_call_id": call}
-        if isinstance(kind, str) and kind:
-            tie["name"] = kind
-            yield at.note("agent_type", kind, 1)
-        child = {"conversation_id": child_id(session, agent), **tie}
-        yield place.mark("subagent_start", child, call, rank=1)
-        yield at.note("parent", {"conversation_id": session, **tie}, 1)
-        if isinstance(value.get("description"), str):
-            yield at.note("title", value["description"], 4)
+    child = (NAME, child_id(session, agent))
+    scribe.note("child_id", child[1], Rank.COPY, "call", call)
+    tie = {"kind": "subagent", "tool_call_id": call}
+    kind = value.get("subagent_type")
+    if isinstance(kind, str) and kind:
+        tie["name"] = kind
+        scribe.note("agent_type", kind, Rank.COPY, key=child)
+    start = {"conversation_id": child[1], **tie}
+    scribe.mark("subagent_start", start, call, Rank.COPY)
+    scribe.note("parent", {"conversation_id": session, **tie}, Rank.COPY, key=child)
+    if isinstance(value.get("description"), str):
+        scribe.note("title", value["description"], Rank.INDEX, key=child)
 
 
-def _read_start(value: Value, place: Place) -> Iterator[AnyFact]:
-    yield place.mark("start", {"source": "headless", "model": value.get("model")}, rank=1)
-    names = {
-        "cwd": "workspace.path",
-        "claude_code_version": "agent_version",
-        "model": "model",
-        "permissionMode": "permission_mode",
-        "tools": "tools",
-        "mcp_servers": "mcp_servers",
-        "agents": "agents",
-        "slash_commands": "slash_commands",
-        "output_style": "output_style",
-    }
-    for theirs, ours in names.items():
-        if value.get(theirs):
-            yield place.note(ours, value[theirs], GUESS if theirs == "cwd" else 1)
-
-
-def _read_end(value: Value, place: Place) -> Iterator[AnyFact]:
-    names = ("subtype", "is_error", "duration_ms", "duration_api_ms", "num_turns", "total_cost_usd")
-    data = {name: value[name] for name in names if value.get(name) is not None}
+def _read_end(value: Value, scribe: Scribe) -> None:
     if isinstance(value.get("result"), str) and value["result"].strip():
         # The last answer once more; with `--output-format json` it is the only one.
-        said = value["result"]
-        yield MessageSeen(**place.common(), role="assistant", text=said, rank=ECHO)
-    yield place.mark("end", data, rank=1)
-    models = value.get("modelUsage")
-    for model, usage in models.items() if isinstance(models, dict) else ():
-        if isinstance(usage, dict):
-            yield _reported(place, str(model), usage)
+        scribe.message(role="assistant", text=value["result"], rank=Rank.ECHO)
+    # `modelUsage` and the price are of the whole session up to here, with its sub-agents and all runs
+    # before: no total of this conversation. `usage` is what the main thread of this run used; it
+    # fills in what the lines of the answers do not tell (cases/claude_code/stream_totals).
+    data = {name: value[name] for name in _ENDING if value.get(name) is not None}
+    usage, models = value.get("usage"), value.get("modelUsage")
+    if models:
+        data["session_models"] = models
+    scribe.mark("end", data, rank=Rank.COPY)
+    if isinstance(usage, dict):
+        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        fresh, read, written = (_count(usage, name) for name in names)
+        scribe.usage(
+            on="segment",
+            subject=str(value.get("uuid") or f"{scribe.origin}:{len(scribe.facts)}"),
+            model=next(iter(models)) if isinstance(models, dict) and len(models) == 1 else "",
+            prompt=fresh + read + written,
+            completion=_count(usage, "output_tokens"),
+            cached=read,
+            cache_write=written,
+        )
     denials = value.get("permission_denials")
     for denial in denials if isinstance(denials, list) else ():
         if isinstance(denial, dict) and isinstance(denial.get("tool_use_id"), str):
-            yield place.note_call(denial["tool_use_id"], "status", "denied", -1)
+            scribe.note("status", "denied", -1, "call", denial["tool_use_id"])
 
 
-def _reported(place: Place, model: str, usage: Value) -> UsageReported:
-    def count(name: str) -> int:
-        found = usage.get(name)
-        return found if isinstance(found, int) else 0
-
-    cost = usage.get("costUSD")
-    read, written = count("cacheReadInputTokens"), count("cacheCreationInputTokens")
-    return UsageReported(
-        **place.common(),
-        on="conversation",
-        model=model,
-        prompt=count("inputTokens") + read + written,
-        completion=count("outputTokens"),
-        cached=read,
-        cache_write=written,
-        cost_usd=float(cost) if isinstance(cost, int | float) else None,
-        rank=1,
-    )
+def _count(usage: Value, name: str) -> int:
+    count = usage.get(name)
+    return count if type(count) is int else 0

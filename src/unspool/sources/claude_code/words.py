@@ -21,6 +21,12 @@ _SELECTED = re.compile(
 _TASK = re.compile(
     r"<task-id>\s*([^<\s]+)\s*</task-id>\s*<tool-use-id>\s*([^<\s]+)\s*</tool-use-id>"
 )
+_TASK_RECORD = re.compile(r'\{"task_id"\s*:\s*"([^"]+)"')
+_CALL_OF_TASK = re.compile(r'"tool_use_id"\s*:\s*"([^"]+)"')
+"""2.1.45 to 2.1.50 queue the end of a task as its bare record (cases/claude_code/queued_task):
+
+{"type":"queue-operation","operation":"enqueue","content":"{\\"task_id\\":\\"b1\\",…}"}
+"""
 _DIRECTIVE = re.compile(
     r"<fork-boilerplate>.*?</fork-boilerplate>\s*(?:Your directive: )?(.+)", re.DOTALL
 )
@@ -54,6 +60,15 @@ _STARTS = (
 )
 
 
+ALIASES = {"/usage": "/cost"}
+"""A command is queued as it was typed and kept under the name that it stands for (2.1.325;
+cases/claude_code/queued_command):
+
+{"type":"queue-operation","operation":"enqueue","content":"/cost"}
+{"type":"system","subtype":"local_command","content":"<command-name>/usage</command-name>…"}
+"""
+
+
 class Words(NamedTuple):
     """The kind of a user message, what of it was typed (None: nothing), and what came with it."""
 
@@ -65,8 +80,11 @@ class Words(NamedTuple):
 def read_words(text: str) -> Words:
     """Told by how the text begins; only text that no program is known to write is a prompt."""
     start = text.lstrip()
-    if start[:1] not in "<[TCSA":
+    first = start[:1]
+    if first not in "<[TCSA{":
         return Words("", text)
+    if first == "{":
+        return Words("notification", None) if _TASK_RECORD.match(start) else Words("", text)
     if start.startswith(("<command-name>", "<command-message>")):
         return _command(start)
     shell = _SHELL.match(start) if start.startswith("<bash-input>") else None
@@ -85,8 +103,11 @@ def read_words(text: str) -> Words:
 
 def read_task(text: str) -> tuple[str, str] | None:
     """The task that a notification is about, and the call that started it."""
-    found = _TASK.search(text, 0, 2000) if text.startswith("<task-notification>") else None
-    return (found[1], found[2]) if found else None
+    if text.startswith("<task-notification>"):
+        both = _TASK.search(text, 0, 2000)
+        return (both[1], both[2]) if both else None
+    task, call = _TASK_RECORD.match(text), _CALL_OF_TASK.search(text, 0, 2000)
+    return (task[1], call[1]) if task and call else None
 
 
 def _command(text: str) -> Words:
@@ -104,9 +125,9 @@ def _split(text: str) -> Words:
     attachments: list[Attachment] = []
 
     def take(match: re.Match[str]) -> str:
-        found = _attachment(match[1], match[2])
-        if found is not None:
-            attachments.append(found)
+        attachment = _attachment(match[1], match[2])
+        if attachment is not None:
+            attachments.append(attachment)
         return "\n"
 
     rest = _AROUND.sub(take, text).strip()

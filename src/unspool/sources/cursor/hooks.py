@@ -37,9 +37,9 @@ def claims(head: Head) -> bool:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     log = Log(origin.path)
     for logged in read_log(origin, recover):
-        tally.records += 1
+        tally.records += logged.lost
         if logged.value is None:
-            tally.problems += 1
+            tally.problems += logged.lost
             yield Problem(
                 key=NOBODY, origin=origin.path, offset=logged.offset, code=logged.code,
                 sample=sample(logged.text),
