@@ -56,7 +56,7 @@ class TestNotes:
         assert answer.duration_ms == 5000
 
     def test_5_errors(self, export: Trajectory) -> None:
-        failed, cancelled = self.by_role(export, "assistant")[2:]
+        failed, cancelled = self.by_role(export, "assistant")[3:]
         assert (failed.kind, failed.status, failed.stop_reason) == (
             "error",
             "failed",
@@ -84,8 +84,8 @@ class TestNotes:
 
     def test_8_votes(self, export: Trajectory) -> None:
         extras = [m.extra or {} for m in self.by_role(export, "assistant")]
-        assert [extra.get("vote") for extra in extras] == ["up", "down", None, None]
-        assert extras[1]["vote_down_reason"] == "incompleteCode"
+        assert [extra.get("vote") for extra in extras] == ["up", None, "down", None, None]
+        assert extras[2]["vote_down_reason"] == "incompleteCode"
 
     def test_9_context(self, export: Trajectory) -> None:
         extra = self.by_role(export, "assistant")[0].extra or {}

@@ -104,7 +104,8 @@ VARIABLES = [
 
 EDIT = {"range": lines(5, 7), "text": "one\ntwo\n"}
 RESPONSE: list[dict[str, Any]] = [
-    {"kind": "markdownContent", "fromSubagent": True,
+    {"kind": "markdownContent", "fromSubagent": True, "content": {"value": "Of a sub-agent. "}},
+    {"kind": "markdownContent",
      "content": {"value": "Words. ", "isTrusted": True, "supportThemeIcons": True,
                  "supportHtml": True, "baseUri": uri("/base")},
      "inlineReferences": {"r1": {"kind": "inlineReference", "name": "inner reference",
@@ -195,7 +196,7 @@ EXPORT = {
 
 def part(kind: str) -> str:
     """Where a response part is: they keep their order among each other."""
-    kinds = [p["kind"] for p in RESPONSE if p["kind"] not in
+    kinds = [p["kind"] for p in RESPONSE if "fromSubagent" in p or p["kind"] not in
              ("markdownContent", "markdownVuln", "thinking", "toolInvocationSerialized")]  # fmt: skip
     return f"messages/1/extra/parts/{kinds.index(kind)}"
 
@@ -269,12 +270,12 @@ ROWS: list[tuple[str, str, Any]] = [
     ("responseMarkdownInfo", f"{ANSWER}/markdown_info/0/suggestionId", "suggestion-1"),
     ("a field of a later version", f"{USER}/native/request/unheardOf", "field of a later version"),
     ("the text", "messages/1/content",
-     "Words. Vulnerable. Beware. \n\n[located](file:///located.py)\n\nTask. Task 2. "),
+     "Words. Vulnerable. \n\n[located](file:///located.py)"),
     ("markdownContent.content", f"{ANSWER}/markdown/0/isTrusted", True),
     ("supportThemeIcons", f"{ANSWER}/markdown/0/supportThemeIcons", True),
     ("supportHtml", f"{ANSWER}/markdown/0/supportHtml", True),
     ("baseUri", f"{ANSWER}/markdown/0/baseUri/path", "/base"),
-    ("fromSubagent", f"{ANSWER}/markdown/0/fromSubagent", True),
+    ("fromSubagent", f"{part('markdownContent')}/fromSubagent", True),
     ("inlineReferences", f"{ANSWER}/markdown/0/inlineReferences/r1/name", "inner reference"),
     ("markdownVuln", f"{ANSWER}/vulnerabilities/0/title", "sql"),
     ("thinking.value", "messages/1/thinking", "I think."),

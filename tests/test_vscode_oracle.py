@@ -21,8 +21,9 @@ DAMAGED = {
     "repeated_calls",
 }
 COPIES = {"two_folders", "forked_copies", "exported_twice"}
-APART = ("toolInvocationSerialized", "command", "confirmation", "systemNotification")
-SPOKEN = ("warning", "info", "progressTask", "progressTaskSerialized")
+APART = ("command", "confirmation", "systemNotification", "warning", "info", "progressTask",
+         "progressTaskSerialized")  # fmt: skip
+TOOL = "toolInvocationSerialized"
 
 
 def state_of(path: Path) -> dict[str, Any]:
@@ -72,15 +73,15 @@ def uri(value: Any) -> str:
     )
 
 
-def blocks(response: Any) -> list[str]:
-    """Texts between tool calls, as VS Code's own copy of a response has them."""
+def texts(response: Any) -> list[str]:
+    """What was said between tool calls, a paragraph behind everything that is shown as a block."""
     made = [""]
     for part in [response] if isinstance(response, str) else response or []:
         part = {"value": part} if isinstance(part, str) else part
         kind = part.get("kind")
         if kind is None and "value" in part:
             made[-1] += part["value"]
-        elif kind in ("markdownContent", "markdownVuln", *SPOKEN):
+        elif kind in ("markdownContent", "markdownVuln"):
             text = part["content"]["value"]
             for name, reference in part.get("inlineReferences", {}).items():
                 target = uri(reference["inlineReference"])
@@ -88,11 +89,14 @@ def blocks(response: Any) -> list[str]:
             made[-1] += text
         elif kind == "inlineReference":
             made[-1] += f"[{part['name']}]({uri(part['inlineReference'])})"
-        elif kind in APART and "subAgentInvocationId" not in part:
+        elif kind in APART and made[-1]:
+            made[-1] += "\0"
+        elif kind == TOOL and "subAgentInvocationId" not in part:
             made.append("")
         elif kind == "clearToPreviousToolInvocation":
             made[-1] = ""
-    return [text for text in made if text]
+    paragraphs = ([p.strip("\n") for p in text.split("\0") if p] for text in made)
+    return [text for held in paragraphs if (text := "\n\n".join(held))]
 
 
 def render(node: dict[str, Any]) -> str:
@@ -133,11 +137,11 @@ def expected(request: dict[str, Any]) -> list[Plain]:
             if c["id"] in results
         ]
     if not rounds:
-        text = "\n\n".join(blocks(request.get("response")))
         error = (result.get("errorDetails") or request.get("responseErrorDetails") or {}).get(
             "message"
         )
-        made.append(("assistant", text or error or "", []))
+        said = texts(request.get("response")) or [error or ""]
+        made += [("assistant", text, []) for text in said]
     return made
 
 

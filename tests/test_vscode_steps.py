@@ -50,26 +50,28 @@ LINK = {"kind": "inlineReference", "name": "x", "inlineReference": {"scheme": "f
     ("response", "messages"),
     [
         ([said("A"), tool(1), said("B"), tool(2), said("C")],
-         ["A\n\nB\n\nC>1>2", "file 1", "file 2"]),
-        ([tool(1), tool(2), said("A"), tool(3)], ["A>1>2>3", "file 1", "file 2", "file 3"]),
+         ["A>1", "file 1", "B>2", "file 2", "C"]),
+        ([tool(1), tool(2), said("A"), tool(3)],
+         [">1>2", "file 1", "file 2", "A>3", "file 3"]),
         ([said("A"), said("B"), tool(1)], ["AB>1", "file 1"]),
         ([thought("why"), tool(1), thought("then"), tool(2), said("A")],
-         ["why\n\nthen|A>1>2", "file 1", "file 2"]),
+         ["why|>1", "file 1", "then|>2", "file 2", "A"]),
         ([said("A"), tool(1), LINK, said(" is it"), tool(2)],
-         ["A\n\n[x](file:///x) is it>1>2", "file 1", "file 2"]),
-        ([said("A"), tool(1), WARNING, tool(2)], ["A\n\nCareful>1>2", "file 1", "file 2"]),
+         ["A>1", "file 1", "[x](file:///x) is it>2", "file 2"]),
+        ([said("A"), tool(1), WARNING, tool(2)], ["A>1>2", "file 1", "file 2"]),
+        ([said("A"), WARNING, said("B")], ["A\n\nB"]),
         ([said("A"), tool(1), said("B"),
           {"kind": "clearToPreviousToolInvocation", "reason": 1}, said("C")],
-         ["A\n\nC>1", "file 1"]),
+         ["A>1", "file 1", "C"]),
     ],
 )  # fmt: skip
-def test_without_rounds_an_answer_is_one_message(
+def test_without_rounds_words_and_calls_keep_their_order(
     response: list[Any], messages: list[str], tmp_path: Path
 ) -> None:
     path = put(tmp_path, "chat.json", chat(request(1, response=response)))
     made = one(path)
     assert row(made) == messages
-    assert [m.id for m in made.messages if m.role == "assistant"] == ["response_1"]
+    assert [m.id for m in made.messages if m.role == "assistant"][-1] == "response_1"
     (tmp_path / "out").mkdir()
     assert_round_trip(path, tmp_path / "out")
 

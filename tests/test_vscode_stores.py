@@ -14,8 +14,8 @@ from tests.harness import facts_of, origins_of, reduce_all
 from tests.vscode import START, chat, codes, one, put, read, request, words
 from unspool import sources
 from unspool.io.origins import Tally, read_head
-from unspool.sources.vscode_chat import archives
-from unspool.sources.vscode_chat.store import session_id
+from unspool.sources.vscode_chat import documents as archives
+from unspool.sources.vscode_chat.stores import session_id
 
 
 def make_store(path: Path, rows: dict[str, Any], wal: bool) -> sqlite3.Connection:

@@ -5,12 +5,13 @@ request of it is not as it likes; everything here keeps to what it takes. `docs/
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from unspool.io.dirty_json import clean
 from unspool.sinks import Family, Options, Piece, safe_name
-from unspool.sinks.chat_json.chats import chat_of, chats_of
+from unspool.sinks.chat_json.requests import Writer, named, turns_of
 
 __all__ = ["FAMILIES", "MANY_FILES", "NAME", "chat_of", "file_name", "write"]
 
@@ -18,11 +19,18 @@ NAME = "chat-json"
 MANY_FILES = True
 FAMILIES = True
 
+_HEAD = {
+    "responder_icon": "responderAvatarIconUri",
+    "requester": "requesterUsername",
+    "requester_icon": "requesterAvatarIconUri",
+}
+"""In a chat's `metadata` → in an export of its time."""
+
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
     """One file; sub-agents are shown inside it, where they were called. Those that no call of it
     started, and sub-agents of sub-agents, get files of their own."""
-    for ident, chat in chats_of(family):
+    for ident, chat in _chats(family):
         if not chat["requests"]:
             continue
         try:
@@ -34,3 +42,30 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
 
 def file_name(ident: str) -> str:
     return f"{safe_name(ident)}.chat.json"
+
+
+def chat_of(family: Family) -> dict[str, Any]:
+    """The whole chat, as plain values."""
+    return next(_chats(family))[1]
+
+
+def _chats(family: Family) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(id, chat) of the root, and of every sub-agent that has no place inside another chat: a chat
+    shows those that a call of its own started, and not what they started in turn."""
+    waiting = [family.root, *family.descendants]
+    while waiting:
+        root = waiting[0]
+        writer = Writer(root, {child.conversation_id: child for child in waiting[1:]})
+        location = root.metadata.get("initial_location")
+        panel = location not in ("panel", "terminal", "notebook", "editor")
+        chat = {
+            "responderUsername": root.agent or "GitHub Copilot",
+            "initialLocation": "panel" if panel else location,
+        }
+        if writer.native:
+            chat |= named(_HEAD, root.metadata)
+        yield (
+            root.conversation_id,
+            {**chat, "requests": [writer.request(t) for t in turns_of(root)]},
+        )
+        waiting = [t for t in waiting[1:] if t.conversation_id not in writer.shown]

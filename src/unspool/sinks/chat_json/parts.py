@@ -1,9 +1,17 @@
-"""Response parts that are no calls: words, thinking, and what was kept beside them, in their order."""
+"""Response parts: words, thinking, calls, and what was kept beside them, in their order."""
 
+import re
 from typing import Any
 
+from unspool.facts import Attachment
 from unspool.sinks.chat_json.prompts import uri_of
-from unspool.sources.vscode_chat.fields import DISPLAY
+from unspool.sources.vscode_chat.fields import CALL, DISPLAY, NATIVE
+from unspool.sources.vscode_chat.uris import name_of
+from unspool.sources.vscode_chat.uris import uri_of as text_of_uri
+from unspool.trajectory import Message, ToolCall, Trajectory, text_of
+
+_DENIED = {"type": 0}
+_ALLOWED = {"type": 1}
 
 Part = dict[str, Any]
 
@@ -26,21 +34,63 @@ def thinking_id(thoughts: Any, number: int) -> str:
     return next((ident for ident in found if isinstance(ident, str)), f"thinking_{number}")
 
 
-def text_parts(text: str, extra: Part) -> list[Part]:
-    """The words; what was said of parts of them goes with parts that are empty."""
-    found = extra.get("vulnerabilities")
-    abouts = _objects(extra.get("markdown")) or ([{}] if text or found else [])
-    values = [text, *("" for _ in abouts[1:])]
-    made: list[Part] = []
-    for about, value in zip(abouts, values, strict=False):
-        if isinstance(found, list) and found and not made:
-            held = {"content": {"value": value}, "vulnerabilities": found}
-            made.append({**about, "kind": "markdownVuln", **held})
-        elif "kind" in about or {"inlineReferences", "fromSubagent"} & about.keys():
-            made.append({**about, "kind": "markdownContent", "content": {"value": value}})
-        else:
-            made.append({**about, "value": value})
-    return made
+def text_parts(text: str, early: list[Part], extra: Part) -> tuple[list[Part], list[Part]]:
+    """(the words with the links that stand in them, what is left of the `early` parts).
+
+    VS Code keeps the words that the model wrote, "See `a.py` first.", as three parts: words, a link
+    and words. Written as they were kept, the link would be read twice (links_once).
+    """
+    vulnerabilities = extra.get("vulnerabilities")
+    abouts = _objects(extra.get("markdown")) or ([{}] if text or vulnerabilities else [])
+    pieces, left = _cut_at_links(text, early) if abouts else ([text], early)
+    parts: list[Part] = []
+    for piece in pieces:
+        if not isinstance(piece, str):
+            parts.append(piece)
+        elif isinstance(vulnerabilities, list) and vulnerabilities:
+            content = {"content": {"value": piece}, "vulnerabilities": vulnerabilities}
+            parts.append({**abouts[0], "kind": "markdownVuln", **content})
+            vulnerabilities = None
+        elif abouts:
+            parts.append(_markdown(piece, abouts[0]))
+    # What was said of other parts of the words goes with parts that are empty.
+    return [*parts, *(_markdown("", about) for about in abouts[1:])], left
+
+
+def _markdown(text: str, about: Part) -> Part:
+    if "kind" in about or "inlineReferences" in about:
+        return {**about, "kind": "markdownContent", "content": {"value": text}}
+    return {**about, "value": text}
+
+
+def _cut_at_links(text: str, early: list[Part]) -> tuple[list[str | Part], list[Part]]:
+    pieces: list[str | Part] = []
+    left: list[Part] = []
+    at = 0
+    for part in early:
+        match = None
+        if part.get("kind") == "inlineReference":
+            target = part.get("inlineReference")
+            named = part.get("name") or (target.get("name") if isinstance(target, dict) else None)
+            names = {named if isinstance(named, str) else "", name_of(text_of_uri(target))} - {""}
+            match = _link(names).search(text, at) if names else None
+        if match is None or (left and match.start() == 0):
+            left.append(part)
+            continue
+        pieces += [text[at : match.start()]] if match.start() > at else []
+        pieces += [*left, part]  # in their order
+        left.clear()
+        at = match.end()
+    words = any(isinstance(piece, str) for piece in pieces)
+    return pieces + [text[at:]] * (at < len(text) or not words), left
+
+
+def _link(names: set[str]) -> "re.Pattern[str]":
+    """How a model writes the name of a file: as a link, as code, or bare."""
+    name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(
+        rf"\[[^\]\n]*(?:{name})[^\]\n]*\]\([^)\n]*\)|`[^`\n]*(?:{name})[^`\n]*`|{name}"
+    )
 
 
 def cleared_parts(cleared: Any) -> list[Part]:
@@ -74,10 +124,6 @@ def woven(calls: list[list[Part]], extra: Part) -> tuple[list[Part], list[Part]]
     return between[0], made
 
 
-def is_text(part: Part) -> bool:
-    return part.get("kind") == "markdownContent"
-
-
 def _expanded(part: Part) -> Part:
     """Addresses and markdown as VS Code writes them."""
     if part.get("kind") not in DISPLAY:
@@ -92,3 +138,111 @@ def _expanded(part: Part) -> Part:
 
 def _objects(value: Any) -> list[Part]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def call_part(call: ToolCall, result: Message | None, child: Trajectory | None) -> dict[str, Any]:
+    """The part of one call: as it was, or made from what is known."""
+    extra = call.extra or {}
+    made: dict[str, Any] = {"kind": "toolInvocationSerialized"}
+    if isinstance(extra.get("tool_id"), str):
+        made |= {theirs: extra[ours] for ours, theirs in CALL.items() if ours in extra}
+        made["toolCallId"] = call.id
+        if result is not None and result.details is not None:
+            made["resultDetails"] = _with_data(result.details, result.attachments or [])
+        made.setdefault("invocationMessage", call.name)
+        held = extra.get(NATIVE)
+        made = {**held, **made} if isinstance(held, dict) else made
+    else:
+        made |= _described(call, result, child)
+    made.setdefault("isComplete", True)
+    return made
+
+
+def _described(call: ToolCall, result: Message | None, child: Trajectory | None) -> dict[str, Any]:
+    name = call.name or "tool"
+    made: dict[str, Any] = {
+        "toolId": name,
+        "toolCallId": call.id,
+        "invocationMessage": name,
+        "pastTenseMessage": name,
+        "isConfirmed": _DENIED if call.status == "denied" else _ALLOWED,
+        "source": {"type": "external", "label": "External"},
+        "resultDetails": _details(call, result),
+    }
+    if child is not None:
+        made["toolSpecificData"] = _sub_agent(child)
+    return made
+
+
+def _details(call: ToolCall, result: Message | None) -> dict[str, Any]:
+    failed = call.status == "failed" or bool(result is not None and result.is_error)
+    output: list[dict[str, Any]] = []
+    if result is not None:
+        output.append({"type": "embed", "isText": True, "value": result.content})
+        for attachment in result.attachments or ():
+            if attachment.data:
+                output.append(
+                    {
+                        "type": "embed",
+                        "isText": False,
+                        "mimeType": attachment.media_type or "application/octet-stream",
+                        "value": attachment.data,
+                    }
+                )
+    return {"input": call.arguments, "output": output, "isError": failed}
+
+
+def _sub_agent(child: Trajectory) -> dict[str, Any]:
+    users = [text_of(m) for m in child.messages if m.role == "user"]
+    answers = [m.content for m in child.messages if m.role == "assistant" and m.content]
+    made: dict[str, Any] = {"kind": "subagent"}
+    name = child.parent.name if child.parent is not None else None
+    for field, value in (
+        ("agentName", name or child.agent),
+        ("description", child.title),
+        ("prompt", users[0] if users else None),
+        ("result", answers[-1] if answers else None),
+    ):
+        if value:
+            made[field] = value
+    return made
+
+
+def _with_data(details: Any, attachments: list[Attachment]) -> Any:
+    """Result details with the bytes that were taken out of them."""
+    if not isinstance(details, dict):
+        return details if isinstance(details, list) else None
+    if not holds_data(details, attachments):
+        return details
+    waiting = [a.data for a in attachments]
+    output = details["output"]
+    if isinstance(output, dict):
+        return {**details, "output": {**output, "base64Data": waiting[0]}}
+    filled = [{**part, "value": waiting.pop(0)} if _is_empty(part) else part for part in output]
+    return {**details, "output": filled}
+
+
+def _is_empty(part: Any) -> bool:
+    """Whether the bytes of the part were taken out of it."""
+    return isinstance(part, dict) and part.get("type") == "embed" and "value" not in part
+
+
+def holds_data(details: Any, attachments: list[Attachment]) -> bool:
+    """Whether the images of a result have their places in its details."""
+    output = details.get("output") if isinstance(details, dict) else None
+    if isinstance(output, dict):
+        return len(attachments) == 1 and "base64Data" not in output
+    places = sum(map(_is_empty, output)) if isinstance(output, list) else 0
+    return 0 < places == len(attachments)
+
+
+def result_of(result: Message) -> dict[str, Any]:
+    """What the model got, as Copilot keeps it."""
+    content: list[dict[str, Any]] = [{"$mid": 21, "value": result.content}]
+    attachments = result.attachments or []
+    if not holds_data(result.details, attachments):
+        for attachment in attachments:
+            if attachment.data:
+                data = {"mimeType": attachment.media_type, "data": {"$base64": attachment.data}}
+                content.append({"$mid": 24, "value": data})
+    return {"$mid": 20, "content": content}

@@ -1,15 +1,17 @@
-"""Requests: a turn of a conversation as a request of a chat, with its answer and its rounds."""
+"""Requests: the turns of a conversation as requests of a chat, with their answers and rounds."""
 
 import hashlib
 from math import isfinite
 from typing import Any
 
+import msgspec
+
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import text as as_text
-from unspool.sinks.chat_json.calls import call_part, result_of
 from unspool.sinks.chat_json.parts import (
+    call_part,
     cleared_parts,
-    is_text,
+    result_of,
     text_parts,
     thinking_id,
     thinking_parts,
@@ -23,12 +25,9 @@ from unspool.sinks.chat_json.prompts import (
     text_part,
     variables_of,
 )
-from unspool.sinks.chat_json.turns import Turn
-from unspool.sinks.chat_json.usage import named, usage_of
 from unspool.sources.vscode_chat import fields
-from unspool.trajectory import Message, ToolCall, Trajectory
+from unspool.trajectory import Message, ToolCall, Trajectory, Usage
 
-_OURS = "vscode-chat"
 _MODES = ("ask", "edit", "agent")
 _AGENT = {
     "id": "github.copilot.editsAgent",
@@ -48,6 +47,55 @@ _STATES = {name: value for value, name in fields.STATES.items()}
 _VOTES = {name: value for value, name in fields.VOTES.items()}
 
 
+_CONTEXT = frozenset(("injected", "summary", "output"))
+"""Kinds of user message that came with the next words of the person."""
+
+
+class Turn(msgspec.Struct):
+    """What one request of a chat is made of."""
+
+    number: int
+    user: Message | None = None
+    context: list[Message] = []
+    answers: list[Message] = []
+    results: dict[str, Message] = {}
+    """By the id of the call."""
+    stopped: bool = False
+    """The person interrupted it."""
+
+
+def turns_of(trajectory: Trajectory) -> list[Turn]:
+    """System prompts have no place in a chat; all other messages go to a turn."""
+    turns: list[Turn] = []
+    context: list[Message] = []
+
+    def open_turn(user: Message | None) -> None:
+        turns.append(Turn(len(turns), user, list(context)))
+        context.clear()
+
+    for message in trajectory.messages:
+        if message.role == "user" and message.kind in _CONTEXT:
+            context.append(message)
+        elif message.role == "user" and message.kind == "interruption" and turns:
+            turns[-1].stopped = True
+        elif message.role == "user":
+            open_turn(message)
+        elif message.role != "system":
+            if not turns:
+                open_turn(None)
+            turn = turns[-1]
+            if message.role == "assistant":
+                turn.answers.append(message)
+            else:
+                ident = message.tool_call_id or f"result-{len(turn.results)}"
+                turn.results.setdefault(ident, message)
+    if context and not turns:
+        open_turn(None)
+    elif context:
+        turns[-1].context += context
+    return turns
+
+
 class Writer:
     """The requests of one conversation, one after the other."""
 
@@ -56,7 +104,7 @@ class Writer:
         self.children = children
         self.shown: set[str] = set()
         """The sub-agents that stand in the chat so far."""
-        self.native = trajectory.source == _OURS
+        self.native = trajectory.source == fields.NAME
         calls = (call for m in trajectory.messages for call in m.tool_calls or ())
         self._called = {call.child_id for call in calls}
         self._taken: set[str] = set()
@@ -92,7 +140,7 @@ class Writer:
         made["result"] = self._result(turn, last)
         if last is not None:
             self._answer_fields(made, last, ident)
-            made |= usage_of(turn.answers)
+            made |= _usage_of(turn.answers)
         made["modelState"] = self._state(turn, last, time)
         return made
 
@@ -154,13 +202,15 @@ class Writer:
             thoughts = thinking_parts(answer.thinking or "", extra.get("thoughts"))
             told = max((n for n, part in enumerate(thoughts) if part["value"]), default=-1) + 1
             parts += thoughts[:told]
-            said = text_parts("" if _is_error_text(answer) else answer.content, extra)
             calls = [self._call(call, turn) for call in answer.tool_calls or ()]
             early, rest = woven(calls, extra)
             if answer is turn.answers[0]:
                 # Words that no round said: behind those of a round they would be of the next.
-                last = max((n for n, part in enumerate(early) if is_text(part)), default=-1) + 1
+                texts = (n for n, p in enumerate(early) if p.get("kind") == "markdownContent")
+                last = max(texts, default=-1) + 1
                 parts, early = parts + early[:last], early[last:]
+            text = "" if _is_error_text(answer) else answer.content
+            said, early = text_parts(text, early, extra)
             # What only tells that a thought has ended says nothing of whose it was: the words do.
             parts += [*said, *thoughts[told:], *early, *rest]
         return parts + self._nameless(turn)
@@ -199,11 +249,25 @@ class Writer:
         results = {m.tool_call_id: m for m in child.messages if m.role == "tool"}
         parts: list[dict[str, Any]] = []
         for message in child.messages:
+            if message.role == "assistant" and (words := self._own_words(child, message)):
+                content = {"kind": "markdownContent", "content": {"value": words}}
+                parts.append({**content, "subAgentInvocationId": run})
             for call in message.tool_calls or ():
-                made = call_part(call, results.get(call.id), None)
-                made["subAgentInvocationId"] = run
-                parts.append(made)
+                part = call_part(call, results.get(call.id), None)
+                part["subAgentInvocationId"] = run
+                parts.append(part)
         return parts
+
+    def _own_words(self, child: Trajectory, message: Message) -> str:
+        """What a sub-agent of a chat said beside the result, which the call that started it tells."""
+        if not self.native:
+            return ""
+        calls = (c for m in self.trajectory.messages for c in m.tool_calls or ())
+        started = (c.extra or {} for c in calls if c.child_id == child.conversation_id)
+        specific = next(started, {}).get("specific")
+        result = specific.get("result") if isinstance(specific, dict) else None
+        text = message.content
+        return text.removesuffix(result).rstrip("\n") if isinstance(result, str) else text
 
     def _result(self, turn: Turn, last: Message | None) -> dict[str, Any]:
         extra = self._extra(last)
@@ -267,10 +331,13 @@ class Writer:
         return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:32]
 
     def _state(self, turn: Turn, last: Message | None, time: int | None) -> dict[str, Any]:
-        status = last.status if last is not None else None
+        ending = last or turn.user  # a question without an answer tells itself what became of it
+        status = ending.status if ending is not None else None
         extra = self._extra(last)
-        value = _STATES.get(as_text(extra.get("state")), 1)
-        if value == 1 and (turn.stopped or status in ("cancelled", "interrupted")):
+        value = _STATES.get(as_text(extra.get("state") if last is not None else status), 1)
+        if value == 1 and "error" in extra:
+            pass  # the error tells how it ended, also that it was cancelled
+        elif value == 1 and (turn.stopped or status in ("cancelled", "interrupted")):
             value = 2
         elif value == 1 and not self.native and (status == "failed" or _is_error(last)):
             value = 3  # a chat of VS Code's says itself whether it was marked so
@@ -321,3 +388,43 @@ def _is_error_text(answer: Message) -> bool:
 def _millis(stamp: str | None) -> int | None:
     micros = parse_time(stamp) if stamp else None
     return micros // 1000 if micros is not None else None
+
+
+def named(names: dict[str, str], extra: dict[str, Any]) -> dict[str, Any]:
+    return {theirs: extra[ours] for ours, theirs in names.items() if ours in extra}
+
+
+def _usage_of(answers: list[Message]) -> dict[str, Any]:
+    """The last call's prompt, as VS Code tells it; and the totals of the turn by model."""
+    known = [(a, a.usage) for a in answers if a.usage is not None]
+    if not known:
+        return {}
+    last = known[-1][1]
+    extra = last.extra or {}
+    made = named(fields.USAGE, extra)
+    if "modelTotals" in made:
+        prompt = extra.get("last_prompt_tokens")
+    else:
+        prompt = last.prompt_tokens
+        if len(known) > 1 or last.cached_tokens is not None:
+            made["modelTotals"] = _totals([(a.model or "", usage) for a, usage in known])
+        elif last.completion_tokens is not None:
+            made["completionTokens"] = last.completion_tokens
+    if prompt is not None:
+        made["promptTokens"] = prompt
+    return made
+
+
+def _totals(reports: list[tuple[str, Usage]]) -> list[dict[str, Any]]:
+    made: dict[str, dict[str, Any]] = {}
+    for model, usage in reports:
+        held = made.setdefault(model, {"model": model})
+        for ours, theirs in (
+            ("prompt_tokens", "inputTokens"),
+            ("cached_tokens", "cachedTokens"),
+            ("completion_tokens", "outputTokens"),
+        ):
+            value = getattr(usage, ours)
+            if value is not None:
+                held[theirs] = held.get(theirs, 0) + value
+    return list(made.values())

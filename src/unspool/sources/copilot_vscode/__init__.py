@@ -17,7 +17,7 @@ from unspool.sources.copilot_cli.events import read_events
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.store import is_store, read_store
 from unspool.sources.copilot_vscode import cache, debuglog, memories, traces
-from unspool.sources.vscode_chat.chats import WORST
+from unspool.sources.vscode_chat.fields import BESIDE
 from unspool.sources.vscode_chat.folders import user_folders, workspace_of
 
 NAME = "copilot-vscode"
@@ -25,7 +25,7 @@ PRODUCT = "vscode-chat"
 RANGES = True
 CURRENT: Literal["last", "longest"] = "last"
 
-OUTSIDE = WORST + 1
+OUTSIDE = BESIDE + 1
 """What a chat says about itself, and what VS Code keeps beside it, knows better than all of this."""
 
 _EXTENSION = "github.copilot-chat"

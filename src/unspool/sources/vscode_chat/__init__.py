@@ -15,10 +15,15 @@ import msgspec
 from unspool.facts import AnyFact
 from unspool.io.databases import BACKUP, MAGIC, is_spare
 from unspool.io.origins import Head, Origin, Tally, read_head
-from unspool.sources.vscode_chat.archives import is_archive, read_archive
-from unspool.sources.vscode_chat.chats import NAME
-from unspool.sources.vscode_chat.documents import read_document, read_log
-from unspool.sources.vscode_chat.editing import is_state, read_state
+from unspool.sources.vscode_chat.documents import (
+    is_archive,
+    read_archive,
+    read_document,
+    read_log,
+    read_state,
+)
+from unspool.sources.vscode_chat.edits import is_state
+from unspool.sources.vscode_chat.fields import NAME
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
 
 __all__ = ["CURRENT", "NAME", "RANGES", "claims", "family", "places", "read", "visit", "visits"]
@@ -125,7 +130,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         tally.records += 1
         tally.noise += 1
     elif name in _STORES:
-        from unspool.sources.vscode_chat.store import read_store
+        from unspool.sources.vscode_chat.stores import read_store
 
         yield from read_store(origin, tally)
     elif name == _DESCRIPTION:
@@ -142,7 +147,7 @@ def visits(head: Head) -> bool:
 
 
 def visit(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    from unspool.sources.vscode_chat.store import read_rows, rows_facts
+    from unspool.sources.vscode_chat.stores import read_rows, rows_facts
 
     if origin.named or not is_spare(origin.path):
         rows, _ = read_rows(origin.path)

@@ -1,11 +1,30 @@
-"""Answers: the messages of an answer, by the model's rounds and, where those end, by its parts."""
+"""Answers: the messages that an answer is made of, and which of them every part belongs to.
+
+The model answers in rounds; the person sees one row of parts. Three things may tell the messages:
+
+    rounds that say all             {"toolCallRounds": [{"response": "I look.", "toolCalls": […]}, …]}
+    rounds that end with a call     the parts behind the last one are the rest   (rounds_in_log)
+    no rounds at all                the order of the parts: words, then the calls behind them, are a
+                                    message, and words behind a call begin the next   (in_order)
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from unspool.sources.vscode_chat import tools
+from unspool.sources.vscode_chat.edits import KINDS as EDITS
+from unspool.sources.vscode_chat.edits import touches
+from unspool.sources.vscode_chat.fields import bare_call_id
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, Words
-from unspool.sources.vscode_chat.steps import Step, begins, one_step, steps_of
+from unspool.sources.vscode_chat.uris import name_of
+
+_WORD = re.compile(r"\w")
+_ROUNDS_AHEAD = 8
+"""So many rounds ahead of the current one words are looked for."""
 
 
 class Answer(msgspec.Struct):
@@ -17,6 +36,8 @@ class Answer(msgspec.Struct):
     """Those of every message."""
     homes: list[int] = []
     """The message of every tool part; -1 where it has none."""
+    places: list[int] | None = None
+    """The message of every part, where the parts alone tell the messages."""
     inner: set[int] = set()
     """Numbers of tool parts that the model did not ask for."""
     text: str = ""
@@ -26,90 +47,91 @@ class Answer(msgspec.Struct):
 def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -> Answer:
     """`prefix` is for the ids of calls that have none, `ident` is the id of the response."""
     if not told:
-        return _by_parts(parts, prefix)
+        return _by_parts(parts, prefix, ident)
     calls, homes = tools.join(told, parts.tools, prefix)
-    made = Answer(list(told), calls, homes)
-    if not any(held.response for held in made.rounds):
-        _give_words(made, parts)
-    if made.rounds[-1].toolCalls:
+    answer = Answer(list(told), calls, homes)
+    if not any(round_.response for round_ in answer.rounds):
+        _give_words(answer, parts)
+    if answer.rounds[-1].toolCalls:
         # The model went on after that: the rounds were not kept to the end.
-        news = _news(made, parts)
-        _append(made, [step for step in steps_of(news) if step.text or step.tools], parts, prefix)
-        if len(made.rounds) > len(told):
-            made.rounds[-1] = msgspec.structs.replace(made.rounds[-1], id=ident)
-    made.inner = {
+        steps = Steps(_unheard_rest(answer, parts)).steps
+        _append(answer, [step for step in steps if step.text or step.tools], parts, prefix)
+        if len(answer.rounds) > len(told):
+            answer.rounds[-1] = msgspec.structs.replace(answer.rounds[-1], id=ident)
+    answer.inner = {
         number
         for number, part in enumerate(parts.tools)
-        if made.homes[number] < 0 and not tools.is_announcement(part, calls[: len(told)])
+        if homes[number] < 0 and not tools.is_announcement(part, calls[: len(told)])
     }
-    return made
+    return answer
 
 
-def _by_parts(parts: Parts, prefix: str) -> Answer:
-    """One message: where the model spoke again, the parts do not tell for sure."""
-    step = one_step(parts.flow)
-    made = Answer(homes=[-1] * len(parts.tools), text=step.text)
-    _append(made, [step], parts, prefix)
-    made.rounds.clear()
-    return made
+def _by_parts(parts: Parts, prefix: str, ident: str) -> Answer:
+    steps = Steps(parts.flow)
+    answer = Answer(homes=[-1] * len(parts.tools), places=steps.places)
+    _append(answer, steps.steps, parts, prefix)
+    if len(answer.rounds) == 1:
+        answer.text = steps.steps[0].text
+        answer.rounds.clear()
+    else:
+        answer.rounds[-1].id = ident
+    return answer
 
 
-def _append(made: Answer, steps: list[Step], parts: Parts, prefix: str) -> None:
+def _append(answer: Answer, steps: "list[Step]", parts: Parts, prefix: str) -> None:
     """The steps as rounds of their own."""
     for step in steps:
         for number in step.tools:
-            made.homes[number] = len(made.rounds)
-        made.rounds.append(Round(response=step.text))
-        made.calls.append(
+            answer.homes[number] = len(answer.rounds)
+        answer.rounds.append(Round(response=step.text))
+        answer.calls.append(
             [tools.from_part(parts.tools[n], f"{prefix}/part.{n}") for n in step.tools]
         )
 
 
-def _give_words(made: Answer, parts: Parts) -> None:
+def _give_words(answer: Answer, parts: Parts) -> None:
     """Rounds that keep no words: what was shown before the calls of a round, it said."""
     texts: dict[int, list[str]] = {}
     waiting: list[Flow] = []
     for item in parts.flow:
         if not isinstance(item, Tool):
-            if not (isinstance(item, Kept) and item.spoken):
-                waiting.append(item)
-        elif made.homes[item.number] >= 0:
-            texts.setdefault(made.homes[item.number], []).append(_text(waiting))
+            waiting.append(item)
+        elif answer.homes[item.number] >= 0:
+            texts.setdefault(answer.homes[item.number], []).append(_text(waiting))
             waiting = []
-    if not made.rounds[-1].toolCalls:
-        texts.setdefault(len(made.rounds) - 1, []).append(_text(waiting))
-    for number, found in texts.items():
-        response = "\n\n".join(text for text in found if text)
-        made.rounds[number] = msgspec.structs.replace(made.rounds[number], response=response)
+    if not answer.rounds[-1].toolCalls:
+        texts.setdefault(len(answer.rounds) - 1, []).append(_text(waiting))
+    for number, shown in texts.items():
+        response = "\n\n".join(text for text in shown if text)
+        answer.rounds[number] = msgspec.structs.replace(answer.rounds[number], response=response)
 
 
 def _text(flow: list[Flow]) -> str:
     """The words of a run of parts; links alone are none."""
-    if not any(isinstance(item, Words) and begins(item) for item in flow):
+    if not any(isinstance(item, Words) and _WORD.search(item.text) for item in flow):
         return ""
-    return "\n\n".join(step.text for step in steps_of(flow))
+    return "\n\n".join(step.text for step in Steps(flow).steps)
 
 
-def _news(made: Answer, parts: Parts) -> list[Flow]:
-    """What stands behind the part of the last call that has one, and no round tells; warnings and tasks
-    are not the model's words."""
-    found: list[Flow] = []
+def _unheard_rest(answer: Answer, parts: Parts) -> list[Flow]:
+    """What stands behind the part of the last call that has one, and no round tells."""
+    rest: list[Flow] = []
     run: list[Flow] = []
-    numbered = [(n, call.part) for n, group in enumerate(made.calls) for call in group]
+    numbered = [(n, call.part) for n, group in enumerate(answer.calls) for call in group]
     at, last = next(((n, part) for n, part in reversed(numbered) if part), (-1, None))
-    later = [held.response or "" for held in made.rounds[at + 1 :]]
+    later = [round_.response or "" for round_ in answer.rounds[at + 1 :]]
     behind = last is None
     for item in parts.flow:
         if behind and isinstance(item, Tool):
-            found += _unheard(run, made.rounds, later)
+            rest += _unheard(run, answer.rounds, later)
             run = []
             part = parts.tools[item.number]
-            if made.homes[item.number] < 0 and not tools.is_announcement(part, made.calls):
-                found.append(item)
-        elif behind and not (isinstance(item, Kept) and item.spoken):
+            if answer.homes[item.number] < 0 and not tools.is_announcement(part, answer.calls):
+                rest.append(item)
+        elif behind:
             run.append(item)
         behind = behind or (isinstance(item, Tool) and parts.tools[item.number] is last)
-    return found + _unheard(run, made.rounds, later)
+    return rest + _unheard(run, answer.rounds, later)
 
 
 def _unheard(run: list[Flow], rounds: list[Round], later: list[str]) -> list[Flow]:
@@ -123,7 +145,7 @@ def _unheard(run: list[Flow], rounds: list[Round], later: list[str]) -> list[Flo
     texts = [
         text for item in run[start:] if isinstance(item, Words) and (text := item.text.strip())
     ]
-    if all(any(text in (held.response or "") for held in rounds) for text in texts):
+    if all(any(text in (round_.response or "") for round_ in rounds) for text in texts):
         start = len(run)
     return [*(item for item in run[:start] if isinstance(item, Thought)), *run[start:]]
 
@@ -134,9 +156,296 @@ def _heard(run: list[Flow], response: str) -> int:
     at = said = heard = 0
     for number, item in enumerate(run if response else ()):
         text = item.text.strip() if isinstance(item, Words) else ""
-        found = response.find(text, at)
-        if found < 0:
+        position = response.find(text, at)
+        if position < 0:
             break
         if text:
-            at, said, heard = found + len(text), said + len(text), number + 1
+            at, said, heard = position + len(text), said + len(text), number + 1
     return heard if 2 * said >= len(response.strip()) else 0
+
+
+class Step(msgspec.Struct):
+    """One message: what it says, then what it calls."""
+
+    blocks: list[str] = []
+    """Its words, cut apart where a block of its own was shown."""
+    tools: list[int] = []
+    """The numbers of its tool parts."""
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(block.strip("\n") for block in self.blocks)
+
+
+class Steps:
+    """Messages by the order of parts. Words or thinking behind a call are of the next time that the
+    model spoke: they begin a message. Calls without a word between them stand together."""
+
+    def __init__(self, flow: Iterable[Flow]) -> None:
+        self.steps = [Step()]
+        self.places: list[int] = []
+        """For every item, the number of its step."""
+        self._open = False
+        """Whether the last block goes on."""
+        self._aside = ""
+        """What stands behind a call and begins nothing: a fence, the point of a list."""
+        for item in flow:
+            self._take(item)
+            self.places.append(len(self.steps) - 1)
+        self._settle()
+
+    def _take(self, item: Flow) -> None:
+        if isinstance(item, Tool):
+            self._settle()
+            self.steps[-1].tools.append(item.number)
+            self._open = False
+        elif isinstance(item, Thought):
+            if item.text:
+                self._begin()
+        else:
+            if isinstance(item, Kept) and item.apart:
+                self._settle()
+                self._open = False
+            if not _WORD.search(item.text):
+                if self.steps[-1].tools:
+                    self._aside += item.text
+                    return
+            else:
+                self._begin()
+            self._write(self._aside + item.text)
+            self._aside = ""
+
+    def _begin(self) -> None:
+        if self.steps[-1].tools:
+            self.steps.append(Step())
+            self._open = False
+
+    def _settle(self) -> None:
+        """What no words of the model followed goes with those before."""
+        if self._aside.strip():
+            self._write(self._aside)
+        self._aside = ""
+
+    def _write(self, text: str) -> None:
+        blocks = self.steps[-1].blocks
+        if self._open and blocks:
+            blocks[-1] += text
+        elif text:
+            blocks.append(text)
+            self._open = True
+
+
+class Placed(msgspec.Struct):
+    """What one message holds beside its words and calls."""
+
+    calls: int = 0
+    parts: list[dict[str, Any]] = []
+    at: list[int] = []
+    """For every part, how many of the message's calls stood before it."""
+    thinking: list[str] = []
+    thoughts: list[dict[str, Any]] = []
+    """What the parts with the thinking say besides."""
+    markdown: list[dict[str, Any]] = []
+    """What the parts with the text say besides, each way once."""
+
+    def extra(self) -> dict[str, Any]:
+        extra: dict[str, Any] = {}
+        if self.parts:
+            # By their places: an undo stop may have led back to an earlier call.
+            order = sorted(range(len(self.parts)), key=self.at.__getitem__)
+            extra["parts"] = [self.parts[n] for n in order]
+            if any(at != self.calls for at in self.at):
+                extra["parts_at"] = [self.at[n] for n in order]
+        if self.thoughts:
+            extra["thoughts"] = self.thoughts
+        if self.markdown:
+            extra["markdown"] = self.markdown
+        return extra
+
+
+class Owner(msgspec.Struct):
+    """Who made an edit."""
+
+    number: int
+    """The round."""
+    call: str
+    undone: bool
+    """It stands behind the undo stop that the person went back to."""
+
+
+class Placing:
+    """The walk through one response: every part goes to the message that was under way.
+
+    Tool parts are joined to the calls of rounds; the words between them are found in what the rounds
+    say; the undo stop of an edit names the call that made it.
+    """
+
+    def __init__(self, answer: Answer, undone: Any = None) -> None:
+        """`undone`: the undo stop that the person went back to."""
+        self._answer = answer
+        self._undone = undone
+        self._rounds = answer.rounds if answer.places is None else []
+        """What the model itself tells of its rounds."""
+        calls = answer.calls
+        self._places = {id(c.part): n for group in calls for n, c in enumerate(group)}
+        self._calls = {c.id: (r, n) for r, group in enumerate(calls) for n, c in enumerate(group)}
+        self.placed = [Placed(len(group)) for group in calls]
+        self._now = 0
+        """The round that is under way."""
+        self._seen = 0
+        """How many of its calls have gone by."""
+        self._gone = [0] * len(calls)
+        """The same for every round."""
+        self._spoken: int | None = None
+        """The round that spoke last."""
+        self._passed = 0
+        """How many tool parts have gone by."""
+        self._caller = ""
+        """The call that the edits here say they are of."""
+        self.tail: int | None = None
+        """The round with the undo stop that all behind it was taken back to."""
+        self.owners: dict[int, Owner] = {}
+        """By the identity of an edit's part."""
+
+    def walk(self, parts: Parts) -> None:
+        places = self._answer.places
+        links: list[Kept] = []
+        for number, item in enumerate(parts.flow):
+            if places is not None:
+                self._go(places[number])
+            if isinstance(item, Kept) and item.text:
+                if self._rounds or not item.plain:
+                    links.append(item)
+                continue
+            if isinstance(item, Words):
+                # A link may be the first that a round says: only the words behind it tell of which.
+                self._take_words(item)
+            self._keep_links(links)
+            links = []
+            if isinstance(item, Tool):
+                self._take_tool(item.number, parts.tools[item.number])
+            elif isinstance(item, Thought):
+                self._take_thought(item)
+            elif isinstance(item, Kept):
+                self._keep(item.part)
+        self._keep_links(links)
+
+    def _keep_links(self, links: list[Kept]) -> None:
+        for link in links:
+            if self._rounds and self._seen:
+                # No words behind it: the next round that names the file says it.
+                name = link.text[1:].partition("](")[0]
+                self._next_with(name, _response)
+            self._keep(link.part)
+
+    def _take_tool(self, number: int, part: dict[str, Any]) -> None:
+        self._passed = number + 1
+        if self._answer.homes[number] >= 0:
+            self._now, self._seen = self._answer.homes[number], self._places[id(part)] + 1
+            self._gone[self._now] = self._seen
+            self._caller = ""
+        elif number in self._answer.inner:
+            self._keep(part)
+
+    def _keep(self, part: dict[str, Any]) -> None:
+        kind = part.get("kind")
+        stop = part.get("id") if kind == "undoStop" else part.get("undoStopId")
+        caller = bare_call_id(stop) if isinstance(stop, str) else ""
+        if caller in self._calls:
+            self._now, place = self._calls[caller]
+            self._seen, self._caller = place + 1, caller
+        if kind == "undoStop" and stop == self._undone and self._undone is not None:
+            self.tail = self._now
+        if isinstance(kind, str) and kind in EDITS:
+            call = self._caller or self._editor(part)
+            self.owners[id(part)] = Owner(self._now, call, self.tail is not None)
+        self.placed[self._now].parts.append(part)
+        self.placed[self._now].at.append(self._seen)
+
+    def _editor(self, part: dict[str, Any]) -> str:
+        """The call that made an edit which names none: the last edit so far that is of the file, else
+        the last one of the round (edits_of_calls)."""
+        names = [name_of(touch["path"]) for touch in touches(part)]
+        before, now = self._answer.calls[: self._now], self._answer.calls[self._now]
+        editors = [call for call in now[: self._seen] if call.name in tools.EDITORS]
+        earlier = [call for group in before for call in group if call.name in tools.EDITORS]
+        for call in reversed([*earlier, *editors]):
+            if any(name in (call.arguments or str(call.part)) for name in names):
+                return call.id
+        return editors[-1].id if editors else ""
+
+    def _take_words(self, words: Words) -> None:
+        text = words.text.strip()
+        number = None
+        if text and self._rounds:
+            number = self._next_with(text, _response)
+            if number is None:
+                number = self._any_with(text, _response)
+            if number is None and _WORD.search(text):
+                # Shown by the program, and said by no round of the model.
+                shown = {"kind": "markdownContent", "content": {"value": words.text}}
+                self._keep({**shown, **words.about})
+                return
+        if text:
+            self._spoken = self._now if number is None else number
+        if words.about and self._spoken is not None:
+            abouts = self.placed[self._spoken].markdown
+            if words.about not in abouts:
+                abouts.append(words.about)
+
+    def _take_thought(self, thought: Thought) -> None:
+        number = None
+        if len(self._rounds) > 1:
+            if thought.text:
+                number = self._next_with(thought.text, own_thinking)
+                if number is None:
+                    number = self._any_with(thought.text, own_thinking)
+            if number is None and (thought.text or self._seen):
+                # Rounds of older files do not tell it: it is what led to the next call.
+                self._go(self._bound())
+        placed = self.placed[self._now if number is None else number]
+        about = thought.about
+        own = own_thinking(self._rounds[self._now]) if self._rounds and number is None else ""
+        if own and thought.text not in own:
+            about = {**about, "value": thought.text}  # shown otherwise than the round has it
+        elif thought.text:
+            placed.thinking.append(thought.text)
+        if about:
+            placed.thoughts.append(about)
+
+    def _next_with(self, text: str, said: Any) -> int | None:
+        """The next round that says it, which is then under way. Once a round has called, another one
+        speaks; and nothing before the next tool part is of a later round than that."""
+        first = self._now + bool(self._seen)
+        for number in range(first, min(self._bound(), first + _ROUNDS_AHEAD) + 1):
+            if text in said(self._rounds[number]):
+                self._go(number)
+                return number
+        return None
+
+    def _any_with(self, text: str, said: Any) -> int | None:
+        """The first round that says it, wherever it stands."""
+        rounds = enumerate(self._rounds)
+        return next((number for number, round_ in rounds if text in said(round_)), None)
+
+    def _go(self, number: int) -> None:
+        if number != self._now:
+            self._now, self._seen, self._caller = number, self._gone[number], ""
+
+    def _bound(self) -> int:
+        """The round of the next tool part: nothing before it is of a later one."""
+        following = (home for home in self._answer.homes[self._passed :] if home >= 0)
+        return max(self._now, next(following, len(self.placed) - 1))
+
+
+def _response(round_: Round) -> str:
+    return round_.response or ""
+
+
+def own_thinking(round_: Round) -> str:
+    """What the round itself keeps of its thinking."""
+    thinking = round_.thinking
+    text = thinking.get("text") if isinstance(thinking, dict) else thinking
+    if isinstance(text, list):
+        text = "".join(piece for piece in text if isinstance(piece, str))
+    return text if isinstance(text, str) else ""

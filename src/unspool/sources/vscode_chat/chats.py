@@ -1,37 +1,45 @@
 """A whole chat as facts: its head, its requests in a chain, and the runs of its sub-agents."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Key, Noted, Problem
+from unspool.facts import ROOT, AnyFact, Key, Problem
 from unspool.io.dirty_json import sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
+from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat import edits, tools
-from unspool.sources.vscode_chat.children import child_facts
-from unspool.sources.vscode_chat.fields import NATIVE, OLD_VOTES, PARTICIPANT, VOTES
+from unspool.sources.vscode_chat.fields import (
+    BESIDE,
+    HEAD,
+    NAME,
+    NATIVE,
+    OLD_VOTES,
+    PARTICIPANT,
+    VOTES,
+)
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.model import Chat, Request
-from unspool.sources.vscode_chat.oddities import odd_fields
-from unspool.sources.vscode_chat.prompts import typed_text
-from unspool.sources.vscode_chat.requests import request_facts
-from unspool.sources.vscode_chat.scribe import Scribe
-from unspool.sources.vscode_chat.turns import Turn
+from unspool.sources.vscode_chat.prompts import rendered, typed_text, workspace_told
+from unspool.sources.vscode_chat.requests import Turn, run_facts, write_request
 from unspool.sources.vscode_chat.uris import path_of
 
-NAME = "vscode-chat"
-_BEST = 1 << 62
-_PROBLEMS = 1 << 40
-"""Problems stand behind all requests."""
 _OTHER_IDS = 1 << 41
+"""Places behind all requests."""
 FLAT, LOG = 0, 1
 """Editions: VS Code went over from flat files to logs, and where it finds both the log counts."""
-WORST = _BEST + 1
-"""The rank of what stands beside a chat: the index, the folder."""
+_REQUEST_PATH = re.compile(r"requests\[(\d+)\]")
+_REPOSITORY = {
+    "repository": "remoteUrl",
+    "branch": "localBranch",
+    "base_branch": "remoteBaseBranch",
+    "commit": "localHeadCommit",
+}
 
 
 class Abandoned(msgspec.Struct):
@@ -44,20 +52,40 @@ class Abandoned(msgspec.Struct):
 class Reading:
     """One chat of an origin on its way to facts."""
 
-    def __init__(self, chat: Chat, origin: Origin, tally: Tally, session: str = "") -> None:
+    def __init__(
+        self, chat: Chat, origin: Origin, tally: Tally, session: str = "",
+        locate: Callable[[int | None], int] = lambda number: 0,
+    ) -> None:  # fmt: skip
+        """`locate` tells the offset of a request by its number, or of the chat."""
         self.chat = chat
         self.origin = origin
         self.tally = tally
         self.requests = chat.requests or []
         self.key: Key = (NAME, session or chat.sessionId or derived_id(self.requests))
-        self.problems: list[tuple[str, str]] = []
-        """(code, sample)."""
-        self.bad_lines: list[tuple[int, str, str]] = []
-        """Of a log: where it stands, what is wrong, and how it begins."""
         self.abandoned: list[Abandoned] = []
         self.edition = FLAT
+        self._locate = locate
+        self._problems: list[AnyFact] = []
         self._ancient = not any(request.requestId for request in self.requests)
         """Until 2024 no request had an id."""
+
+    def problem(self, code: str, shown: str | bytes, offset: int) -> None:
+        self.tally.records += 1
+        self.tally.problems += 1
+        number = 1 + len(self._problems)  # several may stand at one place
+        self._problems.append(
+            Problem(
+                key=self.key, origin=self.origin.path, offset=offset, number=number,
+                entry=f"problem:{number}", code=code,
+                sample=sample(shown),
+            )
+        )  # fmt: skip
+
+    def wrong_types(self, paths: Iterable[str]) -> None:
+        """Problems with values of the chat that were left out."""
+        for path in paths:
+            match = _REQUEST_PATH.match(path)
+            self.problem("wrong-type", path, self._locate(int(match[1]) if match else None))
 
     def facts(self) -> Iterator[AnyFact]:
         turns = self._turns()
@@ -66,14 +94,17 @@ class Reading:
         for number, (turn, after) in enumerate(turns):
             self.tally.records += 1
             offset = 1 + 2 * number
-            scribe = Scribe(self.key, self.origin.path, offset, turn.id, after)
-            yield from request_facts(turn, scribe)
-            for fact in child_facts(turn, self.key, self.origin.path, offset):
-                children.setdefault(fact.key[1])
-                yield fact
-            yield from self._vote(turn, offset + 1)
+            scribe = Scribe(self.key, self.origin.path, offset, entry=turn.id, after=after)
+            write_request(turn, scribe)
+            yield from scribe.facts
+            if turn.parts.runs:
+                for fact in run_facts(turn, self.key, self.origin.path, offset):
+                    children.setdefault(fact.key[1])
+                    yield fact
+            if turn.request.vote is not None or turn.request.voteDownReason:
+                yield from self._vote(turn, offset + 1)
         yield from self._other_ids(children)
-        yield from self._problems()
+        yield from self._problems
 
     def _turns(self) -> list[tuple[Turn, str]]:
         """Every request with the id that it follows: the current ones form the chain."""
@@ -82,99 +113,103 @@ class Reading:
         answers: set[str] = set()
         turns: list[tuple[Turn, str]] = []
         after = ROOT
-        for request in self.requests:
-            turn = Turn(request, self._ident(request, seen), self.edition)
+        for number, request in enumerate(self.requests):
+            turn = Turn(request, self._ident(request, number, seen), self.edition)
             turns.append((turn, after))
             after = turn.id
-        if any(turn.request.editedFileEvents for turn, _ in turns):
-            self._settle_edits([turn for turn, _ in turns])
-        if self.abandoned:
-            turns = self._with_abandoned(turns)
-        for turn, _ in turns:
+            problems = [("wrong-type", path) for path in turn.wrong_fields()]
+            if turn.parts.not_objects:
+                problems.append(("part-not-an-object", turn.id))
+            if turn.tell_apart(answers):
+                problems.append(("repeated-answer-id", turn.id))
+            if tools.tell_apart((c for group in turn.calls for c in group), calls, turn.id):
+                problems.append(("repeated-call-id", turn.id))
+            for code, shown in problems:
+                self.problem(code, shown, self._locate(number))
             for kind in turn.parts.unknown:
                 self.tally.records += 1
-                self.tally.unrecognise(f"part {kind}", self.origin.path, 0)
-            if turn.parts.wrong:
-                self.problems.append(("part-not-an-object", turn.id))
-            self.problems += [("wrong-type", path) for path in odd_fields(turn.request)]
-            if turn.tell_apart(answers):
-                self.problems.append(("repeated-answer-id", turn.id))
-            made = (call for group in turn.calls for call in group)
-            if tools.unique(made, calls, turn.id):
-                self.problems.append(("repeated-call-id", turn.id))
-        return turns
+                self.tally.unrecognise(f"part {kind}", self.origin.path, self._locate(number))
+        if any(turn.request.editedFileEvents for turn, _ in turns):
+            edited = [{t["path"] for _, made in turn.touched for t in made} for turn, _ in turns]
+            events = [turn.request.editedFileEvents for turn, _ in turns]
+            for (number, path), outcome in edits.outcomes(edited, events).items():
+                turns[number][0].outcomes[path] = outcome
+        return self._with_abandoned(turns, answers, calls) if self.abandoned else turns
 
-    def _with_abandoned(self, turns: list[tuple[Turn, str]]) -> list[tuple[Turn, str]]:
+    def _with_abandoned(
+        self, turns: list[tuple[Turn, str]], answers: set[str], calls: set[str]
+    ) -> list[tuple[Turn, str]]:
         """Requests that were taken out stand behind the one that they followed, before the next."""
-        known = {turn.id for turn, _ in turns}
+        idents = {turn.id for turn, _ in turns}
         behind: dict[str, list[tuple[Turn, str]]] = {}
-        for held in self.abandoned:
-            ident = held.request.requestId
-            if ident and ident not in known:
-                known.add(ident)
-                turn = Turn(held.request, ident, self.edition, withdrawn=True)
-                behind.setdefault(held.after, []).append((turn, held.after))
-        made: list[tuple[Turn, str]] = []
+        for abandoned in self.abandoned:
+            ident = abandoned.request.requestId
+            if ident and ident not in idents:
+                idents.add(ident)
+                turn = Turn(abandoned.request, ident, self.edition, withdrawn=True)
+                turn.tell_apart(answers)
+                tools.tell_apart((c for group in turn.calls for c in group), calls, turn.id)
+                behind.setdefault(abandoned.after, []).append((turn, abandoned.after))
+        woven: list[tuple[Turn, str]] = []
         waiting = [*reversed(turns), *reversed(behind.pop(ROOT, []))]
         while waiting:
-            made.append(waiting.pop())
-            waiting.extend(reversed(behind.pop(made[-1][0].id, [])))
-        return made + [left for group in behind.values() for left in group]
+            woven.append(waiting.pop())
+            waiting.extend(reversed(behind.pop(woven[-1][0].id, [])))
+        return woven + [left for group in behind.values() for left in group]
 
-    def _ident(self, request: Request, seen: set[str]) -> str:
-        ident = request.requestId or request.providerRequestId or ""
-        known = bool(ident)
-        if not known:
-            ident = f"request:{_digest(typed_text(request.message), request.timestamp)}"
+    def _ident(self, request: Request, number: int, seen: set[str]) -> str:
+        named = request.requestId or request.providerRequestId or ""
+        ident = named
+        if not named:
+            text = typed_text(request.message)
+            ident = f"request:{_digest(text, request.timestamp)}"
             if not self._ancient:
-                self.problems.append(("missing-request-id", typed_text(request.message)))
-        made, number = ident, 2
-        while made in seen:
-            made, number = f"{ident}#{number}", number + 1
-        if made != ident and known:
-            self.problems.append(("repeated-request-id", ident))
-        seen.add(made)
-        return made
+                self.problem("missing-request-id", text, self._locate(number))
+        unique, count = ident, 2
+        while unique in seen:
+            unique, count = f"{ident}#{count}", count + 1
+        if unique != ident and named:
+            self.problem("repeated-request-id", ident, self._locate(number))
+        seen.add(unique)
+        return unique
 
-    def _settle_edits(self, turns: list[Turn]) -> None:
-        edited = [{t["path"] for _, made in turn.touched for t in made} for turn in turns]
-        events = [edits.file_events(turn.request.editedFileEvents) for turn in turns]
-        for (number, path), outcome in edits.outcomes(edited, events).items():
-            turns[number].outcomes[path] = outcome
-
-    def _vote(self, turn: Turn, offset: int) -> Iterator[AnyFact]:
+    def _vote(self, turn: Turn, offset: int) -> list[AnyFact]:
         """A record of its own: a vote is in the export of a chat, but not in its stored log."""
-        held = turn.request.vote
-        vote = (VOTES | OLD_VOTES).get(held, held) if isinstance(held, int) else held
-        scribe = Scribe(self.key, self.origin.path, offset, f"{turn.id}/vote")
-        for name, value in (("vote", vote), ("vote_down_reason", turn.request.voteDownReason)):
-            if value is not None and value != "":
-                yield scribe.write(
-                    Noted, on="message", subject=turn.last_id, name=name, value=value
-                )
+        scribe = Scribe(self.key, self.origin.path, offset, entry=f"{turn.id}/vote")
+        vote: Any = turn.request.vote
+        if isinstance(vote, int):
+            vote = (VOTES | OLD_VOTES).get(vote, vote)
+        if vote is not None:
+            scribe.note("vote", vote, on="message", subject=turn.last_id)
+        if reason := turn.request.voteDownReason:
+            scribe.note("vote_down_reason", reason, on="message", subject=turn.last_id)
+        return scribe.facts
 
-    def _head(self) -> Iterator[AnyFact]:
+    def _head(self) -> list[AnyFact]:
         """What the chat says about itself. Of two copies, the one with more requests knows better,
         then the one with the latest, then a log."""
         scribe = Scribe(self.key, self.origin.path, 0)
         times = [t for r in self.requests if (t := parse_time(r.timestamp)) is not None]
         latest = max(times, default=0) // 1_000_000
-        rank = _BEST - (min(len(self.requests), 1 << 19) << 42) - (min(latest, 1 << 39) << 2)
+        rank = HEAD - (min(len(self.requests), 1 << 19) << 42) - (min(latest, 1 << 39) << 2)
         rank -= 2 * self.edition  # an odd rank is that of the folder
-        for name, value in _notes(self.chat, times):
+        for name, value in _notes(self.chat):
             if value not in (None, "", [], {}):
-                # The start is more than an echo of the first request's time.
-                sure = name == "started_at"
-                yield scribe.write(Noted, name=name, value=value, rank=0 if sure else rank)
-        folder = folder_of(Path(self.origin.path))
-        if folder:
-            yield scribe.write(Noted, name="workspace.path", value=folder, rank=rank + 1)
+                scribe.note(name, value, rank)
+        created = parse_time(self.chat.creationDate)
+        # An imported chat is created after its own requests.
+        if created is not None and created <= min(times, default=created):
+            scribe.note("started_at", format_time(created))
+        if folder := folder_of(Path(self.origin.path)):
+            scribe.note("workspace.path", folder, rank + 1)
+        elif folder := _folder_told(self.requests):
+            scribe.note("workspace.path", folder, BESIDE)
         for request in reversed(self.requests):
             if request.agent is not None and request.agent.extensionVersion:
-                value = request.agent.extensionVersion
-                yield scribe.write(Noted, name="agent_version", value=value, rank=rank)
+                scribe.note("agent_version", request.agent.extensionVersion, rank)
                 break
-        self.tally.records += scribe.written > 0
+        self.tally.records += bool(scribe.facts)
+        return scribe.facts
 
     def _other_ids(self, children: Iterable[str]) -> Iterator[AnyFact]:
         """An export names no session: Copilot Chat's own id, by which it goes then, is until 2026
@@ -186,28 +221,17 @@ class Reading:
             self.tally.records += 1
             key = (NAME, other + own.removeprefix(ident))
             scribe = Scribe(key, self.origin.path, _OTHER_IDS + number)
-            yield scribe.write(Noted, name="same_as", value=own, rank=WORST)
-
-    def _problems(self) -> Iterator[AnyFact]:
-        others = [(_PROBLEMS + n, *problem) for n, problem in enumerate(self.problems)]
-        for offset, code, text in [*others, *self.bad_lines]:
-            self.tally.records += 1
-            self.tally.problems += 1
-            yield Problem(
-                key=self.key, origin=self.origin.path, offset=offset, code=code, sample=sample(text)
-            )
+            scribe.note("same_as", own, BESIDE)
+            yield from scribe.facts
 
 
-def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:
+def _notes(chat: Chat) -> Iterator[tuple[str, Any]]:
+    requests = chat.requests or []
     yield "title", chat.customTitle or chat.computedTitle
     yield "session_id", chat.sessionId
-    if chat.sessionId and (own := _agents_own(chat.requests or [])) != chat.sessionId:
+    if chat.sessionId and (own := _agents_own(requests)) != chat.sessionId:
         yield "agent_session_id", own
     yield "agent", chat.responderUsername
-    created = parse_time(chat.creationDate)
-    # An imported chat is created after its own requests.
-    if created is not None and created <= min(times, default=created):
-        yield "started_at", format_time(created)
     yield "workspace.path", path_of(chat.workingDirectory)
     repo = chat.repoData or {}
     for ours, theirs in _REPOSITORY.items():
@@ -215,56 +239,55 @@ def _notes(chat: Chat, times: list[int]) -> Iterator[tuple[str, Any]]:
             yield f"workspace.{ours}", repo[theirs]
     yield "repo", repo
     yield "repo_end", chat.repoDataEnd
-    yield "initial_location", _LOCATIONS.get(chat.initialLocation or "", chat.initialLocation)
+    location = chat.initialLocation
+    yield "initial_location", "panel" if location == "editing-session" else location
     yield "requester", chat.requesterUsername
     yield "requester_icon", chat.requesterAvatarIconUri
     yield "responder_icon", chat.responderAvatarIconUri
-    yield "participants", _participants(chat.requests or [])
+    yield "participants", _participants(requests)
     yield "imported", chat.isImported or None
     yield "provider", chat.providerId
     yield "pending_edits", chat.hasPendingEdits or None
     yield NATIVE, chat.rest
-    yield "draft", _draft(chat.inputState)
-    yield "queued", [q for q in map(_queued, chat.pendingRequests or ()) if q]
+    draft = chat.inputState
+    if isinstance(draft, dict) and draft.get("inputText"):  # typed, and never sent
+        names = ("inputText", "attachments", "mode", "permissionLevel")
+        yield "draft", {name: draft[name] for name in names if draft.get(name)}
+    queued = [pending for pending in chat.pendingRequests or () if isinstance(pending, dict)]
+    yield (
+        "queued",
+        [
+            {"id": p.get("id"), "kind": p.get("kind"), "text": _pending_text(p.get("request"))}
+            for p in queued
+        ],
+    )
 
 
-_REPOSITORY = {
-    "repository": "remoteUrl",
-    "branch": "localBranch",
-    "base_branch": "remoteBaseBranch",
-    "commit": "localHeadCommit",
-}
-_LOCATIONS = {"editing-session": "panel"}
+def _pending_text(request: Any) -> str:
+    return typed_text(request.get("message")) if isinstance(request, dict) else ""
 
 
 def _participants(requests: list[Request]) -> dict[str, Any]:
     """What is the same for every request that a participant answered, by its id."""
-    made: dict[str, Any] = {}
+    participants: dict[str, Any] = {}
     for request in requests:
         agent = request.agent
-        if agent is not None and agent.id and agent.id not in made:
-            held = {name: getattr(agent, name) for name in PARTICIPANT if getattr(agent, name)}
-            if held:
-                made[agent.id] = held
-    return made
+        if agent is not None and agent.id and agent.id not in participants:
+            told = {name: getattr(agent, name) for name in PARTICIPANT if getattr(agent, name)}
+            if told:
+                participants[agent.id] = told
+    return participants
 
 
-def _draft(state: Any) -> dict[str, Any] | None:
-    """What stood in the input box and was never sent."""
-    if not isinstance(state, dict) or not state.get("inputText"):
-        return None
-    return {
-        k: state[k] for k in ("inputText", "attachments", "mode", "permissionLevel") if state.get(k)
-    }
-
-
-def _queued(held: Any) -> dict[str, Any] | None:
-    """A message that waits to be sent: no turn."""
-    if not isinstance(held, dict):
-        return None
-    request = held.get("request")
-    message = request.get("message") if isinstance(request, dict) else None
-    return {"id": held.get("id"), "kind": held.get("kind"), "text": typed_text(message)}
+def _folder_told(requests: list[Request]) -> str:
+    """The folder that a prompt tells: newer ones in their context, older ones before the words."""
+    for request in requests:
+        metadata = request.result.metadata if request.result is not None else None
+        if metadata is not None:
+            for parts in (metadata.renderedGlobalContext, metadata.renderedUserMessage):
+                if folder := workspace_told(rendered(parts or [])[0]):
+                    return folder
+    return ""
 
 
 def derived_id(requests: list[Request]) -> str:

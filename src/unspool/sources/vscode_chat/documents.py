@@ -1,8 +1,11 @@
-"""Documents: a chat in one piece, or as a log of changes; and what can be saved of broken ones."""
+"""Documents: a chat in one piece, as a log of changes, or in a zip; and what is saved of broken ones."""
 
 import json
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -11,22 +14,23 @@ from msgspec import ValidationError
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.compression import PACKED
 from unspool.io.dirty_json import clean, is_too_deep, recover_json, refuse_depth, salvage, sample
-from unspool.io.origins import Origin, Tally, iter_lines, open_origin
-from unspool.io.structs import convert
+from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
 from unspool.sources.vscode_chat.chats import LOG, Abandoned, Reading
-from unspool.sources.vscode_chat.model import (
-    Chat,
-    DecodeErrors,
-    Request,
-    decode_chat,
-)
+from unspool.sources.vscode_chat.edits import state_facts
+from unspool.sources.vscode_chat.model import CHAT, REQUEST, DecodeErrors
 from unspool.sources.vscode_chat.mutations import INITIAL, Mutation, Replay, decode_mutation
-from unspool.sources.vscode_chat.weights import BIG_BYTES, lighten
 
 _REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
 _INITIAL = re.compile(rb'\s*\{\s*"kind"\s*:\s*0\s*,')
 _SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
 _decoder = json.JSONDecoder(strict=False)
+
+_ZIP = b"PK\x03\x04"
+LARGEST_BYTES = 1024**3
+"""A longer chat is not unpacked: a small archive may claim to hold anything."""
+_CHAT, _BEGIN, _END = "chat.json", "chat.repo.begin.json", "chat.repo.end.json"
+_ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
+"""What a broken, a packed in an unknown way, or an encrypted archive may raise."""
 
 
 def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -36,34 +40,21 @@ def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if damage and not data:
         yield lost(origin, tally, 0, "unreadable", damage)
         return
-    big = len(data) > BIG_BYTES
     data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
     try:
         refuse_depth(data)
-        chat = decode_chat(data)
+        chat = CHAT.decode(data)
     except DecodeErrors as error:
-        odd = not isinstance(error, ValidationError)
-        shown = sample(data)
-        value, code = parse_odd(data) if odd else parse(data)
-        del data
+        value, code = parse(data) if isinstance(error, ValidationError) else _parse_odd(data)
         if not isinstance(value, dict):
-            yield lost(origin, tally, 0, code or "not-a-chat", shown)
+            yield lost(origin, tally, 0, code or "not-a-chat", data)
             return
-        yield from value_facts(value, origin, tally, code)
+        where = len(data) if code == "truncated-json" else _broken_at(data) if code else 0
+        del data
+        yield from value_facts(value, origin, tally, code, where)
         return
     del data
-    if big:
-        _lighten_chat(chat)
-    yield from Reading(chat, origin, tally).facts()
-
-
-def parse(data: bytes) -> tuple[Any, str]:
-    """(value, problem) of JSON, clean or not."""
-    try:
-        refuse_depth(data)
-        return msgspec.json.decode(data), ""
-    except DecodeErrors:
-        return parse_odd(data)
+    yield from Reading(chat, origin, tally, locate=_Places(origin.path).offset).facts()
 
 
 def read_whole(path: str) -> tuple[bytes, str]:
@@ -80,33 +71,63 @@ def read_whole(path: str) -> tuple[bytes, str]:
         return b"".join(pieces), ""
 
 
-def _lighten_chat(chat: Chat) -> None:
-    for request in chat.requests or ():
-        request.response = lighten(request.response)
-        if request.variableData is not None:
-            request.variableData.variables = lighten(request.variableData.variables)
-        metadata = request.result.metadata if request.result is not None else None
-        if metadata is not None:
-            metadata.renderedUserMessage = lighten(metadata.renderedUserMessage)
-            for result in (metadata.toolCallResults or {}).values():
-                for item in result.content if isinstance(result.content, list) else ():
-                    if not isinstance(item, str):
-                        item.data = lighten(item.data)
+class _Requests(msgspec.Struct):
+    requests: list[msgspec.Raw] = []
+
+
+class _Places:
+    """Where requests stand in a document: looked up only where one has a problem."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offsets: list[int] | None = None
+
+    def offset(self, number: int | None) -> int:
+        if number is None:
+            return 0
+        if self._offsets is None:
+            self._offsets = []
+            data, _ = read_whole(self._path)
+            at = 0
+            try:
+                start = data.index(b"{")
+                requests = msgspec.json.decode(data[start:].rstrip(b"\0 "), type=_Requests).requests
+            except (*DecodeErrors, ValueError):
+                requests = []
+            for request in requests:
+                at = data.find(bytes(request), at)
+                self._offsets.append(at)
+                at += 1
+        return self._offsets[number] if number < len(self._offsets) else 0
 
 
 def value_facts(
-    value: dict[str, Any], origin: Origin, tally: Tally, code: str = ""
+    value: dict[str, Any], origin: Origin, tally: Tally, code: str = "", where: int = 0
 ) -> Iterator[AnyFact]:
     """The facts of a chat that is already decoded, whatever is wrong in it."""
-    bad: list[str] = []
-    reading = Reading(convert(lighten(value), Chat, bad) or Chat(), origin, tally)
+    wrong: list[str] = []
+    chat = CHAT.convert(value, wrong)
+    in_file = origin.path.endswith((".json", *PACKED))
+    places = _Places(origin.path) if in_file else None
+    reading = Reading(
+        chat, origin, tally, locate=places.offset if places is not None else lambda number: 0
+    )
     if code:
-        reading.problems.append((code, ""))
-    reading.problems += [("wrong-type", path) for path in bad]
+        reading.problem(code, "", where)
+    reading.wrong_types(wrong)
     yield from reading.facts()
 
 
-def parse_odd(data: bytes) -> tuple[Any, str]:
+def parse(data: bytes) -> tuple[Any, str]:
+    """(value, problem) of JSON, clean or not."""
+    try:
+        refuse_depth(data)
+        return msgspec.json.decode(data), ""
+    except DecodeErrors:
+        return _parse_odd(data)
+
+
+def _parse_odd(data: bytes) -> tuple[Any, str]:
     """(value, problem) of JSON that is not clean: lone surrogates, cut off, or broken inside."""
     text = data.decode("utf-8", "replace")
     try:
@@ -126,29 +147,35 @@ def parse_odd(data: bytes) -> tuple[Any, str]:
     return _saved_chat(text), "invalid-json"
 
 
+def _broken_at(data: bytes) -> int:
+    """The offset of what is no JSON."""
+    text = data.decode("utf-8", "replace")
+    try:
+        _decoder.decode(text)
+    except json.JSONDecodeError as error:
+        return len(text[: error.pos].encode())
+    except RecursionError:
+        pass
+    return 0
+
+
 def _saved_chat(text: str) -> dict[str, Any] | None:
-    found = _saved_requests(text)
-    if not found:
-        return None
-    session = _SESSION.search(text)
-    return {"requests": found, **({"sessionId": session[1]} if session else {})}
-
-
-def _saved_requests(text: str) -> list[Any]:
     """Every whole request in a broken document."""
-    found: list[Any] = []
+    requests: list[Any] = []
     at = 0
     while (match := _REQUEST.search(text, at)) is not None:
         try:
-            value, end = _decoder.raw_decode(text, match.start())
+            value, at = _decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
-            value, end = None, match.end()
+            value, at = None, match.end()
         if is_too_deep(value):
-            value, end = None, match.end()
-        at = end
+            value, at = None, match.end()
         if isinstance(value, dict) and "message" in value:
-            found.append(clean(value))
-    return found
+            requests.append(clean(value))
+    if not requests:
+        return None
+    session = _SESSION.search(text)
+    return {"requests": requests, **({"sessionId": session[1]} if session else {})}
 
 
 def lost(origin: Origin, tally: Tally, offset: int, code: str, data: bytes | str) -> Problem:
@@ -162,68 +189,105 @@ def lost(origin: Origin, tally: Tally, offset: int, code: str, data: bytes | str
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A mutation log. A line that cannot be read is a problem; the others still count."""
     replay = Replay()
-    lines: list[tuple[int, str, str]] = []
-    problems: list[tuple[str, str]] = []
+    bad_lines: list[tuple[str, str, int]] = []
     try:
         for offset, line in iter_lines(origin):
-            code = _apply(replay, line, recover)
+            code = _apply(replay, line, offset, recover)
             if code:
-                lines.append((offset, code, sample(line)))
+                bad_lines.append((code, sample(line), offset))
     except OSError as error:
-        problems.append(("unreadable", str(error)))
+        bad_lines.append(("unreadable", str(error), 0))
     if not replay.state and not replay.removed:
         yield lost(origin, tally, 0, "empty-log", "")
         return
-    bad: list[str] = []
-    chat = convert(replay.state, Chat, bad) or Chat()
-    session = chat.sessionId or _stem(origin)
-    reading = Reading(chat, origin, tally, session)
+    wrong: list[str] = []
+    chat = CHAT.convert(replay.state, wrong)
+    # A log without its initial state is still named after its session.
+    session = chat.sessionId or PurePath(origin.path).name.split(".jsonl", 1)[0]
+    reading = Reading(
+        chat, origin, tally, session, locate=lambda number: replay.lines.get(number, 0)
+    )
     reading.edition = LOG
-    for held in replay.removed.values():
-        request = convert(held.request, Request, [])
-        if request is not None:
-            reading.abandoned.append(Abandoned(request, held.after))
+    reading.abandoned = [
+        Abandoned(REQUEST.convert(removed.request), removed.after)
+        for removed in replay.removed.values()
+    ]
     if not replay.started:
-        reading.problems.append(("no-initial-state", ""))
-    reading.bad_lines = lines
-    reading.problems += problems + [("wrong-type", path) for path in bad]
+        reading.problem("no-initial-state", "", 0)
+    for problem in bad_lines:
+        reading.problem(*problem)
+    reading.wrong_types(wrong)
     yield from reading.facts()
 
 
-def _apply(replay: Replay, line: bytes, recover: bool) -> str:
+def _apply(replay: Replay, line: bytes, offset: int, recover: bool) -> str:
     """Make the change that the line tells; the code of the problem where there is one."""
     try:
         refuse_depth(line)
-        mutation = decode_mutation(line)
+        return "" if replay.apply(decode_mutation(line), offset) else "bad-mutation"
     except DecodeErrors:
-        return _apply_odd(replay, line, recover)
-    return "" if replay.apply(mutation, len(line)) else "bad-mutation"
-
-
-def _stem(origin: Origin) -> str:
-    """A log without its initial state is still named after its session."""
-    name = origin.path.replace("\\", "/").rpartition("/")[2]
-    return name.split(".jsonl", 1)[0]
-
-
-def _apply_odd(replay: Replay, line: bytes, recover: bool) -> str:
-    """A line that is not one clean mutation; the code of the problem, if it is one.
-
-    An initial state that is cut off is always saved: all of a chat may be in the one value.
-    """
+        pass
+    # An initial state that is cut off is always saved: all of a chat may be in the one value.
     first = not replay.started and _INITIAL.match(line) is not None
-    found = salvage(line, recover or first)
-    code = "truncated-json" if found.code == "recovered" and not recover else found.code
-    if first and not found.values and (saved := _saved_chat(line.decode("utf-8", "replace"))):
-        replay.apply(Mutation(kind=INITIAL, v=saved), len(line))
-    for value in found.values:
+    salvaged = salvage(line, recover or first)
+    code = "truncated-json" if salvaged.code == "recovered" and not recover else salvaged.code
+    if first and not salvaged.values and (saved := _saved_chat(line.decode("utf-8", "replace"))):
+        replay.apply(Mutation(kind=INITIAL, v=msgspec.Raw(msgspec.json.encode(saved))), offset)
+    for value in salvaged.values:
         try:
             mutation = decode_mutation(msgspec.json.encode(value))
         except (*DecodeErrors, TypeError):
-            known = isinstance(value, dict) and isinstance(value.get("kind"), int)
-            code = code or ("wrong-type" if known else "not-a-mutation")
+            is_change = isinstance(value, dict) and isinstance(value.get("kind"), int)
+            code = code or ("wrong-type" if is_change else "not-a-mutation")
             continue
         # Of a torn line only its initial state is worth guessing at.
-        if found.code != "recovered" or mutation.kind == INITIAL:
-            replay.apply(mutation, len(line))
+        if salvaged.code != "recovered" or mutation.kind == INITIAL:
+            replay.apply(mutation, offset)
     return code
+
+
+def is_archive(head: Head) -> bool:
+    if not head.data.startswith(_ZIP) or not head.name.endswith(".zip"):
+        return False
+    try:
+        with zipfile.ZipFile(head.path) as archive:
+            return _CHAT in archive.namelist()
+    except _ZIP_DAMAGE:
+        return _CHAT.encode() in head.data or _BEGIN.encode() in head.data
+
+
+def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    """A chat exported as a zip, with the state of the repository when it began and ended."""
+    try:
+        with zipfile.ZipFile(origin.path) as archive:
+            chat, code = _member(archive, _CHAT)
+            begin, _ = _member(archive, _BEGIN)
+            end, _ = _member(archive, _END)
+    except _ZIP_DAMAGE as error:
+        yield lost(origin, tally, 0, "unreadable", str(error))
+        return
+    if not isinstance(chat, dict):
+        yield lost(origin, tally, 0, code or "not-a-chat", _CHAT)
+        return
+    repository = {k: v for k, v in (("repoData", begin), ("repoDataEnd", end)) if v is not None}
+    yield from value_facts({**repository, **chat}, origin, tally, code)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> tuple[Any, str]:
+    """(value, problem) of a file in the archive; None where there is none."""
+    if name not in archive.namelist():
+        return None, ""
+    if archive.getinfo(name).file_size > LARGEST_BYTES:
+        return None, "too-large"
+    return parse(archive.read(name))
+
+
+def read_state(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    """The state of an editing session."""
+    data, _ = read_whole(origin.path)
+    value, code = parse(data)
+    facts = None if code else state_facts(value, origin, tally)
+    if facts is None:
+        yield lost(origin, tally, 0, code or "not-an-editing-session", data)
+    else:
+        yield from facts

@@ -1,28 +1,56 @@
-"""Edits: which files an answer changed, by how many lines, and what became of that."""
+"""Edits: which files an answer changed, by how many lines, and what became of that.
 
+    {"kind": "textEditGroup", "uri": {…}, "edits": [[{"range": {…}, "text": "…"}]], "done": true}
+    {"kind": "workspaceEdit", "edits": [{"oldResource": {…}, "newResource": {…}}]}
+
+What became of the edits is told by the next request (`editedFileEvents`), or in the end by
+`chatEditingSessions/<session>/state.json` (VS Code's storage versions 1 and 2). The contents before
+and after lie beside that file, by their hashes; they are named, not copied.
+"""
+
+from pathlib import Path
 from typing import Any
 
-from unspool.sources.vscode_chat.fields import OUTCOMES
+from unspool.facts import AnyFact
+from unspool.io.origins import Head, Origin, Tally
+from unspool.sources.scribe import Scribe
+from unspool.sources.vscode_chat.fields import BESIDE, NAME, OUTCOMES
 from unspool.sources.vscode_chat.uris import path_of, uri_of
 
-_MANY = 2**60
-"""Numbers beyond this count nothing."""
 KINDS = frozenset(("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit"))
+_LARGEST_COUNT = 2**60
+_FOLDER = "chatEditingSessions"
+_STATES = {0: "undecided", 1: "accepted", 2: "rejected"}
+_STATE_FIELDS = {
+    "language": "languageId",
+    "original_hash": "originalHash",
+    "current_hash": "currentHash",
+    "deleted": "isDeleted",
+}
 
 
 def touches(part: dict[str, Any]) -> list[dict[str, Any]]:
     """The files that an edit part changed, as fields of a FileTouch."""
     kind = part.get("kind")
     if kind == "workspaceEdit":
-        edits = part.get("edits")
-        return [t for e in edits if (t := _moved(e))] if isinstance(edits, list) else []
+        moves = part.get("edits")
+        return [t for move in moves if (t := _moved(move))] if isinstance(moves, list) else []
     path = _path(part.get("uri"))
     if not path:
         return []
+    touch: dict[str, Any] = {"path": path, "operation": "edit"}
     if kind == "externalEdit":
-        return [_external(part, path)]
-    added, removed = count_lines(part.get("edits"))
-    touch = {"path": path, "operation": "edit", "lines_added": added, "lines_removed": removed}
+        if part.get("editKind") in ("create", "delete", "rename"):
+            touch["operation"] = part["editKind"]
+        diff = part.get("diff")
+        for ours, theirs in (("lines_added", "added"), ("lines_removed", "removed")):
+            count = diff.get(theirs) if isinstance(diff, dict) else None
+            if _is_count(count):
+                touch[ours] = count
+        if old := _path(part.get("originalUri")):
+            touch["extra"] = {"old_path": old}
+        return [touch]
+    touch["lines_added"], touch["lines_removed"] = count_lines(part.get("edits"))
     extra = {k: part[k] for k in ("done", "isExternalEdit", "state") if part.get(k) is not None}
     if extra:
         touch["extra"] = extra
@@ -33,29 +61,15 @@ def _path(uri: Any) -> str:
     return path_of(uri) or uri_of(uri)
 
 
-def _moved(edit: Any) -> dict[str, Any] | None:
-    if not isinstance(edit, dict):
+def _moved(move: Any) -> dict[str, Any] | None:
+    if not isinstance(move, dict):
         return None
-    old, new = _path(edit.get("oldResource")), _path(edit.get("newResource"))
+    old, new = _path(move.get("oldResource")), _path(move.get("newResource"))
     if old and new:
         return {"path": new, "operation": "rename", "extra": {"old_path": old}}
     if new:
         return {"path": new, "operation": "create"}
     return {"path": old, "operation": "delete"} if old else None
-
-
-def _external(part: dict[str, Any], path: str) -> dict[str, Any]:
-    operation = part.get("editKind")
-    known = operation in ("create", "delete", "rename", "edit")
-    touch: dict[str, Any] = {"path": path, "operation": operation if known else "edit"}
-    diff = part.get("diff")
-    for ours, theirs in (("lines_added", "added"), ("lines_removed", "removed")):
-        found = diff.get(theirs) if isinstance(diff, dict) else None
-        if type(found) is int and abs(found) < _MANY:
-            touch[ours] = found
-    if old := _path(part.get("originalUri")):
-        touch["extra"] = {"old_path": old}
-    return touch
 
 
 def count_lines(edits: Any) -> tuple[int, int]:
@@ -80,13 +94,11 @@ def _count(text: str) -> int:
     return text.count("\n") + (0 if not text or text.endswith("\n") else 1)
 
 
-def _span(held: Any) -> int:
+def _span(place: Any) -> int:
     """How many lines a range covers; one that is empty covers none."""
-    if not isinstance(held, dict):
-        return 0
     names = ("startLineNumber", "startColumn", "endLineNumber", "endColumn")
-    values = [held.get(name) for name in names]
-    if not all(type(value) is int and abs(value) < _MANY for value in values):
+    values = [place.get(name) for name in names] if isinstance(place, dict) else [None]
+    if not all(map(_is_count, values)):
         return 0
     first, column, last, end = (int(value or 0) for value in values)
     if (first, column) == (last, end):
@@ -94,28 +106,66 @@ def _span(held: Any) -> int:
     return max(0, last - first + (1 if end > 1 else 0))
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and abs(value) < _LARGEST_COUNT
+
+
 def outcomes(
-    edited: list[set[str]], events: list[list[tuple[str, str]]]
+    edited: list[set[str]], events: list[list[dict[str, Any]] | None]
 ) -> dict[tuple[int, str], str]:
     """(number of the request, path) → what became of the edit.
 
     VS Code tells with a request what was done to files since the one before, so an event is about
     the last edit before its request; where there is none, about the request's own.
     """
-    made: dict[tuple[int, str], str] = {}
-    last: dict[str, int] = {}
+    settled: dict[tuple[int, str], str] = {}
+    last_edit: dict[str, int] = {}
     for number, paths in enumerate(edited):
-        for path, outcome in events[number]:
-            made[(last.get(path, number), path)] = outcome
+        for event in events[number] or ():
+            path, kind = _path(event.get("uri")), event.get("eventKind")
+            outcome = OUTCOMES.get(kind) if isinstance(kind, int) else None
+            if path and outcome:
+                settled[last_edit.get(path, number), path] = outcome
         for path in paths:
-            last[path] = number
-    return made
+            last_edit[path] = number
+    return settled
 
 
-def file_events(values: list[dict[str, Any]] | None) -> list[tuple[str, str]]:
-    found = [(_path(v.get("uri")), OUTCOMES.get(_kind(v.get("eventKind")))) for v in values or ()]
-    return [(path, outcome) for path, outcome in found if path and outcome]
+def is_state(head: Head) -> bool:
+    return head.name == "state.json" and head.parts[-2:-1] == (_FOLDER,)
 
 
-def _kind(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+def state_facts(value: Any, origin: Origin, tally: Tally) -> list[AnyFact] | None:
+    """The facts of an editing session's state; None where the value is none."""
+    snapshot = value.get("recentSnapshot") if isinstance(value, dict) else None
+    entries = snapshot.get("entries") if isinstance(snapshot, dict) else None
+    if not isinstance(entries, list):
+        return None
+    tally.records += 1
+    files = [file for entry in entries if (file := _file(entry))]
+    if not files:
+        tally.noise += 1
+        return []
+    scribe = Scribe((NAME, Path(origin.path).parent.name), origin.path, 0)
+    scribe.note("edited_files", files, BESIDE)
+    for file in files:
+        if file["state"] in ("accepted", "rejected"):
+            outcome = {"path": file["path"], "outcome": file["state"]}
+            scribe.mark("file_outcome", outcome, file.get("request_id", ""))
+    return scribe.facts
+
+
+def _file(entry: Any) -> dict[str, Any] | None:
+    """One file as it was left: kept, undone, or not decided on; and the request that edited it."""
+    path = _path(entry.get("resource")) if isinstance(entry, dict) else ""
+    if not path:
+        return None
+    state = entry.get("state")
+    state = _STATES.get(state, state) if isinstance(state, int) else "unknown"
+    file: dict[str, Any] = {"path": path, "state": state}
+    telemetry = entry.get("telemetryInfo")
+    if isinstance(telemetry, dict) and isinstance(telemetry.get("requestId"), str):
+        file["request_id"] = telemetry["requestId"]
+    return file | {
+        ours: entry[theirs] for ours, theirs in _STATE_FIELDS.items() if entry.get(theirs)
+    }

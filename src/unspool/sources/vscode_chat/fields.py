@@ -7,6 +7,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+NAME = "vscode-chat"
+HEAD = 1 << 62
+"""The rank of what a chat says about itself, less how much it holds: of two copies the one with more
+requests knows better, then the one with the latest."""
+BESIDE = HEAD + 1
+"""The rank of what stands beside a chat: the index, the folder."""
+
 USER = {
     "agent": "agent",
     "slash_command": "slashCommand",
@@ -130,31 +137,30 @@ _QUOTES = ("code", "markdownBeforeBlock")
 
 def quoted(blocks: list[Any], text: str) -> list[Any]:
     """Code blocks with what the text holds too as [start, end] in it."""
-    return [_replaced(block, lambda value: _span(value, text)) for block in blocks]
+
+    def span(value: Any) -> Any:
+        at = text.find(value) if isinstance(value, str) and value else -1
+        return [at, at + len(value)] if at >= 0 else value
+
+    return [_replaced(block, span) for block in blocks]
 
 
 def unquoted(blocks: Any, text: str) -> list[Any]:
     """Code blocks as VS Code keeps them."""
-    held = blocks if isinstance(blocks, list) else []
-    return [_replaced(block, lambda value: _cut(value, text)) for block in held]
+
+    def cut(value: Any) -> Any:
+        if not isinstance(value, list) or len(value) != 2:
+            return value
+        start, end = value
+        return text[start:end] if isinstance(start, int) and isinstance(end, int) else value
+
+    return [_replaced(block, cut) for block in (blocks if isinstance(blocks, list) else [])]
 
 
 def _replaced(block: Any, change: Callable[[Any], Any]) -> Any:
     if not isinstance(block, dict):
         return block
     return {k: change(v) if k in _QUOTES else v for k, v in block.items()}
-
-
-def _span(value: Any, text: str) -> Any:
-    at = text.find(value) if isinstance(value, str) and value else -1
-    return [at, at + len(value)] if at >= 0 else value
-
-
-def _cut(value: Any, text: str) -> Any:
-    if not isinstance(value, list) or len(value) != 2:
-        return value
-    start, end = value
-    return text[start:end] if isinstance(start, int) and isinstance(end, int) else value
 
 
 def bare_call_id(ident: str) -> str:

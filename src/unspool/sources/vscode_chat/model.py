@@ -1,4 +1,4 @@
-"""The shapes of a stored or exported chat, as far as they are read, and a lenient way into them.
+"""The shapes of a stored or exported chat, as far as they are read.
 
 Whole documents are decoded straight into these. Where a field has a wrong type, the rest is taken field
 by field and the field is reported. Fields that nobody knows are kept as they are (`rest`): a document
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.structs import Whole
+from unspool.io.structs import Shape, Whole
 
 Text = str | None
 Number = int | float | None
@@ -44,6 +44,7 @@ class Item(msgspec.Struct, gc=False):
 
 class ToolResult(msgspec.Struct, gc=False):
     content: list[Item | str] | str | None = None
+    toolResultError: Any = None
 
 
 class Call(msgspec.Struct, gc=False):
@@ -210,10 +211,7 @@ class Chat(Whole, gc=False):
     requests: list[Request] | None = None
 
 
+CHAT = Shape(Chat)
+REQUEST = Shape(Request)
+RESULT = Shape(Result)
 DecodeErrors = (msgspec.DecodeError, RecursionError, UnicodeError)
-_decode = msgspec.json.Decoder(Chat).decode
-
-
-def decode_chat(data: bytes) -> Chat:
-    """Raises where a field has a wrong type, or the JSON is broken."""
-    return _decode(data)

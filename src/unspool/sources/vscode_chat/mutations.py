@@ -11,18 +11,34 @@ from typing import Any
 
 import msgspec
 
-from unspool.sources.vscode_chat.weights import BIG_BYTES, lighten
+from unspool.sources.vscode_chat.model import RESULT, DecodeErrors
 
 INITIAL, SET, PUSH, DELETE = range(4)
 LONGEST_PADDING = 100_000
 """An index further than this behind the end of a list is not a place that a log can mean."""
 
 
+_ABSENT = msgspec.Raw()
+
+
 class Mutation(msgspec.Struct, gc=False):
     kind: int
     k: list[str | int] | None = None
-    v: Any = msgspec.UNSET
+    v: msgspec.Raw = _ABSENT
     i: int | None = None
+
+    def value(self) -> Any:
+        """Raises where it is nested too deep. The result of a request, which is most of a chat, goes
+        straight into its shape."""
+        if self.v is _ABSENT:
+            return msgspec.UNSET
+        path = self.k
+        if self.kind == SET and path and len(path) == 3 and path[2] == "result":
+            try:
+                return RESULT.decode(self.v)
+            except DecodeErrors:
+                pass
+        return msgspec.json.decode(self.v)
 
 
 decode_mutation = msgspec.json.Decoder(Mutation).decode
@@ -43,18 +59,27 @@ class Replay:
         self.started = False
         """Whether an initial state was seen."""
         self.removed: dict[str, Removed] = {}
+        self.lines: dict[int | None, int] = {}
+        """Number of a request (None: the chat) → where the line stands that changed it last."""
 
-    def apply(self, mutation: Mutation, size_bytes: int = 0) -> bool:
+    def apply(self, mutation: Mutation, offset: int = 0) -> bool:
         """Make the change; False where it cannot be made."""
-        value = mutation.v
-        if size_bytes > BIG_BYTES and value is not msgspec.UNSET:
-            value = lighten(value)
+        value = mutation.value()
         path = mutation.k or []
-        before = self._requests() if not path or path == ["requests"] else None
-        done = self._change(mutation.kind, path, value, mutation.i)
-        if before is not None:
-            self._compare(before)
-        return done
+        if path and path != ["requests"]:
+            if path[0] == "requests" and isinstance(path[1], int):
+                self.lines[path[1]] = offset
+            return self._change(mutation.kind, path, value, mutation.i)
+        before = self._requests()
+        changed = self._change(mutation.kind, path, value, mutation.i)
+        self.lines.setdefault(None, offset)
+        first = (
+            0 if mutation.kind != PUSH else mutation.i if mutation.i is not None else len(before)
+        )
+        for number in range(max(first, 0), len(self._requests())):
+            self.lines[number] = offset
+        self._compare(before)
+        return changed
 
     def _change(self, kind: int, path: list[str | int], value: Any, cut: int | None) -> bool:
         if kind == INITIAL:
@@ -96,17 +121,18 @@ class Replay:
         """The container that the path's last step is in; parents that are missing are made."""
         at: Any = self.state
         for step, following in pairwise(path):
-            found = _get(at, step)
-            if found is None:
-                found = [] if isinstance(following, int) else {}
-                if not _assign(at, step, found):
+            inner = _get(at, step)
+            if inner is None or isinstance(inner, msgspec.Struct):
+                missing: Any = [] if isinstance(following, int) else {}
+                inner = missing if inner is None else msgspec.to_builtins(inner)
+                if not _assign(at, step, inner):
                     return None
-            at = found
+            at = inner
         return at
 
     def _requests(self) -> list[Any]:
-        found = self.state.get("requests")
-        return list(found) if isinstance(found, list) else []
+        requests = self.state.get("requests")
+        return list(requests) if isinstance(requests, list) else []
 
     def _compare(self, before: list[Any]) -> None:
         now = self._requests()
@@ -122,8 +148,8 @@ class Replay:
 
 
 def _ident(request: Any) -> str:
-    found = request.get("requestId") if isinstance(request, dict) else None
-    return found if isinstance(found, str) else ""
+    ident = request.get("requestId") if isinstance(request, dict) else None
+    return ident if isinstance(ident, str) else ""
 
 
 def _get(container: Any, step: str | int) -> Any:

@@ -1,4 +1,10 @@
-"""Response parts: what of an answer is text, thinking, tool calls, edits, or kept as it is."""
+"""Response parts: what of an answer is text, thinking, tool calls, edits, or kept as it is.
+
+{"value": "I will read it.", "supportHtml": false}         markdown: without a kind on the disk
+{"kind": "markdownContent", "content": {"value": "…"}}     the same as VS Code has it in memory
+{"kind": "inlineReference", "inlineReference": {…uri}}     a link in the middle of the words
+{"kind": "toolInvocationSerialized", "toolId": "copilot_readFile", "toolCallId": "…", …}
+"""
 
 from typing import Any
 
@@ -8,36 +14,24 @@ from unspool.sources.vscode_chat import edits
 from unspool.sources.vscode_chat.fields import DISPLAY, bare_call_id
 from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 
-TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
-SPOKEN = frozenset(("warning", "info", "progressTask", "progressTaskSerialized"))
-"""Kept, and also part of the text where no model round tells it: VS Code copies them with it."""
-
-ASKED = frozenset(
+_TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
+_TOOLS = frozenset(("toolInvocationSerialized", "toolInvocation"))
+_TOOL_MESSAGES = ("invocationMessage", "pastTenseMessage", "originMessage")
+_ASKED = frozenset(
     ("confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
 )
 """Kinds in which a person was asked something."""
-
-APART = frozenset(("command", "confirmation", "systemNotification"))
-"""Kinds that VS Code shows and copies as blocks of their own: what follows is a new paragraph."""
-
-KEPT = frozenset(
-    (
-        "command",
-        "treeData",
-        "multiDiffData",
-        "reference",
-        "extensions",
-        "pullRequest",
-        "hook",
-        "autoModeResolution",
-        "systemNotification",
-        *ASKED,
-        *SPOKEN,
-        *edits.KINDS,
-    )
-)
+_APART = frozenset(
+    ("command", "confirmation", "systemNotification",
+     "warning", "info", "progressTask", "progressTaskSerialized")
+)  # fmt: skip
+"""Kinds that the person sees as blocks of their own, and that the model did not say: what follows is a
+new paragraph."""
+_KEPT = frozenset(
+    ("treeData", "multiDiffData", "reference", "extensions", "pullRequest", "hook",
+     "autoModeResolution", *_ASKED, *_APART, *edits.KINDS)
+)  # fmt: skip
 _PLACEHOLDER = "http://_vscodecontentref_/"
-TOOLS = frozenset(("toolInvocationSerialized", "toolInvocation"))
 
 
 class Tool(msgspec.Struct, gc=False):
@@ -64,12 +58,10 @@ class Kept(msgspec.Struct, gc=False):
     """A part that has no other place in a message."""
 
     part: dict[str, Any]
-    link: bool = False
-    """An inline reference that the text holds as a link: kept where the text is another's."""
     text: str = ""
-    """What it adds to the words: a link, a warning."""
-    spoken: bool = False
-    """Its words are the program's, not the model's."""
+    """Of an inline reference: the link that stands in the words for it."""
+    plain: bool = False
+    """An inline reference of which that link tells everything."""
     apart: bool = False
     """Shown as a block of its own."""
 
@@ -77,119 +69,150 @@ class Kept(msgspec.Struct, gc=False):
 Flow = Tool | Thought | Words | Kept
 
 
+class Run(msgspec.Struct):
+    """What the parts tell of one run of a sub-agent."""
+
+    tools: list[dict[str, Any]] = []
+    texts: list[str] = []
+
+
 class Parts:
     """The parts of one response, sorted by what they are, in their order."""
 
     def __init__(self, response: Any) -> None:
         self.flow: list[Flow] = []
-        """Everything in its order."""
         self.tools: list[dict[str, Any]] = []
-        self.side: dict[str, list[dict[str, Any]]] = {}
-        """Sub-agent run → the tool parts that were made in it."""
+        self.runs: dict[str, Run] = {}
+        """By the id of the sub-agent's invocation."""
         self.edits: list[dict[str, Any]] = []
         self.vulnerabilities: list[Any] = []
         self.cleared: list[dict[str, Any]] = []
         """Words that were taken back, and why, as often as that was."""
         self.unknown: list[str] = []
-        self.wrong = 0
-        """Elements that are no parts at all."""
+        self.not_objects = 0
+        self.wrong: list[str] = []
+        """The paths of values of a wrong type, which were passed over."""
         self.model = ""
-        self._known: dict[str, list[dict[str, Any]]] = {}
-        """Tool parts by their ids."""
+        self._by_call: dict[str, list[dict[str, Any]]] = {}
+        self._started = ""
+        """The sub-agent that was started last."""
         if response is not None and not isinstance(response, list):
             response = [response]
         for part in response or ():
-            self._take(part)
+            if isinstance(part, dict):
+                self._take(part)
+            elif isinstance(part, str):
+                self.flow.append(Words(part, {}))
+            else:
+                self.not_objects += 1
 
-    def _take(self, part: Any) -> None:
-        if isinstance(part, str):
-            self._write(part, {})
-            return
-        if not isinstance(part, dict):
-            self.wrong += 1
-            return
+    def _take(self, part: dict[str, Any]) -> None:
         kind = part.get("kind")
         if not isinstance(kind, str):
             self._take_bare(part)
-        elif kind in TEXT_KINDS:
+        elif kind in _TOOLS:
+            self._take_tool(part)
+        elif kind in _TEXT_KINDS:
+            self._check_markdown(part, ("content",))
             text = _with_references(markdown(part.get("content")) or markdown(part), part)
-            self._write(text, _about_text(part))
             if isinstance(part.get("vulnerabilities"), list):
                 self.vulnerabilities += part["vulnerabilities"]
+            self._take_words(part, text)
         elif kind == "thinking":
-            self._think(part)
-        elif kind in TOOLS:
-            self._call(part)
+            value = part.get("value")
+            pieces = value if isinstance(value, list) else [value]
+            if not all(isinstance(piece, str | None) for piece in pieces):
+                self.wrong.append("response.value")
+            text = "".join(piece for piece in pieces if isinstance(piece, str))
+            about = {k: v for k, v in part.items() if k not in ("kind", "value") and _says(v)}
+            self.flow.append(Thought(text, about))
         elif kind == "inlineReference":
-            self.flow.append(Kept(part, link=is_plain(part), text=link_text(part)))
+            self.flow.append(Kept(part, link_text(part), is_plain(part)))
         elif kind == "clearToPreviousToolInvocation":
             self._clear(part)
         elif kind in DISPLAY:
-            self.flow.append(Kept(compact(part)))
+            self.flow.append(Kept(_compact(part)))
         else:
             self._keep(kind, part)
 
-    def _clear(self, part: dict[str, Any]) -> None:
-        """What was said since the last call was filtered out of what the person sees."""
-        called = (n for n, item in enumerate(self.flow) if isinstance(item, Tool))
-        since = max(called, default=-1) + 1
-        said = (item.text for item in self.flow[since:] if isinstance(item, Words | Kept))
-        text = "".join(said)
-        held = {"reason": part.get("reason"), "text": text}
-        self.cleared.append({k: v for k, v in held.items() if v is not None and v != ""})
-        self.flow[since:] = [left for item in self.flow[since:] if (left := _cleared(item))]
-
-    def _call(self, part: dict[str, Any]) -> None:
-        run = part.get("subAgentInvocationId")
-        if isinstance(run, str) and run and not is_sub_agent(part):
-            self.side.setdefault(bare_call_id(run), []).append(part)
-            return
-        ident = str(part.get("toolCallId"))
-        if part in self._known.get(ident, ()):
-            return  # the same once more
-        self._known.setdefault(ident, []).append(part)
-        self.flow.append(Tool(len(self.tools)))
-        self.tools.append(part)
-
     def _take_bare(self, part: dict[str, Any]) -> None:
         """Without a kind it is markdown if it has a value, else (in exports) a file tree."""
-        if isinstance(part.get("value"), str):
-            self._write(part["value"], _about_text(part))
-        elif "label" in part or "children" in part:
+        if part.get("kind") is not None:
+            self.wrong.append("response.kind")
+        value = part.get("value")
+        if isinstance(value, str):
+            self._take_words(part, value)
+            return
+        if value is not None:
+            self.wrong.append("response.value")
+        if "label" in part or "children" in part:
             self.flow.append(Kept({"kind": "treeData", "treeData": part}))
         else:
             self._keep("no kind", part)
 
+    def _take_words(self, part: dict[str, Any], text: str) -> None:
+        """Words of a sub-agent (`fromSubagent` until 1.108, then its run) are not the answer's."""
+        run = part.get("subAgentInvocationId")
+        if not isinstance(run, str):
+            run = self._started if part.get("fromSubagent") is True else ""
+        if run:
+            self.runs.setdefault(bare_call_id(run), Run()).texts.append(text)
+        elif part.get("fromSubagent") is True:
+            self.flow.append(Kept(part))
+        else:
+            self.flow.append(Words(text, _about_text(part)))
+
+    def _take_tool(self, part: dict[str, Any]) -> None:
+        for name in ("toolCallId", "toolId"):
+            if not isinstance(part.get(name), str | None):
+                self.wrong.append(f"response.{name}")
+        self._check_markdown(part, _TOOL_MESSAGES)
+        run = part.get("subAgentInvocationId")
+        ident = str(part.get("toolCallId"))
+        if is_sub_agent(part):
+            self._started = run if isinstance(run, str) and run else ident
+        elif isinstance(run, str) and run:
+            self.runs.setdefault(bare_call_id(run), Run()).tools.append(part)
+            return
+        if part in self._by_call.get(ident, ()):
+            return  # the same once more
+        self._by_call.setdefault(ident, []).append(part)
+        self.flow.append(Tool(len(self.tools)))
+        self.tools.append(part)
+
+    def _check_markdown(self, part: dict[str, Any], names: tuple[str, ...]) -> None:
+        for name in names:
+            value = part.get(name)
+            text = value.get("value") if isinstance(value, dict) else value
+            if value is not None and not isinstance(text, str):
+                self.wrong.append(f"response.{name}")
+
+    def _clear(self, part: dict[str, Any]) -> None:
+        """What was said since the last call was filtered out of what the person sees."""
+        calls = (n for n, item in enumerate(self.flow) if isinstance(item, Tool))
+        since = max(calls, default=-1) + 1
+        tail = self.flow[since:]
+        text = "".join(item.text for item in tail if isinstance(item, Words | Kept))
+        cleared = {"reason": part.get("reason"), "text": text}
+        self.cleared.append({k: v for k, v in cleared.items() if v is not None and v != ""})
+        self.flow[since:] = [
+            item
+            for item in tail
+            if not isinstance(item, Words) and not (isinstance(item, Kept) and item.text)
+        ]
+
     def _keep(self, kind: str, part: dict[str, Any]) -> None:
-        spoken = kind in SPOKEN
-        text = markdown(part.get("content")) if spoken else ""
-        self.flow.append(Kept(part, text=text, spoken=spoken, apart=kind in APART))
+        self.flow.append(Kept(part, apart=kind in _APART))
         if kind in edits.KINDS:
             self.edits.append(part)
         elif kind == "autoModeResolution":
-            self.model = self.model or _resolved(part)
-        elif kind not in KEPT:
+            inner = part.get("resolved")
+            model = part.get("resolvedModel") or (
+                inner.get("id") if isinstance(inner, dict) else None
+            )
+            self.model = self.model or (model if isinstance(model, str) else "")
+        elif kind not in _KEPT:
             self.unknown.append(kind)
-
-    def _write(self, text: str, about: dict[str, Any]) -> None:
-        self.flow.append(Words(text, about))
-
-    def _think(self, part: dict[str, Any]) -> None:
-        value = part.get("value")
-        text = "".join(v for v in value if isinstance(v, str)) if isinstance(value, list) else value
-        about = {k: v for k, v in part.items() if k not in ("kind", "value") and _says(v)}
-        self.flow.append(Thought(text if isinstance(text, str) else "", about))
-
-    @property
-    def kept(self) -> list[dict[str, Any]]:
-        return [held.part for held in self.flow if isinstance(held, Kept)]
-
-
-def _cleared(item: Flow) -> Flow | None:
-    """What is left of an item when the words since the last call are taken back."""
-    if isinstance(item, Kept) and item.text:
-        return Kept(item.part) if item.spoken else None
-    return None if isinstance(item, Words) else item
 
 
 def _says(value: Any) -> bool:
@@ -201,26 +224,25 @@ def _about_text(part: dict[str, Any]) -> dict[str, Any]:
     the targets of its links, which stand in the text."""
     if len(part) == 1:
         return {}
-    held = part.get("content")
-    made = {**held, **part} if isinstance(held, dict) else dict(part)
-    for name in ("kind", "content", "value", "uris"):
-        made.pop(name, None)
-    if isinstance(made.get("vulnerabilities"), list):
-        del made["vulnerabilities"]
-    return {name: value for name, value in made.items() if _says(value)}
+    content = part.get("content")
+    fields = {**content, **part} if isinstance(content, dict) else part
+    dropped = {"kind", "content", "value", "uris"}
+    if isinstance(fields.get("vulnerabilities"), list):
+        dropped.add("vulnerabilities")
+    return {name: value for name, value in fields.items() if name not in dropped and _says(value)}
 
 
-def compact(part: dict[str, Any]) -> dict[str, Any]:
+def _compact(part: dict[str, Any]) -> dict[str, Any]:
     """A part that only moves the display, with addresses and markdown as plain texts."""
-    made: dict[str, Any] = {}
+    compact: dict[str, Any] = {}
     for name, value in part.items():
         if name == "uri" and (uri := uri_of(value)):
             value = uri
         elif name == "content" and isinstance(value, dict) and (text := markdown(value)):
             value = text
         if value is not None and value is not False and value != "":
-            made[name] = value
-    return made
+            compact[name] = value
+    return compact
 
 
 def is_plain(part: dict[str, Any]) -> bool:
@@ -232,8 +254,8 @@ def is_plain(part: dict[str, Any]) -> bool:
 
 def _with_references(text: str, part: dict[str, Any]) -> str:
     """Links that stand for inline references lead to what they are references to."""
-    held = part.get("inlineReferences")
-    for name, reference in held.items() if isinstance(held, dict) else ():
+    references = part.get("inlineReferences")
+    for name, reference in references.items() if isinstance(references, dict) else ():
         uri = uri_of(reference.get("inlineReference")) if isinstance(reference, dict) else ""
         if uri:
             text = text.replace(f"{_PLACEHOLDER}{name}", uri)
@@ -244,12 +266,6 @@ def is_sub_agent(part: dict[str, Any]) -> bool:
     """Whether the part is the call that started a sub-agent."""
     specific = part.get("toolSpecificData")
     return isinstance(specific, dict) and specific.get("kind") == "subagent"
-
-
-def _resolved(part: dict[str, Any]) -> str:
-    inner = part.get("resolved")
-    found = part.get("resolvedModel") or (inner.get("id") if isinstance(inner, dict) else None)
-    return found if isinstance(found, str) else ""
 
 
 def link_text(part: dict[str, Any]) -> str:
@@ -263,24 +279,27 @@ def link_text(part: dict[str, Any]) -> str:
     return f"[{name}]({uri})" if uri else name
 
 
-def answers(part: dict[str, Any]) -> dict[str, Any] | None:
-    """What a person answered to a part that asked; None where nobody has."""
+def answer_of(part: dict[str, Any]) -> dict[str, Any] | None:
+    """What a person answered to a part that asked; None where nobody was asked or has answered."""
     kind = part.get("kind")
+    if not isinstance(kind, str) or kind not in _ASKED:
+        return None
     asked = {k: markdown(part[k]) for k in ("title", "message") if markdown(part.get(k))}
-    made: dict[str, Any] = {"asked_by": kind, **asked}
-    if kind in ("questionCarousel", "planReview") and part.get("data") is not None:
-        made["answer"] = part["data"]
+    answer: dict[str, Any] = {"asked_by": kind, **asked}
+    if kind in ("questionCarousel", "planReview"):
+        if part.get("data") is None:
+            return None
+        answer["answer"] = part["data"]
         if isinstance(part.get("questions"), list):
-            made["questions"] = part["questions"]
-        return made
-    if kind == "confirmation" and part.get("isUsed") is True:
-        return {**made, "answer": part.get("selectedButton", part.get("data", True))}
-    if kind in ("elicitation2", "elicitationSerialized") and part.get("state") not in (
-        None,
-        "pending",
-    ):
-        made["answer"] = part["state"]
-        if part.get("acceptedResult") is not None:
-            made["result"] = part["acceptedResult"]
-        return made
-    return None
+            answer["questions"] = part["questions"]
+        return answer
+    if kind == "confirmation":
+        if part.get("isUsed") is not True:
+            return None
+        return {**answer, "answer": part.get("selectedButton", part.get("data", True))}
+    if part.get("state") in (None, "pending"):
+        return None
+    answer["answer"] = part["state"]
+    if part.get("acceptedResult") is not None:
+        answer["result"] = part["acceptedResult"]
+    return answer

@@ -1,30 +1,36 @@
 """Chat replays and request logs (`.chatreplay.json`): every model call with its whole message list.
 
+    {"prompts": [{"prompt": "fix it", "logs": [
+        {"kind": "request", "requestMessages": {"messages": […]}, "metadata": {…}, "response": {…}},
+        {"kind": "toolCall", "id": "…", "tool": "read_file", "args": "{…}", "response": […]}]}]}
+
 The lists overlap like those of telemetry and go the same way: as snapshots, in OpenAI's shape. The
 format names no session. Requests whose lists begin alike are one conversation, and one whose list
 begins from a summary is that of the request, of the calls or of the summary that it goes on from.
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Key, Marked, Noted, SnapshotSeen
+from unspool.facts import AnyFact, Key, Rank, SnapshotSeen, View
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.prompts.shapes import arguments_text
-from unspool.sources.vscode_chat.chats import NAME
+from unspool.prompts.typed import context_kind, summary_of
+from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.documents import lost, parse, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
-from unspool.sources.vscode_chat.fields import bare_call_id
-from unspool.sources.vscode_chat.scribe import Scribe
-from unspool.sources.vscode_chat.spoken import Spoken, text_of, thought_of
+from unspool.sources.vscode_chat.fields import NAME, bare_call_id
 from unspool.sources.vscode_chat.uris import path_of
 
-_TALK = frozenset((1, 2, 3, 4, 5, 7))
-"""Locations of a conversation; the others are the program's own calls."""
+_CONVERSATION_LOCATIONS = frozenset((1, 2, 3, 4, 5, 7))
+"""The others are the program's own calls."""
 _UTILITY = ("title", "progressMessages", "copilotLanguageModelWrapper", "summarize", "intent")
+_ROLES = {0: "system", 1: "user", 2: "assistant", 3: "tool"}
+_IMAGE, _TEXT, _OPAQUE = 0, 1, 2
 
 
 def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -33,16 +39,89 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if code or not isinstance(value, dict):
         yield lost(origin, tally, 0, code or "not-a-replay", data)
     if isinstance(value, dict):
-        spoken = _spoken(value, origin, tally)
+        calls = _model_calls(value, origin, tally)
         # Where history was compacted, nothing after it shows what stood before.
-        last = {(call.conversation, call.summary): call for call in spoken}
+        last = {(call.conversation, call.summary): call for call in calls}
         begun: set[str] = set()
-        for call in spoken:
+        for call in calls:
+            opens = bool(call.request) and call.request not in begun
+            begun.add(call.request)
             closes = last[call.conversation, call.summary] is call
-            yield from _facts(call, closes, origin)
-            if call.request and call.request not in begun:
-                begun.add(call.request)
-                yield _sent(call, origin)
+            yield from _facts(call, opens, closes, origin.path)
+
+
+class ModelCall:
+    """A model call of a conversation, and the tools that ran after it."""
+
+    def __init__(self, log: dict[str, Any], number: int, prompt: str) -> None:
+        self.log = log
+        self.number = number
+        self.prompt = prompt
+        """What the person typed."""
+        messages = log.get("requestMessages")
+        messages = messages.get("messages") if isinstance(messages, dict) else messages
+        self.messages = (
+            [m for value in messages if (m := _to_openai(value))]
+            if isinstance(messages, list)
+            else []
+        )
+        metadata = log.get("metadata")
+        self.metadata: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+        self.request = _text(self.metadata.get("ourRequestId") or self.metadata.get("requestId"))
+        self.tools: list[dict[str, Any]] = []
+        self.conversation = self._opening()
+
+    def _opening(self) -> str:
+        """What tells conversations apart: the list up to the first words of the person."""
+        users: list[dict[str, Any]] = []
+        for message in self.messages:
+            if message["role"] == "user":
+                users.append(message)
+                if not (isinstance(message["content"], str) and context_kind(message["content"])):
+                    break
+        return hashlib.sha256(msgspec.json.encode(users)).hexdigest()[:16]
+
+    @property
+    def summary(self) -> str:
+        """The summary of earlier history that the list goes on from; empty where it has none."""
+        texts = (m["content"] for m in self.messages if m["role"] == "user")
+        summaries = (summary_of(text) for text in texts if isinstance(text, str))
+        return next((summary for summary in summaries if summary), "")
+
+    @property
+    def answer(self) -> dict[str, Any] | None:
+        response = self.log.get("response")
+        words = response.get("message") if isinstance(response, dict) else None
+        if isinstance(words, list):
+            words = "\n".join(text for text in words if isinstance(text, str))
+        calls = [_call(tool) for tool in self.tools]
+        if not calls and not _text(words):
+            return None
+        answer = {"role": "assistant", "content": _text(words)}
+        return {**answer, "tool_calls": calls} if calls else answer
+
+    def view(self, origin: str, size: int, answered: bool) -> View:
+        usage = self.metadata.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        details = usage.get("prompt_tokens_details")
+        details = details if isinstance(details, dict) else {}
+        stamp = self.metadata.get("endTime" if answered else "startTime")
+        model = _text(self.metadata.get("model"))
+        return View(
+            size=size,
+            origin=origin,
+            offset=self.number * 2 + answered,
+            time=parse_time(stamp),
+            call=_text(self.log.get("id")),
+            request=self.request,
+            requested="" if answered else model,
+            answered=model if answered else "",
+            kind="" if answered else "chatreplay",
+            tools=b"" if answered else msgspec.json.encode(self.metadata.get("tools") or []),
+            prompt=_integer(usage.get("prompt_tokens")),
+            completion=_integer(usage.get("completion_tokens")),
+            cached=_integer(details.get("cached_tokens")),
+        )
 
 
 class Names:
@@ -50,42 +129,43 @@ class Names:
 
     def __init__(self) -> None:
         self._requests: dict[str, str] = {}
-        self._calls: dict[str, str] = {}
+        self._tools: dict[str, str] = {}
         self._summaries: dict[str, str] = {}
 
-    def place(self, spoken: Spoken) -> None:
+    def place(self, call: ModelCall) -> None:
         """One that begins from a summary goes on from another: in the middle of a request, with
-        calls that were made before, or with a summary that was written of it."""
-        summary = spoken.summary
+        tools that were called before, or with a summary that was written of it."""
+        summary = call.summary
+        used = [tool["id"] for m in call.messages for tool in m.get("tool_calls", ())]
         if summary:
-            calls = (self._calls[call] for call in spoken.calls if call in self._calls)
+            callers = (self._tools[tool] for tool in used if tool in self._tools)
             written = (ident for text, ident in self._summaries.items() if text in summary)
-            spoken.conversation = (
-                self._requests.get(spoken.request)
-                or next(calls, None)
+            call.conversation = (
+                self._requests.get(call.request)
+                or next(callers, None)
                 or next(written, None)
-                or spoken.conversation
+                or call.conversation
             )
-        if spoken.request:
-            self._requests[spoken.request] = spoken.conversation
-        for call in spoken.calls:
-            self._calls[call] = spoken.conversation
+        if call.request:
+            self._requests[call.request] = call.conversation
+        for tool in used:
+            self._tools[tool] = call.conversation
 
-    def called(self, call: str, spoken: Spoken) -> None:
-        self._calls[call] = spoken.conversation
+    def called(self, tool: str, call: ModelCall) -> None:
+        self._tools[tool] = call.conversation
 
-    def summarised(self, spoken: Spoken) -> None:
+    def summarised(self, call: ModelCall) -> None:
         """A call that wrote a summary: it was given the history as the conversation has it."""
-        self.place(spoken)
-        text = ((spoken.answer or {}).get("content") or "").strip()
+        self.place(call)
+        text = ((call.answer or {}).get("content") or "").strip()
         if text:
-            self._summaries[text] = spoken.conversation
+            self._summaries[text] = call.conversation
 
 
-def _spoken(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Spoken]:
+def _model_calls(value: dict[str, Any], origin: Origin, tally: Tally) -> list[ModelCall]:
     """The model calls of conversations, in order; each with the tools that were run next."""
     prompts = value.get("prompts")
-    made: list[Spoken] = []
+    calls: list[ModelCall] = []
     names = Names()
     number = 0
     for prompt in prompts if isinstance(prompts, list) else [value]:
@@ -94,92 +174,87 @@ def _spoken(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Spoken]
             tally.records += 1
             number += 1
             kind = log.get("kind") if isinstance(log, dict) else None
-            if kind == "request" and _is_talk(log):
-                held = Spoken(log, number, text_of(prompt.get("prompt")))
-                names.place(held)
-                if held.messages:
-                    made.append(held)
+            if kind == "request" and _is_of_conversation(log):
+                call = ModelCall(log, number, _text(prompt.get("prompt")))
+                names.place(call)
+                if call.messages:
+                    calls.append(call)
                 else:
                     tally.noise += 1
-            elif kind == "toolCall" and made:
-                made[-1].tools.append(log)
-                names.called(bare_call_id(text_of(log.get("id"))), made[-1])
-            elif kind == "request" and "summar" in text_of(log.get("name")).lower():
-                names.summarised(Spoken(log, number, ""))
+            elif kind == "toolCall" and calls:
+                calls[-1].tools.append(log)
+                names.called(bare_call_id(_text(log.get("id"))), calls[-1])
+            elif kind == "request" and "summar" in _text(log.get("name")).lower():
+                names.summarised(ModelCall(log, number, ""))
                 tally.noise += 1
             elif kind in ("element", "request", "toolCall", "error"):
                 tally.noise += 1
             else:
                 tally.unrecognise(f"replay {kind}", origin.path, number)
-    return made
+    return calls
 
 
-def _is_talk(log: dict[str, Any]) -> bool:
-    name = text_of(log.get("name"))
+def _is_of_conversation(log: dict[str, Any]) -> bool:
+    name = _text(log.get("name"))
     if any(word in name for word in _UTILITY):
         return False
     metadata = log.get("metadata")
     location = metadata.get("location") if isinstance(metadata, dict) else None
-    return location in _TALK if isinstance(location, int) else "/" in name
+    return location in _CONVERSATION_LOCATIONS if isinstance(location, int) else "/" in name
 
 
-def _facts(call: Spoken, closes: bool, origin: Origin) -> Iterator[AnyFact]:
+def _facts(call: ModelCall, opens: bool, closes: bool, origin: str) -> Iterator[AnyFact]:
+    """`opens` a request; `closes` what is known of its conversation, or of it up to a compaction."""
     key: Key = (NAME, f"replay-{call.conversation}")
-    yield _snapshot(key, call, call.messages, origin.path, False)
+    yield _snapshot(key, call, call.messages, origin, False)
     answer = call.answer
     if answer is not None:
-        yield _snapshot(key, call, [answer], origin.path, True)
+        yield _snapshot(key, call, [answer], origin, True)
     if closes and answer is not None and call.tools:
         # Nothing after it shows what the last tools gave: the list as the next call would see it.
         results = [_result(tool) for tool in call.tools]
         whole = [*call.messages, answer, *results]
-        yield _snapshot(key, call, whole, origin.path, False, 2)
-    yield from _tool_facts(key, call, origin.path)
+        yield _snapshot(key, call, whole, origin, False, 2)
+    yield from _tool_facts(key, call, origin)
+    view = call.view(origin, 0, False)
+    scribe = Scribe(key, origin, view.offset, time=view.time)
     if call.prompt:
-        view = call.view(origin.path, 0, False)
-        yield Noted(
-            key=key, origin=origin.path, offset=view.offset, number=9, time=view.time,
-            on="request", subject=view.request, name="typed", value=call.prompt, rank=1,
-        )  # fmt: skip
+        scribe.note("typed", call.prompt, Rank.COPY, "request", call.request, number=9)
+    if opens:
+        # The words that opened the request went out with its first model call.
+        sent = format_time(view.time)
+        scribe.note("timestamp", sent, Rank.COPY, "request", call.request, number=8)
+    yield from scribe.facts
 
 
-def _sent(call: Spoken, origin: Origin) -> Noted:
-    """When the words that opened a request went out: with its first model call."""
-    view = call.view(origin.path, 0, False)
-    return Noted(
-        key=(NAME, f"replay-{call.conversation}"), origin=origin.path, offset=view.offset,
-        number=8, time=view.time, on="request", subject=call.request, name="timestamp",
-        value=format_time(view.time), rank=1,
-    )  # fmt: skip
-
-
-def _tool_facts(key: Key, call: Spoken, origin: str) -> Iterator[AnyFact]:
+def _tool_facts(key: Key, call: ModelCall, origin: str) -> Iterator[AnyFact]:
     """What led to the tools that ran next, when they came back, and what they edited."""
     for number, tool in enumerate(call.tools):
-        scribe = Scribe(key, origin, (call.number << 20) + number + 1)
-        ident = bare_call_id(text_of(tool.get("id")))
         time = parse_time(tool.get("time"))
-        if ident and time is not None:
-            value = format_time(time)
-            yield scribe.write(
-                Noted, on="call", subject=ident, name="ended_at", value=value, time=time
-            )
-        # The model call's own entry holds no reasoning, and later lists need not repeat it.
-        told = {"thinking": thought_of(tool.get("thinking")), "metadata": tool.get("toolMetadata")}
-        for name, found in told.items():
-            if ident and found:
-                yield scribe.write(Noted, on="call", subject=ident, name=name, value=found)
+        scribe = Scribe(key, origin, (call.number << 20) + number + 1)
+        ident = bare_call_id(_text(tool.get("id")))
+        notes = {
+            "ended_at": format_time(time) if time is not None else "",
+            # The model call's own entry holds no reasoning, and later lists need not repeat it.
+            "thinking": _thinking(tool.get("thinking")),
+            "metadata": tool.get("toolMetadata"),
+        }
+        for name, value in notes.items():
+            if ident and value:
+                when = time if name == "ended_at" else None
+                scribe.note(name, value, on="call", subject=ident, time=when)
         edits = tool.get("edits")
         for edit in edits if isinstance(edits, list) else ():
             path = path_of(edit.get("path")) if isinstance(edit, dict) else ""
             if path:
                 added, removed = count_lines(edit.get("edits"))
-                data = {"path": path, "lines_added": added, "lines_removed": removed}
-                yield scribe.write(Marked, kind="file", subject=ident, data=data, time=time)
+                touch = {"path": path, "lines_added": added, "lines_removed": removed}
+                scribe.mark("file", touch, ident, time=time)
+        yield from scribe.facts
 
 
 def _snapshot(
-    key: Key, call: Spoken, messages: list[Any], origin: str, answered: bool, number: int = 0
+    key: Key, call: ModelCall, messages: list[Any], origin: str, answered: bool, number: int = 0
 ) -> SnapshotSeen:
     text = msgspec.json.encode(messages)[:-1]
     view = call.view(origin, len(text), answered)
@@ -192,10 +267,70 @@ def _snapshot(
 
 
 def _result(tool: dict[str, Any]) -> dict[str, Any]:
-    held = tool.get("response")
-    pieces = held if isinstance(held, list) else [held]
-    text = "\n".join(
-        p if isinstance(p, str) else arguments_text(p) for p in pieces if p is not None
-    )
-    ident = bare_call_id(text_of(tool.get("id")))
-    return {"role": "tool", "content": text, "tool_call_id": ident}
+    response = tool.get("response")
+    pieces = response if isinstance(response, list) else [response]
+    texts = (p if isinstance(p, str) else arguments_text(p) for p in pieces if p is not None)
+    ident = bare_call_id(_text(tool.get("id")))
+    return {"role": "tool", "content": "\n".join(texts), "tool_call_id": ident}
+
+
+def _to_openai(value: Any) -> dict[str, Any] | None:
+    """A message of the prompt library, whose roles and parts are numbers, in OpenAI's shape."""
+    if not isinstance(value, dict):
+        return None
+    role = value.get("role")
+    name = _ROLES.get(role) if isinstance(role, int) else role
+    if not isinstance(name, str):
+        return None
+    content = value.get("content")
+    contents = content if isinstance(content, list) else [content]
+    parts = [part for held in contents if (part := _content_part(held)) is not None]
+    only_text = len(parts) == 1 and parts[0]["type"] == "text"
+    message: dict[str, Any] = {
+        "role": name,
+        "content": parts[0]["text"] if only_text else parts or "",
+    }
+    calls = value.get("toolCalls")
+    if isinstance(calls, list) and calls:
+        message["tool_calls"] = [
+            {**c, "id": bare_call_id(_text(c.get("id")))} for c in calls if isinstance(c, dict)
+        ]
+    if name == "tool":
+        message["tool_call_id"] = bare_call_id(_text(value.get("toolCallId")))
+    return message
+
+
+def _content_part(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, str):
+        return {"type": "text", "text": value}
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    if kind in (_TEXT, "text"):
+        return {"type": "text", "text": _text(value.get("text"))}
+    if kind in (_IMAGE, "image_url"):
+        return {"type": "image_url", "image_url": value.get("imageUrl", value.get("image_url"))}
+    opaque = value.get("value")
+    text = _thinking(opaque.get("thinking")) if isinstance(opaque, dict) else ""
+    return {"type": "thinking", "thinking": text} if kind == _OPAQUE and text else None
+
+
+def _thinking(thinking: Any) -> str:
+    """Its text, or its texts where it came in pieces."""
+    text = thinking.get("text") if isinstance(thinking, dict) else None
+    if isinstance(text, list):
+        return "".join(piece for piece in text if isinstance(piece, str))
+    return _text(text)
+
+
+def _call(tool: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": _text(tool.get("tool")), "arguments": arguments_text(tool.get("args"))}
+    return {"id": bare_call_id(_text(tool.get("id"))), "type": "function", "function": function}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _integer(value: Any) -> int | None:
+    return value if type(value) is int and abs(value) < 2**60 else None

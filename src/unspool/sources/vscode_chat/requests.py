@@ -1,240 +1,363 @@
-"""One request of a chat: the person's message, the answer in its rounds, and all that came with it."""
+"""One request of a chat as facts: the person's message, the answer in its rounds, and what came with it.
+
+{"requestId": "request_1", "message": {"text": "fix it", "parts": […]}, "response": [… parts …],
+ "result": {"metadata": {"toolCallRounds": […], "toolCallResults": {…}}}, "modelState": {"value": 1}}
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Attachment, Marked, MessageSeen, Noted, UsageReported
+from unspool.facts import ROOT, AnyFact, Key
 from unspool.io.structs import REST
 from unspool.io.times import parse_time
-from unspool.sources.vscode_chat import fields, prompts
-from unspool.sources.vscode_chat.calls import call_facts, orphan_facts
-from unspool.sources.vscode_chat.model import Agent, Round
-from unspool.sources.vscode_chat.parts import ASKED, answers
-from unspool.sources.vscode_chat.placing import own_thinking
-from unspool.sources.vscode_chat.scribe import Scribe
-from unspool.sources.vscode_chat.turns import Turn
+from unspool.sources.scribe import Scribe
+from unspool.sources.vscode_chat import edits, fields, prompts, tools
+from unspool.sources.vscode_chat import parts as response_parts
+from unspool.sources.vscode_chat.answers import Placing, answer_of, own_thinking
+from unspool.sources.vscode_chat.attachments import attachment_of, entries_of
+from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result, Round
 from unspool.sources.vscode_chat.uris import uri_of
-from unspool.sources.vscode_chat.variables import attachments_of, entries_of
 
-_STATUS = {0: "cancelled", 2: "cancelled", 3: "failed", 4: "cancelled"}
-_SILENT = frozenset(
-    ("response_id", "model_id", "details", "timings", "elapsed_ms", "waited_ms", *fields.METADATA)
-)
+_AGENT_MODES = {
+    "github.copilot.default": "ask",
+    "github.copilot.editsAgent": "agent",
+    "github.copilot.editingSession": "edit",
+    "github.copilot.editingSession2": "edit",
+}
+"""The mode by the participant, for the time before modes were stored."""
+_COMPLETE = 1
+_ABOUT_NOTHING = frozenset(
+    ("response_id", "model_id", "details", "timings", "elapsed_ms", "waited_ms", "state",
+     "error", "completed_at", *fields.METADATA)
+)  # fmt: skip
 """What a request may tell about an answer that nobody gave."""
-_MANY = 2**60
-"""More tokens than this are not a count."""
+_LARGEST_COUNT = 2**60
+_HOUR_MS = 3600 * 1000
 _EPOCHS = 1e11
 """Waiting times above this are time stamps: a bug of the mutation log's writer."""
 
 
-def request_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
-    """Everything that one request states."""
-    yield from _context_facts(turn, scribe)
-    yield _user_fact(turn, scribe)
-    yield from _answer_facts(turn, scribe)
-    if turn.duration_ms is not None:
-        yield scribe.write(
-            Noted, on="message", subject=turn.last_id, name="duration_ms", value=turn.duration_ms
-        )
-    yield from orphan_facts(turn, scribe)
-    yield from _usage_facts(turn, scribe, turn.last_id)
-    yield from _mark_facts(turn, scribe)
+class Turn:
+    """What is worked out once about a request, before it is told as facts."""
+
+    def __init__(
+        self, request: Request, ident: str, edition: int = 0, withdrawn: bool = False
+    ) -> None:
+        self.request = request
+        self.id = ident
+        self.edition = edition
+        self.withdrawn = withdrawn
+        """The chat no longer holds it."""
+        self.result = request.result or Result()
+        self.metadata = self.result.metadata or Metadata()
+        self.parts = response_parts.Parts(request.response)
+        self.response_id = request.responseId or f"{ident}/response"
+        self.time = parse_time(request.timestamp)
+        self.ended, self.duration_ms = self._end()
+        self.answer = answer_of(self.parts, self.metadata.toolCallRounds, ident, self.response_id)
+        self.rounds = self.answer.rounds
+        self.calls = self.answer.calls
+        removed = request.shouldBeRemovedOnSend
+        undone = removed.get("afterUndoStop") if isinstance(removed, dict) else None
+        placing = Placing(self.answer, undone)
+        placing.walk(self.parts)
+        self.placed = placing.placed
+        """What every message holds beside its words and calls."""
+        self.owners = placing.owners
+        self.tail = placing.tail
+        """The round behind which all was undone, where the request stays."""
+        self.touched = [(part, edits.touches(part)) for part in self.parts.edits]
+        """Every edit part with the files that it changed."""
+        self.outcomes: dict[str, str] = {}
+        """Path → what became of this request's edit of it."""
+        named = (request.modelId or "").removeprefix("copilot/")
+        self.model = self.metadata.resolvedModel or self.parts.model or named
+        self.error = self.result.errorDetails or request.responseErrorDetails or {}
+        message = self.error.get("message")
+        self.error_text = message if isinstance(message, str) else ""
+        self.removed = ""
+        """Whether the request was hidden or undone."""
+        if removed is not None and not undone:
+            self.removed = "undone"
+        elif True in (
+            request.isHidden, request.hiddenFromTranscript, request.requestHiddenFromTranscript
+        ):  # fmt: skip
+            self.removed = "hidden"
+        state = request.modelState.value if request.modelState is not None else None
+        self.state = state if isinstance(state, int) else 2 if request.isCanceled else None
+        self.status = ""
+        """cancelled, failed; pending and needs-input are neither (states)."""
+        if self.error.get("code") == "canceled":
+            self.status = "cancelled"
+        elif self.state not in (None, _COMPLETE):
+            self.status = fields.STATES.get(self.state or 0, "")
+        elif self.error:
+            self.status = "failed"
+
+    def _end(self) -> tuple[int | None, float | None]:
+        """When the answer was complete, and how long it took.
+
+        A chat that was imported or restored is stamped as complete at that moment: where the time
+        that the agent measured is shorter by more than an hour, the stamp is not believed.
+        """
+        state = self.request.modelState
+        end = parse_time(state.completedAt) if state is not None else None
+        measured = (self.result.timings or {}).get("totalElapsed")
+        measured = float(measured) if isinstance(measured, int | float) and measured >= 0 else None
+        if self.time is None:
+            return end, measured
+        if end is not None and end >= self.time:
+            took = (end - self.time) / 1000
+            if measured is None or took - measured < _HOUR_MS:
+                return end, took
+        if measured is not None:
+            return self.time + int(measured * 1000), measured
+        return None, None
+
+    def tell_apart(self, seen: set[str]) -> int:
+        """Ids of answers and rounds that the chat repeats, told apart; how many there were."""
+        repeated = 0
+        if self.response_id in seen:
+            self.response_id = f"{self.id}/{self.response_id}"
+            repeated = 1
+        own: set[str] = set()
+        for number, round_ in enumerate(self.rounds):
+            ident = round_.id
+            if ident and ident != self.response_id and (ident in seen or ident in own):
+                ident = f"{self.id}/{ident}.{number}"
+                self.rounds[number] = msgspec.structs.replace(round_, id=ident)
+                repeated += 1
+            own.add(self.round_id(number))
+        seen |= own
+        seen.add(self.response_id)
+        return repeated
+
+    def round_id(self, number: int) -> str:
+        return self.rounds[number].id or f"{self.response_id}.{number}"
+
+    @property
+    def last_id(self) -> str:
+        """The id of the last assistant message."""
+        return self.round_id(len(self.rounds) - 1) if self.rounds else self.response_id
+
+    @property
+    def mode(self) -> str:
+        info = self.request.modeInfo
+        if info is not None and isinstance(info.get("kind"), str):
+            return str(info["kind"])
+        agent = self.request.agent
+        if agent is None:
+            return ""
+        mode = _AGENT_MODES.get(agent.id or "")
+        if mode is None and agent.modes and len(agent.modes) == 1:
+            mode = agent.modes[0] if isinstance(agent.modes[0], str) else None
+        return mode or ""
+
+    def wrong_fields(self) -> Iterator[str]:
+        """The paths of values that cannot be what they should be, and were passed over. Where a field
+        may have several shapes the decoder lets everything through."""
+        request, metadata = self.request, self.metadata
+        yield from self.parts.wrong
+        yield from prompts.wrong_message(request.message)
+        yield from prompts.wrong_rendered("renderedUserMessage", metadata.renderedUserMessage)
+        yield from prompts.wrong_rendered("renderedGlobalContext", metadata.renderedGlobalContext)
+        times = [("timestamp", request.timestamp)]
+        if request.modelState is not None:
+            times.append(("modelState.completedAt", request.modelState.completedAt))
+        for round_ in metadata.toolCallRounds or ():
+            times.append(("toolCallRounds.timestamp", round_.timestamp))
+            thinking = round_.thinking
+            text = thinking.get("text") if isinstance(thinking, dict) else thinking
+            if not isinstance(text, str | list | None):
+                yield "toolCallRounds.thinking"
+        for path, value in times:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not number and parse_time(value) is None:
+                yield path
+        for entry in entries_of(request.variableData):
+            for name in ("kind", "name"):
+                if not isinstance(entry.get(name), str | None):
+                    yield f"variableData.variables.{name}"
 
 
-def _context_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
+def write_request(turn: Turn, scribe: Scribe) -> None:
+    """Everything that one request states, but for the runs of sub-agents."""
     text, images = prompts.rendered(turn.metadata.renderedGlobalContext or [])
     if text:
-        yield scribe.write(
-            MessageSeen, id=f"{turn.id}/context", role="user", kind="injected", text=text,
-            time=turn.time, request=turn.id, attachments=tuple(images),
+        scribe.message(
+            id=f"{turn.id}/context", role="user", kind="injected", text=text, time=turn.time,
+            request=turn.id, attachments=tuple(images),
         )  # fmt: skip
+    single = None if turn.rounds else _single_message(turn)
+    # Nobody answered: then it is the question that was cancelled, or failed.
+    _write_user(turn, scribe, turn.removed or ("" if turn.rounds or single else turn.status))
+    if single is not None:
+        scribe.message(**single)
+        tools.write_calls(scribe, turn.calls[0], turn.response_id, turn.metadata.toolCallResults)
+    for number in range(len(turn.rounds)):
+        _write_round(turn, scribe, number)
+    if turn.duration_ms is not None:
+        scribe.note("duration_ms", turn.duration_ms, on="message", subject=turn.last_id)
+    tools.write_orphans(scribe, turn.metadata.toolCallResults, turn.calls)
+    if usage := _usage(turn):
+        scribe.usage(on="message", subject=turn.last_id, model=turn.model, time=turn.ended, **usage)
+    _write_marks(turn, scribe)
 
 
-def _user_fact(turn: Turn, scribe: Scribe) -> MessageSeen:
+def _write_user(turn: Turn, scribe: Scribe, status: str) -> None:
     request = turn.request
     typed = prompts.typed_text(request.message)
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
     extra = _extra(fields.USER, request)
     if request.agent is not None:
-        extra["agent"] = _agent(request.agent)
+        extra["agent"] = _participant(request.agent)
     if request.rest:
         extra[fields.NATIVE] = {"request": request.rest}
-    if found := prompts.mentions(request.message):
-        extra["mentions"] = found
+    if mentions := prompts.mentions(request.message):
+        extra["mentions"] = mentions
     if request.isSystemInitiated:
         extra["system_initiated"] = True
         if sent and typed and sent != typed:
             extra["shown"] = typed
-    attached = attachments_of(entries_of(request.variableData))
-    return scribe.write(
-        MessageSeen, id=turn.id, role="user", text=sent or typed, time=turn.time,
+    attached = [attachment_of(entry) for entry in entries_of(request.variableData)]
+    # An attached image is in the rendered message again.
+    hashes = {attachment.sha256 for attachment in attached if attachment.sha256}
+    attached += [i for i in images if not i.sha256 or i.sha256 not in hashes]
+    scribe.message(
+        id=turn.id, role="user", text=sent or typed, time=turn.time,
         typed=None if request.isSystemInitiated else typed,
         kind="notification" if request.isSystemInitiated else "",
-        mode=turn.mode, request=turn.id, status=turn.removed,
-        attachments=_without_repeats(attached, images), extra=extra or None,
+        mode=turn.mode, request=turn.id, status=status,
+        attachments=tuple(attached), extra=extra or None,
         withdrawn=turn.withdrawn, edition=turn.edition,
     )  # fmt: skip
 
 
-def _agent(agent: Agent) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(agent)
+def _participant(agent: Agent) -> dict[str, Any]:
+    participant: dict[str, Any] = msgspec.to_builtins(agent)
     for name in (*fields.PARTICIPANT, REST):
-        made.pop(name, None)
-    return {**made, **(agent.rest or {})}
-
-
-def _without_repeats(
-    attached: tuple[Attachment, ...], images: list[Attachment]
-) -> tuple[Attachment, ...]:
-    """An attached image is in the rendered message again."""
-    known = {attachment.sha256 for attachment in attached if attachment.sha256}
-    return (*attached, *(i for i in images if not i.sha256 or i.sha256 not in known))
+        participant.pop(name, None)
+    return {**participant, **(agent.rest or {})}
 
 
 def _extra(names: dict[str, str], holder: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     for ours, theirs in names.items():
         value = getattr(holder, theirs)
         if value is None or value == "" or value == [] or value == {}:
             continue
-        made[ours] = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
-    return made
+        extra[ours] = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+    return extra
 
 
-def _answer_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
-    """The assistant's messages: one for every round."""
-    if not turn.rounds:
-        yield from _single_answer(turn, scribe)
-        return
-    last = len(turn.rounds) - 1
-    for number, (held, calls) in enumerate(zip(turn.rounds, turn.calls, strict=True)):
-        ident = turn.round_id(number)
-        beside = turn.placed[number]
-        extra = beside.extra() | _extra(fields.ROUND, held)
-        if extra.get("retries") == 0:
-            del extra["retries"]
-        if held.rest:
-            extra[fields.NATIVE] = {"round": held.rest}
-        if ident_of := _thinking_id(held, extra.get("thoughts", [])):
-            extra["thoughts"] = [*extra.get("thoughts", []), {"id": ident_of}]
-        if number == last:
-            extra = _with_native(_last_extra(turn, held.response or ""), extra)
-        time = parse_time(held.timestamp) or (turn.ended if number == last else None)
-        answered = bool(held.response or calls)
-        status = turn.status_of(number)
-        ending = _ending(turn, answered, status) if number == last else {"status": status}
-        text = held.response or (_error_text(turn) if ending.get("kind") == "error" else "")
-        yield scribe.write(
-            MessageSeen, id=ident, role="assistant", text=text,
-            thinking=own_thinking(held) or "\n\n".join(beside.thinking), time=time,
-            model=turn.model, request=turn.id, extra=extra or None,
-            **ending,
-        )  # fmt: skip
-        yield from call_facts(turn, scribe, calls, ident)
-
-
-def _single_answer(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
-    """No rounds are known: one message out of the parts that bear text."""
-    request = turn.request
-    calls = [call for group in turn.calls for call in group]
-    text = turn.answer.text
-    (beside,) = turn.placed
-    thinking = "\n\n".join(beside.thinking)
-    extra = _with_native(_last_extra(turn, text), beside.extra())
-    if not (text or thinking or calls or extra.keys() - _SILENT or _is_judged(turn)):
-        return
-    ending = _ending(turn, bool(text or calls), turn.removed)
-    if not text and ending["kind"] == "error":
-        text = _error_text(turn)
-    yield scribe.write(
-        MessageSeen, id=turn.response_id, role="assistant", text=text, thinking=thinking,
-        time=turn.ended or parse_time(request.responseTimestamp), model=turn.model,
-        request=turn.id, extra=extra or None, **ending,
+def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
+    """One message of an answer that is made of several, and its calls."""
+    round_, calls, beside = turn.rounds[number], turn.calls[number], turn.placed[number]
+    ident = turn.round_id(number)
+    is_last = number == len(turn.rounds) - 1
+    extra = beside.extra() | _extra(fields.ROUND, round_)
+    if extra.get("retries") == 0:
+        del extra["retries"]
+    if round_.rest:
+        extra[fields.NATIVE] = {"round": round_.rest}
+    thoughts = extra.get("thoughts", [])
+    if thinking_id := _thinking_id(round_, thoughts):
+        extra["thoughts"] = [*thoughts, {"id": thinking_id}]
+    undone = turn.tail is not None and number > turn.tail
+    ending = {"status": "undone" if undone else turn.removed}
+    text = round_.response or ""
+    time = parse_time(round_.timestamp)
+    if is_last:
+        extra = _joined(_last_extra(turn, text), extra)
+        ending = _ending(turn, bool(text or calls), ending["status"])
+        text = text or (turn.error_text if ending["kind"] == "error" else "")
+        time = time or turn.ended
+    scribe.message(
+        id=ident, role="assistant", text=text,
+        thinking=own_thinking(round_) or "\n\n".join(beside.thinking), time=time,
+        model=turn.model, request=turn.id, extra=extra or None, **ending,
     )  # fmt: skip
-    yield from call_facts(turn, scribe, calls, turn.response_id)
+    tools.write_calls(scribe, calls, ident, turn.metadata.toolCallResults)
 
 
-def _is_judged(turn: Turn) -> bool:
-    """Whether an answer without a word was voted on or counted: then there was one."""
-    return turn.request.vote is not None or bool(_usage(turn))
+def _thinking_id(round_: Round, thoughts: list[dict[str, Any]]) -> str:
+    """The id of a round's thinking, where nothing that was shown has it."""
+    ident = round_.thinking.get("id") if isinstance(round_.thinking, dict) else None
+    if not isinstance(ident, str) or fields.MADE_THINKING.fullmatch(ident):
+        return ""
+    return "" if any(thought.get("id") == ident for thought in thoughts) else ident
+
+
+def _single_message(turn: Turn) -> dict[str, Any] | None:
+    """The fields of an answer that is one message and no round tells; None where nobody answered."""
+    text, (beside,) = turn.answer.text, turn.placed
+    thinking = "\n\n".join(beside.thinking)
+    extra = _joined(_last_extra(turn, text), beside.extra())
+    # Without a word it may still be an error, or have been voted on or counted.
+    told = text or thinking or turn.calls[0] or turn.error_text or extra.keys() - _ABOUT_NOTHING
+    if not told and turn.request.vote is None and not _usage(turn):
+        return None
+    ending = _ending(turn, bool(text or turn.calls[0]), turn.removed)
+    if not text and ending["kind"] == "error":
+        text = turn.error_text
+    time = turn.ended or parse_time(turn.request.responseTimestamp)
+    return {
+        "id": turn.response_id, "role": "assistant", "text": text, "thinking": thinking,
+        "time": time, "model": turn.model, "request": turn.id, "extra": extra or None, **ending,
+    }  # fmt: skip
 
 
 def _ending(turn: Turn, answered: bool, removed: str) -> dict[str, str]:
     """Status, stop reason and kind of the last message of an answer."""
-    error = turn.error or {}
-    status = (
-        removed
-        or _STATUS.get(1 if turn.state is None else turn.state, "")
-        or ("failed" if error else "")
-    )
-    code = error.get("code")
+    code = turn.error.get("code")
     stop = code if isinstance(code, str) else ""
     if not stop and turn.metadata.maxToolCallsExceeded is True:
         stop = "max_tool_calls"
-    kind = "error" if _error_text(turn) and not answered else ""
-    return {"status": status, "stop": stop, "kind": kind}
-
-
-def _error_text(turn: Turn) -> str:
-    message = (turn.error or {}).get("message")
-    return message if isinstance(message, str) else ""
+    kind = "error" if turn.error_text and not answered else ""
+    return {"status": removed or turn.status, "stop": stop, "kind": kind}
 
 
 def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
     """What is told once about the whole answer; `text` is its last message's."""
     request, result, metadata = turn.request, turn.result, turn.metadata
-    made = _extra(fields.ANSWER, request)
-    made.pop("vote_down_reason", None)  # goes with the vote
-    made |= _extra(fields.RESULT, result)
-    made |= _extra(fields.METADATA, metadata)
+    extra = _extra(fields.ANSWER, request)
+    extra.pop("vote_down_reason", None)  # goes with the vote
+    extra |= _extra(fields.RESULT, result)
+    extra |= _extra(fields.METADATA, metadata)
     if turn.error:
-        made["error"] = turn.error
-    if made.get("waited_ms", 0) > _EPOCHS or not made.get("waited_ms", 1):
-        del made["waited_ms"]
-    if turn.state not in (None, 1):
-        made["state"] = fields.STATES.get(turn.state or 0, str(turn.state))
-    if turn.other_end is not None:
-        made["completed_at"] = turn.other_end
+        extra["error"] = turn.error
+    if extra.get("waited_ms", 0) > _EPOCHS or not extra.get("waited_ms", 1):
+        del extra["waited_ms"]
+    if turn.state not in (None, _COMPLETE):
+        extra["state"] = fields.STATES.get(turn.state or 0, str(turn.state))
+    stamp = request.modelState.completedAt if request.modelState is not None else None
+    if stamp is not None and parse_time(stamp) != turn.ended:
+        extra["completed_at"] = stamp  # not believed, or not needed: as it is
     if turn.parts.vulnerabilities:
-        made["vulnerabilities"] = turn.parts.vulnerabilities
+        extra["vulnerabilities"] = turn.parts.vulnerabilities
     if turn.parts.cleared:
-        made["cleared"] = turn.parts.cleared
+        extra["cleared"] = turn.parts.cleared
     if metadata.codeBlocks:
-        made["code_blocks"] = fields.quoted(metadata.codeBlocks, text)
+        extra["code_blocks"] = fields.quoted(metadata.codeBlocks, text)
     native = {k: v for k, v in (("result", result.rest), ("metadata", metadata.rest)) if v}
     if native:
-        made[fields.NATIVE] = native
-    return made
+        extra[fields.NATIVE] = native
+    return extra
 
 
-def _thinking_id(held: Round, thoughts: list[dict[str, Any]]) -> str:
-    """The id of a round's thinking, where nothing that was shown has it."""
-    found = held.thinking.get("id") if isinstance(held.thinking, dict) else None
-    if not isinstance(found, str) or fields.MADE_THINKING.fullmatch(found):
-        return ""
-    return "" if any(thought.get("id") == found for thought in thoughts) else found
-
-
-def _with_native(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     native = {**first.get(fields.NATIVE, {}), **second.get(fields.NATIVE, {})}
     return {**first, **second, **({fields.NATIVE: native} if native else {})}
-
-
-def _usage_facts(turn: Turn, scribe: Scribe, last: str) -> Iterator[AnyFact]:
-    if usage := _usage(turn):
-        yield scribe.write(
-            UsageReported, on="message", subject=last, model=turn.model, time=turn.ended, **usage
-        )
 
 
 def _usage(turn: Turn) -> dict[str, Any]:
     """Tokens of the whole turn where they are told, else of its last model call."""
     request = turn.request
-    old = turn.result.usage or {}
-    prompt = _first(request.promptTokens, old.get("promptTokens"), turn.metadata.promptTokens)
-    completion = _first(
+    old = turn.result.usage or {}  # around 1.109
+    prompt = _count(request.promptTokens, old.get("promptTokens"), turn.metadata.promptTokens)
+    completion = _count(
         request.completionTokens, old.get("completionTokens"), turn.metadata.outputTokens
     )
     extra = _extra(fields.USAGE, request)
@@ -244,80 +367,129 @@ def _usage(turn: Turn) -> dict[str, Any]:
     if totals := request.modelTotals:
         if prompt is not None:
             extra["last_prompt_tokens"] = prompt
-        prompt = _sum(totals, "inputTokens")
-        completion = _sum(totals, "outputTokens")
-        cached = _sum(totals, "cachedTokens")
+        prompt, completion, cached = (
+            _sum(totals, name) for name in ("inputTokens", "outputTokens", "cachedTokens")
+        )
     if prompt is None and completion is None and not extra:
         return {}
     return {"prompt": prompt, "completion": completion, "cached": cached, "extra": extra or None}
 
 
 def _sum(totals: list[dict[str, Any]], name: str) -> int | None:
-    values = [value for held in totals if (value := _first(held.get(name))) is not None]
-    return sum(values) if values else None
+    counts = [count for total in totals if (count := _count(total.get(name))) is not None]
+    return sum(counts) if counts else None
 
 
-def _first(*values: Any) -> int | None:
+def _count(*values: Any) -> int | None:
+    """The first of the values that is a count."""
     for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MANY:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and 0 <= value < _LARGEST_COUNT:
             return int(value)
     return None
 
 
-def _mark_facts(turn: Turn, scribe: Scribe) -> Iterator[AnyFact]:
+def _write_marks(turn: Turn, scribe: Scribe) -> None:
     """Edited files, answers that a person gave, pull requests: as they stand in the messages."""
-    touched = {id(part): made for part, made in turn.touched}
+    touched = {id(part): touches for part, touches in turn.touched}
+    edited: set[str] = set()
     for part in (part for placed in turn.placed for part in placed.parts):
-        kind = part.get("kind")
-        if id(part) in touched:
-            yield from _touch_facts(turn, scribe, part, touched[id(part)])
-        elif kind == "pullRequest":
-            yield scribe.write(Noted, name="references", value=_pull_request(part))
-        elif isinstance(kind, str) and kind in ASKED and (found := answers(part)) is not None:
-            yield scribe.write(
-                Marked, kind="answer", subject=turn.last_id, data=found, time=turn.ended
-            )
-    edited = {touch["path"] for _, made in turn.touched for touch in made}
+        if (touches := touched.get(id(part))) is not None:
+            edited.update(touch["path"] for touch in touches)
+            _write_touches(turn, scribe, part, touches)
+        elif part.get("kind") == "pullRequest":
+            scribe.note("references", _pull_request(part))
+        elif (answer := response_parts.answer_of(part)) is not None:
+            scribe.mark("answer", answer, turn.last_id, time=turn.ended)
     for path, outcome in turn.outcomes.items():
         if path not in edited:
             touch = {"path": path, "operation": "edit", "outcome": outcome}
-            yield scribe.write(Marked, kind="file", subject=turn.id, data=touch, time=turn.time)
-    for summary in _summaries(turn):
-        held = summary.get("toolCallRoundId")
-        at = held if isinstance(held, str) else turn.id
-        yield scribe.write(Marked, kind="compaction", subject=at, data=summary, time=turn.time)
+            scribe.mark("file", touch, turn.id, time=turn.time)
+    # History that was compacted while this request ran; the same summary is kept in two places.
+    summaries = [*(turn.metadata.summaries or ()), turn.metadata.summary]
+    summaries += [{"toolCallRoundId": r.id, "text": r.summary} for r in turn.rounds if r.summary]
+    compacted: set[str] = set()
+    for summary in summaries:
+        if isinstance(summary, dict) and isinstance(summary.get("text"), str):
+            round_id = summary.get("toolCallRoundId")
+            if str(round_id) not in compacted:
+                compacted.add(str(round_id))
+                subject = round_id if isinstance(round_id, str) else turn.id
+                scribe.mark("compaction", summary, subject, time=turn.time)
 
 
-def _touch_facts(
-    turn: Turn, scribe: Scribe, part: dict[str, Any], made: list[dict[str, Any]]
-) -> Iterator[AnyFact]:
+def _write_touches(
+    turn: Turn, scribe: Scribe, part: dict[str, Any], touches: list[dict[str, Any]]
+) -> None:
     owner = turn.owners[id(part)]
-    told = turn.round_id(owner.number) if turn.rounds else turn.response_id
-    for touch in made:
+    message = turn.round_id(owner.number) if turn.rounds else turn.response_id
+    for touch in touches:
         if touch["path"] in turn.outcomes:
             touch["outcome"] = turn.outcomes[touch["path"]]
         elif owner.undone or turn.removed == "undone":
             touch["outcome"] = "undone"
-        subject = owner.call or told
-        yield scribe.write(Marked, kind="file", subject=subject, data=touch, time=turn.ended)
+        scribe.mark("file", touch, owner.call or message, time=turn.ended)
 
 
 def _pull_request(part: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {"kind": "pull_request"}
+    reference: dict[str, Any] = {"kind": "pull_request"}
     for name in ("title", "description", "author", "linkTag", "owner", "repo", "pullRequestNumber"):
         if part.get(name) not in (None, ""):
-            made[name] = part[name]
+            reference[name] = part[name]
     if uri := uri_of(part.get("uri")):
-        made["uri"] = uri
-    return made
+        reference["uri"] = uri
+    return reference
 
 
-def _summaries(turn: Turn) -> list[dict[str, Any]]:
-    """History that was compacted while this request ran; the same summary is kept in two places."""
-    held = [*(turn.metadata.summaries or ()), turn.metadata.summary]
-    held += [{"toolCallRoundId": r.id, "text": r.summary} for r in turn.rounds if r.summary]
-    made: dict[str, dict[str, Any]] = {}
-    for value in held:
-        if isinstance(value, dict) and isinstance(value.get("text"), str):
-            made.setdefault(str(value.get("toolCallRoundId")), value)
-    return list(made.values())
+def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFact]:
+    """The runs of sub-agents: the parts that were made in one are a conversation of its own."""
+    for run, parts in turn.parts.runs.items():
+        starter = _starter(turn, run)
+        specific: dict[str, Any] = {}
+        parent: dict[str, Any] = {"conversation_id": key[1]}
+        if starter is not None:
+            data = (starter.part or {}).get("toolSpecificData")
+            specific = data if isinstance(data, dict) else {}
+            parent["tool_call_id"] = starter.id
+        told = {name: value for name, value in specific.items() if isinstance(value, str)}
+        if told.get("agentName"):
+            parent["name"] = told["agentName"]
+        child = (key[0], f"{key[1]}/{run}")
+        scribe = Scribe(child, origin, offset, entry=f"{turn.id}/{run}", after=ROOT)
+        scribe.note("parent", parent)
+        scribe.note("title", told.get("description") or None)
+        if told.get("prompt"):
+            scribe.message(
+                id=f"{run}/prompt", role="user", text=told["prompt"], time=turn.time,
+                request=turn.id,
+            )  # fmt: skip
+        said = "".join(parts.texts).strip("\n")
+        result = told.get("result", "")
+        text = said if result in said else f"{said}\n\n{result}".lstrip("\n")
+        scribe.message(
+            id=f"{run}/answer", role="assistant", text=text, time=turn.ended,
+            model=told.get("modelName", ""), request=turn.id,
+        )  # fmt: skip
+        calls = [tools.from_part(part, f"{run}/part.{n}") for n, part in enumerate(parts.tools)]
+        tools.tell_apart(calls, set(), run)
+        tools.write_calls(
+            scribe, calls, f"{run}/answer", turn.metadata.toolCallResults, inside=True
+        )
+        yield from scribe.facts
+
+
+def _starter(turn: Turn, run: str) -> tools.Joined | None:
+    """The call that started the run: by its id, else the only one that there is."""
+    calls = [call for group in turn.calls for call in group]
+    started = [call for call in calls if call.part and response_parts.is_sub_agent(call.part)]
+    for call in started:
+        named = (call.part or {}).get("subAgentInvocationId")
+        if run == fields.bare_call_id(str(named or "")):
+            return call
+    for call in [*started, *calls]:
+        part = call.part or {}
+        if run in (
+            fields.bare_call_id(call.native), tools.part_id(part), part.get(fields.CALL["ui_call"])
+        ):  # fmt: skip
+            return call
+    return started[0] if len(started) == len(turn.parts.runs) == 1 else None

@@ -1,14 +1,22 @@
-"""Tool calls: the model's rounds joined with the parts that a person saw of them."""
+"""Tool calls: the model's rounds joined with the parts that a person saw, and what came of them.
+
+toolCallRounds   {"toolCalls": [{"name": "read_file", "arguments": "{…}", "id": "toolu_1__vscode-7"}]}
+toolCallResults  {"toolu_1__vscode-7": {"$mid": 20, "content": [{"value": {"node": {…}}}]}}
+response         {"kind": "toolInvocationSerialized", "toolId": "copilot_readFile", "toolCallId": …}
+"""
 
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from unspool.facts import Attachment
+from unspool.io.structs import Shape
 from unspool.prompts.shapes import arguments_text
+from unspool.sources.scribe import Scribe
+from unspool.sources.vscode_chat.attachments import from_typed_data
 from unspool.sources.vscode_chat.fields import CALL, NATIVE, bare_call_id
-from unspool.sources.vscode_chat.model import Call, Round
-from unspool.sources.vscode_chat.tool_names import NAMES
+from unspool.sources.vscode_chat.model import Call, Item, Node, Round, ToolResult, Value
 from unspool.sources.vscode_chat.uris import markdown
 
 _MESSAGES = frozenset(("invocationMessage", "pastTenseMessage", "originMessage"))
@@ -16,6 +24,8 @@ _OURS = {theirs: ours for ours, theirs in CALL.items()}
 _ELSEWHERE = frozenset(("kind", "toolCallId", "resultDetails"))
 _TELLING = frozenset(("pastTenseMessage", "resultDetails", "toolSpecificData", "result"))
 _DENIED, _SKIPPED = 0, 5
+_TEXT_NODE, _IMAGE_PIECE = 2, 3
+_RESULT = Shape(ToolResult)
 
 
 class Joined(msgspec.Struct):
@@ -36,8 +46,8 @@ def model_name(part: dict[str, Any]) -> str:
 
 
 def part_id(part: dict[str, Any]) -> str:
-    found = part.get("toolCallId")
-    return bare_call_id(found) if isinstance(found, str) else ""
+    ident = part.get("toolCallId")
+    return bare_call_id(ident) if isinstance(ident, str) else ""
 
 
 def join(
@@ -45,46 +55,35 @@ def join(
 ) -> tuple[list[list[Joined]], list[int]]:
     """The calls of every round; and for every part the round that it went to.
 
-    By id; where no part has the id of a call, by order and name (in files of 2025 parts have ids and
-    names of their own). The model did not ask for a part that no call is left for: a tool called
-    another (or the part merely announced a call), and its round is -1.
+    By id; where no part has the id of a call, by order and name: in files of 2025 parts have ids and
+    names of their own (rounds_by_order). The model did not ask for a part that no call is left for: a
+    tool called another (or the part merely announced a call), and its round is -1.
     """
     calls = [
         [_from_call(call, f"{prefix}/{number}.{n}") for n, call in enumerate(r.toolCalls or ())]
         for number, r in enumerate(rounds)
     ]
-    flat = [(number, call) for number, made in enumerate(calls) for call in made]
+    flat = [(number, call) for number, group in enumerate(calls) for call in group]
     by_id = {call.id: (number, call) for number, call in reversed(flat)}
     homes: list[int] = [-1] * len(parts)
-    left: list[int] = []
     for index, part in enumerate(parts):
-        found = by_id.get(part_id(part))
-        if found is not None and found[1].part is None:
-            homes[index], found[1].part = found[0], part
-        else:
-            left.append(index)
-    if len(left) == len(parts):
-        _join_by_order(flat, parts, left, homes)
+        number, named = by_id.get(part_id(part), (-1, None))
+        if named is not None and named.part is None:
+            homes[index], named.part = number, part
+    if all(home < 0 for home in homes):
+        # A hidden part announces a call that a later part shows: the one shown has the first choice.
+        for hidden in (False, True):
+            at = 0
+            for index, part in enumerate(parts):
+                if homes[index] >= 0 or (part.get("presentation") == "hidden") is not hidden:
+                    continue
+                for place in range(at, len(flat)):
+                    number, call = flat[place]
+                    if call.part is None and call.name == model_name(part):
+                        homes[index], call.part = number, part
+                        at = place + 1
+                        break
     return calls, homes
-
-
-def _join_by_order(
-    flat: list[tuple[int, Joined]], parts: list[dict[str, Any]], left: list[int], homes: list[int]
-) -> None:
-    at = 0
-    # A hidden part announces a call that a later part shows: the one shown has the first choice.
-    for hidden in (False, True):
-        at = 0
-        for index in left:
-            part = parts[index]
-            if homes[index] >= 0 or (part.get("presentation") == "hidden") is not hidden:
-                continue
-            for place in range(at, len(flat)):
-                number, call = flat[place]
-                if call.part is None and call.name == model_name(part):
-                    homes[index], call.part = number, part
-                    at = place + 1
-                    break
 
 
 def is_announcement(part: dict[str, Any], calls: list[list[Joined]]) -> bool:
@@ -95,13 +94,9 @@ def is_announcement(part: dict[str, Any], calls: list[list[Joined]]) -> bool:
 
 
 def _from_call(call: Call, place: str) -> Joined:
-    ident = call.id or ""
-    return Joined(
-        bare_call_id(ident) or place,
-        call.name or "",
-        arguments_text(call.arguments),
-        native=ident,
-    )
+    native = call.id or ""
+    arguments = arguments_text(call.arguments)
+    return Joined(bare_call_id(native) or place, call.name or "", arguments, native=native)
 
 
 def from_part(part: dict[str, Any], place: str) -> Joined:
@@ -110,41 +105,8 @@ def from_part(part: dict[str, Any], place: str) -> Joined:
     return Joined(bare_call_id(native) or place, model_name(part), "", part, native)
 
 
-def call_extra(
-    part: dict[str, Any] | None, ident: str, told: bool = False
-) -> dict[str, Any] | None:
-    """What the part tells that has no field of its own. `told`: its result is the call's text."""
-    if part is None:
-        return None
-    made: dict[str, Any] = {}
-    native: dict[str, Any] = {}
-    for theirs, value in part.items():
-        ours = _OURS.get(theirs)
-        if theirs in _MESSAGES:
-            value = markdown(value)
-        if value is None or value == "" or theirs in _ELSEWHERE:
-            continue
-        if ours is not None:
-            made[ours] = value
-        elif not ((theirs == "result" and told) or (theirs == "isComplete" and value is True)):
-            native[theirs] = value
-    if part_id(part) not in ("", ident):
-        made["ui_call"] = part["toolCallId"]
-    if native:
-        made[NATIVE] = native
-    return made or None
-
-
-def call_status(part: dict[str, Any] | None) -> str:
-    """denied where the person (or the program) did not let the call be made."""
-    confirmed = part.get("isConfirmed") if part is not None else None
-    if isinstance(confirmed, dict):
-        return "denied" if confirmed.get("type") in (_DENIED, _SKIPPED) else ""
-    return "denied" if confirmed is False else ""
-
-
-def unique(calls: Iterable[Joined], seen: set[str], prefix: str) -> int:
-    """Ids that a chat repeats, told apart; how many there were."""
+def tell_apart(calls: Iterable[Joined], seen: set[str], prefix: str) -> int:
+    """Give ids that a chat repeats a prefix; how many there were (repeated_calls)."""
     repeated = 0
     for call in calls:
         ident, number = call.id, 1
@@ -154,3 +116,305 @@ def unique(calls: Iterable[Joined], seen: set[str], prefix: str) -> int:
         seen.add(call.id)
         repeated += number > 1
     return repeated
+
+
+def write_calls(
+    scribe: Scribe, calls: list[Joined], message: str, results: dict[str, ToolResult] | None,
+    inside: bool = False,
+) -> None:  # fmt: skip
+    """The calls of one message, and what came of them. `inside` a sub-agent, of whose calls a chat has
+    no other record than their parts."""
+    for index, call in enumerate(calls):
+        shown = _shown_result(call.part) if call.part is not None else Shown()
+        outcome = _outcome(results, call.native)
+        told = outcome is None and shown.plain and not inside
+        scribe.call(
+            id=call.id, message=message, name=call.name, index=index,
+            arguments=call.arguments or shown.arguments,
+            extra=_call_extra(call.part, call.id, told),
+        )  # fmt: skip
+        if outcome is None and call.part is None:
+            continue  # nobody tells that it ended
+        failed = shown.failed
+        if outcome is None:
+            outcome = Outcome(shown.text, shown.images)
+        elif outcome.failed:
+            failed = True
+        scribe.returned(
+            call=call.id, name=call.name, text=outcome.text, failed=failed,
+            status=_call_status(call.part), details=shown.details, duration_ms=shown.duration_ms,
+            attachments=tuple(outcome.images or shown.images),
+        )  # fmt: skip
+
+
+def _call_extra(part: dict[str, Any] | None, ident: str, told: bool) -> dict[str, Any] | None:
+    """What the part tells that has no field of its own. `told`: its result is the call's text."""
+    if part is None:
+        return None
+    extra: dict[str, Any] = {}
+    native: dict[str, Any] = {}
+    for theirs, value in part.items():
+        ours = _OURS.get(theirs)
+        if theirs in _MESSAGES:
+            value = markdown(value)
+        if value is None or value == "" or theirs in _ELSEWHERE:
+            continue
+        if ours is not None:
+            extra[ours] = value
+        elif not ((theirs == "result" and told) or (theirs == "isComplete" and value is True)):
+            native[theirs] = value
+    if part_id(part) not in ("", ident):
+        extra["ui_call"] = part["toolCallId"]
+    if native:
+        extra[NATIVE] = native
+    return extra or None
+
+
+def _call_status(part: dict[str, Any] | None) -> str:
+    """denied where the person (or the program) did not let the call be made."""
+    confirmed = part.get("isConfirmed") if part is not None else None
+    if isinstance(confirmed, dict):
+        return "denied" if confirmed.get("type") in (_DENIED, _SKIPPED) else ""
+    return "denied" if confirmed is False else ""
+
+
+class Outcome(msgspec.Struct):
+    """What the model got (None where nothing tells), with its images."""
+
+    text: str | None = None
+    images: list[Attachment] = []
+    failed: bool = False
+
+
+def _outcome(results: dict[str, ToolResult] | None, native: str) -> Outcome | None:
+    """What the model got for the call: results are kept by the id with or without its suffix."""
+    if not results or not native:
+        return None
+    result = results.get(native)
+    if result is None:
+        bare = bare_call_id(native)
+        result = next((v for k, v in results.items() if bare_call_id(k) == bare), None)
+    return _model_result(result) if result is not None else None
+
+
+def write_orphans(
+    scribe: Scribe, results: dict[str, ToolResult] | None, calls: list[list[Joined]]
+) -> None:
+    """Results that no call of the request asked for."""
+    called = {bare_call_id(call.native) for group in calls for call in group}
+    for native, result in (results or {}).items():
+        ident = bare_call_id(native)
+        if ident and ident not in called:
+            outcome = _model_result(result)
+            scribe.returned(call=ident, text=outcome.text, attachments=tuple(outcome.images))
+
+
+def _model_result(result: ToolResult) -> Outcome:
+    failed = result.toolResultError not in (None, False, "")
+    content = result.content
+    if content is None or isinstance(content, str):
+        return Outcome(content, failed=failed)
+    texts: list[str] = []
+    images: list[Attachment] = []
+    for item in content:
+        text = item if isinstance(item, str) else _item_text(item)
+        if text is not None:
+            texts.append(text)
+        elif isinstance(item, Item):
+            holder = item.value if isinstance(item.value, Value) and item.value.mimeType else item
+            data = from_typed_data(holder.mimeType, holder.data)
+            if data is not None:
+                images.append(data)
+    return Outcome("\n".join(texts), images, failed)
+
+
+def _item_text(item: Item) -> str | None:
+    """By the shape of the value: the numbers of `$mid` have changed their meaning."""
+    value = item.value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Value) and value.node is not None:
+        return _render(value.node)
+    if isinstance(value, Value) and isinstance(value.value, str):
+        return value.value
+    if isinstance(value, list):
+        return "".join(piece for piece in value if isinstance(piece, str))
+    return item.text if isinstance(item.text, str) else None
+
+
+def _render(node: Node) -> str:
+    """The text of a rendered prompt tree."""
+    pieces: list[str] = []
+    waiting = [node]
+    while waiting:
+        at = waiting.pop()
+        if at.type == _TEXT_NODE or at.children is None:
+            if at.lineBreakBefore:
+                pieces.append("\n")
+            pieces.append(at.text or "")
+        elif at.ctor == _IMAGE_PIECE:
+            pieces.append("<image>")
+        else:
+            waiting.extend(reversed(at.children))
+    return "".join(pieces)
+
+
+class Shown(msgspec.Struct):
+    """What the response part of a tool call tells about its arguments and its end."""
+
+    arguments: str = ""
+    text: str | None = None
+    details: Any = None
+    failed: bool | None = None
+    duration_ms: float | None = None
+    images: list[Attachment] = []
+    plain: bool = False
+    """The text is the part's `result`."""
+
+
+def _shown_result(part: dict[str, Any]) -> Shown:
+    shown = Shown()
+    _take_details(shown, part.get("resultDetails"))
+    specific = part.get("toolSpecificData")
+    if isinstance(specific, dict):
+        _take_specific(shown, specific)
+    result = part.get("result")
+    error = part.get("toolResultError")
+    if isinstance(result, dict) and ("content" in result or "toolResultError" in result):
+        # {"result": {"content": [{"kind": "text", "value": "3 lines"}], "toolResultError": true}}
+        outcome = _model_result(_RESULT.convert(result))
+        shown.text = outcome.text if shown.text is None else shown.text
+        shown.images = shown.images or outcome.images
+        error = error or result.get("toolResultError")
+    elif result is not None and shown.text is None:
+        shown.text = result if isinstance(result, str) else arguments_text(result)
+        shown.plain = True
+    if error not in (None, False, ""):
+        shown.failed = True
+        if isinstance(error, str) and not shown.text:
+            shown.text = error
+    return shown
+
+
+def _take_details(shown: Shown, details: Any) -> None:
+    shown.details = details
+    if not isinstance(details, dict):
+        return
+    if isinstance(details.get("input"), str):
+        shown.arguments = details["input"]
+    if isinstance(details.get("isError"), bool):
+        shown.failed = details["isError"]
+    output = details.get("output")
+    if isinstance(output, list):
+        texts: list[str] = []
+        kept: list[Any] = []
+        for part in output:
+            value = part.get("value") if isinstance(part, dict) else None
+            media_type = part.get("mimeType") if isinstance(part, dict) else None
+            image = isinstance(media_type, str) and media_type.startswith("image/")
+            if isinstance(value, str) and (image or part.get("isText") is False):
+                data = from_typed_data(media_type, value)
+                if data is not None:
+                    shown.images.append(msgspec.structs.replace(data, kind="image"))
+                part = {k: v for k, v in part.items() if k != "value"}  # the bytes are attached
+            elif isinstance(value, str):
+                texts.append(value)
+            kept.append(part)
+        shown.text = "\n".join(texts) if texts or not shown.images else None
+        if shown.images:
+            shown.details = {**details, "output": kept}
+    elif isinstance(output, dict) and isinstance(output.get("base64Data"), str):
+        data = from_typed_data(output.get("mimeType"), output["base64Data"])
+        if data is not None:
+            shown.images.append(data)
+        bare = {k: v for k, v in output.items() if k not in ("base64Data", "value")}
+        shown.details = {**details, "output": bare}
+
+
+def _take_specific(shown: Shown, data: dict[str, Any]) -> None:
+    kind = data.get("kind")
+    arguments: Any = None
+    text: Any = None
+    if kind == "terminal":
+        command = _command_line(data)
+        arguments = {"command": command} if command else None
+        output, state = data.get("terminalCommandOutput"), data.get("terminalCommandState")
+        text = output.get("text") if isinstance(output, dict) else None
+        duration = state.get("duration") if isinstance(state, dict) else None
+    elif kind == "subagent":
+        named = {k: data[k] for k in ("prompt", "description", "agentName") if data.get(k)}
+        arguments = named or None
+        text, duration = data.get("result"), data.get("duration")
+    elif kind == "input":
+        arguments, duration = data.get("rawInput"), None
+    elif kind == "simpleToolInvocation":
+        arguments, duration = data.get("input"), None
+        text = arguments_text(data.get("output"))
+    elif kind == "todoList" and "todoList" in data:
+        arguments, duration = {"todoList": data["todoList"]}, None
+    else:
+        return
+    shown.arguments = shown.arguments or (
+        arguments_text(arguments) if arguments is not None else ""
+    )
+    if isinstance(text, str) and shown.text is None:
+        shown.text = text
+    if isinstance(duration, int | float):
+        shown.duration_ms = float(duration)
+
+
+def _command_line(data: dict[str, Any]) -> str:
+    """The command of a terminal call, as it was run at last."""
+    line = data.get("commandLine")
+    if isinstance(line, dict):
+        for name in ("userEdited", "toolEdited", "original"):
+            if isinstance(line.get(name), str) and line[name]:
+                return str(line[name])
+    return line if isinstance(line, str) else markdown(data.get("command"))
+
+
+EDITORS = frozenset(
+    ("apply_patch", "insert_edit_into_file", "create_file", "replace_string_in_file",
+     "multi_replace_string_in_file", "edit_notebook_file", "edit_files",
+     "create_new_jupyter_notebook")
+)  # fmt: skip
+"""Tools that edit files: the edits of their calls are parts of their own."""
+
+NAMES = {
+    "copilot_applyPatch": "apply_patch",
+    "copilot_searchCodebase": "semantic_search",
+    "copilot_searchWorkspaceSymbols": "search_workspace_symbols",
+    "copilot_getVSCodeAPI": "get_vscode_api",
+    "copilot_testFailure": "test_failure",
+    "copilot_findFiles": "file_search",
+    "copilot_findTextInFiles": "grep_search",
+    "copilot_readFile": "read_file",
+    "copilot_viewImage": "view_image",
+    "copilot_listDirectory": "list_dir",
+    "copilot_getErrors": "get_errors",
+    "copilot_getChangedFiles": "get_changed_files",
+    "copilot_readProjectStructure": "read_project_structure",
+    "copilot_createNewWorkspace": "create_new_workspace",
+    "copilot_createNewJupyterNotebook": "create_new_jupyter_notebook",
+    "copilot_insertEdit": "insert_edit_into_file",
+    "copilot_createFile": "create_file",
+    "copilot_replaceString": "replace_string_in_file",
+    "copilot_multiReplaceString": "multi_replace_string_in_file",
+    "copilot_editNotebook": "edit_notebook_file",
+    "copilot_runNotebookCell": "run_notebook_cell",
+    "copilot_readNotebookCellOutput": "read_notebook_cell_output",
+    "copilot_installExtension": "install_extension",
+    "copilot_fetchWebPage": "fetch_webpage",
+    "copilot_memory": "memory",
+    "copilot_findTestFiles": "test_search",
+    "copilot_getProjectSetupInfo": "get_project_setup_info",
+    "copilot_getSearchResults": "get_search_view_results",
+    "copilot_githubRepo": "github_repo",
+    "copilot_createDirectory": "create_directory",
+    "copilot_runVscodeCommand": "run_vscode_command",
+    "copilot_toolReplay": "tool_replay",
+    "copilot_editFiles": "edit_files",
+    "copilot_switchAgent": "switch_agent",
+    "copilot_resolveMemoryFileUri": "resolve_memory_file_uri",
+}
+"""The names that the model knows VS Code's own tools by, where the display has another."""

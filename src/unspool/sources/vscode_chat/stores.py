@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from unspool.facts import AnyFact, Noted
+from unspool.facts import AnyFact
 from unspool.io.databases import DAMAGE, open_database
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
-from unspool.sources.vscode_chat.chats import NAME, WORST
+from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.documents import lost, parse, value_facts
+from unspool.sources.vscode_chat.fields import BESIDE, NAME
 from unspool.sources.vscode_chat.folders import folder_of
-from unspool.sources.vscode_chat.scribe import Scribe
 from unspool.sources.vscode_chat.uris import path_of
 
 _INDEX = "chat.ChatSessionStore.index"
@@ -57,18 +57,16 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
 
 
 def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    for number, chat in enumerate(_chats(value)):
+    """An array of chats; by their ids in the oldest stores."""
+    if isinstance(value, dict):
+        chats = [value] if isinstance(value.get("requests"), list) else list(value.values())
+    else:
+        chats = value if isinstance(value, list) else [value]
+    for number, chat in enumerate(chats):
         if isinstance(chat, dict):
             yield from value_facts(chat, origin, tally)
         else:
             yield lost(origin, tally, 2 + number, "not-a-chat", str(chat))
-
-
-def _chats(value: Any) -> list[Any]:
-    """An array of chats; by their ids in the oldest stores."""
-    if isinstance(value, dict) and not isinstance(value.get("requests"), list):
-        return list(value.values())
-    return value if isinstance(value, list) else [value]
 
 
 def _index_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -83,22 +81,18 @@ def _index_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         session = entry.get("sessionId")
         ident = session_id(session if isinstance(session, str) else name)
         scribe = Scribe((NAME, ident), origin.path, _OFFSET + number)
-        written = 0
-        for note, held in _notes(entry, folder):
-            if held not in (None, "", {}):
-                written += 1
-                yield scribe.write(Noted, name=note, value=held, rank=WORST)
-        tally.noise += not written
-
-
-def _notes(entry: dict[str, Any], folder: str) -> Iterator[tuple[str, Any]]:
-    title = entry.get("title")
-    yield "title", title if isinstance(title, str) else None
-    timing = entry.get("timing")
-    if isinstance(timing, dict):
-        yield "started_at", format_time(parse_time(timing.get("created")))
-    yield "edit_stats", entry.get("stats") if isinstance(entry.get("stats"), dict) else None
-    yield "workspace.path", path_of(entry.get("workingDirectory")) or folder
+        title, timing, stats = (entry.get(name) for name in ("title", "timing", "stats"))
+        if isinstance(title, str) and title:
+            scribe.note("title", title, BESIDE)
+        created = parse_time(timing.get("created")) if isinstance(timing, dict) else None
+        if created is not None:
+            scribe.note("started_at", format_time(created), BESIDE)
+        if isinstance(stats, dict) and stats:
+            scribe.note("edit_stats", stats, BESIDE)
+        if path := path_of(entry.get("workingDirectory")) or folder:
+            scribe.note("workspace.path", path, BESIDE)
+        tally.noise += not scribe.facts
+        yield from scribe.facts
 
 
 def session_id(name: str) -> str:
