@@ -1,4 +1,4 @@
-"""Documents: a chat in one piece, as a log of changes, or in a zip; and what is saved of broken ones."""
+"""Documents: a chat in one piece, as a log of changes, or in a zip; what is saved of broken ones."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""One request of a chat as facts: what the person said, the answer in its rounds, and what came with it.
+"""One request of a chat as facts: what the person said, the answer in its rounds, what came with it.
 
 {"requestId": "request_1", "message": {"text": "fix it", "parts": […]}, "response": [… parts …],
  "result": {"metadata": {"toolCallRounds": […], "toolCallResults": {…}}}, "modelState": {"value": 1}}
