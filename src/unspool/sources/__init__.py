@@ -18,6 +18,7 @@ SOURCES: dict[str, str] = {
     "cursor": "unspool.sources.cursor",
     "recorder": "unspool.sources.recorder",
     "codex": "unspool.sources.codex",
+    "gemini-cli": "unspool.sources.gemini_cli",
     "claude-code": "unspool.sources.claude_code",
     "copilot-vscode": "unspool.sources.copilot_vscode",
     "copilot-cli": "unspool.sources.copilot_cli",

@@ -1,0 +1,463 @@
+"""Gemini CLI: chats as one JSON document (`.json`) or as a log that is appended to (`.jsonl`).
+
+    {"sessionId":"851b…","projectHash":"7421…","startTime":"…","kind":"main"}
+    {"id":"661c…","type":"gemini","content":"I look.","tokens":{…}}
+    {"id":"661c…","type":"gemini","content":"I look.","tokens":{…},"toolCalls":[{…}]}
+    {"$set":{"messages":[…]}}
+    {"$rewindTo":"b281…"}
+
+A message is appended again whenever it changes. A resume writes all messages once more, under the
+same ids but without tokens, thoughts and calls: so each field keeps the best that any line said of it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from unspool.facts import NOBODY, ROOT, AnyFact, Attachment, Problem, Rank
+from unspool.io.door import iter_json_lines, read_json, sample
+from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.structs import Shape
+from unspool.io.times import parse_time
+from unspool.prompts.shapes import binary
+from unspool.sources.scribe import Scribe, title_of
+
+NAME = "gemini-cli"
+RANGES = False  # later lines say more of earlier messages
+CURRENT: Literal["last", "longest"] = "last"
+
+_HEADER = re.compile(rb'"(?:sessionId|projectHash)"\s*:')
+_MASKED = "<tool_output_masked>"
+_TOUCHES = {
+    "read_file": "read",
+    "write_file": "create",
+    "replace": "edit",
+    "read_many_files": "read",
+}
+_STATUS = {"cancelled": "cancelled", "error": ""}
+
+
+class Tokens(msgspec.Struct, gc=False):
+    """`total = input + output + thoughts + tool`; what came from the cache is part of `input`."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    thoughts: int | None = None
+    tool: int | None = None
+
+
+class Thought(msgspec.Struct, gc=False):
+    subject: str = ""
+    description: str = ""
+
+
+class Call(msgspec.Struct, gc=False):
+    id: str = ""
+    name: str = ""
+    args: Any = None
+    status: str = ""
+    timestamp: str | None = None
+    result: Any = None
+    resultDisplay: Any = None
+    agentId: str | None = None
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A message, a header, or a change of either."""
+
+    id: str | None = None
+    timestamp: str | None = None
+    type: str = ""
+    content: Any = None
+    displayContent: Any = None
+    toolCalls: list[Call] | None = None
+    thoughts: list[Thought] | None = None
+    tokens: Tokens | None = None
+    model: str | None = None
+    # the header
+    sessionId: str | None = None
+    startTime: str | None = None
+    kind: str | None = None
+    summary: str | None = None
+    directories: list[str] | None = None
+    messages: list["Entry"] | None = None
+    changed: "Entry | None" = msgspec.field(default=None, name="$set")
+    rewind: str | None = msgspec.field(default=None, name="$rewindTo")
+
+
+class Prompt(msgspec.Struct, gc=False):
+    """An element of `logs.json`."""
+
+    sessionId: str = ""
+    message: str = ""
+    timestamp: str | None = None
+
+
+_ENTRY = Shape(Entry)
+_PROMPT = Shape(Prompt)
+
+
+def claims(head: Head) -> bool:
+    if head.name == "logs.json":
+        return b'"sessionId"' in head.data and b'"messageId"' in head.data
+    if not head.name.endswith((".json", ".jsonl")) or "chats" not in head.parts:
+        return False
+    return len(set(_HEADER.findall(head.data[:4096]))) == 2
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    return [Path(env["GEMINI_CLI_HOME"]) if "GEMINI_CLI_HOME" in env else home / ".gemini" / "tmp"]
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    name = Head(origin.path, b"", True).name
+    if name == "logs.json":
+        yield from _read_prompts(origin, tally)
+        return
+    chat = _Chat(origin)
+    if name.endswith(".jsonl"):
+        for line in iter_json_lines(origin, _ENTRY, tally, recover):
+            if isinstance(line, Problem):
+                yield line
+            else:
+                chat.take(line[0], line[2])
+    else:
+        yield from _read_document(origin, tally, chat)
+    yield from chat.facts(tally)
+
+
+def _read_whole(origin: Origin, tally: Tally) -> Iterator[Problem | Any]:
+    """The values of a file that is one JSON document."""
+    with open_origin(origin.path) as file:
+        data = file.read()
+    salvage = read_json(data, recover=True)
+    yield from salvage.values
+    if salvage.code:
+        tally.problems += 1
+        tally.records += 1
+        yield Problem(
+            key=NOBODY, origin=origin.path, offset=0, code=salvage.code, sample=sample(data)
+        )
+
+
+def _read_document(origin: Origin, tally: Tally, chat: "_Chat") -> Iterator[AnyFact]:
+    for value in _read_whole(origin, tally):
+        if isinstance(value, Problem):
+            yield value
+            continue
+        entry = _ENTRY.convert(value)
+        messages, entry.messages = entry.messages or [], None
+        chat.take(0, entry)
+        tally.records += 1 + len(messages)
+        for number, message in enumerate(messages, 1):
+            chat.take(number, message)
+
+
+def _read_prompts(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    """All that is left of a session whose chat is gone."""
+    for value in _read_whole(origin, tally):
+        if isinstance(value, Problem):
+            yield value
+            continue
+        for number, item in enumerate(value if isinstance(value, list) else [value]):
+            tally.records += 1
+            prompt = _PROMPT.convert(item)
+            if not prompt.sessionId or not prompt.message:
+                tally.unrecognise("prompt without a session", origin.path, number)
+                continue
+            time = parse_time(prompt.timestamp)
+            key = (NAME, prompt.sessionId)
+            scribe = Scribe(key, origin.path, number, time=time, rank=Rank.INDEX)
+            kind = "command" if prompt.message.startswith("/") else ""
+            scribe.message(role="user", text=prompt.message, kind=kind)
+            scribe.note("title", title_of(prompt.message), Rank.LAST_RESORT)
+            yield from scribe.facts
+
+
+class _Message:
+    """All that any line said of a message."""
+
+    def __init__(self, entry: Entry, offset: int, after: str) -> None:
+        self.entry = entry
+        self.offset = offset
+        self.after = after
+        self.compacted = False
+        """Whether it stands for history that was compressed."""
+
+    def merge(self, entry: Entry) -> None:
+        known = self.entry
+        known.displayContent = entry.displayContent or known.displayContent
+        known.thoughts = entry.thoughts or known.thoughts
+        known.tokens = entry.tokens or known.tokens
+        known.model = entry.model or known.model
+        if isinstance(entry.content, str) or not known.content:
+            known.content = entry.content or known.content
+        calls = {call.id: call for call in known.toolCalls or ()}
+        for call in entry.toolCalls or ():
+            before = calls.get(call.id)
+            if before is not None and (not call.result or _MASKED in str(call.result)):
+                call.result = before.result or call.result  # masked later: the first holds it all
+            calls[call.id] = call
+        known.toolCalls = list(calls.values()) or None
+
+
+class _Chat:
+    """A chat as its lines leave it, with what a rewind took back."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.header = Entry()
+        self.messages: dict[str, _Message] = {}
+        self.chain: list[str] = []
+        """The ids of the messages that count, in order."""
+        self.results: dict[str, tuple[str, Any]] = {}
+        """Call → (time, what the model got) of results that stand in messages."""
+        self.noise = 0
+
+    def take(self, offset: int, entry: Entry) -> None:
+        # The program asks in this order.
+        if entry.rewind is not None:
+            at = self.chain.index(entry.rewind) if entry.rewind in self.chain else 0
+            del self.chain[at:]
+        elif entry.id is not None:
+            self._add(offset, entry)
+        elif entry.changed is not None:
+            self._describe(entry.changed)
+            self._replace(offset, entry.changed.messages or [])
+        else:
+            self._describe(entry)
+            self._replace(offset, entry.messages or [])
+
+    def _describe(self, entry: Entry) -> None:
+        header = self.header
+        header.sessionId = entry.sessionId or header.sessionId
+        header.startTime = header.startTime or entry.startTime
+        header.kind = entry.kind or header.kind
+        header.summary = entry.summary or header.summary
+        header.directories = entry.directories or header.directories
+        self.noise += 1
+
+    def _add(self, offset: int, entry: Entry) -> None:
+        ident = entry.id or ""
+        if entry.type == "user" and _responses(entry.content) and not _text(entry.content):
+            for response in _responses(entry.content):
+                self.results.setdefault(
+                    str(response.get("id") or ""), (entry.timestamp or "", response)
+                )
+            self.noise += 1
+            return
+        known = self.messages.get(ident)
+        if known is not None:
+            known.merge(entry)
+            self.noise += 1
+            if ident in self.chain:
+                return
+        else:
+            self.messages[ident] = _Message(entry, offset, self.chain[-1] if self.chain else ROOT)
+        self.chain.append(ident)
+
+    def _replace(self, offset: int, messages: list[Entry]) -> None:
+        """`$set.messages`: a resume repeats them; a compression puts a snapshot in their place.
+
+        {"$set":{"messages":[{…"<session_context>"},{…"<state_snapshot>…"},{…"Got it. Thanks …"}]}}
+        """
+        new = [entry for entry in messages if entry.id not in self.messages]
+        compressed = any(_text(entry.content).startswith("<state_snapshot>") for entry in new)
+        for number, entry in enumerate(messages):
+            known = self.messages.get(entry.id or "")
+            if known is None:
+                self._add(offset + number, entry)  # each its own place, in order, within the line
+                added = self.messages.get(entry.id or "")
+                if added is not None:
+                    added.compacted = compressed
+            elif entry.type == known.entry.type:  # results repeat the id of the answer
+                known.merge(entry)
+
+    # what it states
+
+    def facts(self, tally: Tally) -> Iterator[AnyFact]:
+        tally.noise += min(self.noise, max(tally.records - len(self.messages), 0))
+        path = Path(self.origin.path)
+        session = self.header.sessionId or path.name.split(".")[0]
+        key = (NAME, session)
+        yield from self._header_facts(key, path)
+        for message in self.messages.values():
+            entry = message.entry
+            scribe = Scribe(
+                key,
+                self.origin.path,
+                message.offset,
+                time=parse_time(entry.timestamp),
+                entry=entry.id or "",
+                after=message.after,
+            )
+            self._state(message, scribe, path, session)
+            yield from scribe.facts
+
+    def _header_facts(self, key: tuple[str, str], path: Path) -> Iterator[AnyFact]:
+        header = self.header
+        scribe = Scribe(key, self.origin.path, -1, time=parse_time(header.startTime))
+        scribe.note("agent", "Gemini CLI")
+        project = path.parent.parent if header.kind != "subagent" else path.parent.parent.parent
+        root = _read_text(project / ".project_root")
+        folder = (header.directories or [root])[0] or root
+        if folder:
+            scribe.note("workspace.path", folder)
+        if header.summary and header.kind != "subagent":
+            scribe.note("title", title_of(header.summary), Rank.EXTRACT)
+        if header.kind == "subagent":
+            # chats/<session of the parent>/<id>.jsonl
+            scribe.note("parent", {"conversation_id": path.parent.name, "kind": "subagent"})
+        yield from scribe.facts
+
+    def _state(self, message: _Message, scribe: Scribe, path: Path, session: str) -> None:
+        entry = message.entry
+        text, shown = _text(entry.content), _text(entry.displayContent)
+        if entry.type == "user":
+            kind = "injected" if text.startswith("<session_context>") else ""
+            if text.startswith("<state_snapshot>"):
+                scribe.mark("compaction")
+                kind = "summary"
+            typed = shown or text
+            if typed.startswith(("/", "?")) and not kind:
+                kind = "command"
+            images = tuple(_images(entry.content))
+            if kind in ("", "command"):
+                scribe.note("title", title_of(typed), Rank.GUESS)
+                scribe.message(
+                    id=entry.id, role="user", text=text, typed=typed, kind=kind, attachments=images
+                )
+            else:
+                scribe.message(id=entry.id, role="user", text=text, kind=kind)
+        elif entry.type == "gemini":
+            self._state_answer(message, scribe, path, session)
+        elif entry.type == "error":
+            scribe.message(id=entry.id, role="assistant", text=text, kind="error")
+        else:
+            scribe.mark(entry.type or "entry", {"text": text})
+
+    def _state_answer(self, message: _Message, scribe: Scribe, path: Path, session: str) -> None:
+        entry = message.entry
+        thoughts = [
+            "\n".join(filter(None, (thought.subject, thought.description)))
+            for thought in entry.thoughts or ()
+        ]
+        # The answer to a snapshot is the program's own, not the model's.
+        scribe.message(
+            id=entry.id,
+            role="assistant",
+            text=_text(entry.content),
+            thinking="\n\n".join(thoughts),
+            model=entry.model or "",
+            kind="injected" if message.compacted and entry.tokens is None else "",
+        )
+        for call in entry.toolCalls or _called(entry.content):
+            self._state_call(call, entry.id or "", scribe, path, session)
+        tokens = entry.tokens
+        if tokens is not None:
+            scribe.usage(
+                subject=entry.id or "",
+                model=entry.model or "",
+                prompt=_sum(tokens.input, tokens.tool),
+                completion=_sum(tokens.output, tokens.thoughts),
+                cached=tokens.cached,
+                reasoning=tokens.thoughts,
+            )
+
+    def _state_call(
+        self, call: Call, message: str, scribe: Scribe, path: Path, session: str
+    ) -> None:
+        arguments = call.args if isinstance(call.args, dict) else {}
+        operation = _TOUCHES.get(call.name)
+        file = arguments.get("file_path") or arguments.get("path")
+        touch = {"path": file, "operation": operation, "tool": call.name}
+        files = (touch,) if operation and isinstance(file, str) else ()
+        scribe.call(
+            id=call.id,
+            message=message,
+            name=call.name,
+            arguments=msgspec.json.encode(call.args).decode() if call.args is not None else "",
+            files=files,
+        )
+        if call.agentId:
+            scribe.note("child_id", call.agentId, on="call", subject=call.id)
+        time, response = self.results.get(call.id, ("", None))
+        given = next((r for r in _responses(call.result)), response) or response
+        if given is None and call.status not in ("success", "error", "cancelled"):
+            return
+        answer = given.get("response") if isinstance(given, dict) else None
+        text = _answer_text(answer)
+        failed = call.status == "error" or (isinstance(answer, dict) and "error" in answer)
+        details: dict[str, Any] = {}
+        if call.resultDisplay not in (None, "", text):
+            details["display"] = call.resultDisplay
+        folder = path.parent.parent / "tool-outputs" / f"session-{session}"
+        whole = _read_text(folder / f"{Path(call.id).name}.txt") if call.id else ""
+        if whole:
+            details["full_output"] = whole
+        scribe.returned(
+            call=call.id,
+            name=call.name,
+            text=text,
+            failed=failed,
+            status=_STATUS.get(call.status, ""),
+            details=details or None,
+            time=parse_time(call.timestamp or time or None),
+        )
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, dict):
+        return [content]
+    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    texts = (part.get("text") for part in _parts(content) if not part.get("thought"))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _responses(content: Any) -> list[dict[str, Any]]:
+    found = (part.get("functionResponse") for part in _parts(content))
+    return [response for response in found if isinstance(response, dict)]
+
+
+def _called(content: Any) -> list[Call]:
+    """Calls of a message whose own record is lost: a resume repeats them as parts."""
+    found = (part.get("functionCall") for part in _parts(content))
+    calls = [call for call in found if isinstance(call, dict)]
+    return [
+        Call(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
+        for call in calls
+    ]
+
+
+def _images(content: Any) -> Iterator[Attachment]:
+    for part in _parts(content):
+        data = part.get("inlineData")
+        if isinstance(data, dict) and isinstance(data.get("data"), str):
+            yield binary("image", data["data"], str(data.get("mimeType") or ""))
+
+
+def _answer_text(answer: Any) -> str | None:
+    if not isinstance(answer, dict):
+        return answer if isinstance(answer, str) else None
+    text = answer.get("output", answer.get("error"))
+    return text if isinstance(text, str) else msgspec.json.encode(answer).decode()
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None else first + (second or 0)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip("\ufeff").rstrip("\n")
+    except OSError:
+        return ""
