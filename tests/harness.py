@@ -13,9 +13,10 @@ from unspool import sources
 from unspool.facts import AnyFact
 from unspool.io.origins import Origin, Tally
 from unspool.io.packing import Packer
-from unspool.pipeline.collect import Collection
+from unspool.link import link
+from unspool.pipeline.collect import Collection, rebuild
 from unspool.pipeline.discover import discover
-from unspool.pipeline.simple import finish
+from unspool.pipeline.finish import finish
 from unspool.trajectory import Trajectory
 
 CASES = Path(__file__).parent / "cases"
@@ -87,7 +88,27 @@ def reduce_all(facts: Iterable[tuple[str, AnyFact]]) -> list[Trajectory]:
     collection = Collection()
     for source, fact in facts:
         collection.take(source, [fact])
-    return finish(collection)[0]
+    return finished(collection)[0]
+
+
+def finished(collection: Collection) -> tuple[list[Trajectory], int]:
+    """The four seams in their plainest order, all in memory: the trajectories, linked and enriched,
+    and how many records were superseded."""
+    rebuilt = [
+        rebuild(key, gathered)
+        for key, gathered in sorted(
+            collection.conversations.items(), key=lambda item: (item[1].first, item[0])
+        )
+    ]
+    conversations = [one for some in rebuilt for one in some.conversations]
+    patches = link(card for _, card in conversations)
+    kept: list[Trajectory] = []
+    for trajectory, card in conversations:
+        patch = patches.get(card.key)
+        if patch is None or not patch.absorbed:
+            finish(trajectory, patch)
+            kept.append(trajectory)
+    return kept, sum(one.superseded for one in rebuilt)
 
 
 def plain(trajectories: Iterable[Trajectory], root: Path | str = "") -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.harness import corpus
-from unspool.pipeline.enrich import enrich
+from unspool.pipeline.finish import enrich
 from unspool.prompts.context import code_snippets, file_mentions, participants
 from unspool.trajectory import Branch, Message, Trajectory
 

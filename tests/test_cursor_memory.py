@@ -61,7 +61,7 @@ def test_memory_of_a_whole_run_is_bounded_by_the_longest_conversation(tmp_path: 
     job = Job(paths=[str(tmp_path / "in")], memory_bytes=2_000_000, temporary=str(tmp_path))
     tracemalloc.start()
     with open_run(job) as run:
-        written = run.write(run.reduce())
+        written = run.write()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(written) == 16

@@ -14,7 +14,7 @@ import zstandard
 from bench.telemetry import generate
 
 from tests.harness import CASES, cases, obey_modes
-from unspool.pipeline import worker
+from unspool.pipeline import collect
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.discover import discover
 from unspool.pipeline.job import Job
@@ -332,9 +332,9 @@ def test_a_file_that_vanishes(folder: Path, tmp_path: Path) -> None:
     job = Job(paths=[str(folder)])
     made = Run(job, tmp_path, discover(job.paths))
     (folder / "b.jsonl").unlink()
-    reduced = made.reduce()
+    written = made.write()
     made.crew.close()
-    assert len(reduced) == 10
+    assert len(written) == 10
     assert made.finish().problems == {"unreadable": 1}
 
 
@@ -455,9 +455,9 @@ def test_a_fault_of_ours_costs_one_conversation(
         return reduce_facts(key, *rest)
 
     monkeypatch.delenv("UNSPOOL_DEBUG")
-    monkeypatch.setattr(worker, "reduce_facts", faulty)
+    monkeypatch.setattr(collect, "reduce_facts", faulty)
     with open_run(Job(paths=[str(folder)])) as started:
-        kept = started.write(started.reduce())
+        kept = started.write()
         problems = [(p.code, p.key[1], p.sample) for p in started.problems()]
     assert len(kept) == 12
     assert problems == [("internal-error", "c3", "KeyError: 'oh'")]

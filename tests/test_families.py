@@ -1,7 +1,9 @@
-"""One worker reduces a conversation as soon as its files are read: nothing of it may show."""
+"""A conversation is reduced as soon as its files are read, and written before all others are known:
+nothing of it may show."""
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from unspool import sources
 from unspool.io.origins import Origin
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job, Summary
+from unspool.pipeline.output import write_one
+from unspool.sinks import Family, jsonl
 
 SMALL = 2000
 """So few bytes that facts go to disk in the middle of a conversation."""
@@ -22,8 +26,14 @@ SMALL = 2000
 
 def extracted(folder: Path, **options: Any) -> tuple[list[Any], Summary]:
     with open_run(Job(paths=[str(folder)], **options)) as run:
-        reduced = run.reduce()
-        return [relative(t, folder) for t in run.trajectories(reduced)], run.summary
+        return [relative(t, folder) for t in run.trajectories()], run.summary
+
+
+def written(folder: Path, out: Path, **options: Any) -> list[Any]:
+    """What the trajectory JSONL of the folder says, whoever wrote which line when."""
+    with open_run(Job(paths=[str(folder)], **options)) as run:
+        write_one(run.write(), str(out))
+    return [relative(json.loads(line), folder) for line in out.read_bytes().splitlines()]
 
 
 def plainly(folder: Path) -> list[Any]:
@@ -39,9 +49,29 @@ def relative(trajectory: Any, folder: Path) -> Any:
 @pytest.mark.parametrize(
     "case", [*cases("claude_code"), *cases("copilot_cli"), *cases("vscode_chat")], ids=case_id
 )
-def test_the_same_comes_out_as_by_the_plainest_way(case: Path, memory: int) -> None:
+def test_the_same_comes_out_as_by_the_plainest_way(case: Path, memory: int, tmp_path: Path) -> None:
     made, _ = extracted(case / "input", memory_bytes=memory)
     assert made == plainly(case / "input")
+    shown = [t["conversation_id"] for t in made]
+    for workers in (1, 2):
+        options = {"memory_bytes": memory, "workers": workers}
+        lines = written(case / "input", tmp_path / "out.jsonl", **options)
+        assert [line["conversation_id"] for line in lines] == shown
+        assert lines == as_lines(case / "input")
+
+
+@cache
+def as_lines(folder: Path) -> list[Any]:
+    """The plainest way, with the names that a person knows, through the sink."""
+    origins = origins_of(folder)
+    names = {origin.path: origin.name for origin in origins}
+    made = []
+    for trajectory in reduce_all(facts_of(origins)):
+        trajectory.file_path = names.get(trajectory.file_path or "", trajectory.file_path)
+        trajectory.origins = [names.get(path, path) for path in trajectory.origins or ()] or None
+        (piece,) = jsonl.write(Family(trajectory), {})
+        made.append(relative(json.loads(piece.data), folder))
+    return made
 
 
 def stream(*messages: tuple[str, str]) -> list[dict[str, Any]]:
@@ -96,7 +126,7 @@ def test_a_file_that_cannot_be_read_once_more(
 
     def vanishing(span: Origin, *options: Any) -> Any:
         times.append(span.path)
-        if times.count(str(own)) > 1:
+        if span.path == str(own) and times.count(span.path) > 1:
             raise fault
         return read(span, *options)
 

@@ -29,7 +29,7 @@ ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
 
 def read(*paths: Path, workers: int = 1) -> tuple[list[Trajectory], dict[str, int]]:
     with open_run(Job(paths=[str(path) for path in paths], workers=workers)) as run:
-        return list(run.trajectories(run.reduce())), run.summary.problems
+        return list(run.trajectories()), run.summary.problems
 
 
 def said(found: list[Trajectory]) -> list[list[str]]:
@@ -158,7 +158,7 @@ def test_what_several_links_lead_to_is_read_once_by_its_own_path(tmp_path: Path)
     (top / "c").symlink_to(kept)
     (kept / "back").symlink_to(top)
     with open_run(Job(paths=[str(top)])) as run:
-        found = list(run.trajectories(run.reduce()))
+        found = list(run.trajectories())
         assert {one.conversation_id: one.file_path for one in found} == {
             "own": "z/own.jsonl", "far": "b/far.jsonl",
         }  # fmt: skip
@@ -185,7 +185,7 @@ def test_a_file_under_several_names_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "soft.jsonl").symlink_to(good)
     os.link(good, tmp_path / "hard.jsonl")
     with open_run(Job(paths=[str(tmp_path), str(good)])) as run:
-        assert said(list(run.trajectories(run.reduce()))) == WHOLE
+        assert said(list(run.trajectories())) == WHOLE
         assert run.summary.files == 1
 
 
@@ -198,7 +198,7 @@ def test_bytes_that_are_nothing_are_counted(tmp_path: Path, data: bytes) -> None
     (tmp_path / "good.jsonl").write_bytes(transcript("hello"))
     (tmp_path / "odd.jsonl").write_bytes(data)
     with open_run(Job(paths=[str(tmp_path)])) as run:
-        assert said(list(run.trajectories(run.reduce()))) == WHOLE
+        assert said(list(run.trajectories())) == WHOLE
         assert run.summary.files_skipped == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness import case_id, cases, corpus, facts_of, origins_of, reduce_all
-from unspool.pipeline.enrich import enrich
+from unspool.pipeline.finish import enrich
 from unspool.reduce.totals import is_turn
 from unspool.sinks import Family, load
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory

@@ -10,14 +10,12 @@ import unspool
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from unspool.facts import Problem
 from unspool.io.origins import Origin, Tally, read_head
-from unspool.pipeline.enrich import enrich
+from unspool.pipeline.finish import enrich
 from unspool.sinks import Family, jsonl
 from unspool.trajectory import (
     Message,
     Trajectory,
     encode_trajectory,
-    pack_parts,
-    unpack_parts,
 )
 
 LINE: dict[str, Any] = {"conversation_id": "c", "messages": [{"role": "user", "content": "hi"}]}
@@ -42,7 +40,7 @@ def test_what_is_written_is_claimed_and_read_back_equal(case: Path, tmp_path: Pa
     assert not data or _claims(Origin(str(path), path.name))
     tally = Tally()
     again = list(jsonl.read(Origin(str(path), path.name), tally))
-    assert [b"".join(jsonl.encode_line(t)) for t in again if isinstance(t, Trajectory)] == data
+    assert [encode_trajectory(t) + b"\n" for t in again if isinstance(t, Trajectory)] == data
     assert (tally.records, tally.problems) == (len(data), 0)
 
 
@@ -115,12 +113,3 @@ def test_bad_lines_are_problems_with_their_place_and_the_rest_is_read(tmp_path: 
     assert problems[0].offset == len(good) + 1
     assert "robot" in problems[1].sample
     assert (tally.records, tally.problems) == (5, 3)
-
-
-def test_a_long_line_in_pieces_is_the_line() -> None:
-    messages = [Message(role="user", content=f'{n} "messages":[' + "x" * 400_000) for n in range(9)]
-    trajectory = Trajectory(conversation_id='a"messages":["', messages=messages, source="s")
-    pieces = list(jsonl.encode_line(trajectory))
-    assert len(pieces) > 3
-    assert b"".join(pieces) == encode_trajectory(trajectory) + b"\n"
-    assert unpack_parts(pack_parts(trajectory)) == trajectory

@@ -56,7 +56,7 @@ def test_a_cut_off_one_gives_what_it_holds_and_a_problem(
     packed = PACK[suffix](LINES) if suffix == ".gz" else b"".join(frames)
     (tmp_path / f"log.jsonl{suffix}").write_bytes(packed[: int(len(packed) * share)])
     with open_run(Job(paths=[str(tmp_path)])) as run:
-        found = list(run.trajectories(run.reduce()))
+        found = list(run.trajectories())
         assert 0 < len(found) < 3000
         assert run.summary.problems == {"unreadable": 1}
 

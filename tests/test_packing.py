@@ -16,9 +16,7 @@ from unspool.trajectory import (
     ToolCall,
     Trajectory,
     Usage,
-    pack_parts,
     pack_trajectory,
-    unpack_parts,
     unpack_trajectory,
 )
 
@@ -32,15 +30,12 @@ def test_a_count_beyond_counting_is_unknown(number: int) -> None:
         details=number, extra={"deep": [{"n": number}]}, tool_calls=[ToolCall("c")],
     )  # fmt: skip
     given = Trajectory("c", [message], usage=Usage(completion_tokens=number, requests=1))
-    for found in (
-        unpack_trajectory(pack_trajectory(given)),
-        unpack_parts(pack_parts(given)),
-    ):
-        assert found.usage == Usage(requests=1)
-        assert found.messages[0].usage == Usage(prompt_tokens=5)
-        assert found.messages[0].extra == {"deep": [{"n": float(number)}]}
-        assert found.messages[0].details == float(number)
-        assert found.messages[0].tool_calls == [ToolCall("c")]
+    found = unpack_trajectory(pack_trajectory(given))
+    assert found.usage == Usage(requests=1)
+    assert found.messages[0].usage == Usage(prompt_tokens=5)
+    assert found.messages[0].extra == {"deep": [{"n": float(number)}]}
+    assert found.messages[0].details == float(number)
+    assert found.messages[0].tool_calls == [ToolCall("c")]
 
 
 def put_wild(folder: Path, number: int) -> None:

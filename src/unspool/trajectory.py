@@ -4,15 +4,12 @@ Fields that are unknown are absent. `docs/trajectory.md` explains every field; a
 in step.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from unspool.facts import Attachment, Role
-from unspool.io.dirty_json import clean
-from unspool.io.longjson import decode_long, encode, encode_long
-from unspool.io.longtext import is_long
+from unspool.io.longjson import encode
 from unspool.io.packing import Packer
 
 __all__ = [
@@ -236,46 +233,12 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
 _decoder: msgspec.json.Decoder[Trajectory] = msgspec.json.Decoder(Trajectory)
 _packer = Packer()
 _unpacker: msgspec.msgpack.Decoder[Trajectory] = msgspec.msgpack.Decoder(Trajectory)
-_messages_unpacker: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[Message])
-_EMPTY = b'{"conversation_id":"","messages":[]}'
-_BATCH_CHARS = 1_000_000
-_GOES_ON, _ENDS, _ENDS_AS_TYPED = b"J", b"E", b"T"
 """How parts begin that are JSON, and what stands behind them; msgpack begins no list so."""
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
     """One line of trajectory JSONL, without the newline."""
     return encode(trajectory)
-
-
-def encode_line(
-    trajectory: Trajectory, batches: Iterable[list[Message]] | None = None
-) -> Iterator[bytes]:
-    """The line with its end, in pieces, because it may be very long.
-
-    Where `batches` of messages are given they are the trajectory's, and it is looked at once more
-    when all have gone out.
-    """
-    if batches is None:
-        held = list(_batches(trajectory.messages))
-        if len(held) < 2 and not any(map(_is_long, held)):
-            yield encode(trajectory) + b"\n"
-            return
-        batches = held
-    yield encode(Trajectory(conversation_id=trajectory.conversation_id, messages=[]))[:-2]
-    for number, batch in enumerate(batches):
-        if number:
-            yield b","
-        if _is_long(batch):
-            yield from encode_long(batch[0])
-        else:
-            yield encode(batch)[1:-1]  # without the brackets
-    yield b"]"
-    if trajectory.context:
-        yield b',"context":'
-        yield from encode_long(trajectory.context)
-    rest = encode(msgspec.structs.replace(trajectory, conversation_id="", messages=[], context={}))
-    yield rest[len(_EMPTY) - 1 :] + b"\n"
 
 
 def decode_trajectory(line: bytes) -> Trajectory:
@@ -289,79 +252,6 @@ def pack_trajectory(trajectory: Trajectory) -> bytes:
 
 def unpack_trajectory(data: bytes) -> Trajectory:
     return _unpacker.decode(data)
-
-
-def pack_parts(trajectory: Trajectory) -> Iterator[bytes]:
-    """The same in parts: all but the messages, then these, some at a time, a long one as JSON."""
-    yield _packer.encode(msgspec.structs.replace(trajectory, messages=[]))
-    for batch in _batches(trajectory.messages):
-        if _is_long(batch):
-            as_typed = batch[0].typed == batch[0].content
-            shown = msgspec.structs.replace(batch[0], typed=None) if as_typed else batch[0]
-            yield from (_GOES_ON + piece for piece in encode_long([shown]))
-            yield _ENDS_AS_TYPED if as_typed else _ENDS
-        else:
-            yield _packer.encode(batch)
-
-
-def unpack_parts(parts: Iterable[bytes]) -> Trajectory:
-    trajectory, batches = open_parts(parts)
-    for batch in batches:
-        trajectory.messages += map(widened, batch)
-    return trajectory
-
-
-def open_parts(parts: Iterable[bytes]) -> tuple[Trajectory, Iterator[list[Message]]]:
-    """The trajectory without its messages, and these, some at a time; long ones have narrow texts."""
-    found = iter(parts)
-    return _unpacker.decode(next(found)), _unpack_batches(found)
-
-
-def _unpack_batches(parts: Iterable[bytes]) -> Iterator[list[Message]]:
-    long = bytearray()
-    for part in parts:
-        if part.startswith(_GOES_ON):
-            long += memoryview(part)[len(_GOES_ON) :]
-        elif part in (_ENDS, _ENDS_AS_TYPED):
-            batch = msgspec.convert(decode_long(long), list[Message])
-            if part == _ENDS_AS_TYPED:
-                batch[0].typed = batch[0].content
-            yield batch
-            del batch
-        else:
-            yield _messages_unpacker.decode(part)
-
-
-def widened(message: Message) -> Message:
-    """The message with whole texts, where it is long and has narrow ones."""
-    if not is_long(_length(message)):
-        return message
-    return msgspec.convert(clean(msgspec.to_builtins(message)), Message)
-
-
-def _is_long(batch: list[Message]) -> bool:
-    """Only one message that is long makes a batch long."""
-    return len(batch) == 1 and is_long(_length(batch[0]))
-
-
-def _batches(messages: list[Message]) -> Iterator[list[Message]]:
-    """Some messages at a time: about a million characters, or one message that is longer."""
-    first = weight = 0
-    for at, message in enumerate(messages):
-        size = _length(message)
-        if weight + size > _BATCH_CHARS and first < at:
-            yield messages[first:at]
-            first, weight = at, 0
-        weight += size
-    if first < len(messages):
-        yield messages[first:]
-
-
-def _length(message: Message) -> int:
-    size = len(message.content) + len(message.thinking or "")
-    for call in message.tool_calls or ():
-        size += len(call.function.arguments)
-    return size
 
 
 def text_of(message: Message) -> str:

@@ -41,7 +41,7 @@ def command(
     scan = TagScan()
     job = Job(paths=list(paths), workers=workers)
     with Display(quiet=as_json) as display, open_run(job, display.start) as run:
-        for trajectory in run.trajectories(run.reduce()):
+        for trajectory in run.trajectories():
             scan.add(trajectory)
     if run.summary.problems:
         say(f"not wholly readable: {run.summary.told}", err=True)

@@ -10,7 +10,7 @@ from unspool import sinks
 from unspool.cli.screen import Display
 from unspool.cli.selection import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
-from unspool.pipeline.enrich import drop_reasoning
+from unspool.pipeline.finish import drop_reasoning
 from unspool.pipeline.output import whole_file
 from unspool.sinks import Family, Piece, unique_names
 

@@ -14,7 +14,6 @@ from unspool.cli.options import Moment, Size
 from unspool.cli.screen import Display, say_rows
 from unspool.errors import UsageError, unwritable
 from unspool.pipeline.batch import Run, open_run
-from unspool.pipeline.filters import TELEMETRY
 from unspool.pipeline.job import MEGABYTE, Job, Summary
 from unspool.pipeline.output import is_special, opened, write_many, write_one
 from unspool.prompts import catalogue
@@ -190,7 +189,7 @@ def command(
     display = Display(quiet=quiet or as_json)
     with display, open_run(job, display.start) as run:
         summary = _run(run, output, many, problems_file)
-        if job.scan_tags and summary.sources.get(TELEMETRY):
+        if job.scan_tags and any(map(sources.has_rendered_prompts, summary.sources)):
             beside = Path(str(output)).parent / "analysis" / "prompt_context"
             written = write_summary(run.scan, Path(context_tag_summary_dir or beside))
             summary.tag_summary = str(written)
@@ -228,7 +227,7 @@ def _run(run: Run, output: str | None, many: bool, problems_file: str | None) ->
         if path is not None and run.reads(path):
             raise UsageError(f"{path} is read from: writing there would replace it")
     try:
-        written = run.write(run.reduce())
+        written = run.write()
         if many:
             write_many(written, str(output))
         else:

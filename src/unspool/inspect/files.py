@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from unspool.inspect.collection import Entry, make_entry, match, newest_first
-from unspool.pipeline.batch import Progress, open_run
-from unspool.pipeline.job import Job
+from unspool.pipeline.batch import open_run
+from unspool.pipeline.job import Job, Progress
 from unspool.sinks import Family
 from unspool.trajectory import Trajectory
 
@@ -77,9 +77,9 @@ class FileCollection:
             return
         job = Job(paths=self._paths, workers=os.cpu_count() or 1)
         with open_run(job, self._progress) as run:
-            reduced = run.reduce()
+            trajectories = run.trajectories()
             self._problems = dict(run.problem_codes)
-            yield from run.trajectories(reduced)
+            yield from trajectories
 
 
 def _key(trajectory: Trajectory) -> _Key:

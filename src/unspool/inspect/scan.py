@@ -11,8 +11,8 @@ import msgspec
 from unspool import sources
 from unspool.errors import NothingToRead
 from unspool.inspect.collection import Entry, make_entry, newest_first, short_ids
-from unspool.pipeline.batch import Progress, Run, open_run
-from unspool.pipeline.job import Job
+from unspool.pipeline.batch import Run, open_run
+from unspool.pipeline.job import Job, Progress
 from unspool.trajectory import Trajectory
 
 MAIN = 4
@@ -124,7 +124,7 @@ def _take(findings: Findings, run: Run) -> None:
         return holdings.setdefault(source, Holding(source))
 
     entries: list[Entry] = []
-    for trajectory in run.trajectories(run.reduce()):
+    for trajectory in run.trajectories():
         if not trajectory.messages:
             continue  # a session that was opened and left: nothing was said
         entry = make_entry(trajectory)

@@ -125,12 +125,13 @@ def _give_calls(by_key: Cards, told: set[Key]) -> None:
         found = _caller(child, by_key, sessions)
         if found is not None and child.parent is not None:
             (source, ident), call = found
-            child.parent = msgspec.structs.replace(
+            parent = msgspec.structs.replace(
                 child.parent,
                 conversation_id=ident,
                 source=source if source != child.source else None,
                 tool_call_id=call,
             )
+            by_key[child.key] = msgspec.structs.replace(child, parent=parent)
 
 
 def _caller(child: Card, by_key: Cards, sessions: dict[Key, Calls]) -> Caller | None:

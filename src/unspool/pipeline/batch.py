@@ -23,17 +23,15 @@ from unspool.io.compression import packed_as
 from unspool.io.origins import Tally
 from unspool.io.temporary import scratch
 from unspool.link import Patch, Patches, link
-from unspool.pipeline.crew import Alone, Crew, Team
-from unspool.pipeline.discover import STDIN, Found, cut, discover, told_of
-from unspool.pipeline.filters import FILTERS, sampled
-from unspool.pipeline.job import Job, Summary
-from unspool.pipeline.spool import Slot, Slots
-from unspool.pipeline.worker import SAMPLES_PER_CODE, Reduced
-from unspool.pipeline.writing import Finisher, Task, Written
+from unspool.pipeline.discover import STDIN, Found, discover, make_plan, told_of
+from unspool.pipeline.finish import FILTERS, Written, drop_reasoning, finish, sampled
+from unspool.pipeline.job import Job, Progress, Summary
+from unspool.pipeline.processes import Alone, Crew, Team
+from unspool.pipeline.shuffle import FactSlots, Slot, Slots
+from unspool.pipeline.worker import SAMPLES_PER_CODE, Outcome, Reduced, Strays, Task
 from unspool.prompts.census import TagScan
-from unspool.trajectory import Trajectory
+from unspool.trajectory import Trajectory, unpack_trajectory
 
-Progress = Callable[[int], None]
 _log = logging.getLogger("unspool")
 SAMPLES = 20
 PEEK_BYTES = 4096
@@ -52,53 +50,79 @@ class Run:
         self.summary = Summary(files=found.files, files_skipped=found.skipped)
         self.started = time.monotonic()
         self.names = {origin.path: origin.name for origin in found.origins}
-        self.spans = list(cut(found.origins))
-        self.job.workers = max(1, min(job.workers, len(self.spans)))
+        self.plan = make_plan(found.origins, job.workers)
+        self.job.workers = self.plan.workers
         crew = Alone if self.job.workers == 1 else Team
-        self.crew: Crew = crew(folder, self.job, self.names, progress)
+        self.crew: Crew = crew(folder, self.job, self.plan, self.names, progress)
         self.problem_codes: Counter[str] = Counter()
         self.scan = TagScan()
 
-    def reduce(self) -> list[Reduced]:
-        """Steps 1 and 2: every conversation reduced, in output order."""
-        reports = self.crew.read(self.spans)
-        tally = Tally()
-        samples = list(self.found.problems)
-        self.problem_codes.update(problem.code for problem in self.found.problems)
-        for report in reports:
-            tally.add(report.tally)
-        self.crew.hand_over(_owners([report.keys for report in reports]))
-        reduced: list[Reduced] = []
-        for outcome in self.crew.reduce():
-            reduced += outcome.reduced
-            self.summary.superseded += outcome.superseded
-            self.problem_codes.update(outcome.problems)
-            samples += outcome.samples
-        reduced.sort(key=lambda item: item.place)
-        self._count(reduced, tally, samples)
-        return reduced
+    def _reduce(self, early: bool) -> tuple[list[Reduced], Patches]:
+        """All conversations that are not another's copy, in output order; what linking says of them.
 
-    def _count(self, reduced: list[Reduced], tally: Tally, samples: list[Problem]) -> None:
+        `early`: each is written at once, as far as its family knows it.
+        """
+        given = self.crew.share("read", self.plan.shared)
+        shares: list[FactSlots] = [{} for _ in given]
+        for by_worker in given:
+            for share, more in zip(shares, by_worker, strict=True):
+                for key, places in more.items():
+                    share.setdefault(key, []).extend(places)
+        strays = Strays()
+        for met in self.crew.ask("reduce", [(share, early) for share in shares]):
+            strays.late |= met.late
+            for family, spans in met.told_by.items():
+                strays.told_by.setdefault(family, []).extend(spans)
+        outcomes: list[Outcome] = self.crew.ask("settle", [(strays,)] * len(shares))
+        reduced = sorted((r for o in outcomes for r in o.reduced), key=lambda one: one.place)
+        patches = link(one.card for one in reduced)
+        kept = []
+        for one in reduced:
+            patch = patches.get(one.card.key)
+            if patch is None or not patch.absorbed:
+                kept.append(one)
+        self._count(kept, outcomes)
+        return kept, patches
+
+    def _count(self, reduced: list[Reduced], outcomes: list[Outcome]) -> None:
         summary = self.summary
+        tally = Tally()
+        problems = list(self.found.problems)
+        self.problem_codes.update(problem.code for problem in problems)
+        for outcome in outcomes:
+            tally.add(outcome.tally)
+            summary.superseded += outcome.superseded
+            self.problem_codes.update(outcome.problems)
+            problems += outcome.samples
         summary.bytes = sum(origin.size for origin in self.found.origins)
         summary.count(tally)
         summary.conversations = len(reduced)
-        summary.merged = sum(item.merged for item in reduced)
-        summary.partial = sum(item.partial for item in reduced)
-        summary.sources = dict(sorted(Counter(item.card.source for item in reduced).items()))
+        summary.merged = sum(one.merged for one in reduced)
+        summary.partial = sum(one.partial for one in reduced)
+        summary.sources = dict(sorted(Counter(one.card.source for one in reduced).items()))
         summary.problems = dict(sorted(self.problem_codes.items()))
-        summary.samples = [self._shown(problem) for problem in _first_of_each(samples)[:SAMPLES]]
+        summary.samples = [self._shown(problem) for problem in _first_of_each(problems)[:SAMPLES]]
 
-    def write(self, reduced: list[Reduced]) -> list[Written]:
-        """Step 3: everything that goes out, in order; filters and samples counted."""
+    def write(self) -> list[Written]:
+        """Everything that goes out, in order; filters and samples counted."""
         families = sinks.load(self.job.sink).FAMILIES
-        reduced, patches = self._linked(reduced)
-        tasks = _tasks(reduced, patches, families)
+        reduced, patches = self._reduce(early=not families)
         written: list[Written] = []
-        for part in self.crew.write(tasks):
-            written += part.written
-            if part.scan is not None:
-                self.scan.merge(part.scan)
+        tasks: list[Task] = []
+        if families:
+            tasks = _family_tasks(reduced, patches)
+        else:
+            for number, one in enumerate(reduced):
+                patch = patches.get(one.card.key)
+                if one.written is not None and one.assumed == patch:
+                    one.written.number = number
+                    written.append(one.written)
+                else:
+                    scanned = one.written is not None and one.written.dropped is None
+                    tasks.append(Task(number, [(one.slot, patch)], scanned))
+        for more, scan in self.crew.share("write", tasks):
+            written += more
+            self.scan.merge(scan)
         written.sort(key=lambda item: item.number)
         dropped = Counter(item.dropped for item in written if item.dropped is not None)
         kept = [item for item in written if item.dropped is None]
@@ -112,30 +136,21 @@ class Run:
         self.summary.messages = sum(item.messages for item in kept if item.pieces)
         return kept
 
-    def trajectories(self, reduced: list[Reduced]) -> Iterator[Trajectory]:
+    def trajectories(self) -> Iterator[Trajectory]:
         """The conversations as objects instead, in order, one at a time."""
-        reduced, patches = self._linked(reduced)
+        return self._finished(*self._reduce(early=False))
+
+    def _finished(self, reduced: list[Reduced], patches: Patches) -> Iterator[Trajectory]:
         slots = Slots()
-        finisher = Finisher(self.job, self.names, slots)
         try:
-            for item in reduced:
-                yield finisher.load(item.slot, patches.get(item.card.key))
+            for one in reduced:
+                trajectory = unpack_trajectory(slots.read(one.slot))
+                if not self.job.reasoning:
+                    drop_reasoning(trajectory)
+                finish(trajectory, patches.get(one.card.key), self.names)
+                yield trajectory
         finally:
             slots.close()
-
-    def _linked(self, reduced: list[Reduced]) -> tuple[list[Reduced], Patches]:
-        """What linking found out, and the conversations without those that are another's copies."""
-        patches = link(item.card for item in reduced)
-        absorbed = {key for key, patch in patches.items() if patch.absorbed}
-        kept = [item for item in reduced if item.card.key not in absorbed]
-        self.summary.conversations -= len(reduced) - len(kept)
-        for item in reduced:
-            if item.card.key in absorbed:
-                self.summary.sources[item.card.source] -= 1
-                self.summary.merged -= item.merged
-                self.summary.partial -= item.partial
-        self.summary.sources = {name: n for name, n in self.summary.sources.items() if n}
-        return kept, patches
 
     def problems(self) -> Iterator[Problem]:
         """All problems of the run, in order of place."""
@@ -177,30 +192,8 @@ def _first_of_each(problems: list[Problem]) -> list[Problem]:
     return kept
 
 
-def _owners(keys: list[set[Key]]) -> list[dict[Key, int]]:
-    """Per worker: of the conversations that it shares with others, whose each is."""
-    holders: dict[Key, list[int]] = {}
-    seen: set[Key] = set()
-    for known in keys:
-        again = seen & known
-        seen |= known
-        for key in again:
-            holders.setdefault(key, [])
-    for number, known in enumerate(keys):
-        for key in holders.keys() & known:
-            holders[key].append(number)
-    made: list[dict[Key, int]] = [{} for _ in keys]
-    for count, (key, numbers) in enumerate(sorted(holders.items())):
-        owner = numbers[count % len(numbers)]
-        for number in numbers:
-            made[number][key] = owner
-    return made
-
-
-def _tasks(reduced: list[Reduced], patches: Patches, families: bool) -> list[Task]:
-    if not families:
-        made = [(item.slot, patches.get(item.card.key)) for item in reduced]
-        return [Task(number, [member]) for number, member in enumerate(made)]
+def _family_tasks(reduced: list[Reduced], patches: Patches) -> list[Task]:
+    """A task per conversation that no other one started, with all that it started."""
     members: _Members = {}
     doubles: list[Reduced] = []
     for item in reduced:
@@ -209,7 +202,7 @@ def _tasks(reduced: list[Reduced], patches: Patches, families: bool) -> list[Tas
         else:
             members[item.card.key] = (item.slot, patches.get(item.card.key))
     tasks: list[Task] = []
-    placed: set[tuple[str, str]] = set()
+    placed: set[Key] = set()
     roots = [item for item in reduced if not _has_parent(item.card.key, members, patches)]
     for item in [*roots, *reduced]:  # the second round: circles, of which none is the root
         if item.card.key in placed:
@@ -222,10 +215,10 @@ def _tasks(reduced: list[Reduced], patches: Patches, families: bool) -> list[Tas
     return tasks
 
 
-_Members = dict[tuple[str, str], tuple[Slot, Patch | None]]
+_Members = dict[Key, tuple[Slot, Patch | None]]
 
 
-def _has_parent(key: tuple[str, str], members: _Members, patches: Patches) -> bool:
+def _has_parent(key: Key, members: _Members, patches: Patches) -> bool:
     patch = patches.get(key)
     if patch is None or patch.parent is None:
         return False
@@ -234,9 +227,7 @@ def _has_parent(key: tuple[str, str], members: _Members, patches: Patches) -> bo
     return (patch.parent.source or key[0], patch.parent.conversation_id) in members
 
 
-def _descent(
-    root: tuple[str, str], patches: Patches, members: _Members, placed: set[tuple[str, str]]
-) -> list[tuple[str, str]]:
+def _descent(root: Key, patches: Patches, members: _Members, placed: set[Key]) -> list[Key]:
     """The root and all its descendants, each once."""
     placed.add(root)
     keys = [root]
@@ -321,7 +312,7 @@ def _spool(path: str, place: Path) -> str:
 def iter_trajectories(job: Job) -> Iterator[Trajectory]:
     """The conversations of a job as objects, in order, one at a time."""
     with open_run(job) as run:
-        reduced = run.reduce()
+        trajectories = run.trajectories()
         if run.summary.problems:  # who reads objects sees no summary
             _log.warning("not wholly readable: %s", run.summary.told)
-        yield from run.trajectories(reduced)
+        yield from trajectories

@@ -1,12 +1,17 @@
-"""Collect: the facts of every conversation, kept until all origins are read.
+"""Collect: the facts of every conversation, kept until all origins that may tell of it are read.
 
-Snapshots are joined as they come; the rest is kept as it is.
+Two of the driver's four seams meet here. `sources.read` turns a span into facts; a Collection sorts
+them by conversation, joining message lists as they come; `rebuild` makes of the facts of one
+conversation its trajectory and its card.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from sys import getsizeof
-from typing import Any, cast
+from typing import Any
 
+import msgspec
+
+from unspool import sources
 from unspool.facts import (
     MESSAGE_BEARING,
     NOBODY,
@@ -19,9 +24,11 @@ from unspool.facts import (
     SnapshotSeen,
     ToolCalled,
     ToolReturned,
-    long_text,
 )
+from unspool.link import Card, make_card
+from unspool.reduce import reduce_facts
 from unspool.reduce.joining import Joiner
+from unspool.trajectory import Trajectory
 
 Place = tuple[str, int]
 NOWHERE: Place = ("\U0010ffff", 0)
@@ -33,7 +40,7 @@ FACT_BYTES = 500
 class Gathered:
     """The facts of one conversation."""
 
-    __slots__ = ("aside", "facts", "first", "joiner", "source")
+    __slots__ = ("facts", "first", "joiner", "source", "weight")
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -41,51 +48,45 @@ class Gathered:
         self.joiner: Joiner | None = None
         self.first: Place = NOWHERE
         """Where its first message-bearing record stands: its place in the output."""
-        self.aside: str | bytes = b""
-        """The long text that was read back last: several facts may have it in common."""
+        self.weight = 0
+        """Bytes in memory, about."""
 
-    def add(self, fact: AnyFact) -> int:
+    def add(self, fact: Any) -> int:
         """Take the fact in; by how many bytes this grew, about."""
         kind = type(fact)
-        if kind in _BEARING and fact.origin <= self.first[0]:
-            self.first = min(self.first, (fact.origin, fact.offset))
+        if kind in _BEARING:
+            first = self.first
+            if fact.origin is not first[0] or fact.offset < first[1]:
+                self.first = min(first, (fact.origin, fact.offset))
+        grown = FACT_BYTES
         if kind is SnapshotSeen:
-            return self._join(cast(SnapshotSeen, fact)) + FACT_BYTES
-        self.facts.append(fact)
-        return FACT_BYTES + weigh(fact)
-
-    def _join(self, fact: SnapshotSeen) -> int:
-        if self.joiner is None:
-            self.joiner = Joiner()
-        return self.joiner.add(fact)
+            if self.joiner is None:
+                self.joiner = Joiner()
+            grown += self.joiner.add(fact)
+        else:
+            self.facts.append(fact)
+            grown += weigh(fact)
+        self.weight += grown
+        return grown
 
     def all_facts(self) -> list[AnyFact]:
-        return self.facts + list(self.joiner.facts() if self.joiner else ())
-
-    def hand_out(self) -> Iterator[AnyFact]:
-        """The same, each for good: a list may be hundreds of megabytes, and whoever takes it
-        decides how long it stays."""
-        facts, self.facts, self.joiner, self.aside = self.all_facts(), [], None, b""
-        facts.reverse()
-        while facts:
-            yield facts.pop()
+        return [*self.facts, *self.joiner.facts()] if self.joiner is not None else self.facts
 
 
-def weigh(fact: AnyFact) -> int:
+def weigh(fact: Any) -> int:
     """Bytes of its texts: one character beyond Latin-1 doubles a whole text, an emoji quadruples it."""
-    weigh = _WEIGHTS.get(type(fact))
-    return weigh(fact) if weigh is not None else 0
-
-
-_WEIGHTS: dict[type, Callable[[Any], int]] = {
-    MessageSeen: lambda fact: getsizeof(fact.text) + getsizeof(fact.thinking),
-    ToolReturned: lambda fact: getsizeof(fact.text) + (500 if fact.details is not None else 0),
-    ToolCalled: lambda fact: getsizeof(fact.arguments),
-    SnapshotSeen: lambda fact: len(fact.text),
-    PieceSeen: lambda fact: len(fact.body),
-    Noted: lambda fact: getsizeof(fact.value) if isinstance(fact.value, str) else 0,
-}
-"""By kind: a look-up, because every fact is weighed."""
+    kind = type(fact)
+    if kind is MessageSeen:
+        return getsizeof(fact.text) + getsizeof(fact.thinking)
+    if kind is ToolReturned:
+        return getsizeof(fact.text) + (500 if fact.details is not None else 0)
+    if kind is ToolCalled:
+        return getsizeof(fact.arguments)
+    if kind is Noted:
+        return getsizeof(fact.value) if isinstance(fact.value, str) else 0
+    if kind is SnapshotSeen:
+        return len(fact.text)
+    return len(fact.body) if kind is PieceSeen else 0
 
 
 class Collection:
@@ -95,28 +96,56 @@ class Collection:
         self.conversations: dict[Key, Gathered] = {}
         self.problems: list[Problem] = []
         self.weight = 0
+        self.met: dict[Key, None] = {}
+        """Conversations of which facts came, in order; whoever asks for them clears it."""
+        self._last: Key = NOBODY
 
     def take(self, source: str, facts: Iterable[AnyFact]) -> None:
         for fact in facts:
             self.add(source, fact)
 
     def add(self, source: str, fact: AnyFact) -> None:
-        if isinstance(fact, Problem):
+        if type(fact) is Problem:
             self.problems.append(fact)
             if fact.key == NOBODY:
                 return
-        gathered = self.conversations.get(fact.key)
+        key = fact.key
+        if key is not self._last:
+            self._last = key
+            self.met[key] = None
+        gathered = self.conversations.get(key)
         if gathered is None:
-            gathered = self.conversations[fact.key] = Gathered(source)
+            gathered = self.conversations[key] = Gathered(source)
         self.weight += gathered.add(fact)
 
-    def has_text_of(self, fact: AnyFact) -> bool:
-        """Whether the fact before has the same long text: that is kept, and written, once."""
-        gathered = self.conversations.get(fact.key)
-        known = gathered.facts[-1] if gathered is not None and gathered.facts else None
-        text = long_text(fact)
-        return bool(text) and known is not None and text is long_text(known)
+    def take_met(self) -> list[Key]:
+        """The conversations of which facts came since this was asked before."""
+        met, self.met, self._last = list(self.met), {}, NOBODY
+        return met
 
-    def in_order(self) -> Iterator[tuple[Key, Gathered]]:
-        """Conversations by their first message-bearing record; those without any come last."""
-        yield from sorted(self.conversations.items(), key=lambda item: (item[1].first, item[0]))
+    def pop(self, key: Key) -> Gathered | None:
+        gathered = self.conversations.pop(key, None)
+        if gathered is not None:
+            self.weight -= gathered.weight
+        return gathered
+
+
+class Rebuilt(msgspec.Struct):
+    """What came of the facts of one key."""
+
+    conversations: list[tuple[Trajectory, Card]]
+    """The conversation and its side threads, each with what linking needs to know of it."""
+    superseded: int
+    """Records that said nothing new."""
+    problems: list[Problem]
+
+
+def rebuild(key: Key, gathered: Gathered, merge_tool_metadata: bool = True) -> Rebuilt:
+    """The second seam: the facts of one key become trajectories and cards."""
+    current = sources.current_of(key, gathered.source)
+    reduction = reduce_facts(key, gathered.all_facts(), current, merge_tool_metadata)
+    conversations = [
+        (trajectory, make_card(trajectory, naming))
+        for trajectory, naming in reduction.conversations()
+    ]
+    return Rebuilt(conversations, reduction.superseded, reduction.problems)

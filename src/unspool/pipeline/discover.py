@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 
 from unspool import sinks, sources
-from unspool.facts import NOBODY, Problem
+from unspool.facts import NOBODY, Key, Problem
 from unspool.io.dirty_json import clean_text
 from unspool.io.folders import is_folder, walk
 from unspool.io.origins import Origin, read_head
+from unspool.pipeline.shuffle import share_of
 
 RANGE_BYTES = 64 * 1024 * 1024
 """Files longer than this are cut into ranges, where their source allows it."""
@@ -95,6 +96,44 @@ def _take(found: Found, origin: Origin, source: str | None) -> None:
 
 def _problem(path: str, code: str, text: str) -> Problem:
     return Problem(key=NOBODY, origin=clean_text(path), offset=0, code=code, sample=text)
+
+
+class Plan(msgspec.Struct):
+    """The spans of a run as units of work, and whose each conversation is."""
+
+    shared: list[Origin]
+    """Spans that may tell of any conversation: any worker may read them."""
+    families: dict[Key, list[Origin]]
+    """Conversation with its sub-agents → the files that hold it and, as their paths say, nothing
+    else. They are one unit of work."""
+    workers: int
+    owners: dict[Key, int] = {}
+    """Of these families, the worker to whom each belongs."""
+
+    def owner(self, family: Key) -> int:
+        if self.workers == 1:
+            return 0
+        owner = self.owners.get(family)
+        return owner if owner is not None else share_of(family, self.workers)
+
+
+def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
+    """All origins as units of work; of the families, each worker gets about as many bytes."""
+    plan = Plan([], {}, 1)
+    for span in cut(origins):
+        name = sources.family_of(span)
+        if name is None:
+            plan.shared.append(span)
+        else:
+            plan.families.setdefault((span.source, name), []).append(span)
+    plan.workers = max(1, min(workers, len(plan.shared) + len(plan.families)))
+    if plan.workers > 1:
+        loads = [0] * plan.workers
+        sizes = {family: sum(s.size for s in spans) for family, spans in plan.families.items()}
+        for family in sorted(sizes, key=lambda family: (-sizes[family], family)):
+            plan.owners[family] = loads.index(min(loads))
+            loads[plan.owners[family]] += sizes[family]
+    return plan
 
 
 def cut(origins: Iterable[Origin], size: int = RANGE_BYTES) -> Iterator[Origin]:

@@ -1,5 +1,6 @@
 """Job: what a run is asked to do, and what it says of itself when it is done."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -8,6 +9,9 @@ from unspool.facts import Problem
 from unspool.io.origins import Tally
 
 MEGABYTE = 1024 * 1024
+
+Progress = Callable[[int], None]
+"""Is told how many more bytes were read."""
 
 
 class Job(msgspec.Struct, kw_only=True):

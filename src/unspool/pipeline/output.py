@@ -12,11 +12,9 @@ from typing import BinaryIO
 
 from unspool.errors import OutputError
 from unspool.io.signals import Later
-from unspool.pipeline.spool import Slot, Slots
-from unspool.pipeline.writing import Written
+from unspool.pipeline.finish import Written
+from unspool.pipeline.shuffle import Slots
 from unspool.sinks import unique_names
-
-COPY_BYTES = 1 << 20
 
 
 @contextmanager
@@ -91,7 +89,11 @@ def _umask() -> int:
 def write_one(written: Iterable[Written], output: str | None) -> None:
     """All pieces one after the other, to a file or to standard output."""
     with opened(output) as file:
-        _copy((slot for item in written for _, slot in item.pieces), file)
+        slots = Slots()
+        try:
+            slots.copy((slot for item in written for _, slot in item.pieces), file)
+        finally:
+            slots.close()
 
 
 @contextmanager
@@ -108,32 +110,6 @@ def opened(output: str | None) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         raise OutputError(f"cannot write the output: {error.strerror or error}") from None
-
-
-def _copy(slots: Iterable[Slot], file: BinaryIO) -> None:
-    """Slots that lie behind one another in a file are copied as one run."""
-    reader = Slots()
-    try:
-        for run in _runs(slots):
-            reader.copy(run, file, COPY_BYTES)
-    finally:
-        reader.close()
-
-
-def _runs(slots: Iterable[Slot]) -> Iterator[Slot]:
-    known: Slot | None = None
-    for slot in slots:
-        if known is not None and (slot.file, slot.offset) == (
-            known.file,
-            known.offset + known.size,
-        ):
-            known = Slot(known.file, known.offset, known.size + slot.size)
-            continue
-        if known is not None:
-            yield known
-        known = slot
-    if known is not None:
-        yield known
 
 
 def write_many(written: Iterable[Written], output: str) -> list[Path]:
@@ -154,7 +130,7 @@ def write_many(written: Iterable[Written], output: str) -> list[Path]:
             if path in made:
                 continue
             with whole_file(path) as file:
-                reader.copy(slot, file, COPY_BYTES)
+                reader.copy([slot], file)
             made[path] = None
     finally:
         reader.close()

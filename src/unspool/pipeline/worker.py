@@ -1,44 +1,56 @@
-"""Worker: one process's share of a run, in three steps.
+"""Worker: one process's share of a run.
 
-1. read: its origins' records become facts;
-2. reduce: facts of conversations that another worker also saw change hands; each worker reduces
-   the conversations that are its own and puts the trajectories into a spool file;
-3. write: trajectories, with what linking found out, go through enrich, filters and the sink.
+Every family (a conversation with its sub-agents) belongs to one worker, known before anything is read.
+
+1. read: files that may tell of any conversation become facts; those of other workers' conversations
+   go into a file for them;
+2. reduce: the files of one family are one unit of work: read, reduced, and written at once as what
+   linking makes of that family alone; behind them come the families that only shared files told of;
+3. settle: a file may hold more than its path says. Families that were reduced too early for that are
+   read once more, by the worker to whom they belong;
+4. write: conversations of which linking, which sees all, knows more than their family did.
 
 The same code runs in the calling process when there is one worker.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Key, Problem
-from unspool.io.memory import give_back
 from unspool.io.origins import Origin, Tally
-from unspool.link import Card, make_card
-from unspool.pipeline.chunks import (
-    BUCKETS,
-    ChunkPlace,
-    Chunks,
-    Spill,
-    bucket_of,
-    write_chunks,
-)
-from unspool.pipeline.collect import Collection, Gathered, Place
+from unspool.link import Card, Patch, link, make_card
+from unspool.pipeline.collect import Collection, Place, rebuild
+from unspool.pipeline.discover import Plan
+from unspool.pipeline.finish import Writer, Written
 from unspool.pipeline.job import Job
-from unspool.pipeline.spool import Slot, Slots, Spool
-from unspool.pipeline.writing import Finisher, Pieces, Task, write_tasks
-from unspool.reduce import reduce_facts
-from unspool.reduce.naming import Naming
-from unspool.trajectory import Trajectory
+from unspool.pipeline.shuffle import (
+    FactSlots,
+    Slot,
+    Slots,
+    Spool,
+    family_of,
+    get_facts,
+    put_facts,
+)
+from unspool.prompts.census import TagScan
+from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 PROGRESS_FACTS = 256
 SAMPLES_PER_CODE = 5
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Strays(msgspec.Struct):
+    """Facts in files whose paths say that they hold another family."""
+
+    late: set[Key] = set()
+    """Families of which something was met after they were reduced, or by another worker."""
+    told_by: dict[Key, list[Origin]] = {}
+    """Family → the files of others that tell of it."""
 
 
 class Reduced(msgspec.Struct):
@@ -49,22 +61,36 @@ class Reduced(msgspec.Struct):
     card: Card
     merged: bool = False
     partial: bool = False
+    written: Written | None = None
+    """What was written of it already,"""
+    assumed: Patch | None = None
+    """which stands if linking says this of it."""
 
 
-class Report(msgspec.Struct):
-    """What reading found out: the conversations met, and what became of the records."""
+class Family(msgspec.Struct):
+    """What came of a family."""
 
-    keys: set[Key]
-    tally: Tally
+    reduced: list[Reduced] = []
+    superseded: int = 0
+    problems: list[Problem] = []
 
 
 class Outcome(msgspec.Struct):
-    """What reducing gave: the trajectories, how many records fell away, all problems."""
+    """What a worker has to tell when all its conversations are reduced."""
 
     reduced: list[Reduced]
     superseded: int
+    tally: Tally
     problems: dict[str, int]
     samples: list[Problem]
+
+
+class Task(msgspec.Struct):
+    """One unit of output: a conversation, with its descendants for sinks that want them."""
+
+    number: int
+    members: list[tuple[Slot, Patch | None]]
+    scanned: bool = False
 
 
 class Worker:
@@ -73,47 +99,69 @@ class Worker:
         number: int,
         folder: Path,
         job: Job,
+        plan: Plan,
         names: dict[str, str],
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.number = number
-        self.folder = folder
         self.job = job
-        self.names = names
+        self.plan = plan
         self.progress = progress
+        self.limit = job.memory_bytes // max(1, job.workers)
         self.tally = Tally()
         self.collection = Collection()
-        self.spill = Spill(folder, f"facts-{number}")
+        self.facts = Spool(folder / f"facts-{number}")
+        self.fact_slots: FactSlots = {}
+        self.slots = Slots()
+        self.trajectories = Spool(folder / f"trajectories-{number}")
+        self.writer = Writer(job, names, folder / f"pieces-{number}")
+        self.problems_path = folder / f"problems-{number}"
         self.problem_counts: dict[str, int] = {}
         self.problem_samples: dict[str, list[Problem]] = {}
-        self.ready: list[tuple[Place, Slot]] = []
-        self.owners: dict[Key, int] = {}
-        self.slots = Slots()
-        self.spool = Spool(folder / f"spool-{number}")
+        self.failed: set[str] = set()
+        """Files of which it was told that they cannot be read."""
+        self.ready: list[Reduced] = []
+        """Conversations that were read as such."""
+        self.families: dict[Key, Family] = {}
+        self.strays: dict[Key, list[Origin]] = {}
+        self.early = False
 
     # 1. read
 
-    def read(self, spans: Iterable[Origin]) -> Report:
-        self.read_spans(spans)
-        return Report({*self.collection.conversations, *self.spill.keys}, self.tally)
+    def read(self, spans: Iterable[Origin]) -> list[FactSlots]:
+        """Files that may tell of any conversation; per worker, where the facts lie that are its own."""
+        for span in spans:
+            if span.source in sinks.READERS:
+                self._read_ready(span)
+            else:
+                self._read_span(span)
+            self._put_problems()
+        shares: list[FactSlots] = [{} for _ in range(self.job.workers)]
+        if self.job.workers > 1:
+            conversations = self.collection.conversations
+            for key in [key for key in conversations if not self._is_mine(key)]:
+                self._put_away(key)
+            for key in [key for key in self.fact_slots if not self._is_mine(key)]:
+                shares[self.plan.owner(family_of(key))][key] = self.fact_slots.pop(key)
+        self.collection.take_met()
+        self.facts.flush()
+        return shares
 
-    def read_spans(self, spans: Iterable[Origin]) -> None:
-        limit = self.job.memory_bytes // max(1, self.job.workers)
-        with open(self.folder / f"problems-{self.number}", "ab") as problems:
-            for span in spans:
-                if span.source in sinks.READERS:
-                    self._read_ready(span)
-                else:
-                    self._read_span(span, limit)
-                self._flush_problems(problems)
+    def _is_mine(self, key: Key) -> bool:
+        return self.plan.owner(family_of(key)) == self.number
 
-    def _read_span(self, span: Origin, limit: int) -> None:
-        collection = self.collection
-        count = 0
-        done = span.start
+    def _read_span(self, span: Origin, only: Container[Key] | None = None) -> None:
+        """Its facts into the collection. Read once more, `only` some families count, and what was
+        told of its records and problems stays as it is."""
+        collection, tally = self.collection, self.tally
+        if only is not None:
+            tally = Tally()
+        count, done = 0, span.start
         try:
-            for fact in sources.read(span, self.tally, self.job.recover):
-                if collection.weight > limit and not collection.has_text_of(fact):
+            for fact in sources.read(span, tally, self.job.recover):
+                if only is not None and (type(fact) is Problem or family_of(fact.key) not in only):
+                    continue
+                if collection.weight > self.limit:
                     self._spill()  # not before the source is done with the record before
                 collection.add(span.source, fact)
                 count += 1
@@ -122,14 +170,23 @@ class Worker:
                 self.progress(max(0, fact.offset - done))
                 done = max(done, fact.offset)
         except OSError as error:  # vanished, or no longer permitted
-            self._unreadable(span, error)
+            self._unreadable(span, error, again=only is not None)
         except Exception as error:  # a fault of ours: the other files go on
-            self._fault(NOBODY, (span.path, done), error)
-        if collection.weight > limit:
+            self._fault(NOBODY, (span.path, done), error, again=only is not None)
+        if collection.weight > self.limit:
             self._spill()
-        end = span.end if span.end is not None else span.size
-        if self.progress is not None:
+        if self.progress is not None and only is None:
+            end = span.end if span.end is not None else span.size
             self.progress(max(0, end - done))
+
+    def _spill(self) -> None:
+        for key in list(self.collection.conversations):
+            self._put_away(key)
+
+    def _put_away(self, key: Key) -> None:
+        gathered = self.collection.pop(key)
+        if gathered is not None:
+            self.fact_slots.setdefault(key, []).extend(put_facts(self.facts, gathered))
 
     def _read_ready(self, span: Origin) -> None:
         """A format that already is trajectories."""
@@ -138,149 +195,170 @@ class Worker:
             for number, item in enumerate(reader.read(span, self.tally)):
                 if isinstance(item, Problem):
                     self.collection.problems.append(item)
-                else:
-                    slot = self.spool.put(item)
-                    self.ready.append(((span.path, span.start + number), slot))
+                    continue
+                key = (item.source, item.conversation_id)
+                place = ((span.path, span.start + number), key, 0)
+                self.ready.append(self._put(item, make_card(item), place)[0])
         except OSError as error:
             self._unreadable(span, error)
 
-    def _unreadable(self, span: Origin, error: OSError) -> None:
+    def _unreadable(self, span: Origin, error: OSError, again: bool = False) -> None:
+        if again and span.path in self.failed:
+            return
+        self.failed.add(span.path)
         self.tally.records += 1
         self.tally.problems += 1
         text = error.strerror or str(error)
         self.collection.problems.append(
-            Problem(
-                key=("", ""), origin=span.path, offset=span.start, code="unreadable", sample=text
-            )
+            Problem(key=NOBODY, origin=span.path, offset=span.start, code="unreadable", sample=text)
         )
 
-    def _fault(self, key: Key, place: Place, error: Exception) -> None:
+    def _fault(self, key: Key, place: Place, error: Exception, again: bool = False) -> None:
         if os.environ.get("UNSPOOL_DEBUG"):
             raise error
+        if again and place[0] in self.failed:
+            return
+        if key == NOBODY:
+            self.failed.add(place[0])
         text = f"{type(error).__name__}: {error}"
         self.collection.problems.append(
             Problem(key=key, origin=place[0], offset=place[1], code="internal-error", sample=text)
         )
 
-    def _spill(self) -> None:
-        self.spill.put(self.collection.conversations)
-        self.collection.conversations.clear()
-        self.collection.weight = 0
-
-    def _flush_problems(self, file: Any) -> None:
-        for problem in self.collection.problems:
-            self.problem_counts[problem.code] = self.problem_counts.get(problem.code, 0) + 1
-            samples = self.problem_samples.setdefault(problem.code, [])
-            if len(samples) < SAMPLES_PER_CODE:
-                samples.append(problem)
-            file.write(msgspec.json.encode(problem) + b"\n")
-        self.collection.problems.clear()
+    def _put_problems(self) -> None:
+        problems = self.collection.problems
+        if not problems:
+            return
+        with open(self.problems_path, "ab") as file:
+            for problem in problems:
+                self.problem_counts[problem.code] = self.problem_counts.get(problem.code, 0) + 1
+                samples = self.problem_samples.setdefault(problem.code, [])
+                if len(samples) < SAMPLES_PER_CODE:
+                    samples.append(problem)
+                file.write(msgspec.json.encode(problem) + b"\n")
+        problems.clear()
 
     # 2. reduce
 
-    def hand_over(self, owners: dict[Key, int]) -> None:
-        """Facts of conversations that belong to another worker go to files for it."""
-        mine = self.collection.conversations
-        files: dict[tuple[int, int], Any] = {}
+    def reduce(self, share: FactSlots, early: bool) -> Strays:
+        """All own families; what other workers read of them lies at the places in `share`.
 
-        def file_for(owner: int, bucket: int) -> Any:
-            if (owner, bucket) not in files:
-                path = self._hand_path(self.number, owner, bucket)
-                files[(owner, bucket)] = open(path, "ab")  # noqa: SIM115 - closed below
-            return files[(owner, bucket)]
+        `early`: conversations are written as soon as their family is known.
+        """
+        self.early = early
+        for key, places in share.items():
+            self.fact_slots.setdefault(key, []).extend(places)
+        waiting: dict[Key, list[Key]] = {}
+        for key in {**self.collection.conversations, **self.fact_slots}:
+            waiting.setdefault(family_of(key), []).append(key)
+        late: set[Key] = set()
+        for family, spans in self.plan.families.items():
+            if self.plan.owner(family) != self.number:
+                continue
+            for span in spans:
+                self._read_span(span)
+            keys = waiting.pop(family, [])
+            for key in self.collection.take_met():
+                told = family_of(key)
+                if told == family:
+                    keys.append(key)
+                    continue
+                self.strays.setdefault(told, []).extend(spans)
+                if self.plan.owner(told) == self.number and told not in self.families:
+                    waiting.setdefault(told, []).append(key)
+                else:
+                    late.add(told)
+                    self.collection.pop(key)
+                    self.fact_slots.pop(key, None)
+            self._reduce_family(family, keys)
+            self._put_problems()
+        for family, keys in waiting.items():
+            self._reduce_family(family, keys)
+        return Strays(late, self.strays)
 
-        for key in [key for key in mine if owners.get(key, self.number) != self.number]:
-            write_chunks(file_for(owners[key], bucket_of(key)), key, mine.pop(key))
-        for bucket in range(BUCKETS) if self.spill.keys else ():
-            with Chunks(self.spill.path(bucket)) as chunks:
-                for key, place in chunks.places():
-                    if owners.get(key, self.number) != self.number:
-                        chunks.copy(key, place, file_for(owners[key], bucket))
-        for file in files.values():
-            file.close()
-        self.owners = owners
+    def _reduce_family(self, family: Key, keys: Iterable[Key]) -> None:
+        outcome = self.families[family] = Family()
+        members: list[tuple[Trajectory, Reduced]] = []
+        spilled = False
+        for key in dict.fromkeys(keys):
+            gathered = self.collection.pop(key)
+            if key in self.fact_slots:
+                self.facts.flush()
+                spilled = True
+                gathered = get_facts(self.slots, self.fact_slots.pop(key), gathered)
+            if gathered is None:
+                continue
+            try:
+                rebuilt = rebuild(key, gathered, self.job.merge_tool_metadata)
+            except Exception as error:  # a fault of ours: the other conversations go on
+                self._fault(key, gathered.first, error)
+                continue
+            outcome.superseded += rebuilt.superseded
+            outcome.problems += rebuilt.problems
+            for number, (trajectory, card) in enumerate(rebuilt.conversations):
+                place = (gathered.first, key, number)
+                reduced, trajectory = self._put(trajectory, card, place)
+                outcome.reduced.append(reduced)
+                if self.early and not spilled:  # a family beyond memory is not held whole
+                    members.append((trajectory, reduced))
+        if members and not spilled:
+            self._write_early(members)
 
-    def _hand_path(self, giver: int, owner: int, bucket: int) -> Path:
-        return self.folder / f"hand-{giver}-{owner}-{bucket:02d}"
-
-    def reduce(self) -> Outcome:
-        """All own conversations reduced into the spool file."""
-        with open(self.folder / f"problems-{self.number}", "ab") as problems:
-            made, superseded = self._reduce()
-            self._flush_problems(problems)
-        give_back()
-        samples = [p for found in self.problem_samples.values() for p in found]
-        return Outcome(made, superseded, self.problem_counts, samples)
-
-    def _reduce(self) -> tuple[list[Reduced], int]:
-        made: list[Reduced] = []
-        superseded = 0
-        for key, gathered in self._own():
-            superseded += self._reduce_one(key, gathered, made)
-            del gathered  # gone before the next one is read
-        self.spool.close()
-        for place, slot in self.ready:
-            trajectory = self.slots.load(slot)
-            key = (trajectory.source, trajectory.conversation_id)
-            partial = bool(trajectory.partial)
-            made.append(Reduced((place, key, 0), slot, make_card(trajectory), partial=partial))
-        return made, superseded
-
-    def _reduce_one(self, key: Key, gathered: Gathered, made: list[Reduced]) -> int:
-        current = sources.current_of(key, gathered.source)
-        merge = self.job.merge_tool_metadata
+    def _put(
+        self, trajectory: Trajectory, card: Card, place: tuple[Place, Key, int]
+    ) -> tuple[Reduced, Trajectory]:
+        """The trajectory into the spool, and as it would come out of there."""
         try:
-            reduction = reduce_facts(key, gathered.hand_out(), current, merge)
-        except Exception as error:  # a fault of ours: the other conversations go on
-            self._fault(key, gathered.first, error)
-            return 0
-        self.collection.problems += reduction.problems
-        for number, (trajectory, naming) in enumerate(reduction.conversations()):
-            made.append(self._reduced(trajectory, naming, (gathered.first, key, number)))
-        return reduction.superseded
+            data = _pack(trajectory)
+        except (OverflowError, UnicodeEncodeError):  # what no file can hold is left out, or mended
+            data = pack_trajectory(trajectory)
+            trajectory = unpack_trajectory(data)
+        merged, partial = bool(trajectory.origins), bool(trajectory.partial)
+        return Reduced(place, self.trajectories.put(data), card, merged, partial), trajectory
 
-    def _own(self) -> Iterator[tuple[Key, Gathered]]:
-        """The facts of one conversation at a time: from memory, from disk, from other workers."""
-        memory: dict[int, dict[Key, Gathered]] = {}
-        while self.collection.conversations:
-            key, known = self.collection.conversations.popitem()
-            memory.setdefault(bucket_of(key), {})[key] = known
-            del known  # as above
-        for bucket in range(BUCKETS):
-            conversations = memory.pop(bucket, {})
-            paths = [self._hand_path(n, self.number, bucket) for n in range(self.job.workers)]
-            with ExitStack() as stack:
-                files = [stack.enter_context(Chunks(p)) for p in (self.spill.path(bucket), *paths)]
-                yield from self._in_bucket(conversations, files)
+    def _write_early(self, members: list[tuple[Trajectory, Reduced]]) -> None:
+        patches = link([reduced.card for _, reduced in members])
+        for trajectory, reduced in members:
+            reduced.assumed = patches.get(reduced.card.key)
+            if reduced.assumed is None or not reduced.assumed.absorbed:
+                reduced.written = self.writer.write([(trajectory, reduced.assumed)])
 
-    def _in_bucket(
-        self, conversations: dict[Key, Gathered], files: list[Chunks]
-    ) -> Iterator[tuple[Key, Gathered]]:
-        places: dict[Key, list[tuple[Chunks, ChunkPlace]]] = {key: [] for key in conversations}
-        for chunks in files:
-            for key, place in chunks.places():
-                if self.owners.get(key, self.number) == self.number:
-                    places.setdefault(key, []).append((chunks, place))
-        for key, found in places.items():
-            gathered = conversations.pop(key, None)
-            for chunks, place in found:
-                gathered = chunks.add_to(gathered, place)
-            if gathered is not None:
-                yield key, gathered
-            del gathered  # as above
+    # 3. settle
 
-    def _reduced(
-        self, trajectory: Trajectory, naming: Naming, place: tuple[Place, Key, int]
-    ) -> Reduced:
-        card = make_card(trajectory, naming)
-        merged = bool(trajectory.origins)
-        partial = bool(trajectory.partial)
-        slot = self.spool.put(trajectory)
-        return Reduced(place, slot, card, merged, partial)
+    def settle(self, strays: Strays) -> Outcome:
+        """Own families that were reduced too early are read once more, and reduced again."""
+        late = {family for family in strays.late if self._is_mine(family)}
+        if late:
+            spans = [span for span in self.plan.shared if span.source not in sinks.READERS]
+            for family in sorted(late):
+                spans += [*self.plan.families.get(family, ()), *strays.told_by.get(family, ())]
+            for span in dict.fromkeys(spans):
+                self._read_span(span, only=late)
+            told: dict[Key, list[Key]] = {}
+            for key in {**self.collection.conversations, **self.fact_slots}:
+                told.setdefault(family_of(key), []).append(key)
+            for family, keys in told.items():
+                self._reduce_family(family, keys)
+        reduced, superseded = self.ready, 0
+        for outcome in self.families.values():
+            reduced += outcome.reduced
+            superseded += outcome.superseded
+            self.collection.problems += outcome.problems
+        self._put_problems()
+        self.trajectories.close()
+        samples = [problem for some in self.problem_samples.values() for problem in some]
+        return Outcome(reduced, superseded, self.tally, self.problem_counts, samples)
 
-    # 3. write
+    # 4. write
 
-    def write(self, tasks: Iterable[Task]) -> Pieces:
-        """The tasks' trajectories in the sink's shape, in this worker's own output file."""
-        finisher = Finisher(self.job, self.names, self.slots)
-        return write_tasks(tasks, self.folder / f"pieces-{self.number}", finisher)
+    def write(self, tasks: Iterable[Task]) -> tuple[list[Written], TagScan]:
+        """What was not written early, or not as linking wants it; and the prompt tags of all."""
+        done: list[Written] = []
+        for task in tasks:
+            members = [
+                (unpack_trajectory(self.slots.read(slot)), patch) for slot, patch in task.members
+            ]
+            done.append(self.writer.write(members, task.scanned))
+            done[-1].number = task.number
+        self.writer.spool.close()
+        return done, self.writer.scan

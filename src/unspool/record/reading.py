@@ -33,7 +33,7 @@ def export(
         paths=[str(file) for file in files], source=NAME, sink="atif", sink_options=dict(options)
     )
     with open_run(job) as run:
-        return write_many(run.write(run.reduce()), os.fspath(folder))
+        return write_many(run.write(), os.fspath(folder))
 
 
 def family_files(find: Callable[[Iterable[str]], list[Path]], session: str) -> list[Path]:

@@ -1,7 +1,7 @@
 """Trajectory JSONL: one conversation per line, absent fields left out. `docs/trajectory.md`."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -9,7 +9,7 @@ from unspool.facts import NOBODY, Problem
 from unspool.io.dirty_json import recover_json, salvage, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.sinks import Family, Options, Piece
-from unspool.trajectory import Attachment, Message, Trajectory, decode_trajectory, encode_line
+from unspool.trajectory import Attachment, Message, Trajectory, decode_trajectory, encode_trajectory
 
 NAME = "jsonl"
 MANY_FILES = False
@@ -25,24 +25,14 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
         *(branch.messages for branch in trajectory.branches or ()),
     ):
         _drop_bytes(messages)
-    for data in encode_line(trajectory):
-        yield Piece("", data)
+    yield Piece("", encode_trajectory(trajectory) + b"\n")
 
 
-def write_long(trajectory: Trajectory, batches: Iterable[list[Message]]) -> Iterator[Piece]:
-    """The same of a conversation whose messages come some at a time."""
-    for branch in trajectory.branches or ():
-        _drop_bytes(branch.messages)
-    for data in encode_line(trajectory, map(_drop_bytes, batches)):
-        yield Piece("", data)
-
-
-def _drop_bytes(messages: list[Message]) -> list[Message]:
+def _drop_bytes(messages: list[Message]) -> None:
     """Binary contents stay out of the line: the reference has their size, type and hash."""
     for message in messages:
         if message.attachments and any(a.data for a in message.attachments):
             message.attachments = [_bare(a) for a in message.attachments]
-    return messages
 
 
 def _bare(attachment: Attachment) -> Attachment:

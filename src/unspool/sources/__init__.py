@@ -85,6 +85,12 @@ def family_of(origin: Origin) -> str | None:
     return found(origin.path) if found is not None and origin.source not in GUESTS else None
 
 
+def has_rendered_prompts(name: str) -> bool:
+    """Whether the source's messages are whole prompts, as they were sent to a model: with a system
+    message first, and with tags around what the program added (`RENDERED_PROMPTS` in its module)."""
+    return name in SOURCES and getattr(load(name), "RENDERED_PROMPTS", False)
+
+
 def current_of(key: Key, source: str) -> Literal["last", "longest"]:
     """Which branch of a conversation is the current one: the product's own source knows.
 

@@ -16,23 +16,20 @@ from pathlib import Path
 
 import msgspec
 
-from unspool import sources
 from unspool.facts import Key, Problem
 from unspool.io.packing import Packer
 from unspool.io.temporary import scratch
-from unspool.link import Card, Patch, apply_patch, link, make_card
-from unspool.pipeline.collect import Gathered
-from unspool.pipeline.enrich import enrich
-from unspool.pipeline.spool import Slot, Slots, Spool
-from unspool.reduce import reduce_facts
-from unspool.reduce.naming import Naming
+from unspool.link import Card, Patch, link, make_card
+from unspool.pipeline.collect import Gathered, rebuild
+from unspool.pipeline.finish import finish
+from unspool.pipeline.shuffle import Slot, Slots, Spool
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
 from unspool.store.keeping import Press, get_facts
 from unspool.store.opening import transaction
 from unspool.store.rows import get_trajectory, put_trajectory, remove
 from unspool.store.survey import Changed, Survey, iter_batches, survey
-from unspool.trajectory import Trajectory, pack_parts, unpack_parts
+from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 BATCH_BYTES = 32 * 1024 * 1024
 WRITE_BATCH = 100
@@ -116,7 +113,7 @@ class Sync:
     def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
         if self._owner((trajectory.source, trajectory.conversation_id)) is not None:
             return  # a copy that was taken away: the conversation itself knows better
-        self._put_base(trajectory, Naming(), MADE_WHOLE)
+        self._put_base(trajectory, make_card(trajectory), MADE_WHOLE)
         # There are no facts to make it from again, so it is written at once.
         put_trajectory(self.connection, trajectory, [taking.ident], self.press)
         key = (trajectory.source, trajectory.conversation_id)
@@ -141,12 +138,11 @@ class Sync:
         """The conversation and its side threads into the spool, their cards into the store."""
         if gathered is None:
             gathered = get_facts(self.connection, key)
-        made: list[tuple[Trajectory, Naming]] = []
+        made: list[tuple[Trajectory, Card]] = []
         if gathered is not None:
-            current = sources.current_of(key, gathered.source)
-            reduction = reduce_facts(key, gathered.all_facts(), current)
-            made = reduction.conversations()
-            self._renew_problems(reduction.problems)
+            rebuilt = rebuild(key, gathered)
+            made = rebuilt.conversations
+            self._renew_problems(rebuilt.problems)
         owner = "\n".join(key)
         kept = {(t.source, t.conversation_id) for t, _ in made}
         for source, ident in self._execute(
@@ -158,17 +154,17 @@ class Sync:
                 )
                 remove(self.connection, row_id(source, ident))
                 self.report.removed += 1
-        for trajectory, naming in made:
-            self._put_base(trajectory, naming, owner)
+        for trajectory, card in made:
+            self._put_base(trajectory, card, owner)
         self.reduced.add(key)
 
-    def _put_base(self, trajectory: Trajectory, naming: Naming, owner: str) -> None:
+    def _put_base(self, trajectory: Trajectory, card: Card, owner: str) -> None:
         key = (trajectory.source, trajectory.conversation_id)
-        self.bases[key] = self.spool.put(trajectory)
+        self.bases[key] = self.spool.put(pack_trajectory(trajectory))
         self._execute(
             "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET facts_of = excluded.facts_of, card = excluded.card",
-            (*key, owner, _pack(make_card(trajectory, naming))),
+            (*key, owner, _pack(card)),
         )
 
     def _reduce_leftovers(self) -> None:
@@ -184,7 +180,7 @@ class Sync:
         if self._execute(made_whole, (*key, MADE_WHOLE)).fetchone() is None:
             self._reduce(key, None)
         elif (trajectory := get_trajectory(self.connection, row_id(*key))) is not None:
-            self.bases[key] = self.spool.put(trajectory)
+            self.bases[key] = self.spool.put(pack_trajectory(trajectory))
             self.reduced.add(key)
 
     # 3. link, 4. write
@@ -238,8 +234,7 @@ class Sync:
             if patch is not None and patch.absorbed:
                 remove(self.connection, row_id(*key))
             else:
-                apply_patch(trajectory, patch)
-                enrich(trajectory)
+                finish(trajectory, patch)
                 origins = self._origin_ids(trajectory)
                 put_trajectory(self.connection, trajectory, origins, self.press)
                 self.report.written += 1
@@ -253,7 +248,7 @@ class Sync:
     def _base(self, key: Key, slots: Slots) -> Iterator[Trajectory]:
         slot = self.bases.get(key)
         if slot is not None:
-            yield slots.load(slot)
+            yield unpack_trajectory(slots.read(slot))
             return
         owner = self._owner(key)
         if owner is None:
@@ -263,9 +258,8 @@ class Sync:
             return
         gathered = get_facts(self.connection, owner)
         if gathered is not None:
-            current = sources.current_of(owner, gathered.source)
-            for made in reduce_facts(owner, gathered.all_facts(), current).trajectories:
-                yield unpack_parts(pack_parts(made))  # as it would come out of the spool
+            for made, _ in rebuild(owner, gathered).conversations:
+                yield unpack_trajectory(pack_trajectory(made))  # as it would come out of the spool
 
     def _origin_ids(self, trajectory: Trajectory) -> list[int]:
         paths = [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]

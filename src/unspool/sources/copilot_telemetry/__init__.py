@@ -21,11 +21,22 @@ from unspool.sources.copilot_telemetry.turns import (
     read_session,
 )
 
-__all__ = ["CURRENT", "NAME", "RANGES", "Event", "claims", "iter_events", "places", "read"]
+__all__ = [
+    "CURRENT",
+    "NAME",
+    "RANGES",
+    "RENDERED_PROMPTS",
+    "Event",
+    "claims",
+    "iter_events",
+    "places",
+    "read",
+]
 
 NAME = SOURCE
 RANGES = True
 CURRENT: Literal["last", "longest"] = "longest"
+RENDERED_PROMPTS = True
 
 NOISE = frozenset(
     (

@@ -1,4 +1,4 @@
-"""Crew: the workers of a run, in this process or in several.
+"""Processes: the workers of a run, in this process or in several.
 
 Every step is asked of all workers at once; each answers when it is done. Workers ignore Ctrl-C: the
 driver hears it and ends them.
@@ -10,30 +10,27 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
 from unspool.errors import UnspoolError, unwritable
-from unspool.facts import Key
-from unspool.io.origins import Origin
 from unspool.io.signals import STOPS, Later
-from unspool.pipeline.families import FamilyWorker
-from unspool.pipeline.job import Job
-from unspool.pipeline.worker import Outcome, Report, Worker
-from unspool.pipeline.writing import Pieces, Task
-
-Progress = Callable[[int], None]
+from unspool.pipeline.discover import Plan
+from unspool.pipeline.job import Job, Progress
+from unspool.pipeline.worker import Worker
 
 
 class Crew(Protocol):
-    """What the driver asks of its workers."""
+    """What the driver asks of its workers; the steps are methods of `Worker`."""
 
-    def read(self, spans: list[Origin]) -> list[Report]: ...
-    def hand_over(self, owners: list[dict[Key, int]]) -> None: ...
-    def reduce(self) -> list[Outcome]: ...
-    def write(self, tasks: list[Task]) -> list[Pieces]: ...
+    def ask(self, step: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """A step of every worker, each with arguments of its own; what they answer."""
+
+    def share(self, step: str, items: list[Any]) -> list[Any]:
+        """A step of every worker; of the items, each takes the next when it has time."""
+
     def close(self) -> None: ...
 
 
@@ -41,23 +38,17 @@ class Alone:
     """One worker, in this process."""
 
     def __init__(
-        self, folder: Path, job: Job, names: dict[str, str], progress: Progress | None
+        self, folder: Path, job: Job, plan: Plan, names: dict[str, str], progress: Progress | None
     ) -> None:
-        self.worker = FamilyWorker(0, folder, job, names, progress)
+        self.worker = Worker(0, folder, job, plan, names, progress)
         self._gc_was_on = gc.isenabled()
         gc.disable()  # facts hold no cycles; scanning them again and again costs a fifth of the time
 
-    def read(self, spans: list[Origin]) -> list[Report]:
-        return [self.worker.read(spans)]
+    def ask(self, step: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return [getattr(self.worker, step)(*arguments[0])]
 
-    def hand_over(self, owners: list[dict[Key, int]]) -> None:
-        self.worker.hand_over(owners[0])
-
-    def reduce(self) -> list[Outcome]:
-        return [self.worker.reduce()]
-
-    def write(self, tasks: list[Task]) -> list[Pieces]:
-        return [self.worker.write(tasks)]
+    def share(self, step: str, items: list[Any]) -> list[Any]:
+        return [getattr(self.worker, step)(items)]
 
     def close(self) -> None:
         if self._gc_was_on:
@@ -68,24 +59,29 @@ class Team:
     """Several workers, each a process."""
 
     def __init__(
-        self, folder: Path, job: Job, names: dict[str, str], progress: Progress | None
+        self, folder: Path, job: Job, plan: Plan, names: dict[str, str], progress: Progress | None
     ) -> None:
         method = "fork" if sys.platform == "linux" else "spawn"
         context: Any = multiprocessing.get_context(method)
         self.progress = progress
-        self.next_span = context.Value("q", 0)
-        self.next_task = context.Value("q", 0)
+        self.taken = context.Value("q", 0)
         self.bytes_read = context.Array("q", job.workers)
+        self.bytes_told = 0
         self.pipes: list[Connection] = []
         self.processes: list[Any] = []
         for number in range(job.workers):
             ours, theirs = context.Pipe()
-            shared = (self.next_span, self.next_task, self.bytes_read)
             # A forked worker has our ends of the pipes too; open there, it would never see us go.
             inherited = [*self.pipes, ours] if method == "fork" else []
             process = context.Process(
                 target=_serve,
-                args=(number, folder, job, names, theirs, shared, inherited),
+                args=(
+                    (number, folder, job, plan, names),
+                    theirs,
+                    self.taken,
+                    self.bytes_read,
+                    inherited,
+                ),
                 daemon=True,
             )
             with Later():  # until the worker has answers of its own
@@ -94,31 +90,22 @@ class Team:
             self.pipes.append(ours)
             self.processes.append(process)
 
-    def read(self, spans: list[Origin]) -> list[Report]:
-        return self._ask("read", [spans] * len(self.pipes), watch=True)
+    def ask(self, step: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return self._ask([(step, given, False) for given in arguments])
 
-    def hand_over(self, owners: list[dict[Key, int]]) -> None:
-        self._ask("hand_over", owners)
+    def share(self, step: str, items: list[Any]) -> list[Any]:
+        self.taken.value = 0
+        return self._ask([(step, items, True)] * len(self.pipes))
 
-    def reduce(self) -> list[Outcome]:
-        return self._ask("reduce", [None] * len(self.pipes))
-
-    def write(self, tasks: list[Task]) -> list[Pieces]:
-        return self._ask("write", [tasks] * len(self.pipes))
-
-    def _ask(self, what: str, arguments: list[Any], watch: bool = False) -> list[Any]:
-        for pipe, argument in zip(self.pipes, arguments, strict=True):
-            pipe.send((what, argument))
+    def _ask(self, requests: list[tuple[str, Any, bool]]) -> list[Any]:
+        for pipe, request in zip(self.pipes, requests, strict=True):
+            pipe.send(request)
         answers: list[Any] = []
-        told = 0
         for number, pipe in enumerate(self.pipes):
             while not pipe.poll(0.1):
                 if not self.processes[number].is_alive() and not pipe.poll(0):
                     raise UnspoolError("a worker process ended unexpectedly (out of memory?)")
-                if watch and self.progress is not None:
-                    done = sum(self.bytes_read[:])
-                    self.progress(done - told)
-                    told = done
+                self._tell_progress()
             try:
                 answer = pipe.recv()
             except EOFError:
@@ -126,9 +113,14 @@ class Team:
             if isinstance(answer, BaseException):
                 raise answer
             answers.append(answer)
-        if watch and self.progress is not None:
-            self.progress(sum(self.bytes_read[:]) - told)
+        self._tell_progress()
         return answers
+
+    def _tell_progress(self) -> None:
+        done = sum(self.bytes_read[:])
+        if self.progress is not None and done > self.bytes_told:
+            self.progress(done - self.bytes_told)
+            self.bytes_told = done
 
     def close(self) -> None:
         for pipe in self.pipes:
@@ -140,12 +132,10 @@ class Team:
 
 
 def _serve(
-    number: int,
-    folder: Path,
-    job: Job,
-    names: dict[str, str],
+    share: tuple[int, Path, Job, Plan, dict[str, str]],
     pipe: Connection,
-    shared: tuple[Any, Any, Any],
+    taken: Any,
+    bytes_read: Any,
     inherited: list[Connection],
 ) -> None:
     """A worker process: answers until the driver hangs up, or is no more."""
@@ -154,9 +144,9 @@ def _serve(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for end in inherited:
         end.close()
+    number, folder = share[:2]
     tempfile.tempdir = str(folder)  # what a worker leaves when it is ended, the driver removes
     gc.disable()
-    next_span, next_task, bytes_read = shared
     driver = os.getppid()
 
     def progress(count: int) -> None:
@@ -164,22 +154,15 @@ def _serve(
             os._exit(1)
         bytes_read[number] += count
 
-    worker = Worker(number, folder, job, names, progress)
+    worker = Worker(*share, progress)
     while True:
         try:
-            what, argument = pipe.recv()
+            step, given, is_shared = pipe.recv()
         except (EOFError, OSError):
             os._exit(0)
         try:
-            if what == "read":
-                answer: Any = worker.read(_shared(argument, next_span))
-            elif what == "hand_over":
-                worker.hand_over(argument)
-                answer = None
-            elif what == "reduce":
-                answer = worker.reduce()
-            else:
-                answer = worker.write(_shared(argument, next_task))
+            do = getattr(worker, step)
+            answer: Any = do(_untaken(given, taken)) if is_shared else do(*given)
         except UnspoolError as error:
             answer = error
         except OSError as error:
@@ -194,12 +177,12 @@ def _serve(
             os._exit(1)
 
 
-def _shared(items: list[Any], counter: Any) -> Iterator[Any]:
+def _untaken(items: list[Any], taken: Any) -> Iterator[Any]:
     """The items that no other worker took: each takes the next when it has time."""
     while True:
-        with counter.get_lock():
-            number = counter.value
-            counter.value += 1
+        with taken.get_lock():
+            number = taken.value
+            taken.value += 1
         if number >= len(items):
             return
         yield items[number]

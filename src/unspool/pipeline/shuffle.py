@@ -1,0 +1,160 @@
+"""Shuffle: what has to go through a file, because memory or another worker demands it.
+
+Each worker appends to files of its own and keeps, or hands on, the places of what it put there. A
+file has no structure beside that.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from unspool.facts import AnyFact, Key
+from unspool.io.packing import Packer
+from unspool.pipeline.collect import FACT_BYTES, Gathered, Place, weigh
+
+CHUNK_BYTES = 1 << 20
+COPY_BYTES = 1 << 20
+
+
+class Slot(NamedTuple):
+    """Where something lies in a file."""
+
+    file: str
+    offset: int
+    size: int
+
+
+FactSlots = dict[Key, list[Slot]]
+"""Conversation → where its facts lie."""
+
+
+def family_of(key: Key) -> Key:
+    """The conversation that one is, or is a sub-agent of (`<conversation>/<sub-agent>`)."""
+    return (key[0], key[1].partition("/")[0])
+
+
+def share_of(family: Key, workers: int) -> int:
+    """The worker to whom a family belongs of whose files nothing is known in advance."""
+    return zlib.crc32(family[1].encode("utf-8", "replace")) % workers
+
+
+class Spool:
+    """A file that grows, made when there is something to put into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._file: BinaryIO | None = None
+        self._end = 0
+
+    def put(self, data: bytes) -> Slot:
+        if self._file is None:
+            self._file = open(self.path, "wb")  # noqa: SIM115 - closed by close()
+        self._file.write(data)
+        slot = Slot(self.path, self._end, len(data))
+        self._end += len(data)
+        return slot
+
+    def flush(self) -> None:
+        """From here on others can read what was put."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Slots:
+    """Reads slots; files stay open while many are read."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, BinaryIO] = {}
+
+    def _open(self, path: str) -> BinaryIO:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = open(path, "rb", buffering=0)  # noqa: SIM115 - kept open
+        return file
+
+    def read(self, slot: Slot) -> bytes:
+        file = self._open(slot.file)
+        file.seek(slot.offset)
+        data = file.read(slot.size)
+        while len(data) < slot.size:  # the system gives at most 2 GB at a time
+            more = file.read(slot.size - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def copy(self, slots: Iterable[Slot], target: BinaryIO) -> None:
+        """The bytes of the slots, one after the other; runs of them are copied as one."""
+        for run in _runs(slots):
+            for offset in range(run.offset, run.offset + run.size, COPY_BYTES):
+                size = min(COPY_BYTES, run.offset + run.size - offset)
+                target.write(self.read(Slot(run.file, offset, size)))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+def _runs(slots: Iterable[Slot]) -> Iterator[Slot]:
+    """Slots that lie behind one another in a file as one."""
+    run: Slot | None = None
+    for slot in slots:
+        if run is not None and run.file == slot.file and run.offset + run.size == slot.offset:
+            run = Slot(run.file, run.offset, run.size + slot.size)
+            continue
+        if run is not None:
+            yield run
+        run = slot
+    if run is not None:
+        yield run
+
+
+class _Chunk(msgspec.Struct, array_like=True):
+    """Some facts of one conversation on their way through a file."""
+
+    source: str
+    first: Place
+    facts: list[AnyFact]
+
+
+_encode = Packer().encode
+_decode = msgspec.msgpack.Decoder(_Chunk).decode
+
+
+def put_facts(spool: Spool, gathered: Gathered) -> list[Slot]:
+    """A little at a time: the facts are not held once more, as bytes."""
+    facts = gathered.all_facts()
+    slices = [facts] if gathered.weight <= CHUNK_BYTES else _slices(facts)
+    return [spool.put(_encode(_Chunk(gathered.source, gathered.first, some))) for some in slices]
+
+
+def _slices(facts: list[AnyFact]) -> Iterator[list[AnyFact]]:
+    first = weight = 0
+    for at, fact in enumerate(facts):
+        weight += FACT_BYTES + weigh(fact)
+        if weight > CHUNK_BYTES:
+            yield facts[first : at + 1]
+            first, weight = at + 1, 0
+    if first < len(facts):
+        yield facts[first:]
+
+
+def get_facts(slots: Slots, places: Iterable[Slot], gathered: Gathered | None) -> Gathered | None:
+    """What lies in the places, with what is at hand already."""
+    for place in places:
+        chunk = _decode(slots.read(place))
+        if gathered is None:
+            gathered = Gathered(chunk.source)
+        for fact in chunk.facts:
+            gathered.add(fact)
+        gathered.first = min(gathered.first, chunk.first)
+    return gathered
