@@ -13,7 +13,6 @@ from unspool.io.origins import Origin, Tally, read_head
 from unspool.pipeline.finish import enrich
 from unspool.sinks import Family, jsonl
 from unspool.trajectory import (
-    Message,
     Trajectory,
     encode_trajectory,
 )

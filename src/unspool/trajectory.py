@@ -233,7 +233,6 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
 _decoder: msgspec.json.Decoder[Trajectory] = msgspec.json.Decoder(Trajectory)
 _packer = Packer()
 _unpacker: msgspec.msgpack.Decoder[Trajectory] = msgspec.msgpack.Decoder(Trajectory)
-"""How parts begin that are JSON, and what stands behind them; msgpack begins no list so."""
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
