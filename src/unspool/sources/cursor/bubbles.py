@@ -13,9 +13,8 @@ from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.entries import Steps, request_id
 from unspool.sources.cursor.paths import clean_path
-from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.tools import decoded, likeness, of_editor, output_of, path_of
 from unspool.sources.scribe import Scribe
 

@@ -1,29 +1,42 @@
-"""Command-line and background chats: `chats/<workspace>/<id>/store.db`, and `meta.json` beside it."""
+"""Command-line and background chats: `chats/<workspace>/<id>/store.db`, and `meta.json` beside it.
 
-from collections.abc import Iterator
+The root names the messages of the chat as it stands. What it does not name any more, history that a
+summary stands for and what the person took back, the nodes that were roots before it still do.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, ROOT, AnyFact, Key, MessageSeen, Noted, Problem
+from unspool.facts import NOBODY, ROOT, AnyFact, Key, MessageSeen, Problem, Rank
 from unspool.io.databases import DAMAGE, MAGIC, Database, open_database
-from unspool.io.dirty_json import clean, sample
+from unspool.io.door import UNREADABLE, read_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
-from unspool.sources.cursor.blobs import DEEPEST, message_of, node_fields, subagents
+from unspool.sources.cursor.blobs import (
+    DEEPEST,
+    Clock,
+    Turned,
+    archives,
+    message_of,
+    node_fields,
+    references,
+    subagents,
+    turns,
+    walk,
+)
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
-from unspool.sources.cursor.entries import rank_of
+from unspool.sources.cursor.entries import Steps, rank_of
 from unspool.sources.cursor.paths import clean_path, is_cursor_folder
-from unspool.sources.cursor.rewound import Layout
-from unspool.sources.cursor.sent import Sent
-from unspool.sources.cursor.steps import Steps
-from unspool.sources.cursor.stores import Blobs, read_meta
-from unspool.sources.cursor.turns import Clock, Turned, turns
+from unspool.sources.cursor.sent import Sent, is_summary
+from unspool.sources.scribe import Scribe
 
-RANK = 0
+RANK = Rank.ITSELF
 _UNNAMED = "New Agent"
 """What every chat is called until it has a name."""
 _TOKENS, _FOLDERS, _CHECKOUT = 5, 9, 21
@@ -61,14 +74,14 @@ def _read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     with open_origin(origin.path) as file:
         data = file.read()
     key: Key = ("cursor", Path(origin.path).parent.name)
-    try:
-        value = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    scribe = Scribe(key, origin.path, 0, entry=f"meta:{key[1]}")
+    read = read_json(data)
+    if len(read.values) != 1 or not isinstance(read.values[0], dict):
         tally.problems += 1
-        yield Problem(
-            key=key, origin=origin.path, offset=0, code="invalid-json", sample=sample(data)
-        )
+        scribe.problem(read.code or "invalid-json", data)
+        yield from scribe.facts
         return
+    value = read.values[0]
     cwd = value.get("cwd")
     notes = {
         "session_id": key[1],
@@ -77,11 +90,9 @@ def _read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         "ended_at": format_time(parse_time(value.get("updatedAtMs"))),
         "title": value.get("title") or value.get("name"),
     }
-    for number, (name, told) in enumerate(notes.items()):
-        yield Noted(
-            key=key, origin=origin.path, offset=0, number=number, entry=f"meta:{key[1]}", name=name,
-            value=clean(told), rank=rank_of(key, name, told, RANK + 1),
-        )  # fmt: skip
+    for name, told in notes.items():
+        scribe.note(name, told, rank_of(key, name, told, RANK + 1))
+    yield from scribe.facts
 
 
 class Chat:
@@ -115,21 +126,19 @@ class Chat:
         yield from self._said(blobs, root, blobs.layout(root))
         yield from self._children(blobs, root, 0)
 
-    def _children(self, blobs: Blobs, root: bytes, depth: int) -> Iterator[AnyFact]:
+    def _children(self, blobs: "Blobs", root: bytes, depth: int) -> Iterator[AnyFact]:
         """The chats of sub-agents that are kept in the root of the one that started them."""
         for name, state in subagents(root) if depth < DEEPEST else ():
             child = Chat(self.origin, self.tally, self._offsets)
             child.key, child._session = ("cursor", name), self._session
-            notes = {"parent": {"conversation_id": self.key[1]}, "session_id": self._session}
-            for note, value in notes.items():
-                yield Noted(
-                    key=child.key, origin=self.origin, offset=next(self._offsets), name=note,
-                    value=value, rank=RANK,
-                )  # fmt: skip
+            scribe = Scribe(child.key, self.origin, next(self._offsets))
+            scribe.note("parent", {"conversation_id": self.key[1]}, RANK)
+            scribe.note("session_id", self._session, RANK)
+            yield from scribe.facts
             yield from child._said(blobs, state, blobs.narrow_layout(state))
             yield from child._children(blobs, state, depth + 1)
 
-    def _said(self, blobs: Blobs, root: bytes, layout: Layout) -> Iterator[AnyFact]:
+    def _said(self, blobs: "Blobs", root: bytes, layout: "Layout") -> Iterator[AnyFact]:
         """What the root of a chat tells."""
         self.tally.records += 1
         yield from self._state(root)
@@ -141,7 +150,7 @@ class Chat:
             layout.main = [] if said else layout.rest
         yield from self._messages(blobs, sent, layout)
 
-    def _messages(self, blobs: Blobs, sent: Sent, layout: Layout) -> Iterator[AnyFact]:
+    def _messages(self, blobs: "Blobs", sent: Sent, layout: "Layout") -> Iterator[AnyFact]:
         idents = [sent.ident(name) for name in layout.main]
         is_tree = bool(layout.branches)
         after = ROOT
@@ -153,7 +162,9 @@ class Chat:
             yield from made
             after = made[0].entry if made and made[0].entry else after
 
-    def _branch(self, blobs: Blobs, sent: Sent, names: list[str], above: str) -> Iterator[AnyFact]:
+    def _branch(
+        self, blobs: "Blobs", sent: Sent, names: list[str], above: str
+    ) -> Iterator[AnyFact]:
         """What was taken back. Context that another stands for now was replaced, not taken back."""
         told: list[list[AnyFact]] = []
         for lost in names:
@@ -174,32 +185,29 @@ class Chat:
             step = ident
         else:
             step = self._steps.part("text" if said.text else "thinking", ident)
-        yield MessageSeen(
-            key=self.key, origin=self.origin, offset=next(self._offsets), entry=f"turn:{ident}",
-            id=step, time=said.time, role=said.role, text=said.text, thinking=said.thinking,
-            mode=self._mode if said.role == "user" else "", rank=RANK,
+        scribe = Scribe(
+            self.key, self.origin, next(self._offsets), time=said.time, entry=f"turn:{ident}",
+            rank=RANK,
         )  # fmt: skip
+        mode = self._mode if said.role == "user" else ""
+        scribe.message(id=step, role=said.role, text=said.text, thinking=said.thinking, mode=mode)
+        yield from scribe.facts
 
     def _message(
-        self, blobs: Blobs, sent: Sent, name: str, ident: str, after: str | None
+        self, blobs: "Blobs", sent: Sent, name: str, ident: str, after: str | None
     ) -> list[AnyFact]:
         self.tally.records += 1
         data = blobs.get(name) or b""
         value = message_of(data)
         if value is None:
             return [self.problem("invalid-json", data)]
-        made = list(sent.read(clean(value), ident, after))
-        if not made:
-            self.tally.noise += 1
+        made = sent.read(value, ident, after)
+        self.tally.noise += not made
         return made
 
     def _notes(self, meta: dict[str, Any]) -> Iterator[AnyFact]:
         self._mode = mode_name(meta.get("mode"))
         self._model = str(meta.get("lastUsedModel") or "")
-        common: dict[str, Any] = {
-            "key": self.key, "origin": self.origin, "offset": next(self._offsets),
-            "entry": f"chat:{self.key[1]}",
-        }  # fmt: skip
         above = meta.get("subagentInfo")
         parent = above.get("parentAgentId") if isinstance(above, dict) else None
         self._session = parent if isinstance(parent, str) and parent else self.key[1]
@@ -210,10 +218,10 @@ class Chat:
             "started_at": format_time(parse_time(meta.get("createdAt"))),
             "parent": {"conversation_id": parent} if parent == self._session else None,
         }
-        for number, (name, value) in enumerate(notes.items()):
-            rank = rank_of(self.key, name, value, RANK)
-            if value is not None:
-                yield Noted(**common, number=number, name=name, value=clean(value), rank=rank)
+        scribe = Scribe(self.key, self.origin, next(self._offsets), entry=f"chat:{self.key[1]}")
+        for name, value in notes.items():
+            scribe.note(name, value, rank_of(self.key, name, value, RANK))
+        yield from scribe.facts
 
     def _state(self, root: bytes) -> Iterator[AnyFact]:
         """What the root knows of the chat as a whole: how full its context is, where it works."""
@@ -231,13 +239,10 @@ class Chat:
             notes["workspace.branch"] = branch.decode("utf-8", "replace")
         worked = next((value for number, value in node_fields(root) if number == _FOLDERS), None)
         notes["workspace.path"] = _folder(worked)
-        offset = next(self._offsets)
-        for number, (name, value) in enumerate(notes.items()):
-            if value is not None:
-                yield Noted(
-                    key=self.key, origin=self.origin, offset=offset, number=number, name=name,
-                    value=value, rank=RANK + 1,
-                )  # fmt: skip
+        scribe = Scribe(self.key, self.origin, next(self._offsets))
+        for name, value in notes.items():
+            scribe.note(name, value, RANK + 1)
+        yield from scribe.facts
 
 
 def _is_context(made: list[AnyFact]) -> bool:
@@ -251,3 +256,185 @@ def _folder(value: bytes | int | None) -> str | None:
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
     is_folder = text.startswith(("/", "file://")) or text[1:3] == ":\\"
     return clean_path(text) if is_folder else None
+
+
+def read_meta(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Row '0' of `meta`: the hexadecimal digits of a JSON object; or a row for each of its fields."""
+    rows: dict[str, Any] = {}
+    for key, value in connection.execute("SELECT key, value FROM meta ORDER BY key"):
+        data = value if isinstance(value, bytes) else str(value or "").encode()
+        for candidate in (data, _unhexed(data)):
+            try:
+                return msgspec.json.decode(candidate, type=dict[str, Any])
+            except UNREADABLE:
+                continue
+        rows[str(key)] = value
+    return rows
+
+
+def _unhexed(data: bytes) -> bytes:
+    try:
+        return bytes.fromhex(data.decode("ascii"))
+    except ValueError:
+        return b""
+
+
+class Blobs:
+    """The blobs of one store, by their names."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def get(self, name: str) -> bytes | None:
+        row = self._connection.execute("SELECT data FROM blobs WHERE id = ?", (name,)).fetchone()
+        if row is None or row[0] is None:
+            return None
+        return row[0] if isinstance(row[0], bytes) else str(row[0]).encode()
+
+    def root(self, named: Any) -> bytes:
+        """The root that is named; where it is missing or empty (4 of 648 real stores), the node that
+        names the most blobs; empty without any."""
+        found = self.get(named) if isinstance(named, str) else None
+        if found:
+            return found
+        known = {str(name) for (name,) in self._connection.execute("SELECT id FROM blobs")}
+        best, most = b"", 0
+        for _, data in self._nodes("ASC"):
+            size = sum(reference.hex() in known for _, reference in references(data))
+            if size > most:
+                best, most = data, size
+        return best
+
+    def layout(self, root: bytes) -> "Layout":
+        """The messages under the root; then what only its archives or the roots before it name, the
+        latest first. Without a root's messages, all that there are, as they were written."""
+        layout = self.narrow_layout(root)
+        others = self._of_others(root, 0)
+        lost = dict.fromkeys(name for name in self._messages() if name not in others)
+        if not layout.main:
+            layout.rest = list(lost)
+            return layout
+        known = set(lost)
+        for name in layout.main:
+            lost.pop(name, None)
+        for _, data in self._nodes("DESC") if lost else ():
+            listed = [name for _, found in references(data) if (name := found.hex()) in known]
+            if any(name in lost for name in listed):
+                layout.add(listed)
+                for name in listed:
+                    lost.pop(name, None)
+        if lost:
+            layout.branches.append((len(layout.main), list(lost)))
+        return layout
+
+    def narrow_layout(self, root: bytes) -> "Layout":
+        """The messages under a root and in its archives."""
+        layout = Layout((name for name, _ in walk(root, self.get)), self._is_summary)
+        for names, summary in archives(root, self.get):
+            layout.recall(names, summary)
+        return layout
+
+    def _of_others(self, root: bytes, depth: int) -> set[str]:
+        """The messages of the sub-agents whose chats the root holds."""
+        found: set[str] = set()
+        for _, state in subagents(root) if depth < DEEPEST else ():
+            found.update(self.narrow_layout(state).main, self._of_others(state, depth + 1))
+        return found
+
+    def _nodes(self, order: str) -> Iterator[tuple[str, bytes]]:
+        """What is no message, as it was written."""
+        statement = f"SELECT id, data FROM blobs ORDER BY rowid {order}"
+        for name, data in self._connection.execute(statement):
+            if isinstance(data, bytes) and data[:1] != b"{":
+                yield str(name), data
+
+    def _messages(self) -> Iterator[str]:
+        statement = "SELECT id, data FROM blobs ORDER BY rowid"
+        for name, data in self._connection.execute(statement):
+            if isinstance(data, bytes) and message_of(data) is not None:
+                yield str(name)
+
+    def _is_summary(self, name: str) -> bool:
+        return is_summary(self.get(name) or b"")
+
+
+Branch = tuple[int, list[str]]
+"""(how many messages of the chat stand before its fork, the messages that were abandoned)."""
+
+
+class Layout:
+    """The messages of a chat in order, and its abandoned branches."""
+
+    def __init__(self, current: Iterable[str], is_summary: Callable[[str], bool]) -> None:
+        self.main = list(current)
+        self.branches: list[Branch] = []
+        self.rest: list[str] = []
+        """What there is where nothing tells an order."""
+        self._is_summary = is_summary
+
+    def add(self, earlier: list[str]) -> None:
+        """The messages that an earlier root names; the latest such root comes first."""
+        known = set(self.main)
+        at = 0
+        lost: list[str] = []
+        for name in earlier:
+            if name not in known:
+                lost.append(name)
+                continue
+            at = self._put(at, lost)
+            lost = []
+            at = self._behind(name, at)
+        self._put(at, lost)
+
+    def _behind(self, name: str, at: int) -> int:
+        """The place behind a message, where it stands at this one or later."""
+        if at < len(self.main) and self.main[at] == name:
+            return at + 1
+        try:
+            return self.main.index(name, at) + 1
+        except ValueError:
+            return at
+
+    def _put(self, at: int, lost: list[str]) -> int:
+        """What stood at a place: before a summary it is history, else it was taken back."""
+        if not lost:
+            return at
+        if at < len(self.main) and self._is_summary(self.main[at]):
+            self._insert(at, lost)
+            return at + len(lost)
+        # A root in the middle of what was taken back names the beginning of it.
+        self.branches = [
+            (fork, names)
+            for fork, names in self.branches
+            if fork != at or lost[: len(names)] != names
+        ]
+        self.branches.append((at, lost))
+        return at
+
+    def recall(self, archived: list[str], summary: str) -> None:
+        """The messages that a summary stands for, as the root's own archive names them; those of an
+        earlier summary come first."""
+        known = set(self.main)
+        rest = [name for name in archived if name not in known]
+        if summary in known:
+            at = self.main.index(summary)
+        else:
+            at = next((i for i, name in enumerate(self.main) if self._is_summary(name)), 0)
+        self._insert(at, rest)
+
+    def _insert(self, at: int, names: list[str]) -> None:
+        self.main[at:at] = names
+        self.branches = [
+            (fork + len(names) if fork > at else fork, kept) for fork, kept in self.branches
+        ]
+
+    def before(self, place: int) -> list[Branch]:
+        """The branches to be told before the message at a place: those that it came instead of.
+
+        What was taken back without anything said since is told before the last message, though it
+        follows it: the last message that is told is the end of the thread.
+        """
+        last = place == len(self.main) - 1
+        return [
+            branch for branch in self.branches if branch[0] == place or (last and branch[0] > place)
+        ]

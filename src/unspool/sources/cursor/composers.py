@@ -15,12 +15,12 @@ from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
 from unspool.io.dirty_json import clean, sample
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
-from unspool.sources.cursor.agentkv import Sendings, root_of
 from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import clean_path, is_absolute, workspace_folder
+from unspool.sources.cursor.sent import Sendings, root_of
 from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.tools import decoded, kind_of
 from unspool.sources.scribe import Scribe

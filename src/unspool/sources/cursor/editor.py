@@ -9,10 +9,10 @@ from typing import Any
 from unspool.facts import NOBODY, AnyFact
 from unspool.io.databases import DAMAGE, MAGIC, Database, is_spare, open_database
 from unspool.io.origins import Head, Origin, Tally
-from unspool.sources.cursor.agentkv import Sendings
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
+from unspool.sources.cursor.sent import Sendings
 from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.workspace import Workspace
 

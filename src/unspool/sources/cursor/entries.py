@@ -1,17 +1,13 @@
-"""Entries: ids for records that have none, and the words of a person out of what was sent.
-
-A record is what it says, and which time it says so in its origin: two copies of a log, or a log and
-a longer copy of it, then share their records.
-"""
+"""What the records of several of Cursor's stores need: ids where they have none, the words of a person
+out of what was sent, and the steps that their parts make."""
 
 import hashlib
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Literal
 
-from unspool.facts import Key
+from unspool.facts import Key, Rank
 from unspool.io.times import parse_time
-
-LAST = 9
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUERY = re.compile(r"<user_query>(.*)</user_query>", re.DOTALL)
@@ -21,7 +17,8 @@ _FORMATS = ("%A, %b %d, %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p", "%A %b %d, %Y 
 
 
 class Entries:
-    """Counts what an origin said before."""
+    """Ids for records that have none. A record is what it says, and which time it says so in its
+    origin: two copies of a log, or a log and a longer copy of it, then share their records."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -47,7 +44,7 @@ def request_id(value: object) -> str:
 
 def rank_of(key: Key, name: str, value: object, rank: int) -> int:
     """A conversation is its own session only where nobody names another."""
-    return LAST if name == "session_id" and value == key[1] else rank
+    return Rank.LAST_RESORT if name == "session_id" and value == key[1] else rank
 
 
 def typed_words(text: str) -> str | None:
@@ -77,3 +74,49 @@ def sent_time(text: str) -> int | None:
             continue
         return parse_time(moment.astimezone(UTC).isoformat())
     return None
+
+
+_ORDER = {"thinking": 0, "text": 1, "call": 2}
+
+
+class Steps:
+    """The step that is open in one conversation: the parts that one model call gave.
+
+    Hooks and bubbles come one by one: a thought, a text, a tool call. A step is at most one stretch
+    of thinking, then one text, then calls; calls of one model call share its id where the format has
+    it, or run side by side.
+    """
+
+    def __init__(self) -> None:
+        self._step = ""
+        self._stage = -1
+        self._group = ""
+        self._running: set[str] = set()
+
+    def close(self) -> None:
+        """Somebody else spoke, or the turn ended."""
+        self._step, self._stage, self._group = "", -1, ""
+        self._running.clear()
+
+    def part(self, kind: Literal["thinking", "text", "call"], ident: str, group: str = "") -> str:
+        """The step that the part belongs to, named after its first part."""
+        if not self._step or not self._goes_on(_ORDER[kind], group):
+            self.close()
+            self._step = ident
+        self._stage = _ORDER[kind]
+        self._group = group or self._group
+        return self._step
+
+    def began(self, like: str) -> None:
+        """A call is running: what is called before it comes back was called beside it."""
+        self._running.add(like)
+
+    def ended(self, like: str) -> None:
+        self._running.discard(like)
+
+    def _goes_on(self, stage: int, group: str) -> bool:
+        if group and self._group:
+            return group == self._group
+        if stage == _ORDER["call"] == self._stage:
+            return bool(self._running)
+        return stage > self._stage

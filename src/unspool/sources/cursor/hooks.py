@@ -10,7 +10,7 @@ import msgspec
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Key, Noted, Problem
 from unspool.io.dirty_json import clean, sample
 from unspool.io.origins import Head, Origin, Tally
-from unspool.sources.cursor.entries import Entries, rank_of
+from unspool.sources.cursor.entries import Entries, Steps, rank_of
 from unspool.sources.cursor.hook_events import NOISE, READERS
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.payloads import (
@@ -23,7 +23,6 @@ from unspool.sources.cursor.payloads import (
     turn_id,
 )
 from unspool.sources.cursor.runs import Runs
-from unspool.sources.cursor.steps import Steps
 from unspool.sources.hooklogs import Logged, Moment, head_payloads, read_log
 
 

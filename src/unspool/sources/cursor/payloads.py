@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import AnyFact, Key, Marked, UsageReported
-from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.entries import Steps, request_id
 from unspool.sources.cursor.runs import Runs
-from unspool.sources.cursor.steps import Steps
 
 PRODUCT = "cursor"
 RANK = 4

@@ -1,23 +1,26 @@
 """What was sent to the model, message by message: the leaves of a command-line chat, and of what the
-editor keeps under `agentKv:blob:`."""
+editor keeps under `agentKv:blob:<hash>`.
 
+    {"role": "assistant", "content": [{"type": "text", "text": "Listing."},
+     {"type": "tool-call", "toolCallId": "c1", "toolName": "Shell", "args": {"command": "ls"}}],
+     "providerOptions": {"cursor": {"requestId": …, "modelName": …}}}
+"""
+
+import base64
+import binascii
 import re
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
-from unspool.facts import (
-    AnyFact,
-    Attachment,
-    Key,
-    Marked,
-    MessageSeen,
-    Noted,
-    ToolCalled,
-    ToolReturned,
-)
+import msgspec
+
+from unspool.facts import AnyFact, Attachment, Key, Rank
+from unspool.io.structs import Shape
 from unspool.prompts.shapes import arguments_text
+from unspool.sources.cursor.blobs import Clock, archives, message_of, turns, walk
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
+from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
     counted,
     kind_of,
@@ -27,13 +30,79 @@ from unspool.sources.cursor.tools import (
     result_body,
     touches,
 )
-from unspool.sources.cursor.turns import Clock
+from unspool.sources.scribe import Scribe
 
+RANK = Rank.EXTRACT
+"""Of what the editor keeps: the bubbles are what the person saw of it, and know better."""
+_PREFIX = "agentKv:blob:"
 _TAG = re.compile(r"<[a-z][a-z_-]*>")
 _INJECTED = (
     "<user_info>", "<system_reminder>", "<rules>", "<git_status>", "<agent_transcripts>",
     "<project_layout>", "<open_and_recently_viewed_files>",
 )  # fmt: skip
+
+
+class Own(msgspec.Struct):
+    """What Cursor adds to a message, or to a part of one."""
+
+    requestId: str | None = None
+    modelName: str | None = None
+    isSummary: bool | None = None
+    highLevelToolCallResult: Any = None
+
+
+class Options(msgspec.Struct):
+    cursor: Own | None = None
+
+
+class Part(msgspec.Struct):
+    type: str | None = "text"
+    text: str | None = None
+    toolCallId: str | None = None
+    toolName: str | None = None
+    args: Any = None
+    input: Any = None
+    result: Any = None
+    output: Any = None
+    isError: bool | None = None
+    experimental_content: Any = None
+    providerOptions: Options | None = None
+
+    @property
+    def model(self) -> str:
+        return _model(_own(self.providerOptions))
+
+
+class Message(msgspec.Struct):
+    role: str | None = None
+    content: list[Part] | str | None = None
+    providerOptions: Options | None = None
+
+    @property
+    def parts(self) -> list[Part]:
+        if isinstance(self.content, list):
+            return self.content
+        return [Part(text=self.content)]
+
+    @property
+    def own(self) -> Own:
+        return _own(self.providerOptions)
+
+
+MESSAGE = Shape(Message)
+
+
+def _own(options: Options | None) -> Own:
+    return (options.cursor if options is not None else None) or Own()
+
+
+def _model(own: Own) -> str:
+    return own.modelName if own.modelName and own.modelName != "default" else ""
+
+
+def is_summary(data: bytes) -> bool:
+    value = message_of(data)
+    return value is not None and MESSAGE.convert(value).own.isSummary is True
 
 
 class Sent:
@@ -68,106 +137,92 @@ class Sent:
         """The id of its record: a record of one store is none of another, which knows less."""
         return f"sent:{ident}" if self._rank else f"blob:{ident}"
 
-    def read(
-        self, value: dict[str, Any], ident: str, after: str | None = None
-    ) -> Iterator[AnyFact]:
+    def read(self, value: dict[str, Any], ident: str, after: str | None = None) -> list[AnyFact]:
         """The facts of a message; `after` where its place in a tree is known."""
-        content = value.get("content")
-        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        blocks = [part for part in parts if isinstance(part, dict)]
-        options = _options(value)
-        text = _joined(blocks, "text")
-        role = str(value["role"])
-        common: dict[str, Any] = {
-            "key": self._key, "origin": self._origin, "offset": next(self._offsets),
-            "entry": self.entry(ident), "time": self._time(role, text), "after": after,
-        }  # fmt: skip
-        if role == "tool":
-            yield from self._results(blocks, options, common)
-        elif role == "system":
-            yield self._said(common, id=ident, role="system", text=text)
-        elif role == "user":
-            yield from self._user(text, blocks, options, common, ident)
-        elif role == "assistant":
-            yield from self._assistant(text, blocks, options, common, ident)
-
-    def _said(self, common: dict[str, Any], **fields: Any) -> MessageSeen:
-        return MessageSeen(**common, rank=self._rank, apart=self._rank > 0, **fields)
-
-    def _time(self, role: str, text: str) -> int | None:
-        words = typed_words(text)
-        exact = self._clock.time(role, text if words is None else words) if self._clock else None
-        return exact if exact is not None else sent_time(text)
-
-    def _user(
-        self, text: str, blocks: list[dict[str, Any]], options: dict[str, Any],
-        common: dict[str, Any], ident: str,
-    ) -> Iterator[AnyFact]:  # fmt: skip
-        kind = ""
+        message = MESSAGE.convert(value)
+        text = _joined(message.parts, "text")
         typed = typed_words(text)
-        if options.get("isSummary") is True:
+        role = message.role or ""
+        time = self._clock.time(role, text if typed is None else typed) if self._clock else None
+        scribe = Scribe(
+            self._key, self._origin, next(self._offsets), entry=self.entry(ident), after=after,
+            time=time if time is not None else sent_time(text), rank=self._rank,
+        )  # fmt: skip
+        if role == "tool":
+            self._read_results(scribe, message)
+        elif role == "system":
+            self._say(scribe, id=ident, role="system", text=text)
+        elif role == "user":
+            self._read_user(scribe, message, ident, text, typed)
+        elif role == "assistant":
+            self._read_assistant(scribe, message, ident, text)
+        return scribe.facts
+
+    def _say(self, scribe: Scribe, **fields: Any) -> None:
+        scribe.message(apart=self._rank > 0, **fields)
+
+    def _read_user(
+        self, scribe: Scribe, message: Message, ident: str, text: str, typed: str | None
+    ) -> None:
+        kind = ""
+        if message.own.isSummary is True:
             kind = "summary"
-            yield Marked(**common, kind="compaction", rank=self._rank)
-        elif typed is None and self._is_injected(text, options):
+            scribe.mark("compaction", rank=self._rank)
+        elif typed is None and _is_injected(text, message.own):
             kind = "injected"
-        images = tuple(Attachment(kind="image") for b in blocks if b.get("type") == "image")
+        images = tuple(Attachment(kind="image") for part in message.parts if part.type == "image")
         if text or images:
-            yield self._said(
-                common, id=ident, role="user", text=text, typed=typed, kind=kind,
+            self._say(
+                scribe, id=ident, role="user", text=text, typed=typed, kind=kind,
                 mode="" if kind else self._mode, attachments=images,
-                request=request_id(options.get("requestId")),
+                request=request_id(message.own.requestId),
             )  # fmt: skip
 
-    def _is_injected(self, text: str, options: dict[str, Any]) -> bool:
-        """What a person asks has a request; context has none, and most of it stands in a tag."""
-        if text.startswith(_INJECTED) or _is_notebook(text):
-            return True
-        return not options.get("requestId") and _TAG.match(text) is not None
-
-    def _assistant(
-        self, text: str, blocks: list[dict[str, Any]], options: dict[str, Any],
-        common: dict[str, Any], ident: str,
-    ) -> Iterator[AnyFact]:  # fmt: skip
-        hidden = any(b.get("type") == "redacted-reasoning" for b in blocks)
-        kind = "summary" if options.get("isSummary") is True else ""
-        yield self._said(
-            common, id=ident, role="assistant", text=text, kind=kind,
-            thinking=_joined(blocks, "reasoning"), request=request_id(options.get("requestId")),
-            model=_model(blocks, options) or self._model,
+    def _read_assistant(self, scribe: Scribe, message: Message, ident: str, text: str) -> None:
+        parts = message.parts
+        hidden = any(part.type == "redacted-reasoning" for part in parts)
+        # The reasoning tells the model of each step, the message only sometimes.
+        models = (_model(message.own), *(part.model for part in parts), self._model)
+        self._say(
+            scribe, id=ident, role="assistant", text=text, thinking=_joined(parts, "reasoning"),
+            kind="summary" if message.own.isSummary is True else "",
+            request=request_id(message.own.requestId), model=next(filter(None, models), ""),
             extra={"reasoning_encrypted": True} if hidden else None,
         )  # fmt: skip
-        calls = [b for b in blocks if b.get("type") == "tool-call"]
-        for number, part in enumerate(calls):
-            name, given = str(part.get("toolName") or ""), part.get("args", part.get("input"))
-            yield ToolCalled(
-                **common, number=number, id=str(part.get("toolCallId") or ""), message=ident,
-                name=name, arguments=arguments_text(given), index=number, rank=self._rank,
-                like=likeness(name, given), files=touches(name, given),
+        for number, part in enumerate(part for part in parts if part.type == "tool-call"):
+            name, given = part.toolName or "", part.input if part.args is None else part.args
+            scribe.call(
+                id=part.toolCallId or "", message=ident, name=name, index=number,
+                arguments=arguments_text(given), like=likeness(name, given),
+                files=touches(name, given),
             )  # fmt: skip
 
-    def _results(
-        self, blocks: list[dict[str, Any]], options: dict[str, Any], common: dict[str, Any]
-    ) -> Iterator[AnyFact]:
-        told = options.get("highLevelToolCallResult")
-        parts = [b for b in blocks if b.get("type") == "tool-result"]
-        _, body = result_body(told) if len(parts) == 1 else ("", {})
-        for number, part in enumerate(parts):
-            given = part.get("result", part.get("output"))
+    def _read_results(self, scribe: Scribe, message: Message) -> None:
+        told = message.own.highLevelToolCallResult
+        results = [part for part in message.parts if part.type == "tool-result"]
+        _, body = result_body(told) if len(results) == 1 else ("", {})
+        for part in results:
+            given = part.output if part.result is None else part.result
             text, details = output_of(given if given is not None else _shown(part))
-            call, name = str(part.get("toolCallId") or ""), str(part.get("toolName") or "")
+            call, name = part.toolCallId or "", part.toolName or ""
             failed, status = of_message(told, name, text or "")
-            yield ToolReturned(
-                **common, number=number, call=call, text=text, name=name, rank=self._rank,
+            scribe.returned(
+                call=call, text=text, name=name, status=status,
                 details=details if details is not None else _beside(body, text or ""),
-                failed=True if part.get("isError") is True else failed, status=status,
+                failed=True if part.isError is True else failed,
                 duration_ms=_milliseconds(body), files=counted(name, body),
             )  # fmt: skip
             child = body.get("agentId") if kind_of(name) == "task" else None
             if isinstance(child, str) and child:
-                yield Noted(
-                    **common, number=100 + number, on="call", subject=call, name="child_id",
-                    value=child, rank=self._rank,
-                )  # fmt: skip
+                scribe.note("child_id", child, self._rank, on="call", subject=call)
+
+
+def _is_injected(text: str, own: Own) -> bool:
+    """What a person asks has a request; context has none, and most of it stands in a tag."""
+    is_notebook = text[:1] == "{" and '"nbformat"' in text and '"cells"' in text
+    if text.startswith(_INJECTED) or is_notebook:
+        return True
+    return not own.requestId and _TAG.match(text) is not None
 
 
 def _beside(body: dict[str, Any], text: str) -> dict[str, Any] | None:
@@ -183,42 +238,52 @@ def _beside(body: dict[str, Any], text: str) -> dict[str, Any] | None:
 
 def _milliseconds(body: dict[str, Any]) -> float | None:
     for name in ("executionTime", "durationMs"):
-        found = body.get(name)
-        if isinstance(found, int | float) and not isinstance(found, bool):
-            return float(found)
+        value = body.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
     return None
 
 
-def _shown(part: dict[str, Any]) -> str | None:
+def _shown(part: Part) -> str | None:
     """A result as blocks, where it is not told as a value."""
-    blocks = part.get("experimental_content")
-    found = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
-    return _joined(found, "text") or None
+    blocks = MESSAGE.convert({"content": part.experimental_content}).content
+    return _joined(blocks, "text") or None if isinstance(blocks, list) else None
 
 
-def _joined(blocks: list[dict[str, Any]], kind: str) -> str:
-    texts = [b["text"] for b in blocks if b.get("type", "text") == kind and b.get("text")]
-    return "\n\n".join(text for text in texts if isinstance(text, str))
+def _joined(parts: list[Part], kind: str) -> str:
+    return "\n\n".join(part.text for part in parts if part.type == kind and part.text)
 
 
-def is_summary(value: dict[str, Any]) -> bool:
-    return _options(value).get("isSummary") is True
+class Sendings:
+    """What an editor's database holds of what was sent, conversation by conversation."""
+
+    def __init__(self, rows: Keys, origin: str, offsets: "count[int]") -> None:
+        self._rows = rows
+        self._origin = origin
+        self._offsets = offsets
+
+    def under(self, root: bytes, key: Key) -> Iterator[list[AnyFact]]:
+        """The facts of each message under a root."""
+        sent = Sent(key, self._origin, RANK, self._offsets, clock=Clock(turns(root, self._blob)))
+        summed_up = (name for names, _ in archives(root, self._blob) for name in names)
+        archived = ((name, self._blob(name) or b"") for name in summed_up)
+        for name, data in chain(archived, walk(root, self._blob)):
+            value = message_of(data)
+            yield sent.read(value, sent.ident(name)) if value is not None else []
+
+    def _blob(self, name: str) -> bytes | None:
+        return self._rows.get(_PREFIX + name)
 
 
-def _options(value: dict[str, Any]) -> dict[str, Any]:
-    options = value.get("providerOptions")
-    own = options.get("cursor") if isinstance(options, dict) else None
-    return own if isinstance(own, dict) else {}
-
-
-def _model(blocks: list[dict[str, Any]], options: dict[str, Any]) -> str:
-    """The model of the message, or of its reasoning, which tells it for each step."""
-    for told in (options, *map(_options, blocks)):
-        name = told.get("modelName")
-        if isinstance(name, str) and name not in ("", "default"):
-            return name
-    return ""
-
-
-def _is_notebook(text: str) -> bool:
-    return text[:1] == "{" and '"nbformat"' in text and '"cells"' in text
+def root_of(composer: dict[str, Any]) -> bytes:
+    """The root of what was sent: a composer's `conversationState`, `~` and base64 of a protobuf node
+    whose field 1 repeats the ids of the messages, in order; or in hexadecimal. `~` alone is empty."""
+    state = composer.get("conversationState")
+    if not isinstance(state, str):
+        return b""
+    try:
+        if not state.startswith("~"):
+            return bytes.fromhex(state)
+        return base64.b64decode(state[1:] + "==")
+    except (binascii.Error, ValueError):
+        return b""

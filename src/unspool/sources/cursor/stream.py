@@ -22,9 +22,8 @@ from unspool.io.dirty_json import clean, salvage, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text, to_messages
-from unspool.sources.cursor.entries import Entries, rank_of
+from unspool.sources.cursor.entries import Entries, Steps, rank_of
 from unspool.sources.cursor.paths import clean_path
-from unspool.sources.cursor.steps import Steps
 from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
 
 RANK = 1
