@@ -224,3 +224,25 @@ def test_calls_of_a_list_that_was_cut_off_stay(tmp_path: Path) -> None:
     made = {one.conversation_id: one for one in rebuilt(tmp_path, [*other, cut_off])}
     assert made["c"].partial == ["messages-missing"]
     assert [len(one.messages) for one in made.values()] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    "name", ["interactiveSessionResponse", "interactiveSessionRequest", "conversation.messageText"]
+)
+def test_intents_are_kept_whichever_event_tells_them(tmp_path: Path, name: str) -> None:
+    asked = [said("system", "s"), said("user", "hi")]
+    ids = {"conversationId": "c", "sessionId": "c", "requestId": "r", "headerRequestId": "r"}
+    told = {"intent": "fix", "detectedIntent": "explain", "source": "user"}
+    events = [call(asked, 1, headerRequestId="r"), event(name, 2, **ids, **told)]
+    (made,) = rebuilt(tmp_path, events)
+    assert (made.metadata["intent"], made.metadata["detectedIntent"]) == ("fix", "explain")
+
+
+def test_a_mode_is_known_by_the_request_alone(tmp_path: Path) -> None:
+    """The person's event has neither a turn nor a message id nor words."""
+    asked = [said("system", "s"), said("user", "hi")]
+    told = {"conversationId": "c", "headerRequestId": "r", "source": "user", "mode": "agent"}
+    mode = event("conversation.messageText", 1, **told)
+    (made,) = rebuilt(tmp_path, [call(asked, 1, headerRequestId="r"), mode])
+    assert [message.mode for message in made.messages] == [None, "agent"]
+    assert made.metadata["mode"] == "agent"

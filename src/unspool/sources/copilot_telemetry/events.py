@@ -9,7 +9,6 @@ The name may stand outside or inside, the properties in `data.baseData`, in `dat
 
 import json
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -50,6 +49,7 @@ class Envelope(Bag, gc=False):
 _ENVELOPE = Shape(Envelope)
 _decode_flat = msgspec.json.Decoder(Properties).decode
 _NONE: Properties = {}
+_NOT_READ = -1
 
 
 def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator["Event | Problem"]:
@@ -84,6 +84,10 @@ def _mend(value: Any) -> Any:
 class Event:
     """One record: its name after the last slash, its properties whatever the envelope."""
 
+    __slots__ = (
+        "_envelope", "_time", "full_name", "measures", "name", "offset", "origin", "properties",
+    )  # fmt: skip
+
     def __init__(self, envelope: Envelope, line: bytes, origin: str, offset: int) -> None:
         self.origin = origin
         self.offset = offset
@@ -103,16 +107,19 @@ class Event:
         )
         self.name = self.full_name.rpartition("/")[2]
         self._envelope = envelope
+        self._time: int | None = _NOT_READ
 
-    @cached_property
+    @property
     def stamp(self) -> str:
         """The time as the record writes it."""
         envelope = self._envelope
         return self.text("timestamp") or str(envelope.time or envelope.timestamp or "")
 
-    @cached_property
+    @property
     def time(self) -> int | None:
-        return parse_time(self.stamp) if self.stamp else None
+        if self._time == _NOT_READ:
+            self._time = parse_time(self.stamp)
+        return self._time
 
     def key(self, *names: str) -> Key | None:
         """The conversation, by the first of these properties that is there."""
@@ -146,6 +153,8 @@ class Event:
         text = self.text(f"request_option_{name}") or self.text(f"request.option.{name}")
         if not text or text == _UNDEFINED:
             return ""
+        if text[0] == text[-1] == '"' and "\\" not in text:
+            return text[1:-1]
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -160,7 +169,7 @@ class Event:
         text, escaped, _ = parts
         if not escaped:
             return text
-        return b"" if text == b"undefined" else b'"%b"' % text
+        return b"" if text in _UNDEFINED_JSON else b'"%b"' % text
 
     def whole(self, name: str) -> str:
         """A property as text, joined where it was cut."""
@@ -196,11 +205,15 @@ class Event:
 
 
 _UNDEFINED = "undefined"
+_UNDEFINED_JSON = (b"undefined", b'\\"undefined\\"')
 """What the sender writes for an option that is not there."""
 
 
+_QUOTE = ord('"')
+
+
 def _string(data: bytes) -> str:
-    if data[:1] != b'"':
+    if data[0] != _QUOTE:
         return "" if data == b"null" else data.decode()
     if b"\\" not in data:
         return data[1:-1].decode()

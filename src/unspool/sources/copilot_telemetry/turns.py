@@ -23,6 +23,8 @@ _CONTEXT = (
     "detectedParticipant",
     "assignedIntent",
 )
+_INTENTS = ("intent", "detectedIntent")
+_TOLD = frozenset((*_CONTEXT, *_INTENTS))
 
 
 def no_conversation(event: Event, tally: Tally) -> list[AnyFact]:
@@ -33,8 +35,15 @@ def no_conversation(event: Event, tally: Tally) -> list[AnyFact]:
 
 
 def note_context(event: Event, scribe: Scribe) -> None:
-    if event.properties.keys().isdisjoint(_CONTEXT):
+    """The context that an event carries beside what it is about, and what the request was taken for:
+    the session's own event knows that best."""
+    if event.properties.keys().isdisjoint(_TOLD):
         return
+    for name in _INTENTS:
+        intent = event.text(name)
+        if intent:
+            rank = 0 if event.name == "interactiveSessionMessage" else 1
+            scribe.note(name, intent, rank=rank)
     for name in _CONTEXT:
         text = event.whole(name)
         if text:
@@ -89,7 +98,7 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
         scribe.note("telemetry_type", event.full_name, rank=Rank.LAST_RESORT)
         suggestion = event.text("suggestion")
         if suggestion:
-            scribe.note("intent", suggestion, rank=1)
+            scribe.note("intent", suggestion, rank=2)
     note_context(event, scribe)
     return scribe.facts
 
@@ -107,11 +116,6 @@ def read_session(event: Event, tally: Tally) -> list[AnyFact]:
         scribe.note(
             "session_model", model, rank=0 if answered else 1, on="request", subject=request
         )
-    if event.name == "interactiveSessionMessage":
-        for name in ("intent", "detectedIntent"):
-            value = event.text(name)
-            if value:
-                scribe.note(name, value)
     note_context(event, scribe)
     return scribe.facts
 
