@@ -19,6 +19,7 @@ SOURCES: dict[str, str] = {
     "recorder": "unspool.sources.recorder",
     "codex": "unspool.sources.codex",
     "gemini-cli": "unspool.sources.gemini_cli",
+    "qwen-code": "unspool.sources.qwen_code",
     "claude-code": "unspool.sources.claude_code",
     "copilot-vscode": "unspool.sources.copilot_vscode",
     "copilot-cli": "unspool.sources.copilot_cli",

@@ -17,12 +17,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from unspool.facts import NOBODY, ROOT, AnyFact, Attachment, Problem, Rank
+from unspool.facts import NOBODY, ROOT, AnyFact, Problem, Rank
 from unspool.io.door import iter_json_lines, read_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.prompts.shapes import binary
+from unspool.sources.gemini_parts import (
+    answer_of,
+    arguments_of,
+    calls_of,
+    images_of,
+    responses_of,
+    text_of,
+)
 from unspool.sources.scribe import Scribe, title_of
 
 NAME = "gemini-cli"
@@ -243,8 +250,8 @@ class _Chat:
 
     def _add(self, offset: int, entry: Entry) -> None:
         ident = entry.id or ""
-        if entry.type == "user" and _responses(entry.content) and not _text(entry.content):
-            for response in _responses(entry.content):
+        if entry.type == "user" and responses_of(entry.content) and not text_of(entry.content):
+            for response in responses_of(entry.content):
                 self.results.setdefault(
                     str(response.get("id") or ""), (entry.timestamp or "", response)
                 )
@@ -266,7 +273,7 @@ class _Chat:
         {"$set":{"messages":[{…"<session_context>"},{…"<state_snapshot>…"},{…"Got it. Thanks …"}]}}
         """
         new = [entry for entry in messages if entry.id not in self.messages]
-        compressed = any(_text(entry.content).startswith("<state_snapshot>") for entry in new)
+        compressed = any(text_of(entry.content).startswith("<state_snapshot>") for entry in new)
         for number, entry in enumerate(messages):
             known = self.messages.get(entry.id or "")
             if known is None:
@@ -316,7 +323,7 @@ class _Chat:
 
     def _state(self, message: _Message, scribe: Scribe, path: Path, session: str) -> None:
         entry = message.entry
-        text, shown = _text(entry.content), _text(entry.displayContent)
+        text, shown = text_of(entry.content), text_of(entry.displayContent)
         if entry.type == "user":
             kind = "injected" if text.startswith("<session_context>") else ""
             if text.startswith("<state_snapshot>"):
@@ -325,7 +332,7 @@ class _Chat:
             typed = shown or text
             if typed.startswith(("/", "?")) and not kind:
                 kind = "command"
-            images = tuple(_images(entry.content))
+            images = tuple(images_of(entry.content))
             if kind in ("", "command"):
                 scribe.note("title", title_of(typed), Rank.GUESS)
                 scribe.message(
@@ -350,7 +357,7 @@ class _Chat:
         scribe.message(
             id=entry.id,
             role="assistant",
-            text=_text(entry.content),
+            text=text_of(entry.content),
             thinking="\n\n".join(thoughts),
             model=entry.model or "",
             kind="injected" if message.compacted and entry.tokens is None else "",
@@ -380,18 +387,17 @@ class _Chat:
             id=call.id,
             message=message,
             name=call.name,
-            arguments=msgspec.json.encode(call.args).decode() if call.args is not None else "",
+            arguments=arguments_of(call.args),
             files=files,
         )
         if call.agentId:
             scribe.note("child_id", call.agentId, on="call", subject=call.id)
         time, response = self.results.get(call.id, ("", None))
-        given = next((r for r in _responses(call.result)), response) or response
+        given = next((r for r in responses_of(call.result)), response) or response
         if given is None and call.status not in ("success", "error", "cancelled"):
             return
-        answer = given.get("response") if isinstance(given, dict) else None
-        text = _answer_text(answer)
-        failed = call.status == "error" or (isinstance(answer, dict) and "error" in answer)
+        text, refused = answer_of(given)
+        failed = refused or call.status == "error"
         details: dict[str, Any] = {}
         if call.resultDisplay not in (None, "", text):
             details["display"] = call.resultDisplay
@@ -410,46 +416,12 @@ class _Chat:
         )
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
-    if isinstance(content, dict):
-        return [content]
-    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    texts = (part.get("text") for part in _parts(content) if not part.get("thought"))
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _responses(content: Any) -> list[dict[str, Any]]:
-    found = (part.get("functionResponse") for part in _parts(content))
-    return [response for response in found if isinstance(response, dict)]
-
-
 def _called(content: Any) -> list[Call]:
     """Calls of a message whose own record is lost: a resume repeats them as parts."""
-    found = (part.get("functionCall") for part in _parts(content))
-    calls = [call for call in found if isinstance(call, dict)]
     return [
         Call(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
-        for call in calls
+        for call in calls_of(content)
     ]
-
-
-def _images(content: Any) -> Iterator[Attachment]:
-    for part in _parts(content):
-        data = part.get("inlineData")
-        if isinstance(data, dict) and isinstance(data.get("data"), str):
-            yield binary("image", data["data"], str(data.get("mimeType") or ""))
-
-
-def _answer_text(answer: Any) -> str | None:
-    if not isinstance(answer, dict):
-        return answer if isinstance(answer, str) else None
-    text = answer.get("output", answer.get("error"))
-    return text if isinstance(text, str) else msgspec.json.encode(answer).decode()
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -1,0 +1,58 @@
+"""The parts of a message as Gemini's API has them, and the programs that were made from its CLI.
+
+[{"text":"Plan …","thought":true},{"text":"I look."},{"functionCall":{"id":"c1","name":…,"args":…}}]
+[{"functionResponse":{"id":"c1","name":…,"response":{"output":"…"}}}]
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import Attachment
+from unspool.prompts.shapes import binary
+
+
+def parts_of(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, dict):
+        return [content]
+    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
+
+
+def text_of(content: Any, thought: bool = False) -> str:
+    """The words, or with `thought` the reasoning."""
+    if isinstance(content, str):
+        return "" if thought else content
+    texts = (part.get("text") for part in parts_of(content) if bool(part.get("thought")) is thought)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def calls_of(content: Any) -> list[dict[str, Any]]:
+    calls = (part.get("functionCall") for part in parts_of(content))
+    return [call for call in calls if isinstance(call, dict)]
+
+
+def responses_of(content: Any) -> list[dict[str, Any]]:
+    responses = (part.get("functionResponse") for part in parts_of(content))
+    return [response for response in responses if isinstance(response, dict)]
+
+
+def images_of(content: Any) -> Iterator[Attachment]:
+    for part in parts_of(content):
+        data = part.get("inlineData")
+        if isinstance(data, dict) and isinstance(data.get("data"), str):
+            yield binary("image", data["data"], str(data.get("mimeType") or ""))
+
+
+def answer_of(response: Any) -> tuple[str | None, bool]:
+    """What the model got of a call, and whether that is an error."""
+    answer = response.get("response") if isinstance(response, dict) else None
+    if not isinstance(answer, dict):
+        return (answer if isinstance(answer, str) else None), False
+    text = answer.get("output", answer.get("error"))
+    failed = "error" in answer and "output" not in answer
+    return (text if isinstance(text, str) else msgspec.json.encode(answer).decode()), failed
+
+
+def arguments_of(args: Any) -> str:
+    return "" if args is None else msgspec.json.encode(args).decode()

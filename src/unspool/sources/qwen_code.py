@@ -1,0 +1,298 @@
+"""Qwen Code: chats whose lines look like Claude Code's and hold messages like Gemini's.
+
+    {"uuid":"30213137","parentUuid":"fe6906b8","sessionId":"c31bd1b1","type":"assistant",
+     "provenance":"assistant_output","message":{"role":"model","parts":[{"text":"I look."}]},…}
+
+Sub-agents have files of their own, `subagents/<session>/agent-<type>-<call>.jsonl`. There an answer is
+several lines: the words with the tokens, then each call.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
+from unspool.io.door import iter_json_lines, read_json
+from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.structs import Shape
+from unspool.io.times import parse_time
+from unspool.sources import gemini_parts
+from unspool.sources.scribe import Scribe, title_of
+
+NAME = "qwen-code"
+RANGES = False  # a line of a sub-agent goes on from the answer before it
+CURRENT: Literal["last", "longest"] = "last"
+
+_META = ".meta.json"
+_SESSION = re.compile(r"(?:chats|subagents)[/\\]([0-9a-f-]{36})(?:\.jsonl|[/\\])")
+_TOUCHES = {"read_file": "read", "write_file": "create", "edit": "edit", "replace": "edit"}
+_NOISE = frozenset(("attribution_snapshot", "ui_telemetry", "file_history_snapshot"))
+
+
+class Counts(msgspec.Struct, gc=False):
+    """Thoughts are part of the candidates where the total says so."""
+
+    promptTokenCount: int | None = None
+    candidatesTokenCount: int | None = None
+    thoughtsTokenCount: int | None = None
+    totalTokenCount: int | None = None
+    cachedContentTokenCount: int | None = None
+
+
+class Message(msgspec.Struct, gc=False):
+    parts: Any = None
+
+
+class Result(msgspec.Struct, gc=False):
+    callId: str = ""
+    status: str = ""
+    resultDisplay: Any = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """A call of the model, as the program's own screen counts it."""
+
+    name: str = msgspec.field(default="", name="event.name")
+    prompt_id: str = ""
+    response_id: str = ""
+    subagent_name: str | None = None
+    model: str = ""
+    input_token_count: int | None = None
+    output_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+
+class SystemPayload(msgspec.Struct, gc=False):
+    uiEvent: Event | None = None
+    info: dict[str, Any] | None = None
+    compressedHistory: list[Message] | None = None
+
+
+class Line(msgspec.Struct, gc=False):
+    uuid: str = ""
+    parentUuid: str | None = None
+    sessionId: str = ""
+    timestamp: str | None = None
+    type: str = ""
+    subtype: str | None = None
+    provenance: str | None = None
+    cwd: str | None = None
+    version: str | None = None
+    gitBranch: str | None = None
+    model: str | None = None
+    message: Message | None = None
+    usageMetadata: Counts | None = None
+    toolCallResult: Result | None = None
+    systemPayload: SystemPayload | None = None
+    agentId: str | None = None
+    agentName: str | None = None
+
+
+class Agent(msgspec.Struct, gc=False):
+    """What stands beside a sub-agent's file."""
+
+    agentId: str = ""
+    agentType: str | None = None
+    description: str | None = None
+    parentSessionId: str = ""
+    toolUseId: str | None = None
+
+
+_LINE = Shape(Line)
+_AGENT = Shape(Agent)
+
+
+def claims(head: Head) -> bool:
+    if head.name.endswith(_META):
+        return b'"parentSessionId"' in head.data and b'"agentId"' in head.data
+    return any(
+        {"uuid", "sessionId", "type"} <= value.keys()
+        and ("provenance" in value or _has_parts(value.get("message")))
+        for value in head.objects
+    )
+
+
+def _has_parts(message: object) -> bool:
+    return isinstance(message, dict) and "parts" in message
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    return [home / ".qwen" / "projects"]
+
+
+def family(path: str) -> str | None:
+    named = _SESSION.search(path)
+    return named[1] if named else None
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    if origin.path.endswith(_META):
+        yield from _read_agent(origin, tally)
+        return
+    noted: set[tuple[Key, str, str]] = set()
+    answers: dict[str, str] = {}
+    """Line → the answer that it is a part of."""
+    for item in iter_json_lines(origin, _LINE, tally, recover):
+        if isinstance(item, Problem):
+            yield item
+            continue
+        offset, _, line = item
+        key = (NAME, f"{line.sessionId}/{line.agentId}" if line.agentId else line.sessionId)
+        scribe = Scribe(
+            key,
+            origin.path,
+            offset,
+            time=parse_time(line.timestamp),
+            entry=line.uuid,
+            after=line.parentUuid or ROOT,
+        )
+        for name, value in (
+            ("agent", "Qwen Code"),
+            ("agent_version", line.version),
+            ("workspace.path", line.cwd),
+            ("workspace.branch", line.gitBranch),
+        ):
+            if value and (key, name, value) not in noted:
+                noted.add((key, name, value))
+                scribe.note(name, value)
+        if line.agentId and (key, "parent", "") not in noted:
+            noted.add((key, "parent", ""))
+            _note_parent(scribe, line.sessionId, line.agentId, line.agentName)
+        _read_line(line, scribe, answers, tally, origin, offset)
+        yield from scribe.facts
+
+
+def _note_parent(scribe: Scribe, session: str, agent: str, name: str | None) -> None:
+    # "agentId":"general-purpose-call_1","agentName":"general-purpose": the call stands behind the name.
+    call = agent.removeprefix(f"{name}-") if name else ""
+    parent = {"conversation_id": session, "kind": "subagent", "name": name, "tool_call_id": call}
+    scribe.note("parent", {field: value for field, value in parent.items() if value})
+
+
+def _read_line(
+    line: Line, scribe: Scribe, answers: dict[str, str], tally: Tally, origin: Origin, offset: int
+) -> None:
+    parts = line.message.parts if line.message is not None else None
+    text = gemini_parts.text_of(parts)
+    if line.type == "user":
+        typed = line.provenance in (None, "real_user")
+        images = tuple(gemini_parts.images_of(parts))
+        kind = "" if typed else "injected"
+        scribe.message(id=line.uuid, role="user", text=text, kind=kind, attachments=images)
+        if typed and text:
+            scribe.note("title", title_of(text), Rank.GUESS)
+    elif line.type == "assistant":
+        answer = line.uuid
+        if line.usageMetadata is None and line.agentId:
+            answer = answers.get(line.parentUuid or "", line.uuid)
+        answers[line.uuid] = answer
+        _read_answer(line, parts, answer, scribe)
+    elif line.type == "tool_result":
+        _read_results(line, parts, scribe)
+    elif line.subtype == "chat_compression" and line.systemPayload is not None:
+        _read_compression(line.systemPayload, line.uuid, scribe)
+    elif line.type == "system":
+        scribe.link()
+        event = line.systemPayload.uiEvent if line.systemPayload is not None else None
+        if event is not None and event.name.endswith("api_response"):
+            _read_side_call(event, scribe)
+        elif line.subtype not in _NOISE:
+            scribe.mark(line.subtype or "system")
+    else:
+        scribe.link()
+        tally.unrecognise(line.type or "no type", origin.path, offset)
+
+
+def _read_answer(line: Line, parts: Any, answer: str, scribe: Scribe) -> None:
+    scribe.message(
+        id=answer,
+        role="assistant",
+        text=gemini_parts.text_of(parts),
+        thinking=gemini_parts.text_of(parts, thought=True),
+        model=line.model or "",
+    )
+    for call in gemini_parts.calls_of(parts):
+        name, args = str(call.get("name") or ""), call.get("args")
+        operation = _TOUCHES.get(name)
+        path = args.get("file_path") if isinstance(args, dict) else None
+        touch = {"path": path, "operation": operation, "tool": name}
+        scribe.call(
+            id=str(call.get("id") or ""),
+            message=answer,
+            name=name,
+            arguments=gemini_parts.arguments_of(args),
+            files=(touch,) if operation and isinstance(path, str) else (),
+        )
+    counts = line.usageMetadata
+    if counts is not None:
+        prompt, total = counts.promptTokenCount, counts.totalTokenCount
+        told = (counts.candidatesTokenCount or 0) + (counts.thoughtsTokenCount or 0)
+        scribe.usage(
+            subject=answer,
+            model=line.model or "",
+            prompt=prompt,
+            completion=total - prompt if total is not None and prompt is not None else told,
+            cached=counts.cachedContentTokenCount,
+            reasoning=counts.thoughtsTokenCount,
+        )
+
+
+def _read_results(line: Line, parts: Any, scribe: Scribe) -> None:
+    result = line.toolCallResult or Result()
+    for response in gemini_parts.responses_of(parts):
+        text, failed = gemini_parts.answer_of(response)
+        shown = result.resultDisplay
+        scribe.returned(
+            call=str(response.get("id") or result.callId),
+            name=str(response.get("name") or ""),
+            text=text,
+            failed=failed or result.status == "error",
+            status="cancelled" if result.status == "cancelled" else "",
+            details={"display": shown} if shown not in (None, "", text) else None,
+        )
+
+
+def _read_compression(payload: SystemPayload, ident: str, scribe: Scribe) -> None:
+    info = payload.info or {}
+    data = {"tokens_before": info.get("originalTokenCount"), "trigger": info.get("triggerReason")}
+    scribe.mark("compaction", {name: value for name, value in data.items() if value is not None})
+    history = payload.compressedHistory or [Message()]
+    summary = gemini_parts.text_of(history[0].parts)
+    scribe.message(id=ident, role="user", text=summary, kind="summary")
+
+
+def _read_side_call(event: Event, scribe: Scribe) -> None:
+    """Answers have their tokens themselves, and so have those of sub-agents. What is left made a
+    summary: its `prompt_id` names no turn (`c31bd1b1…########2`)."""
+    if "########" in event.prompt_id or event.subagent_name:
+        return
+    scribe.usage(
+        on="call",
+        subject=event.response_id,
+        model=event.model,
+        prompt=event.input_token_count,
+        completion=event.output_token_count,
+        cached=event.cached_content_token_count,
+        reasoning=event.thoughts_token_count,
+    )
+
+
+def _read_agent(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    with open_origin(origin.path) as file:
+        salvage = read_json(file.read(), recover=True)
+    for number, value in enumerate(salvage.values):
+        tally.records += 1
+        agent = _AGENT.convert(value)
+        scribe = Scribe((NAME, f"{agent.parentSessionId}/{agent.agentId}"), origin.path, number)
+        if agent.description:
+            scribe.note("title", agent.description)
+        if agent.agentType:
+            scribe.note("agent_type", agent.agentType)
+        if agent.toolUseId:
+            parent = {"conversation_id": agent.parentSessionId, "tool_call_id": agent.toolUseId}
+            scribe.note("parent", {**parent, "kind": "subagent"})
+        yield from scribe.facts
