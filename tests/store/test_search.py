@@ -242,3 +242,30 @@ def test_a_hit_fits_its_line_on_a_terminal(store: Any, tmp_path: Path) -> None:
         [sys.executable, "-m", "unspool", *asked], env=ENV, capture_output=True, text=True
     )
     assert piped.stdout.startswith(f"unspool show claude-code/{ident} --turn 1  ")
+
+
+def test_what_the_program_kept_of_a_conversation_is_found(tmp_path: Path) -> None:
+    """Checkpoints, memories and summaries, also where nothing else of the conversation is left."""
+    cases = ("copilot_cli/checkpoints_only", "copilot_cli/summary_only", "copilot_vscode/memories_alone")
+    path = tmp_path / "store.db"
+    Sync(path).run([str(CASES / case / "input") for case in cases])
+    with closing(sqlite3.connect(path)) as store:
+        assert ids(search(store, "Stripping")) == ["00000000-0000-4000-8000-000000000077"]
+        assert ids(search(store, "till")) == ["00000000-0000-4000-8000-000000000086"]
+        assert len(ids(search(store, "prices", "substring"))) == 2
+        assert verify(store) == []
+
+
+def test_references_have_a_kind_and_a_value_whoever_tells_them(tmp_path: Path) -> None:
+    trajectory = made("c1", "claude-code", "hi", "hello")
+    trajectory.references = [
+        {"type": "commit", "value": "0a1b2c3", "branch": "main"},
+        {"number": 12, "url": "https://github.com/ada/shop/pull/12"},
+        {"pullRequestNumber": 13},
+        {"number": 4, "url": "https://github.com/ada/shop/issues/4"},
+    ]
+    with writing(tmp_path / "store.db") as store:
+        with transaction(store):
+            put_trajectory(store, trajectory)
+        rows = store.execute("SELECT kind, value FROM git_references ORDER BY rowid").fetchall()
+    assert rows == [("commit", "0a1b2c3"), ("pr", "12"), ("pr", "13"), ("issue", "4")]

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from unspool.store.messages import CHECKPOINT
 from unspool.store.pieces import catch_up, caught_up
 from unspool.store.rows import get_trajectory
 
@@ -87,7 +88,8 @@ def _check(connection: sqlite3.Connection, ident: str, messages: int) -> list[st
     if trajectory is None:
         return [f"{ident}: has no trajectory"]
     (rows,) = connection.execute(
-        "SELECT count(*) FROM messages WHERE conversation_id = ?", (ident,)
+        "SELECT count(*) FROM messages WHERE conversation_id = ? AND role != ?",
+        (ident, CHECKPOINT),
     ).fetchone()
     if not len(trajectory.messages) == messages == rows:
         return [f"{ident}: {len(trajectory.messages)} messages, but {rows} rows of {messages}"]

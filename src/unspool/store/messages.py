@@ -14,6 +14,9 @@ LONGEST_TEXT = 32_768
 _TAIL = 8192
 
 
+CHECKPOINT = "checkpoint"
+"""The role of a row that is no message."""
+
 TEXTS = "typed, answered, called, returned"
 """What both indexes hold."""
 
@@ -77,6 +80,12 @@ def put_messages(connection: sqlite3.Connection, ident: str, trajectory: Traject
         found = _texts(message)
         if not message.copied and any(found):
             texts.append((start + index, *found))
+    # What the program kept of the conversation is found with it: checkpoints, memories, summaries.
+    for number, kept in enumerate(trajectory.checkpoints or (), start + len(rows)):
+        text = "\n\n".join(part for part in kept.values() if isinstance(part, str))
+        row: list[Any] = [number, ident, number - start, None, CHECKPOINT, kept.get("kind")]
+        rows.append((*row, *[None] * 5, False, None, *[None] * 4, len(text)))
+        texts.append((number, None, clip(text), None, None))
     put_rows(connection, "messages", rows)
     put_rows(connection, "texts", texts)
     put_rows(connection, f"words (rowid, {TEXTS})", texts)

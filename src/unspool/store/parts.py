@@ -40,7 +40,7 @@ def put_parts(connection: sqlite3.Connection, ident: str, trajectory: Trajectory
     ]  # fmt: skip
     put_rows(connection, "files_touched", files)
     references: list[tuple[Any, ...]] = [
-        (ident, ref.get("kind"), _plain(ref.get("value")), ref.get("turn"), as_json(ref))
+        (ident, *_reference(ref), ref.get("turn"), as_json(ref))
         for ref in trajectory.references or ()
     ]
     put_rows(connection, "git_references", references)
@@ -77,5 +77,21 @@ def _links(ident: str, trajectory: Trajectory) -> Iterator[tuple[str, str, str, 
         yield parent, ident, up.kind, up.tool_call_id
 
 
-def _plain(value: Any) -> str | None:
-    return value if isinstance(value, str) or value is None else str(value)
+def _reference(reference: dict[str, Any]) -> tuple[str | None, str | None]:
+    """(kind, value), under whichever names agents tell them:
+
+    {"type": "commit", "value": "0a1b2c3"}
+    {"number": 12, "url": "https://github.com/ada/shop/pull/12"}
+    {"pullRequestNumber": 12}
+    """
+    kind = reference.get("kind") or reference.get("type")
+    url = str(reference.get("url") or reference.get("uri") or "")
+    number = reference.get("number") or reference.get("pullRequestNumber")
+    if kind is None and ("pullRequestNumber" in reference or "/pull/" in url):
+        kind = "pr"
+    elif kind is None and ("/issues/" in url or number is not None):
+        kind = "issue"
+    elif kind is None and "/commit/" in url:
+        kind = "commit"
+    value = reference.get("value") or number or reference.get("commit") or url
+    return (None if kind is None else str(kind), str(value) if value else None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from unspool.facts import AnyFact, Problem
+from unspool.facts import AnyFact, Problem, Rank
 from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
@@ -115,6 +115,7 @@ def _workspace(file: Companion) -> None:
         time = format_time(parse_time(fields.get(native)))
         if time:
             file.note(name, time, 2, key=key)
+            file.note(native, time, 2, key=key)
 
 
 def _fields(text: str) -> Any:
@@ -171,7 +172,8 @@ def _summary(file: Companion) -> None:
     if _ROW.search(file.text):
         _index(file)
     elif file.text.strip():
-        file.note("summary", file.text)
+        file.note("checkpoints", {"kind": "summary", "file": file.name, "text": file.text.strip()})
+        file.note("title", title_of(file.text), Rank.LAST_RESORT)
 
 
 def _vscode(file: Companion) -> None:
@@ -193,6 +195,7 @@ def note_vscode(scribe: Scribe, found: dict[str, Any], more: int = 0) -> None:
         (folder, "folderPath", "workspace.path", 2),
         (repository, "repositoryPath", "workspace.git_root", 2),
         (repository, "branchName", "workspace.branch", 2),
+        (repository, "branchName", "branch_name", 0),
         (repository, "baseBranchName", "workspace.base_branch", 0),
     ):
         value = holder.get(native) if isinstance(holder, dict) else None

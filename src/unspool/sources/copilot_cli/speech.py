@@ -22,7 +22,7 @@ def read_user(event: Event, lookup: Lookup) -> None:
     sent = data.get("transformedContent")
     text = sent if isinstance(sent, str) and sent else content
     source = event.text("source")
-    # A sub-agent is told its task by its parent: `"source":"agent-<session>"` (case `subagent_told`).
+    # A sub-agent is told its task by its parent: `"source":"agent-<session>"` (case `runs_with_accounts`).
     told = event.key != event.root and source.startswith("agent-")
     injected = source not in _TYPED_SOURCES and not told
     injected = injected or data.get("isAutopilotContinuation") is True

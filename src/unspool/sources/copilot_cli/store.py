@@ -14,6 +14,7 @@ from unspool.facts import INDEX, AnyFact
 from unspool.io.databases import Database, open_database
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
+from unspool.sources.copilot_cli.lookup import content_id
 from unspool.sources.copilot_cli.texts import title_of, whole_number
 from unspool.sources.scribe import Scribe
 
@@ -26,6 +27,7 @@ _SESSION = (
     ("repository", "workspace.repository"),
     ("branch", "workspace.branch"),
     ("host_type", "host_type"),
+    ("summary", "summary"),
 )
 _ARTIFACT = ":workspace:"
 _LAST = 1 << 62
@@ -105,8 +107,12 @@ def _session(rows: Rows, session: str, row: Row, turns: list[Row]) -> Iterator[A
     notes = [(name, row.get(column)) for column, name in _SESSION]
     notes.append(("title", title_of(str(row.get("summary") or ""))))
     notes.append(("session_id", session))
-    for column, name in (("created_at", "started_at"), ("updated_at", "ended_at")):
-        notes.append((name, format_time(parse_time(row.get(column)))))
+    notes.append(("started_at", format_time(parse_time(row.get("created_at")))))
+    # The row may be as old as the session: its turns go on (case `store_turn_ends`).
+    times = (
+        parse_time(value) for value in (row.get("updated_at"), *(t.get("timestamp") for t in turns))
+    )
+    notes.append(("ended_at", format_time(max(filter(None, times), default=None))))
     for name, value in notes:
         if row and value not in (None, ""):
             scribe.note(name, value, RANK + 1)
@@ -126,7 +132,7 @@ def _turns(rows: Rows, session: str, turns: list[Row], extras: list[Row]) -> Ite
             scribe = rows.scribe(session, entry)
             scribe.message(id=f"store:{entry}", role=role, text=str(row[_COLUMN[role]]))
             time = format_time(parse_time(row.get("timestamp")))
-            if time:
+            if time and role == "assistant":  # the row is written when the turn ends
                 scribe.note("timestamp", time, RANK, "message", f"store:{entry}")
             yield from scribe.facts
 
@@ -209,12 +215,16 @@ def _artifacts(rows: Rows) -> Iterator[AnyFact]:
     for row in found:
         session = str(row.get("session_id") or "")
         path = str(row.get("source_id") or "").partition(_ARTIFACT)[2]
-        if session and path and row.get("content"):
-            scribe = rows.scribe(session, f"artifact:{path}")
-            scribe.note("plan" if path == "plan.md" else f"artifact:{path}", row["content"], 1)
-            yield from scribe.facts
-        else:
+        content = row.get("content")
+        if not session or not isinstance(content, str) or not content:
             rows.tally.noise += 1
+            continue
+        scribe = rows.scribe(session, f"artifact:{path or content_id(content)[:16]}")
+        if path:
+            scribe.note("plan" if path == "plan.md" else f"artifact:{path}", content, 1)
+        else:  # an index of three columns does not say which file it is
+            scribe.note("checkpoints", {"kind": "artifact", "text": content}, 1)
+        yield from scribe.facts
 
 
 def is_store(data: bytes, name: str) -> bool:

@@ -41,5 +41,5 @@ def read_memory(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]
     name = "/".join(parts[parts.index(_FOLDER[1]) + 2 :])
     yield Noted(
         key=(product, session_of(origin.path)), origin=origin.path, offset=0,
-        name=f"memory:{name}", value=text,
+        name="checkpoints", value={"kind": "memory", "title": name, "text": text},
     )  # fmt: skip
