@@ -246,10 +246,13 @@ def test_a_hit_fits_its_line_on_a_terminal(store: Any, tmp_path: Path) -> None:
 
 def test_what_the_program_kept_of_a_conversation_is_found(tmp_path: Path) -> None:
     """Checkpoints, memories and summaries, also where nothing else of the conversation is left."""
-    cases = ("copilot_cli/checkpoints_only", "copilot_cli/summary_only", "copilot_vscode/memories_alone")
-    path = tmp_path / "store.db"
-    Sync(path).run([str(CASES / case / "input") for case in cases])
-    with closing(sqlite3.connect(path)) as store:
+    cases = (
+        "copilot_cli/checkpoints_only",
+        "copilot_cli/summary_only",
+        "copilot_vscode/memories_alone",
+    )
+    with writing(tmp_path / "store.db") as store:
+        Sync(store).run([str(CASES / case / "input") for case in cases])
         assert ids(search(store, "Stripping")) == ["00000000-0000-4000-8000-000000000077"]
         assert ids(search(store, "till")) == ["00000000-0000-4000-8000-000000000086"]
         assert len(ids(search(store, "prices", "substring"))) == 2
@@ -266,6 +269,6 @@ def test_references_have_a_kind_and_a_value_whoever_tells_them(tmp_path: Path) -
     ]
     with writing(tmp_path / "store.db") as store:
         with transaction(store):
-            put_trajectory(store, trajectory)
+            put_trajectory(store, trajectory, [])
         rows = store.execute("SELECT kind, value FROM git_references ORDER BY rowid").fetchall()
     assert rows == [("commit", "0a1b2c3"), ("pr", "12"), ("pr", "13"), ("issue", "4")]

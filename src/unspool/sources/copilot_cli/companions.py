@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from unspool.facts import AnyFact, Problem, Rank
+from unspool.facts import AnyFact, Problem
 from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.lookup import STATE, folder_session
-from unspool.sources.copilot_cli.texts import title_of
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, title_of
 from unspool.sources.scribe import Scribe
 
 _SECTION = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
@@ -173,7 +173,7 @@ def _summary(file: Companion) -> None:
         _index(file)
     elif file.text.strip():
         file.note("checkpoints", {"kind": "summary", "file": file.name, "text": file.text.strip()})
-        file.note("title", title_of(file.text), Rank.LAST_RESORT)
+        file.note("title", title_of(file.text), FIRST_PROMPT_RANK + 1)
 
 
 def _vscode(file: Companion) -> None:
