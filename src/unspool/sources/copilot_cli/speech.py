@@ -22,7 +22,8 @@ def read_user(event: Event, lookup: Lookup) -> None:
     sent = data.get("transformedContent")
     text = sent if isinstance(sent, str) and sent else content
     source = event.text("source")
-    # A sub-agent is told its task by its parent: `"source":"agent-<session>"` (case `runs_with_accounts`).
+    # A sub-agent is told its task by its parent (case `runs_with_accounts`):
+    # {"content":"List the callers","source":"agent-<session>"}
     told = event.key != event.root and source.startswith("agent-")
     injected = source not in _TYPED_SOURCES and not told
     injected = injected or data.get("isAutopilotContinuation") is True
