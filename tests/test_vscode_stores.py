@@ -14,7 +14,7 @@ from tests.harness import facts_of, origins_of, reduce_all
 from tests.vscode import START, chat, codes, one, put, read, request, words
 from unspool import sources
 from unspool.io.origins import Tally, read_head
-from unspool.sources.vscode_chat import documents as archives
+from unspool.sources.vscode_chat import documents
 from unspool.sources.vscode_chat.stores import session_id
 
 
@@ -257,7 +257,7 @@ class TestArchives:
         assert codes(tmp_path) == ["unreadable"]
 
     def test_longer_than_it_may_be(self, tmp_path: Path, monkeypatch: Any) -> None:
-        monkeypatch.setattr(archives, "LARGEST_BYTES", 100)
+        monkeypatch.setattr(documents, "LARGEST_MEMBER_BYTES", 100)
         export = {"responderUsername": "x", "requests": [request(1)]}
         assert codes(self.archive(tmp_path, chat_json=export)) == ["too-large"]
 

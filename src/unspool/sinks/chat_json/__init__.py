@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.dirty_json import clean
+from unspool.io.door import clean
 from unspool.sinks import Family, Options, Piece, safe_name
 from unspool.sinks.chat_json.requests import Writer, named, turns_of
 

@@ -5,12 +5,14 @@
 """
 
 import base64
+import re
 from typing import Any
 
 import msgspec
 
 from unspool.facts import Attachment
-from unspool.prompts.shapes import binary
+from unspool.io.door import LONGEST_BYTES
+from unspool.prompts.shapes import binary, digest_base64
 from unspool.sources.vscode_chat.model import Variables
 from unspool.sources.vscode_chat.uris import lines_of, path_of, uri_of
 
@@ -118,10 +120,10 @@ def from_bytes(kind: str, value: Any, media_type: str = "", name: str = "") -> A
         if not value.startswith("data:"):
             return None
         head, _, data = value[5:].partition(",")
-        return binary(kind, data, head.split(";")[0] or media_type, name)
+        return _from_base64(kind, data, head.split(";")[0] or media_type, name)
     if isinstance(value, dict):
         if isinstance(value.get("$base64"), str):
-            return binary(kind, value["$base64"], media_type, name)
+            return _from_base64(kind, value["$base64"], media_type, name)
         if value.get("type") == "Buffer":
             value = value.get("data")
         elif "0" in value and all(key.isdigit() for key in value):
@@ -135,10 +137,37 @@ def from_bytes(kind: str, value: Any, media_type: str = "", name: str = "") -> A
     return binary(kind, base64.b64encode(raw).decode(), media_type, name)
 
 
+_LONG_BASE64 = re.compile(rb'"(data:[^",]{1,200},)?+([A-Za-z0-9+/]{%d,}=*)"' % LONGEST_BYTES)
+_REFERENCE = re.compile(r"sha256:([0-9a-f]{64});size:(\d+)")
+
+
+def without_long_images(data: bytes) -> bytes:
+    """JSON in which `sha256:…;size:…` stands for base64 that is too long to pass the door: what is
+    kept of such an image is the same."""
+    if len(data) <= LONGEST_BYTES:
+        return data
+
+    def reference(match: re.Match[bytes]) -> bytes:
+        digest = digest_base64(match[2].decode())
+        told = b"sha256:%b;size:%d" % (digest[1].encode(), digest[0]) if digest else match[2]
+        return b'"%b%b"' % (match[1] or b"", told)
+
+    return _LONG_BASE64.sub(reference, data)
+
+
+def _from_base64(kind: str, text: str, media_type: str, name: str = "") -> Attachment:
+    known = _REFERENCE.fullmatch(text) if text.startswith("sha256:") else None
+    if known is None:
+        return binary(kind, text, media_type, name)
+    return Attachment(
+        kind=kind, name=name, media_type=media_type, size_bytes=int(known[2]), sha256=known[1]
+    )
+
+
 def from_typed_data(media_type: Any, data: Any) -> Attachment | None:
     """What a tool returned with its media type: base64, or any other way of writing bytes."""
     media_type = _text(media_type)
     kind = "image" if media_type.startswith("image/") else "data"
     if isinstance(data, str) and not data.startswith("data:"):
-        return binary(kind, data, media_type)
+        return _from_base64(kind, data, media_type)
     return from_bytes(kind, data, media_type)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import ROOT, AnyFact, Key, Problem
-from unspool.io.dirty_json import sample
+from unspool.io.door import Flaw, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.scribe import Scribe
@@ -80,6 +80,10 @@ class Reading:
                 sample=sample(shown),
             )
         )  # fmt: skip
+
+    def tell_flaws(self, flaws: Iterable[Flaw], offset: int = 0) -> None:
+        for flaw in flaws:
+            self.problem(flaw.code, flaw.sample, offset + flaw.place)
 
     def wrong_types(self, paths: Iterable[str]) -> None:
         """Problems with values of the chat that were left out."""

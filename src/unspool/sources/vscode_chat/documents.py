@@ -13,20 +13,30 @@ from msgspec import ValidationError
 
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.compression import PACKED
-from unspool.io.dirty_json import clean, is_too_deep, recover_json, refuse_depth, salvage, sample
+from unspool.io.door import (
+    LONGEST_BYTES,
+    UNREADABLE,
+    Flaw,
+    Salvage,
+    cut_long_strings,
+    read_json,
+    refuse_depth,
+    refuse_dirt,
+    sample,
+)
 from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
+from unspool.sources.vscode_chat.attachments import without_long_images
 from unspool.sources.vscode_chat.chats import LOG, Abandoned, Reading
 from unspool.sources.vscode_chat.edits import state_facts
-from unspool.sources.vscode_chat.model import CHAT, REQUEST, DecodeErrors
-from unspool.sources.vscode_chat.mutations import INITIAL, Mutation, Replay, decode_mutation
+from unspool.sources.vscode_chat.model import CHAT, REQUEST
+from unspool.sources.vscode_chat.mutations import INITIAL, Replay, decode_mutation
 
-_REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
+_REQUEST = re.compile(rb'\{\s*"(?:requestId|message|variableData|response)"\s*:')
 _INITIAL = re.compile(rb'\s*\{\s*"kind"\s*:\s*0\s*,')
-_SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
-_decoder = json.JSONDecoder(strict=False)
+_SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 
 _ZIP = b"PK\x03\x04"
-LARGEST_BYTES = 1024**3
+LARGEST_MEMBER_BYTES = 1024**3
 """A longer chat is not unpacked: a small archive may claim to hold anything."""
 _CHAT, _BEGIN, _END = "chat.json", "chat.repo.begin.json", "chat.repo.end.json"
 _ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
@@ -34,27 +44,79 @@ _ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplemented
 
 
 def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """A flat JSON document: an export, or a stored chat. What is cut off is always saved: all of a
-    chat is in the one value."""
+    """A flat JSON document: an export, or a stored chat."""
     data, damage = read_whole(origin.path)
     if damage and not data:
-        yield lost(origin, tally, 0, "unreadable", damage)
+        yield lost(origin, tally, Flaw("unreadable", 0, damage))
         return
     data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
+    flaws: list[Flaw] = []
+    if len(data) > LONGEST_BYTES:
+        data, flaws = cut_long_strings(without_long_images(data))
     try:
         refuse_depth(data)
         chat = CHAT.decode(data)
-    except DecodeErrors as error:
-        value, code = parse(data) if isinstance(error, ValidationError) else _parse_odd(data)
+    except UNREADABLE as error:
+        typed_wrong = isinstance(error, ValidationError)
+        salvage = read_json(data) if typed_wrong else read_chat_json(data)
+        flaws += salvage.flaws
+        value = salvage.values[0] if salvage.values else None
         if not isinstance(value, dict):
-            yield lost(origin, tally, 0, code or "not-a-chat", data)
+            flaw = flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data))
+            yield lost(origin, tally, flaw)
             return
-        where = len(data) if code == "truncated-json" else _broken_at(data) if code else 0
-        del data
-        yield from value_facts(value, origin, tally, code, where)
+        del data, salvage
+        yield from value_facts(value, origin, tally, flaws)
         return
     del data
-    yield from Reading(chat, origin, tally, locate=_Places(origin.path).offset).facts()
+    reading = Reading(chat, origin, tally, locate=_Places(origin.path).offset)
+    reading.tell_flaws(flaws)
+    yield from reading.facts()
+
+
+def read_chat_json(data: bytes) -> Salvage:
+    """A chat that is not clean JSON. What is cut off is always closed: all of a chat is in the one
+    value. Of what is broken inside, every whole request is read (spoilt)."""
+    salvage = read_json(data, recover=True)
+    value = salvage.values[0] if salvage.values else None
+    if salvage.code in ("", "invalid-utf8", "long-value") and len(salvage.values) == 1:
+        return salvage
+    cut_off = salvage.code == "recovered" and read_json(data).code == "truncated-json"
+    if cut_off and isinstance(value, dict) and value.get("requests"):
+        flaws = [f._replace(code="truncated-json", place=len(data)) for f in salvage.flaws]
+        return Salvage([value], [0], flaws)
+    code = "too-deep" if salvage.code == "too-deep" else "invalid-json"
+    flaw = Flaw(code, _broken_at(data), sample(data))
+    requests: list[Any] = []
+    at = 0
+    while (match := _REQUEST.search(data, at)) is not None:
+        at = match.end()
+        text = data[match.start() :].decode("utf-8", "replace")
+        try:
+            value, end = json.JSONDecoder(strict=False).raw_decode(text)
+        except (ValueError, RecursionError):
+            continue
+        at = match.start() + len(text[:end].encode())
+        if isinstance(value, dict) and "message" in value:
+            found = read_json(text[:end].encode("utf-8", "surrogatepass"))
+            requests += found.values if not found.lost else []
+    if not requests:
+        return Salvage([], [], [flaw])
+    session = _SESSION.search(data)
+    named = {"sessionId": session[1].decode("utf-8", "replace")} if session else {}
+    return Salvage([{"requests": requests, **named}], [0], [flaw])
+
+
+def _broken_at(data: bytes) -> int:
+    """The offset of what is no JSON."""
+    text = data.decode("utf-8", "replace")
+    try:
+        json.JSONDecoder(strict=False).decode(text)
+    except json.JSONDecodeError as error:
+        return len(text[: error.pos].encode())
+    except RecursionError:
+        pass
+    return 0
 
 
 def read_whole(path: str) -> tuple[bytes, str]:
@@ -92,7 +154,7 @@ class _Places:
             try:
                 start = data.index(b"{")
                 requests = msgspec.json.decode(data[start:].rstrip(b"\0 "), type=_Requests).requests
-            except (*DecodeErrors, ValueError):
+            except (*UNREADABLE, ValueError):
                 requests = []
             for request in requests:
                 at = data.find(bytes(request), at)
@@ -102,103 +164,39 @@ class _Places:
 
 
 def value_facts(
-    value: dict[str, Any], origin: Origin, tally: Tally, code: str = "", where: int = 0
+    value: dict[str, Any], origin: Origin, tally: Tally, flaws: list[Flaw]
 ) -> Iterator[AnyFact]:
     """The facts of a chat that is already decoded, whatever is wrong in it."""
     wrong: list[str] = []
     chat = CHAT.convert(value, wrong)
-    in_file = origin.path.endswith((".json", *PACKED))
-    places = _Places(origin.path) if in_file else None
-    reading = Reading(
-        chat, origin, tally, locate=places.offset if places is not None else lambda number: 0
-    )
-    if code:
-        reading.problem(code, "", where)
+    reading = Reading(chat, origin, tally, locate=_Places(origin.path).offset)
+    reading.tell_flaws(flaws)
     reading.wrong_types(wrong)
     yield from reading.facts()
 
 
-def parse(data: bytes) -> tuple[Any, str]:
-    """(value, problem) of JSON, clean or not."""
-    try:
-        refuse_depth(data)
-        return msgspec.json.decode(data), ""
-    except DecodeErrors:
-        return _parse_odd(data)
-
-
-def _parse_odd(data: bytes) -> tuple[Any, str]:
-    """(value, problem) of JSON that is not clean: lone surrogates, cut off, or broken inside."""
-    text = data.decode("utf-8", "replace")
-    try:
-        value = _decoder.decode(text)
-        if is_too_deep(value):
-            raise RecursionError
-    except RecursionError:
-        return _saved_chat(text), "too-deep"
-    except ValueError:
-        pass
-    else:
-        return clean(value), ""
-    value = recover_json(data)
-    value = recover_json(text) if value is None else value  # not even UTF-8
-    if isinstance(value, dict) and value.get("requests"):
-        return value, "truncated-json"
-    return _saved_chat(text), "invalid-json"
-
-
-def _broken_at(data: bytes) -> int:
-    """The offset of what is no JSON."""
-    text = data.decode("utf-8", "replace")
-    try:
-        _decoder.decode(text)
-    except json.JSONDecodeError as error:
-        return len(text[: error.pos].encode())
-    except RecursionError:
-        pass
-    return 0
-
-
-def _saved_chat(text: str) -> dict[str, Any] | None:
-    """Every whole request in a broken document."""
-    requests: list[Any] = []
-    at = 0
-    while (match := _REQUEST.search(text, at)) is not None:
-        try:
-            value, at = _decoder.raw_decode(text, match.start())
-        except (ValueError, RecursionError):
-            value, at = None, match.end()
-        if is_too_deep(value):
-            value, at = None, match.end()
-        if isinstance(value, dict) and "message" in value:
-            requests.append(clean(value))
-    if not requests:
-        return None
-    session = _SESSION.search(text)
-    return {"requests": requests, **({"sessionId": session[1]} if session else {})}
-
-
-def lost(origin: Origin, tally: Tally, offset: int, code: str, data: bytes | str) -> Problem:
+def lost(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> Problem:
+    """A record of which nothing can be used."""
     tally.records += 1
     tally.problems += 1
     return Problem(
-        key=NOBODY, origin=origin.path, offset=offset, number=99, code=code, sample=sample(data)
-    )
+        key=NOBODY, origin=origin.path, offset=offset + flaw.place, number=99, code=flaw.code,
+        sample=flaw.sample,
+    )  # fmt: skip
 
 
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A mutation log. A line that cannot be read is a problem; the others still count."""
     replay = Replay()
-    bad_lines: list[tuple[str, str, int]] = []
+    bad_lines: list[tuple[int, list[Flaw]]] = []
     try:
         for offset, line in iter_lines(origin):
-            code = _apply(replay, line, offset, recover)
-            if code:
-                bad_lines.append((code, sample(line), offset))
+            if flaws := _apply(replay, line, offset, recover):
+                bad_lines.append((offset, flaws))
     except OSError as error:
-        bad_lines.append(("unreadable", str(error), 0))
+        bad_lines.append((0, [Flaw("unreadable", 0, str(error))]))
     if not replay.state and not replay.removed:
-        yield lost(origin, tally, 0, "empty-log", "")
+        yield lost(origin, tally, Flaw("empty-log", 0, ""))
         return
     wrong: list[str] = []
     chat = CHAT.convert(replay.state, wrong)
@@ -214,36 +212,44 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     ]
     if not replay.started:
         reading.problem("no-initial-state", "", 0)
-    for problem in bad_lines:
-        reading.problem(*problem)
+    for offset, flaws in bad_lines:
+        reading.tell_flaws(flaws, offset)
     reading.wrong_types(wrong)
     yield from reading.facts()
 
 
-def _apply(replay: Replay, line: bytes, offset: int, recover: bool) -> str:
-    """Make the change that the line tells; the code of the problem where there is one."""
+def _apply(replay: Replay, line: bytes, offset: int, recover: bool) -> list[Flaw]:
+    """Make the change that the line tells; what was wrong with it."""
+    flaws: list[Flaw] = []
+    if len(line) > LONGEST_BYTES:
+        line, flaws = cut_long_strings(without_long_images(line))
     try:
-        refuse_depth(line)
-        return "" if replay.apply(decode_mutation(line), offset) else "bad-mutation"
-    except DecodeErrors:
+        refuse_dirt(line)
+        done = replay.apply(decode_mutation(line), offset)
+        return flaws if done else [Flaw("bad-mutation", 0, sample(line))]
+    except UNREADABLE:
         pass
     # An initial state that is cut off is always saved: all of a chat may be in the one value.
     first = not replay.started and _INITIAL.match(line) is not None
-    salvaged = salvage(line, recover or first)
-    code = "truncated-json" if salvaged.code == "recovered" and not recover else salvaged.code
-    if first and not salvaged.values and (saved := _saved_chat(line.decode("utf-8", "replace"))):
-        replay.apply(Mutation(kind=INITIAL, v=msgspec.Raw(msgspec.json.encode(saved))), offset)
-    for value in salvaged.values:
+    salvage = read_json(line, recover or first)
+    flaws += salvage.flaws
+    if salvage.code == "recovered" and not recover:
+        flaws = [flaw._replace(code="truncated-json", place=len(line)) for flaw in flaws]
+    if first and (not salvage.values or salvage.code in ("too-deep", "invalid-json")):
+        chat = read_chat_json(line).values
+        salvage.values = [{"kind": INITIAL, "v": value} for value in chat]
+    for value in salvage.values:
         try:
             mutation = decode_mutation(msgspec.json.encode(value))
-        except (*DecodeErrors, TypeError):
+        except (*UNREADABLE, TypeError):
             is_change = isinstance(value, dict) and isinstance(value.get("kind"), int)
-            code = code or ("wrong-type" if is_change else "not-a-mutation")
+            code = "wrong-type" if is_change else "not-a-mutation"
+            flaws = flaws or [Flaw(code, 0, sample(line))]
             continue
         # Of a torn line only its initial state is worth guessing at.
-        if salvaged.code != "recovered" or mutation.kind == INITIAL:
+        if salvage.code != "recovered" or mutation.kind == INITIAL:
             replay.apply(mutation, offset)
-    return code
+    return flaws
 
 
 def is_archive(head: Head) -> bool:
@@ -260,34 +266,39 @@ def read_archive(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     """A chat exported as a zip, with the state of the repository when it began and ended."""
     try:
         with zipfile.ZipFile(origin.path) as archive:
-            chat, code = _member(archive, _CHAT)
-            begin, _ = _member(archive, _BEGIN)
-            end, _ = _member(archive, _END)
+            members = {name: _member(archive, name) for name in (_CHAT, _BEGIN, _END)}
     except _ZIP_DAMAGE as error:
-        yield lost(origin, tally, 0, "unreadable", str(error))
+        yield lost(origin, tally, Flaw("unreadable", 0, str(error)))
         return
-    if not isinstance(chat, dict):
-        yield lost(origin, tally, 0, code or "not-a-chat", _CHAT)
+    values = {name: m.values[0] for name, m in members.items() if m.values}
+    flaws = members[_CHAT].flaws
+    if not isinstance(values.get(_CHAT), dict):
+        yield lost(origin, tally, flaws[0] if flaws else Flaw("not-a-chat", 0, _CHAT))
         return
-    repository = {k: v for k, v in (("repoData", begin), ("repoDataEnd", end)) if v is not None}
-    yield from value_facts({**repository, **chat}, origin, tally, code)
+    names = {"repoData": _BEGIN, "repoDataEnd": _END}
+    repository = {ours: values[name] for ours, name in names.items() if name in values}
+    yield from value_facts({**repository, **values[_CHAT]}, origin, tally, flaws)
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> tuple[Any, str]:
-    """(value, problem) of a file in the archive; None where there is none."""
+def _member(archive: zipfile.ZipFile, name: str) -> Salvage:
+    """A file in the archive; nothing where there is none."""
     if name not in archive.namelist():
-        return None, ""
-    if archive.getinfo(name).file_size > LARGEST_BYTES:
-        return None, "too-large"
-    return parse(archive.read(name))
+        return Salvage([])
+    if archive.getinfo(name).file_size > LARGEST_MEMBER_BYTES:
+        return Salvage([], [], [Flaw("too-large", 0, name)])
+    data = without_long_images(archive.read(name))
+    return read_chat_json(data) if name == _CHAT else read_json(data)
 
 
 def read_state(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     """The state of an editing session."""
     data, _ = read_whole(origin.path)
-    value, code = parse(data)
-    facts = None if code else state_facts(value, origin, tally)
+    salvage = read_json(data)
+    facts = None
+    if salvage.values and not salvage.lost:
+        facts = state_facts(salvage.values[0], origin, tally)
     if facts is None:
-        yield lost(origin, tally, 0, code or "not-an-editing-session", data)
+        flaw = Flaw("not-an-editing-session", 0, sample(data))
+        yield lost(origin, tally, salvage.flaws[0] if salvage.flaws else flaw)
     else:
         yield from facts

@@ -214,4 +214,3 @@ class Chat(Whole, gc=False):
 CHAT = Shape(Chat)
 REQUEST = Shape(Request)
 RESULT = Shape(Result)
-DecodeErrors = (msgspec.DecodeError, RecursionError, UnicodeError)

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.sources.vscode_chat.model import RESULT, DecodeErrors
+from unspool.io.door import UNREADABLE
+from unspool.sources.vscode_chat.model import RESULT
 
 INITIAL, SET, PUSH, DELETE = range(4)
 LONGEST_PADDING = 100_000
@@ -36,7 +37,7 @@ class Mutation(msgspec.Struct, gc=False):
         if self.kind == SET and path and len(path) == 3 and path[2] == "result":
             try:
                 return RESULT.decode(self.v)
-            except DecodeErrors:
+            except UNREADABLE:
                 pass
         return msgspec.json.decode(self.v)
 

@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 
 from unspool.facts import AnyFact, Key, Rank, SnapshotSeen, View
+from unspool.io.door import Flaw, read_json, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import context_kind, summary_of
 from unspool.sources.scribe import Scribe
-from unspool.sources.vscode_chat.documents import lost, parse, read_whole
+from unspool.sources.vscode_chat.documents import lost, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
 from unspool.sources.vscode_chat.fields import NAME, bare_call_id
 from unspool.sources.vscode_chat.uris import path_of
@@ -35,9 +36,11 @@ _IMAGE, _TEXT, _OPAQUE = 0, 1, 2
 
 def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     data, _ = read_whole(origin.path)
-    value, code = parse(data.removeprefix(b"\xef\xbb\xbf"))
-    if code or not isinstance(value, dict):
-        yield lost(origin, tally, 0, code or "not-a-replay", data)
+    salvage = read_json(data.removeprefix(b"\xef\xbb\xbf"))
+    value = salvage.values[0] if salvage.values else None
+    if salvage.lost or not isinstance(value, dict):
+        flaw = Flaw("not-a-replay", 0, sample(data))
+        yield lost(origin, tally, salvage.flaws[0] if salvage.flaws else flaw)
     if isinstance(value, dict):
         calls = _model_calls(value, origin, tally)
         # Where history was compacted, nothing after it shows what stood before.

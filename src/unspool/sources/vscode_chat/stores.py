@@ -8,10 +8,12 @@ from typing import Any
 
 from unspool.facts import AnyFact
 from unspool.io.databases import DAMAGE, open_database
+from unspool.io.door import Flaw, read_json, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.scribe import Scribe
-from unspool.sources.vscode_chat.documents import lost, parse, value_facts
+from unspool.sources.vscode_chat.attachments import without_long_images
+from unspool.sources.vscode_chat.documents import lost, value_facts
 from unspool.sources.vscode_chat.fields import BESIDE, NAME
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.uris import path_of
@@ -26,7 +28,7 @@ _OFFSET = 1 << 32
 def read_store(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     rows, problem = read_rows(origin.path)
     if problem is not None:
-        yield lost(origin, tally, 0, *problem)
+        yield lost(origin, tally, Flaw(problem[0], 0, problem[1]))
     yield from rows_facts(rows, origin, tally)
 
 
@@ -47,13 +49,14 @@ def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]
 def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     for key, value in rows:
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-        parsed, code = parse(data)
-        if code or parsed is None:
-            yield lost(origin, tally, 1, code or "invalid-json", data)
+        salvage = read_json(without_long_images(data))
+        if salvage.lost or not salvage.values or salvage.values[0] is None:
+            flaws = salvage.flaws or [Flaw("invalid-json", 0, sample(data))]
+            yield lost(origin, tally, flaws[0], 1)
         elif key == _INDEX:
-            yield from _index_facts(parsed, origin, tally)
+            yield from _index_facts(salvage.values[0], origin, tally)
         else:
-            yield from _chat_facts(parsed, origin, tally)
+            yield from _chat_facts(salvage.values[0], origin, tally)
 
 
 def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -64,9 +67,9 @@ def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         chats = value if isinstance(value, list) else [value]
     for number, chat in enumerate(chats):
         if isinstance(chat, dict):
-            yield from value_facts(chat, origin, tally)
+            yield from value_facts(chat, origin, tally, [])
         else:
-            yield lost(origin, tally, 2 + number, "not-a-chat", str(chat))
+            yield lost(origin, tally, Flaw("not-a-chat", 2 + number, sample(str(chat))))
 
 
 def _index_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
