@@ -6,7 +6,14 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check
 # Other Pythons that this machine has, by name or from pyenv, each with a venv of its own.
 OTHERS ?= 3.12 3.13
 
-.PHONY: demo test test-others check bench golden browser clean
+# More options for pytest, e.g. `make test PYTEST_ARGS='tests/test_cases.py -k cursor' OTHERS=`.
+PYTEST_ARGS ?=
+
+.PHONY: help demo test test-others check bench golden browser clean
+.DEFAULT_GOAL := help
+
+help: ## say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,22 +26,22 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) --no-deps --ignore-requires-python 'harbor==0.25.0'
 	touch $@
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.installed ## install into .venv and extract the example
 	@sh examples/demo.sh $(BIN)/unspool
 
 # The page tests drive a real browser. Where it cannot be installed they say so (and fail in CI).
-browser:
+browser: ## install Chromium, which the tests of the HTML page drive
 	@command -v chromium >/dev/null 2>&1 || \
 	{ command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	echo "no chromium, and it cannot be installed here: the tests of the HTML page need it"
 
-test: $(VENV)/.installed-dev browser
-	$(BIN)/python -m pytest -n 2
+test: $(VENV)/.installed-dev browser ## run all tests, on every Python that is here
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory test-others
 
 # The suite on other Pythons, without the tests of the page and of speed, which do not depend on it.
-test-others:
+test-others: ## run the tests on other Pythons (OTHERS)
 	@for v in $(OTHERS); do \
 	  for python in python$$v $$HOME/.pyenv/versions/$$v*/bin/python; do \
 	    if $$python -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$$v'".split("."))))' 2>/dev/null; then \
@@ -49,20 +56,20 @@ test-others:
 	  done; \
 	done
 
-check: $(VENV)/.installed-dev
+check: $(VENV)/.installed-dev ## ruff, mypy and import-linter
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/ruff check src tests bench
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
 
 # Regenerates what is checked by eye: the expected output of the cases, and the CLI reference.
-golden: $(VENV)/.installed-dev
+golden: $(VENV)/.installed-dev ## regenerate expected outputs and docs/cli.md
 	PYTHONPATH=src $(BIN)/python -m tests.golden
 	PYTHONPATH=src $(BIN)/python -m tests.reference
 
 # `make bench ARGS='telemetry store'` runs only those.
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-dev ## measure speed and memory (ARGS='telemetry store')
 	PYTHONPATH=src $(BIN)/python -m bench.run $(ARGS)
 
-clean:
+clean: ## remove what was installed and built
 	rm -rf $(VENV) .venv-3.* build dist src/*.egg-info demo-out

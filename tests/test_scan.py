@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.conversations import sample
 from tests.harness import CASES
-from unspool import sources
+from unspool import extract, sources
 from unspool.cli import group
 from unspool.inspect.scan import Place, found_paths, scan, usual_places
 from unspool.sinks import Family
@@ -145,6 +147,48 @@ def test_unspool_alone(home: Path) -> None:
     found: dict[str, Any] = json.loads(run("scan", "--json"))
     assert found["holdings"][0]["messages"] == 21
     assert found["newest"]["id"].startswith("7d1e2f3a")
+
+
+def test_the_report_for_an_issue_tells_shapes_and_no_content(home: Path) -> None:
+    """`unspool scan -v --json`: whatever words, names or paths the files hold, none comes out."""
+    folder = home / "quokka-project" / "quokka.files"
+    folder.mkdir(parents=True)
+    record = {
+        "type": "quokka said", "kind": "turn", "version": "1.2.3", "quokka/notes.txt": 1,
+        "message": {"role": "user", "content": "quokka", "my quokka": 2},
+        "files": {"quokka": 1}, "appVersion": "quokka",
+    }  # fmt: skip
+    (folder / "quokka.jsonl").write_text((json.dumps(record) + "\n") * 3)
+    (folder / "quokka.json").write_text(json.dumps({"sessions": [{"quokka": "quokka"}]}, indent=1))
+    (folder / "plain.quokka").write_text("quokka quokka")
+    (folder / "broken.jsonl").write_text('{"type": "user", "sessionId": "quokka", "mess')
+    with closing(sqlite3.connect(folder / "quokka.db")) as database:
+        database.execute("CREATE TABLE sessions (id TEXT, body TEXT)")
+        database.execute("INSERT INTO sessions VALUES ('quokka', 'quokka')")
+        database.commit()
+    text = run("scan", "-v", "--json", str(home / "quokka-project"))
+    assert "quokka" not in text
+    shapes = {(s["suffix"], s["content"]): s for s in json.loads(text)["shapes"]}
+    lines = shapes[".jsonl", "json-lines"]
+    assert (lines["files"], lines["records"], lines["source"]) == (1, 3, None)
+    assert (lines["types"], lines["versions"]) == ({"kind=turn": 3}, {"version=1.2.3": 3})
+    assert lines["fields"]["message.role"] == 3
+    assert shapes[".db", "sqlite"]["fields"] == {"sessions.body": 1, "sessions.id": 1}
+
+
+@pytest.mark.parametrize(("source", "case"), real_cases(), ids=[name for name, _ in real_cases()])
+def test_the_report_tells_nothing_that_was_said(source: str, case: Path, home: Path) -> None:
+    shutil.copytree(case, home / "traces")
+    text = run("scan", "-v", "--json", str(home / "traces"))
+    said = {
+        words
+        for trajectory in extract([str(home / "traces")])
+        for message in trajectory.messages
+        for words in (message.content[:60], message.typed or "", trajectory.title or "")
+        if len(words) > 8
+    }
+    assert [words for words in said if words in text] == []
+    assert json.loads(text)["shapes"]
 
 
 def test_scan_suggests_only_what_is_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

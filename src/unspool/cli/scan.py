@@ -7,7 +7,15 @@ import click
 
 from unspool import sinks
 from unspool.cli.screen import Display, print_json
-from unspool.inspect.scan import Findings, Holding, Trouble, main_places, scan, usual_places
+from unspool.inspect.scan import (
+    Findings,
+    Holding,
+    Trouble,
+    found_paths,
+    main_places,
+    scan,
+    usual_places,
+)
 from unspool.views.characters import one_line
 from unspool.views.figures import day_and_time, plural, size
 
@@ -16,17 +24,29 @@ EXAMPLES = """
 Examples:
   unspool scan
   unspool scan --json | jq '.holdings[].conversations'
+  unspool scan -v --json ~/.some-agent > report.json
 """
 TROUBLES = 8
 
 
 @click.command("scan", epilog=EXAMPLES)
+@click.argument("paths", nargs=-1, metavar="[PATH]…")
 @click.option("--json", "as_json", is_flag=True, help="Everything that was found, as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every place and every trouble.")
-def command(as_json: bool = False, verbose: bool = False) -> None:
-    """See what the agents on this machine have left behind, and what cannot be read."""
+def command(paths: tuple[str, ...] = (), as_json: bool = False, verbose: bool = False) -> None:
+    """See what the agents on this machine have left behind, and what cannot be read.
+
+    Looks into PATHs, or else into the usual places of every agent. With both -v and --json it writes a
+    report to attach to an issue: types of records, names of fields, versions, sizes and counts, and
+    nothing that anybody wrote.
+    """  # fmt: skip
     with Display(quiet=as_json) as display:
-        findings = scan(usual_places(), display.start)
+        findings = scan(usual_places(), display.start, paths)
+    if as_json and verbose:
+        from unspool.inspect.shapes import report
+
+        print_json(report(findings, paths or found_paths(findings.places)))
+        return
     if as_json:
         print_json(findings)
         return

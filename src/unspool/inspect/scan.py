@@ -55,6 +55,8 @@ class Findings(msgspec.Struct):
     places: list[Place]
     holdings: list[Holding] = []
     troubles: list[Trouble] = []
+    problems: dict[str, int] = {}
+    """Code → how many, over all files."""
     newest: Entry | None = None
     newest_id: str | None = None
     """Its id, as short as it may be."""
@@ -103,9 +105,14 @@ def found_paths(places: Iterable[Place]) -> list[str]:
     return kept
 
 
-def scan(places: list[Place], progress: Callable[[int], Progress] | None = None) -> Findings:
+def scan(
+    places: list[Place],
+    progress: Callable[[int], Progress] | None = None,
+    paths: Iterable[str] = (),
+) -> Findings:
+    """What lies under the paths; without any, in the places."""
     findings = Findings(places)
-    paths = found_paths(places)
+    paths = list(paths) or found_paths(places)
     if not paths:
         return findings
     job = Job(paths=paths, workers=os.cpu_count() or 1)
@@ -141,7 +148,13 @@ def _take(findings: Findings, run: Run) -> None:
     findings.holdings = sorted(
         holdings.values(), key=lambda held: (-held.conversations, held.source)
     )
-    findings.troubles += _troubles(run)
+    troubles: dict[tuple[str, str], Trouble] = {}
+    for problem in run.problems():
+        reason = problem.code.replace("-", " ")
+        trouble = Trouble(problem.origin, reason, 0, problem.sample)
+        troubles.setdefault((problem.origin, reason), trouble).count += 1
+        findings.problems[problem.code] = findings.problems.get(problem.code, 0) + 1
+    findings.troubles += troubles.values()
     roots = [entry for entry in newest_first(entries) if entry.parent_id is None]
     if roots:
         findings.newest = roots[0]
@@ -165,16 +178,3 @@ def _count(held: Holding, trajectory: Trajectory, entry: Entry) -> None:
 def _version(text: str) -> list[tuple[int, str]]:
     """1.0.9 before 1.0.10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in text.split(".")]
-
-
-def _troubles(run: Run) -> list[Trouble]:
-    found: dict[tuple[str, str], Trouble] = {}
-    for problem in run.problems():
-        known = found.get((problem.origin, problem.code))
-        if known is None:
-            found[problem.origin, problem.code] = Trouble(
-                problem.origin, problem.code.replace("-", " "), sample=problem.sample
-            )
-        else:
-            known.count += 1
-    return list(found.values())
