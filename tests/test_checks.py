@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 from tests.harness import case_id, cases
 from unspool.cli import group
 from unspool.errors import NothingToRead
-from unspool.inspect.checks.models import check_models
-from unspool.inspect.checks.types import search_types
+from unspool.inspect.telemetry import check_models, search_types
 
 
 def event(name: str, second: int = 0, **properties: Any) -> dict[str, Any]:

@@ -21,9 +21,8 @@ from unspool.trajectory import Message, Trajectory
 from unspool.views import read_family
 from unspool.views.blocks import Options, iter_blocks
 from unspool.views.calls import headline
-from unspool.views.characters import printable
+from unspool.views.characters import COLOURED_CHARS, COLOURED_LINE, printable
 from unspool.views.edits import edits_of
-from unspool.views.languages import LIMIT, LONGEST_LINE
 from unspool.views.plain import iter_lines
 from unspool.views.terminal import safe_markdown
 
@@ -112,10 +111,10 @@ def test_code_that_lexers_choke_on_is_soon_shown(language: str, unit: str) -> No
     from unspool.sinks.html.colours import highlight
 
     start = time.process_time()
-    line = (unit * LONGEST_LINE)[:LONGEST_LINE] + "\n"
-    highlight(line * (LIMIT // len(line)), language)
-    highlight(unit * LIMIT, language)
-    fenced = f"```{language}\n{unit * LIMIT}\n```"
+    line = (unit * COLOURED_LINE)[:COLOURED_LINE] + "\n"
+    highlight(line * (COLOURED_CHARS // len(line)), language)
+    highlight(unit * COLOURED_CHARS, language)
+    fenced = f"```{language}\n{unit * COLOURED_CHARS}\n```"
     Console(file=io.StringIO(), width=80).print(safe_markdown(fenced))
     assert time.process_time() - start < 5
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unspool.sinks import Family, load
-from unspool.sinks.atif.reading import Reading
+from unspool.sinks.atif.reader import Reading
 from unspool.sinks.atif.versions import version_of
 from unspool.trajectory import Trajectory
 

@@ -15,8 +15,7 @@ from unspool.io.origins import Origin, Tally, read_head
 from unspool.sinks import Family
 from unspool.sinks.atif import claims, read
 from unspool.sinks.atif.lenient import Tidied
-from unspool.sinks.atif.reader import documents_in
-from unspool.sinks.atif.reading import Reading
+from unspool.sinks.atif.reader import Reading, documents_in
 from unspool.sinks.atif.rules import check_file
 from unspool.sinks.atif.versions import VERSIONS
 from unspool.trajectory import Link, Mark, Message, ToolCall, ToolFunction, Trajectory, Usage

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.atif.judges import again, harbor_errors
 from tests.harness import corpus
 from unspool.cli import group
-from unspool.sinks.atif.reading import Reading
+from unspool.sinks.atif.reader import Reading
 from unspool.sinks.atif.rules import check, check_file
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ from tests.atif.judges import again, documents, families, harbor_errors
 from tests.atif.test_reader import GIVEN, document, step
 from tests.harness import CASES, facts_of, origins_of, reduce_all
 from unspool.sinks import Family
-from unspool.sinks.atif.reading import Reading
+from unspool.sinks.atif.reader import Reading
 from unspool.trajectory import Message, Trajectory
 
 OURS = {

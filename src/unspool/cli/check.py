@@ -4,9 +4,15 @@ import click
 import msgspec
 
 from unspool.cli.screen import Display, print_json, say, verdict
-from unspool.inspect.checks import Problems
-from unspool.inspect.checks.models import EXAMPLES, Report, Violation, check_models
-from unspool.inspect.checks.types import EventType, search_types
+from unspool.inspect.telemetry import (
+    EXAMPLES,
+    EventType,
+    Problems,
+    Report,
+    Violation,
+    check_models,
+    search_types,
+)
 
 STRICT_CODE = 3
 

@@ -9,10 +9,10 @@ from unspool.trajectory import Attachment, Trajectory
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.views.calls import QUESTIONS, arguments_of
 from unspool.views.characters import one_line, printable
-from unspool.views.checkpoints import KIND as CHECKPOINT
+from unspool.views.chat_parts import failure_of, parts_of
 from unspool.views.edits import Edit
 from unspool.views.figures import between_ms, clock, count, day_and_time, duration, plural, size
-from unspool.views.parts import failure_of, parts_of
+from unspool.views.items import CHECKPOINT
 
 Kind = Literal[
     "title",
@@ -168,8 +168,8 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
     if told := failure_of(message):
         yield Block("error", told, depth)
     for part in parts_of(message):
-        shown = part.uri or (part.text if options.full else one_line(part.text, 120))
-        yield Block("attachment", f"{part.kind}: {shown}", depth)
+        shown = part.target or (part.text if options.full else one_line(part.text, 120))
+        yield Block("attachment", f"{part.label}: {shown}", depth)
 
 
 def _words(said: Said, words: str, turn: Turn, depth: int) -> Block:

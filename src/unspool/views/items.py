@@ -14,6 +14,8 @@ from unspool.views.figures import between_ms
 
 Category = Literal["user", "assistant", "tools", "injected"]
 
+CHECKPOINT = "checkpoint"
+"""The kind of a rule that holds a summary which the program kept of the conversation."""
 _UNWRAPPED = frozenset(("output", "shell", "interruption", "notification"))
 _OPENING = re.compile(r"\s*<([A-Za-z][\w-]*)>")
 _BAD = frozenset(("failed", "denied", "interrupted", "cancelled"))

@@ -1,16 +1,15 @@
 """Layout: a family of conversations put in the order in which a person reads it."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from unspool.reduce.totals import is_turn
 from unspool.trajectory import Branch, Mark, Message, Trajectory
 from unspool.views.calls import headline
 from unspool.views.characters import one_line
-from unspool.views.checkpoints import checkpoint_rules
 from unspool.views.edits import edits_of
-from unspool.views.items import Aside, Call, Category, Reading, Rule, Said, Turn
+from unspool.views.items import CHECKPOINT, Aside, Call, Category, Reading, Rule, Said, Turn
 
 DEEPEST = 20
 """Sub-agents of sub-agents beyond this are shown at the end, not inside one another."""
@@ -224,3 +223,28 @@ _AFTER = ("post_tokens", "postTokens", "tokens_after", "postCompactionTokens",
 
 def _number(data: dict[str, object], names: tuple[str, ...]) -> int | None:
     return next((value for name in names if isinstance(value := data.get(name), int)), None)
+
+
+_NO_SECTIONS = frozenset(("number", "title", "file", "checkpoint_path", "created_at"))
+
+
+def checkpoint_rules(trajectory: Trajectory) -> Iterator[Rule]:
+    """Those that no mark tells already; where nothing was said they are all that there is to see."""
+    shown = [  # a list, because a number may be anything in somebody's file
+        (mark.data or {}).get("checkpoint_number")
+        for mark in trajectory.marks or ()
+        if (mark.data or {}).get("summary")
+    ]
+    for checkpoint in trajectory.checkpoints or ():
+        # Its sections, each under its name; as Markdown, which they are written in.
+        text = "\n\n".join(
+            f"## {name.replace('_', ' ').capitalize()}\n\n{section.strip()}"
+            for name, section in checkpoint.items()
+            if name not in _NO_SECTIONS and isinstance(section, str) and section
+        )
+        number = checkpoint.get("number")
+        if text and (number is None or number not in shown):
+            names = (checkpoint.get(name) for name in ("number", "title"))
+            title = " ".join(str(name) for name in names if name is not None)
+            quiet = bool(trajectory.messages)
+            yield Rule(f"Checkpoint {title}".strip(), CHECKPOINT, None, quiet, {"summary": text})

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unspool.views.blocks import Block
-from unspool.views.characters import printable
-from unspool.views.languages import colourable
+from unspool.views.characters import colourable, printable
 from unspool.views.plain import diff_lines
 
 WIDEST = 110

@@ -1,14 +1,15 @@
-"""Tool calls of a step."""
+"""Tool calls of a step, what their results tell of exit codes, and what they offered to the model."""
 
+import re
 from collections import defaultdict
 from typing import Any
 
 import msgspec
 
 from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged
+from unspool.sinks.atif.family import Refs
 from unspool.sinks.atif.model import ToolCall as AtifCall
-from unspool.sinks.atif.refs import Refs
-from unspool.trajectory import ToolCall
+from unspool.trajectory import Message, ToolCall
 
 CALL_WORDS: Words = {"status": str, "duration_ms": NUMBER, "started_at": str, "ended_at": str}
 _PLACED = {"id", "type", "function", "child_id", "extra", *CALL_WORDS}
@@ -71,3 +72,44 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+_NAMES = ("exit_code", "exitCode", "returncode", "return_code")
+_FIRST = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})(?:\n|$)")
+"""How a failed command's result begins that Claude Code gives to the model."""
+_LAST = re.compile(r"<exited with exit code (-?\d{1,10})>\s*$")
+"""How Copilot's shell results end."""
+
+
+def exit_code(message: Message) -> int | None:
+    """As the tool's own result tells it, else as the text does that the model got."""
+    found = _in_details(message.details)
+    if found is not None:
+        return found
+    said = _FIRST.match(message.content) if message.is_error else None
+    said = said or _LAST.search(message.content[-60:])
+    return int(said[1]) if said else None
+
+
+def _in_details(details: Any) -> int | None:
+    for name in _NAMES if isinstance(details, dict) else ():
+        value = details.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def to_definitions(definitions: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    return [_definition(definition) for definition in definitions or ()]
+
+
+def _definition(definition: dict[str, Any]) -> dict[str, Any]:
+    """Anthropic's `{name, input_schema}` and the flat `{type, name, parameters}` are wrapped."""
+    if not isinstance(definition.get("name"), str) or "function" in definition:
+        return definition
+    if definition.get("type", "function") not in ("function", "custom"):
+        return definition  # a tool that the provider runs itself has no schema to show
+    function = {key: value for key, value in definition.items() if key != "type"}
+    if "input_schema" in function:
+        function["parameters"] = function.pop("input_schema")
+    return {"type": "function", "function": function}

@@ -1,17 +1,133 @@
-"""Extras: what ATIF has no field for, in the nearest `extra`, so that it can be read back.
+"""Extras: what ATIF has no field for, kept so that it can be read back.
 
-A trajectory's own `extra` stands there flat. Beside it stand the few words that other readers look
-for (`is_error`, `duration_ms` …) and, under one key, the remaining fields in the trajectory's words.
+A trajectory's own `extra` stands in the nearest `extra` of the document, flat. Beside it stand the few
+words that other readers look for (`is_error`, `duration_ms` …) and, under one key, the remaining fields
+in the trajectory's words. The other way round, a trajectory keeps the residue of a document that it was
+read from: what the writer would not give back by itself.
 """
 
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from unspool.io.times import format_time, parse_time
-from unspool.sinks.atif.model import OURS
-from unspool.sinks.atif.residue import KEY
+from unspool.sinks.atif.model import OURS, Ref
+
+KEY = "atif"
+
+KeptRefs = list[tuple[str, Ref | None]]
+"""(child, the reference as the document had it): foreign references of a result."""
+
+
+class Residue(msgspec.Struct, omit_defaults=True):
+    """What is kept in the `extra` of a trajectory or of a message."""
+
+    set: dict[str, Any] = {}
+    unset: list[str] = []
+    version: str | None = None
+    """The version that differences within the steps belong to."""
+    children: list[str] = []
+    """The order of the embedded sub-agents."""
+    layout: list[int | Literal["media"]] | None = None
+    """The lengths of the texts and the places of the media of a content in parts."""
+    refs: KeptRefs = []
+    lone: dict[str, KeptRefs] = {}
+    """Call → the references of a result that did nothing but refer."""
+
+
+NOTHING = Residue()
+
+
+def residue_of(extra: Mapping[str, Any] | None) -> Residue:
+    """What is kept there; nothing where it is not ours."""
+    if not extra or KEY not in extra:
+        return NOTHING
+    try:
+        return msgspec.convert(extra[KEY], Residue)
+    except msgspec.ValidationError:
+        return NOTHING
+
+
+def keep_residue(extra: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
+    """The `extra` with those fields kept in it, too."""
+    kept = {**msgspec.to_builtins(residue_of(extra)), **msgspec.to_builtins(fields)}
+    return {**(extra or {}), KEY: kept}
+
+
+def difference(made: Any, wanted: Any) -> dict[str, Any]:
+    """`set` and `unset` that turn `made` into `wanted`; empty where they are equal."""
+    found: dict[str, Any] = {}
+    if _bytes(made) != _bytes(wanted):
+        _compare(made, wanted, "", found)
+    return found
+
+
+def _bytes(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
+
+
+def _compare(made: Any, wanted: Any, path: str, found: dict[str, Any]) -> None:
+    if isinstance(made, dict) and isinstance(wanted, dict):
+        for key in made.keys() - wanted.keys():
+            found.setdefault("unset", []).append(f"{path}/{_escape(key)}")
+        if "unset" in found:
+            found["unset"].sort()
+        for key, value in wanted.items():
+            below = f"{path}/{_escape(key)}"
+            if key in made:
+                _compare(made[key], value, below, found)
+            else:
+                found.setdefault("set", {})[below] = value
+    elif isinstance(made, list) and isinstance(wanted, list) and len(made) == len(wanted):
+        for number, (one, other) in enumerate(zip(made, wanted, strict=True)):
+            _compare(one, other, f"{path}/{number}", found)
+    elif type(made) is not type(wanted) or made != wanted:
+        found.setdefault("set", {})[path] = wanted
+
+
+def restore(made: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
+    """Put a difference back, where the places that it names still stand."""
+    for path in gone:
+        holder, last = _holder(made, path)
+        if isinstance(holder, dict):
+            holder.pop(last, None)
+    for path, value in changed.items():
+        holder, last = _holder(made, path)
+        if isinstance(holder, dict):
+            holder[last] = deepcopy(value)
+        elif isinstance(holder, list) and last.isdigit() and int(last) < len(holder):
+            holder[int(last)] = deepcopy(value)
+
+
+def without_steps(kept: Residue) -> Residue:
+    """The difference outside the steps."""
+    return Residue(
+        set={path: value for path, value in kept.set.items() if not path.startswith("/steps")},
+        unset=[path for path in kept.unset if not path.startswith("/steps")],
+    )
+
+
+def _holder(value: Any, path: str) -> tuple[Any, str]:
+    *above, last = [_unescape(word) for word in path.split("/")[1:]] or [""]
+    for word in above:
+        if isinstance(value, dict):
+            value = value.get(word)
+        elif isinstance(value, list) and word.isdigit() and int(word) < len(value):
+            value = value[int(word)]
+        else:
+            return None, last
+    return value, last
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _unescape(word: str) -> str:
+    return word.replace("~1", "/").replace("~0", "~")
 
 
 def leftover(struct: msgspec.Struct, placed: set[str]) -> dict[str, Any]:

@@ -6,14 +6,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from unspool.facts import Attachment
-from unspool.sinks.atif.calls import CALL_WORDS
-from unspool.sinks.atif.exits import exit_code
-from unspool.sinks.atif.extras import parted, utc
+from unspool.sinks.atif.calls import CALL_WORDS, exit_code
+from unspool.sinks.atif.extras import KeptRefs, keep_residue, parted, residue_of, utc
 from unspool.sinks.atif.media import FROM_PART, from_content
 from unspool.sinks.atif.metrics import LISTS, WORDS
 from unspool.sinks.atif.model import OURS, Content, Document, Metrics, Ref, Result, Step
 from unspool.sinks.atif.model import ToolCall as AtifCall
-from unspool.sinks.atif.residue import KeptRefs, keep_residue, residue_of
 from unspool.sinks.atif.steps import (
     INHERITED,
     MANAGED,

@@ -1,6 +1,11 @@
-"""Reader: ATIF documents, of any version and from any producer, as trajectories."""
+"""Reader: ATIF documents, of any version and from any producer, as trajectories.
 
+What the writer would not give back by itself, a trajectory keeps as its residue (`extras.py`).
+"""
+
+import base64
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,15 +13,23 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.io.dirty_json import recover_json, salvage, sample
+from unspool.io.dirty_json import clean, recover_json, salvage, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
-from unspool.sinks.atif.lenient import is_document
-from unspool.sinks.atif.reading import Reading
-from unspool.sinks.atif.versions import PREFIX
-from unspool.trajectory import Trajectory
+from unspool.sinks import Family
+from unspool.sinks.atif.document import FOREIGN, derive
+from unspool.sinks.atif.extras import difference, keep_residue, parted
+from unspool.sinks.atif.lenient import Tidied, is_document
+from unspool.sinks.atif.media import FROM_PART
+from unspool.sinks.atif.messages import MessageReader
+from unspool.sinks.atif.model import OURS, Document, FinalMetrics, Ref
+from unspool.sinks.atif.versions import PREFIX, to_newest, version_of
+from unspool.sinks.atif.writer import Draft, Writing
+from unspool.trajectory import Link, Trajectory, Usage
 
 _LABEL = re.compile(rb'"schema_version"\s*:\s*"' + PREFIX.encode())
 _STEPS = re.compile(rb'"steps"\s*:\s*\[')
+MEDIA_BYTES = 64 * 1024 * 1024
+"""Media files longer than this are referred to, not taken along."""
 
 Json = dict[str, Any]
 
@@ -96,3 +109,235 @@ def _fallback_id(origin: Origin, name: str, number: int) -> str:
 
 def _problem(origin: Origin, code: str, data: bytes) -> Problem:
     return Problem(key=NOBODY, origin=origin.path, offset=0, code=code, sample=sample(data))
+
+
+class Reading:
+    """One document, with what is embedded in it, on its way in."""
+
+    def __init__(self, document: Json, ident: str = "", folder: Path | None = None) -> None:
+        tidied = Tidied(clean(document))
+        self.wrong = tidied.wrong
+        self.folder = folder
+        self.trajectories: list[Trajectory] = []
+        """The document's own first, then those of its sub-agents."""
+        self._ids: set[str] = set()
+        self._inner: dict[str, list[Trajectory]] = defaultdict(list)
+        """Conversation → what was embedded in its document."""
+        self._wanted: list[tuple[Trajectory, Json]] = []
+        if tidied.document["steps"]:
+            self._read(tidied.document, ident, None)
+            for trajectory, wanted in reversed(self._wanted):
+                self._keep_residue(trajectory, wanted)
+            for trajectory in self.trajectories:
+                self._load_media(trajectory)
+
+    def _read(self, wanted: Json, ident: str, parent: Trajectory | None) -> Trajectory:
+        document = msgspec.convert(self._newest(wanted), Document, strict=False)
+        trajectory = Trajectory(
+            conversation_id=self._own_id(document, ident, parent),
+            messages=[],
+            source=FOREIGN,
+            session_id=document.session_id,
+        )
+        self.trajectories.append(trajectory)
+        self._wanted.append((trajectory, wanted))
+        inner: dict[str, Trajectory] = {}
+        for number, sub in enumerate(wanted.get("subagent_trajectories") or ()):
+            name = f"{trajectory.conversation_id}/{number + 1}"
+            child = self._read(sub, name, trajectory)
+            self._inner[trajectory.conversation_id].append(child)
+            inner.setdefault(str(sub.get("trajectory_id") or ""), child)
+            trajectory.children = [*(trajectory.children or []), Link(child.conversation_id)]
+            child.parent = child.parent or Link(trajectory.conversation_id)
+        reader = MessageReader(document, lambda ref: self._resolve(ref, inner))
+        reader.build()
+        trajectory.messages = reader.messages
+        trajectory.marks = reader.marks or None
+        self._fill(trajectory, document)
+        self._tie(trajectory, reader.links, {t.conversation_id: t for t in inner.values()})
+        derive(trajectory)
+        return trajectory
+
+    def _newest(self, wanted: Json) -> Json:
+        """The document with what an older version had no field for; lawful, whatever that is."""
+        newest = to_newest(_copy(wanted))
+        return newest if newest == wanted else Tidied(newest).document
+
+    def _own_id(self, document: Document, ident: str, parent: Trajectory | None) -> str:
+        """The trajectory's id, the run's where it has none; never one that is taken already."""
+        made = document.trajectory_id or (document.session_id if parent is None else "") or ident
+        while made in self._ids:
+            made = f"{ident}/{made}" if ident and ident != made else f"{made}'"
+        self._ids.add(made)
+        return made
+
+    def _resolve(self, ref: Ref, inner: dict[str, Trajectory]) -> tuple[str, bool]:
+        if ref.trajectory_id and ref.trajectory_id in inner:
+            return inner[ref.trajectory_id].conversation_id, True
+        if ref.trajectory_id:
+            return ref.trajectory_id, False
+        found = self._peek(ref.trajectory_path) if ref.trajectory_path else ""
+        return found or ref.session_id or "", False
+
+    def _peek(self, path: str) -> str:
+        """The id of the document in a file beside this one."""
+        data = self._bytes_beside(path)
+        if not data:
+            return ""
+        try:
+            value = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return ""
+        ids = (
+            [value.get(key) for key in ("trajectory_id", "session_id")]
+            if is_document(value)
+            else []
+        )
+        return next((ident for ident in ids if isinstance(ident, str) and ident), "")
+
+    def _load_media(self, trajectory: Trajectory) -> None:
+        for message in trajectory.messages:
+            for number, attachment in enumerate(message.attachments or ()):
+                data = self._bytes_beside(str((attachment.extra or {}).get(FROM_PART) or ""))
+                if data and message.attachments is not None:
+                    text = base64.b64encode(data).decode()
+                    message.attachments[number] = msgspec.structs.replace(attachment, data=text)
+
+    def _bytes_beside(self, path: str) -> bytes:
+        """The bytes of a file that the document names, if it lies beside or below the document."""
+        if self.folder is None or not path or "://" in path or path.startswith("data:"):
+            return b""
+        try:
+            file = (self.folder / path).resolve()
+            if not file.is_relative_to(self.folder.resolve()) or not file.is_file():
+                return b""
+            return file.read_bytes() if file.stat().st_size <= MEDIA_BYTES else b""
+        except (OSError, ValueError):
+            return b""
+
+    def _fill(self, trajectory: Trajectory, document: Document) -> None:
+        """What the document tells beside its steps."""
+        agent = document.agent
+        trajectory.agent = agent.name
+        trajectory.agent_version = None if agent.version == "unknown" else agent.version
+        trajectory.tool_definitions = agent.tool_definitions
+        trajectory.extra, _, rest = parted(document.extra, {})
+        unset = rest.get("unset")
+        if isinstance(unset, list):
+            rest.pop("unset")
+            for name in unset:
+                if name in ("agent", "session_id"):
+                    setattr(trajectory, name, None)
+        known = {field.name: field.type for field in msgspec.structs.fields(trajectory)}
+        strays: Json = {}
+        for name, value in rest.items():
+            try:
+                found = msgspec.convert(value, known[name])
+            except (KeyError, msgspec.ValidationError):
+                strays[name] = value
+                continue
+            self._set(trajectory, name, found)
+        if strays:
+            trajectory.extra = {**(trajectory.extra or {}), OURS: strays}
+        if trajectory.source == FOREIGN and document.final_metrics is not None:
+            trajectory.usage = trajectory.usage or _usage(document.final_metrics)
+
+    def _set(self, trajectory: Trajectory, name: str, value: Any) -> None:
+        if name == "marks":
+            more = value or []
+            places = {(mark.kind, mark.index) for mark in more}
+            marks = [m for m in trajectory.marks or () if (m.kind, m.index) not in places]
+            trajectory.marks = sorted([*marks, *more], key=lambda mark: mark.index) or None
+        elif name == "children":
+            # What tells more takes the place of what only a reference told: the order stays.
+            ties = {
+                tie.conversation_id: tie for tie in (*(trajectory.children or ()), *(value or ()))
+            }
+            trajectory.children = list(ties.values()) or None
+        else:
+            setattr(trajectory, name, value)
+
+    def _tie(self, trajectory: Trajectory, links: list[Link], inner: dict[str, Trajectory]) -> None:
+        """The ties that references tell, on both sides where both are here."""
+        for link in links:
+            known = {tie.conversation_id: tie for tie in trajectory.children or ()}
+            tie = known.get(link.conversation_id)
+            if tie is None:
+                trajectory.children = [*(trajectory.children or []), link]
+            elif tie.tool_call_id is None:
+                tie.tool_call_id = link.tool_call_id
+            child = inner.get(link.conversation_id)
+            if child is not None and child.parent is not None and not child.parent.tool_call_id:
+                child.parent.tool_call_id = link.tool_call_id
+        if trajectory.children:  # some are told by references, some by our own fields: one order
+            places = {ident: number for number, ident in enumerate(inner)}
+            trajectory.children.sort(key=lambda tie: places.get(tie.conversation_id, len(places)))
+
+    def _keep_residue(self, trajectory: Trajectory, wanted: Json) -> None:
+        """What the writer would not give back of the document."""
+        version = version_of(wanted)
+        family = Family(trajectory, self._below(trajectory))
+        within = trajectory is not self.trajectories[0]
+        session = Writing(Family(self.trajectories[0])).session if within else None
+        writing = Writing(family, version, session=session)
+        if within and trajectory.parent is not None:
+            writing.root.call = trajectory.parent.tool_call_id
+        draft = writing.draft(writing.root, inside=within)
+        newest = self._newest(wanted)
+        if len(draft.made["steps"]) == len(newest["steps"]):
+            _keep_steps(trajectory, draft, newest["steps"])
+        made = writing.finish(draft)
+        if writing.in_files or "subagent_trajectories" in made:
+            made.pop("subagent_trajectories", None)
+            wanted = {k: v for k, v in wanted.items() if k != "subagent_trajectories"}
+        found = difference(made, wanted)
+        _keep_version(found, version)
+        embedded = [child.conversation_id for child in self._inner[trajectory.conversation_id]]
+        written = [child.id for child in writing.root.children]
+        if len(embedded) > 1 and (trajectory.source == FOREIGN or written != embedded):
+            found["children"] = embedded  # linking puts them in another order
+        if found:
+            trajectory.extra = keep_residue(trajectory.extra, **found)
+
+    def _below(self, trajectory: Trajectory) -> tuple[Trajectory, ...]:
+        """All trajectories that were embedded in the document of this one."""
+        found: list[Trajectory] = []
+        for child in self._inner[trajectory.conversation_id]:
+            found += [child, *self._below(child)]
+        return tuple(found)
+
+
+def _keep_version(found: Json, version: str) -> None:
+    """The label is always ours to write; what differs within steps differs at this version only."""
+    label = "/schema_version"
+    found.get("set", {}).pop(label, None)
+    if label in found.get("unset", ()):
+        found["unset"].remove(label)
+    for name in ("set", "unset"):
+        if name in found and not found[name]:
+            del found[name]
+    if any(p.startswith("/steps/") for name in ("set", "unset") for p in found.get(name, ())):
+        found["version"] = version
+
+
+def _keep_steps(trajectory: Trajectory, draft: Draft, wanted: list[Json]) -> None:
+    for made, step, place in zip(draft.made["steps"], wanted, draft.places, strict=True):
+        found = difference(made, step)
+        if found and place is not None:
+            message = trajectory.messages[place]
+            message.extra = keep_residue(message.extra, **found)
+
+
+def _usage(metrics: FinalMetrics) -> Usage | None:
+    made = Usage(
+        prompt_tokens=metrics.total_prompt_tokens,
+        completion_tokens=metrics.total_completion_tokens,
+        cached_tokens=metrics.total_cached_tokens,
+        cost_usd=metrics.total_cost_usd,
+    )
+    return made if made != Usage() else None
+
+
+def _copy(document: Json) -> Json:
+    made: Json = msgspec.json.decode(msgspec.json.encode(document))
+    return made

@@ -11,14 +11,12 @@ from typing import Any
 
 import msgspec
 
-from unspool.sinks.atif.calls import Called
-from unspool.sinks.atif.exits import exit_code
-from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, utc
+from unspool.sinks.atif.calls import Called, exit_code
+from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, residue_of, utc
+from unspool.sinks.atif.family import Refs, lone_results
 from unspool.sinks.atif.media import Files, to_content
 from unspool.sinks.atif.metrics import build_metrics, call_count
 from unspool.sinks.atif.model import Content, Observation, Result, Source, Step
-from unspool.sinks.atif.refs import Refs, lone_results
-from unspool.sinks.atif.residue import residue_of
 from unspool.trajectory import Mark, Message, Trajectory
 
 MANAGING = "context_management"

@@ -7,9 +7,9 @@ one into `extra.unspool.newer` of the step, or of the document; `to_newest` puts
 from collections.abc import Iterator
 from typing import Any
 
+from unspool.sinks.atif.extras import restore
 from unspool.sinks.atif.media import JOINT, cut
 from unspool.sinks.atif.model import OURS
-from unspool.sinks.atif.residue import restore
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8")
 DEFAULT = "1.7"

@@ -10,13 +10,12 @@ from unspool.errors import UsageError
 from unspool.io.dirty_json import clean
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
 from unspool.sinks.atif.document import build_document
+from unspool.sinks.atif.extras import residue_of, restore, without_steps
+from unspool.sinks.atif.family import Node, Refs, plant
 from unspool.sinks.atif.lenient import Tidied
 from unspool.sinks.atif.media import Files
 from unspool.sinks.atif.model import Ref
-from unspool.sinks.atif.refs import Refs
-from unspool.sinks.atif.residue import residue_of, restore, without_steps
 from unspool.sinks.atif.steps import has_steps
-from unspool.sinks.atif.tree import Node, plant
 from unspool.sinks.atif.versions import AUDIO, DEFAULT, VERSIONS, older, to_version
 from unspool.trajectory import Trajectory
 

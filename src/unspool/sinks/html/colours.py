@@ -5,7 +5,7 @@ from typing import Any
 
 from unspool.errors import MissingExtra
 from unspool.sinks.html.markup import Markup, element, join, text
-from unspool.views.languages import colourable
+from unspool.views.characters import colourable
 
 try:
     from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 
-from unspool.sinks.html.attachments import attachment_part
-from unspool.sinks.html.calls import call_part
-from unspool.sinks.html.markup import Markup, element, join
-from unspool.sinks.html.pieces import clipped, fold, link, message_id
+from unspool.sinks.html.calls import attachment_part, call_part
+from unspool.sinks.html.markup import Markup, clipped, element, fold, join, link, message_id
 from unspool.sinks.html.prose import render, typed
 from unspool.trajectory import Message, text_of
 from unspool.views import Aside, Item, Reading, Rule, Said, Turn
 from unspool.views.characters import one_line
-from unspool.views.checkpoints import KIND as CHECKPOINT
+from unspool.views.chat_parts import Part, failure_of, parts_of
 from unspool.views.figures import clock, count, day_and_time, duration, plural
-from unspool.views.parts import Part, failure_of, parts_of
+from unspool.views.items import CHECKPOINT
 
 _NAMES = {
     "injected": "Context",
@@ -168,9 +166,10 @@ def _part(part: Part) -> Markup:
     """A link that goes nowhere from a page, so its target is named; else the part as it is."""
     if part.uri:
         where = {"class": "attachment", "title": one_line(part.uri, 400)}
-        return element("span", where, one_line(part.text, 120))
+        name = part.text if part.text != part.uri else part.target
+        return element("span", where, one_line(name, 120))
     body = element("pre", {"class": "output", "tabindex": "0"}, clipped(part.text))
-    return fold(one_line(part.kind, 60), body, kind="attachment")
+    return fold(one_line(part.label, 60), body, kind="attachment")
 
 
 def _words(said: Said, words: str) -> Iterator[Markup]:

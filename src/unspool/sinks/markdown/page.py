@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from unspool.sinks import Family
-from unspool.sinks.markdown.extras import attached, pasted, remarks
-from unspool.sinks.markdown.inputs import given, returned
+from unspool.sinks.markdown.parts import attached, given, pasted, remarks, returned
 from unspool.sinks.markdown.prose import code, details, fenced, html, link, plain, prose, quoted
 from unspool.trajectory import FileTouch, Message, Trajectory, text_of
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn, read_family
-from unspool.views.checkpoints import KIND as CHECKPOINT
 from unspool.views.edits import Edit
 from unspool.views.figures import count, duration, plural
+from unspool.views.items import CHECKPOINT
 
 _DEEPEST = 6
 _LINK = re.compile(r"\[([^\[\]]*)\]\(<?([^()<>\s]+)>?\)")

@@ -6,7 +6,7 @@ a warning what real conversations contain. All findings are told, each with its 
 shape.py    types, required and unknown fields, fields newer than the declared version
 steps.py    step ids, times, sources, calls and their results
 figures.py  metrics and totals
-ties.py     sub-agents, references, media files
+references.py  sub-agents, references, media files
 """
 
 import json
@@ -21,9 +21,9 @@ from unspool.io.origins import open_origin, read_head
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.rules.figures import check_figures
 from unspool.sinks.atif.rules.findings import Finding, Findings, items
+from unspool.sinks.atif.rules.references import check_references
 from unspool.sinks.atif.rules.shape import check_shape, check_values
 from unspool.sinks.atif.rules.steps import check_steps
-from unspool.sinks.atif.rules.ties import check_ties
 
 __all__ = ["Finding", "Verdict", "check", "check_file", "check_paths"]
 
@@ -52,7 +52,7 @@ def _check(
         return
     check_steps(document, path, findings)
     check_figures(document, path, findings)
-    check_ties(document, path, folder, findings)
+    check_references(document, path, folder, findings)
     for number, sub in enumerate(items(document.get("subagent_trajectories"))):
         _check(sub, f"{path}.subagent_trajectories[{number}]", folder, findings, embedded=True)
 

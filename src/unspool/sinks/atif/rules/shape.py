@@ -1,24 +1,16 @@
-"""Shape: types, required and unknown fields, and fields that the declared version does not have."""
+"""Shape: types, required and unknown fields, and fields that are newer than the declared version."""
 
 import math
 import re
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
+import msgspec
+
+from unspool.sinks.atif import model
 from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES
-from unspool.sinks.atif.rules.fields import (
-    AGENT,
-    CALL,
-    FINAL,
-    MEDIA,
-    METRICS,
-    PART,
-    REF,
-    RESULT,
-    ROOT,
-    STEP,
-    TYPES,
-    is_number,
-)
 from unspool.sinks.atif.rules.findings import Findings, items
 from unspool.sinks.atif.versions import (
     AUDIO,
@@ -37,6 +29,55 @@ from unspool.sinks.atif.versions import (
     older,
 )
 
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(test(item) for item in value)
+
+
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "a string": lambda value: isinstance(value, str),
+    "an integer": _is_integer,
+    "a number": is_number,
+    "a string or a number": lambda value: isinstance(value, str) or is_number(value),
+    "true or false": lambda value: isinstance(value, bool),
+    "an object": lambda value: isinstance(value, dict),
+    "an array": lambda value: isinstance(value, list),
+    "an array of objects": _is_list_of(lambda value: isinstance(value, dict)),
+    "an array of integers": _is_list_of(_is_integer),
+    "an array of numbers": _is_list_of(is_number),
+    "a string or an array": lambda value: isinstance(value, str | list),
+}
+
+
+def _word(kind: Any) -> str:
+    """What a value of the type is called; the keys of TYPES."""
+    if get_origin(kind) is UnionType or get_origin(kind) is Union:
+        words = [_word(one) for one in get_args(kind) if one is not NoneType]
+        return words[0] if len(words) == 1 else " or ".join(re.sub(" of .*", "", w) for w in words)
+    if get_origin(kind) is list:
+        (of,) = get_args(kind)
+        plural = {int: "integers", float: "numbers"}.get(of, "objects")
+        return "an array" if isinstance(of, type(model.Step)) else f"an array of {plural}"
+    if isinstance(kind, type(model.Step)) or get_origin(kind) is dict:
+        return "an object"
+    words_of = {int: "an integer", float: "a number", bool: "true or false"}
+    return words_of.get(kind, "a string")
+
+
+@cache
+def known_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Field → what it must be, as the format's own structs have it."""
+    return {field.name: _word(field.type) for field in msgspec.structs.fields(kind)}
+
+
 Json = dict[str, Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -52,11 +93,12 @@ class Shape:
         self,
         value: Any,
         path: str,
-        known: dict[str, str],
+        kind: type[msgspec.Struct],
         required: tuple[str, ...] = (),
         since: dict[str, str] | None = None,
     ) -> bool:
         """The fields of one object; False where it is none."""
+        known = known_fields(kind)
         if not isinstance(value, dict):
             self.findings.error("wrong-type", path, f"must be an object, is {_kind(value)}")
             return False
@@ -84,9 +126,9 @@ class Shape:
             )
 
     def root(self, document: Json, path: str) -> None:
-        self.fields(document, path, ROOT, ("agent", "steps"), OF_ROOT)
+        self.fields(document, path, model.Document, ("agent", "steps"), OF_ROOT)
         if self.fields(
-            document.get("agent") or {}, f"{path}.agent", AGENT, ("name", "version"), OF_AGENT
+            document.get("agent") or {}, f"{path}.agent", model.Agent, ("name", "version"), OF_AGENT
         ):
             self._not_empty(document.get("agent") or {}, f"{path}.agent", ("name", "version"))
         steps = document.get("steps")
@@ -95,10 +137,10 @@ class Shape:
         for number, step in enumerate(steps if isinstance(steps, list) else ()):
             self._step(step, f"{path}.steps[{number}]")
         if document.get("final_metrics") is not None:
-            self.fields(document["final_metrics"], f"{path}.final_metrics", FINAL)
+            self.fields(document["final_metrics"], f"{path}.final_metrics", model.FinalMetrics)
 
     def _step(self, step: Any, path: str) -> None:
-        if not self.fields(step, path, STEP, ("step_id", "source", "message"), OF_STEP):
+        if not self.fields(step, path, model.Step, ("step_id", "source", "message"), OF_STEP):
             return
         if isinstance(step.get("source"), str) and step["source"] not in (
             "system",
@@ -114,28 +156,28 @@ class Shape:
         for number, call in enumerate(items(step.get("tool_calls"))):
             at = f"{path}.tool_calls[{number}]"
             names = ("tool_call_id", "function_name", "arguments")
-            if self.fields(call, at, CALL, names, OF_CALL):
+            if self.fields(call, at, model.ToolCall, names, OF_CALL):
                 self._not_empty(call, at, ("tool_call_id", "function_name"))
         if isinstance(step.get("metrics"), dict):
-            self.fields(step["metrics"], f"{path}.metrics", METRICS, (), OF_METRICS)
+            self.fields(step["metrics"], f"{path}.metrics", model.Metrics, (), OF_METRICS)
         if isinstance(step.get("observation"), dict):
             self._observation(step, f"{path}.observation")
 
     def _observation(self, step: Json, path: str) -> None:
         observation = step["observation"]
-        self.fields(observation, path, {"results": "an array"}, ("results",))
+        self.fields(observation, path, model.Observation, ("results",))
         if step.get("source") != "agent":
             self.since(OBSERVATION_ANYWHERE, path)
         for number, result in enumerate(items(observation.get("results"))):
             at = f"{path}.results[{number}]"
-            if not self.fields(result, at, RESULT, (), OF_RESULT):
+            if not self.fields(result, at, model.Result, (), OF_RESULT):
                 continue
             self._content(result.get("content"), f"{at}.content")
             for count, ref in enumerate(items(result.get("subagent_trajectory_ref"))):
                 self._ref(ref, f"{at}.subagent_trajectory_ref[{count}]")
 
     def _ref(self, ref: Any, path: str) -> None:
-        if not self.fields(ref, path, REF, (), {"trajectory_id": REF_IDS}):
+        if not self.fields(ref, path, model.Ref, (), {"trajectory_id": REF_IDS}):
             return
         if not ref.get("trajectory_id") and not ref.get("trajectory_path"):
             self.findings.error(
@@ -150,7 +192,7 @@ class Shape:
         self.since(PARTS, path)
         for number, part in enumerate(content):
             at = f"{path}[{number}]"
-            if self.fields(part, at, PART, ("type",)):
+            if self.fields(part, at, model.Part, ("type",)):
                 self._part(part, at)
 
     def _part(self, part: Json, path: str) -> None:
@@ -175,11 +217,10 @@ class Shape:
         self._media(part["source"], f"{path}.source", kind)
 
     def _media(self, source: Any, path: str, kind: str) -> None:
-        known = (
-            MEDIA if kind == "audio" else {k: v for k, v in MEDIA.items() if k != "duration_sec"}
-        )
-        if not self.fields(source, path, known, ("media_type", "path")):
+        if not self.fields(source, path, model.Media, ("media_type", "path")):
             return
+        if kind == "image" and "duration_sec" in source:
+            self.findings.error("unknown-field", f"{path}.duration_sec", "not a field of ATIF")
         said = source.get("media_type")
         if kind == "audio" and isinstance(said, str):
             said = AUDIO_ALIASES.get(said.strip().lower(), said.strip().lower())

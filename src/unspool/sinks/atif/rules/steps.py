@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from unspool.io.times import parse_time
-from unspool.sinks.atif.mending import AGENT_ONLY, LLM_ONLY
+from unspool.sinks.atif.lenient import AGENT_ONLY, LLM_ONLY
 from unspool.sinks.atif.rules.findings import Findings, field, items
 
 Json = dict[str, Any]

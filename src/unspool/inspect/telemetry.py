@@ -1,4 +1,4 @@
-"""Model correlation: do the models that events name fit together as the sender means them to?
+"""Telemetry before anything is rebuilt from it: which events it holds, and whether their models agree.
 
 The sender logs an input (the list as it was sent, with the model asked for) and an output (the answer
 alone, with the model that answered). Hence the invariants: an event names one of the two; a list that
@@ -6,16 +6,167 @@ ends with the assistant names the one that answered; any other names the one ask
 interactive session names a model that the engine named for the same request.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from unspool.errors import NothingToRead
 from unspool.facts import Problem
-from unspool.inspect.checks import Problems, Progress, iter_telemetry
 from unspool.io.dirty_json import recover_json
 from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry import Event
+from unspool.io.times import format_time
+from unspool.pipeline.discover import discover
+from unspool.prompts.snippets import shorten
+from unspool.sources.copilot_telemetry import NAME, Event, iter_events
+
+Told = Callable[[int], None] | None
+Progress = Callable[[int], Told] | None
+"""Gets the number of bytes that there are and gives what is told the bytes done."""
+
+_EVERY = 1000
+_PLACES = 5
+
+
+class Unread(msgspec.Struct):
+    """Something that could not be read, and where."""
+
+    code: str
+    origin: str
+    offset: int
+    sample: str
+
+
+class Problems(msgspec.Struct, kw_only=True):
+    """What of the telemetry could not be read: how much, and the first places."""
+
+    problems: int = 0
+    unread: list[Unread] = []
+
+    def lack(self, problem: Problem) -> None:
+        self.problems += 1
+        if len(self.unread) < _PLACES:
+            self.unread.append(Unread(problem.code, problem.origin, problem.offset, problem.sample))
+
+
+def iter_telemetry(
+    paths: Iterable[str], tally: Tally, progress: Progress = None
+) -> Iterator[Event | Problem]:
+    """The events of all telemetry under the paths, in order, and what could not be read."""
+    paths = list(paths)
+    found = discover(paths, NAME)
+    if not found.origins:
+        raise NothingToRead(found.nothing_in(paths))
+    for problem in found.problems:
+        tally.problems += 1
+        yield problem
+    told = progress(sum(origin.size for origin in found.origins)) if progress else None
+    for origin in found.origins:
+        if told is None:
+            yield from iter_events(origin, tally)
+        else:
+            yield from _told(iter_events(origin, tally), origin.size, told)
+
+
+def _told(
+    events: Iterator[Event | Problem], size: int, told: Callable[[int], None]
+) -> Iterator[Event | Problem]:
+    done = 0
+    for number, event in enumerate(events):
+        yield event
+        # A packed file is longer unpacked than its size says.
+        if number % _EVERY == 0 and done < event.offset <= size:
+            told(event.offset - done)
+            done = event.offset
+    told(size - done)
+
+
+EXAMPLE_CHARS = 200
+_PART = re.compile(r"_\d{2,3}$")
+
+
+class EventType(msgspec.Struct):
+    """One type of event."""
+
+    name: str
+    count: int = 0
+    first: str | None = None
+    last: str | None = None
+    properties: dict[str, int] = {}
+    """Property → how many events have it; parts of a cut one count as one."""
+    measurements: dict[str, int] = {}
+    example: dict[str, Any] = {}
+
+
+class TypeReport(Problems, kw_only=True):
+    """The types that were searched for, most frequent first."""
+
+    events: int = 0
+    types: list[EventType] = msgspec.field(default_factory=list)
+
+
+class _Span(msgspec.Struct):
+    low: int | None = None
+    high: int | None = None
+
+    def take(self, time: int | None) -> None:
+        if time is not None:
+            self.low = time if self.low is None else min(self.low, time)
+            self.high = time if self.high is None else max(self.high, time)
+
+
+def search_types(paths: Iterable[str], contains: str = "", progress: Progress = None) -> TypeReport:
+    """The types whose name contains the text, whatever its case."""
+    report = TypeReport()
+    found: dict[str, EventType] = {}
+    spans: dict[str, _Span] = {}
+    for event in iter_telemetry(paths, Tally(), progress):
+        if isinstance(event, Problem):
+            report.lack(event)
+            continue
+        report.events += 1
+        name = event.full_name or "(no name)"
+        if contains.lower() not in name.lower():
+            continue
+        _count(found.setdefault(name, EventType(name)), event)
+        spans.setdefault(name, _Span()).take(event.time)
+    for name, made in found.items():
+        made.first, made.last = format_time(spans[name].low), format_time(spans[name].high)
+        made.properties = dict(sorted(made.properties.items()))
+        made.measurements = dict(sorted(made.measurements.items()))
+    report.types = sorted(found.values(), key=lambda made: (-made.count, made.name))
+    return report
+
+
+def _count(made: EventType, event: Event) -> None:
+    made.count += 1
+    for name in {_stem(name, event.properties) for name in event.properties}:
+        made.properties[name] = made.properties.get(name, 0) + 1
+    for name in event.measures:
+        made.measurements[name] = made.measurements.get(name, 0) + 1
+    if made.count == 1:
+        made.example = {
+            "origin": event.origin,
+            "offset": event.offset,
+            "time": format_time(event.time),
+            "properties": {
+                name: shorten(event.text(name), EXAMPLE_CHARS)
+                for name in event.properties
+                if _stem(name, event.properties) == name
+            },
+            "measurements": {
+                name: shorten(bytes(value).decode("utf-8", "replace"), EXAMPLE_CHARS)
+                for name, value in event.measures.items()
+            },
+        }
+
+
+def _stem(name: str, properties: dict[str, msgspec.Raw]) -> str:
+    """`messagesJson` for `messagesJson_02`, where the first part is there too."""
+    stem = _PART.sub("", name)
+    return stem if stem in properties else name
+
 
 EXAMPLES = 5
 

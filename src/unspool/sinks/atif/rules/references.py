@@ -1,4 +1,4 @@
-"""Ties: sub-agents and what refers to them, and the files that a document names."""
+"""References: sub-agents and what refers to them, and the files that a document names."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from unspool.sinks.atif.rules.findings import Findings, field, items
 Json = dict[str, Any]
 
 
-def check_ties(document: Json, path: str, folder: Path | None, findings: Findings) -> None:
+def check_references(document: Json, path: str, folder: Path | None, findings: Findings) -> None:
     embedded = _check_embedded(document, path, findings)
     referred: set[str] = set()
     for at, ref in _refs(document, path):

@@ -1,30 +1,15 @@
-"""What came with a message: attachments, errors, votes, follow-ups, and parts of a chat."""
+"""Parts of the page: attachments, remarks, what a tool was given and what it gave back."""
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unspool.facts import Attachment
 from unspool.sinks.markdown.prose import details, fenced, html, link, plain
-from unspool.trajectory import Message
+from unspool.trajectory import Message, ToolCall
+from unspool.views.calls import arguments_of
+from unspool.views.chat_parts import EDITS, Part, failure_of, parts_of
 from unspool.views.figures import size
-from unspool.views.parts import EDITS, Part, failure_of, parts_of
-
-_LABELS = {
-    "command": "Button",
-    "extensions": "Extensions",
-    "hook": "Hook",
-    "info": "Note",
-    "markdownContent": "Shown",
-    "multiDiffData": "Changes",
-    "notebookEditGroup": "Edit",
-    "progressTask": "Task",
-    "progressTaskSerialized": "Task",
-    "pullRequest": "Pull request",
-    "systemNotification": "Notice",
-    "textEditGroup": "Edit",
-    "treeData": "Files",
-    "warning": "Warning",
-}
 
 
 def attached(attachments: Iterable[Attachment]) -> str:
@@ -74,7 +59,7 @@ def remarks(message: Message) -> Iterator[str]:
 
 
 def _told(part: Part) -> str:
-    label = _LABELS.get(part.kind, part.kind)
+    label = part.label
     if part.kind in EDITS:
         return details(html(label), fenced(part.text, "diff"))
     if "\n" in part.text:
@@ -89,3 +74,43 @@ def _list(value: Any) -> list[Any]:
 def _followup(value: Any) -> str:
     found = value.get("message") if isinstance(value, dict) else None
     return found if isinstance(found, str) else ""
+
+
+_COMMANDS = ("command", "cmd", "script")
+
+
+def given(call: ToolCall) -> str:
+    """The arguments: a command as such, other objects as JSON over lines, plain text as it is."""
+    if not call.arguments:
+        return ""
+    values = arguments_of(call)
+    if values is None:
+        return f"Input:\n\n{fenced(call.arguments)}"
+    blocks: list[str] = []
+    for name in _COMMANDS:
+        if isinstance(values.get(name), str):
+            blocks.append(fenced(str(values.pop(name)), "sh"))
+            break
+    if values:
+        blocks.append(fenced(json.dumps(values, indent=2, ensure_ascii=False), "json"))
+    return "Input:\n\n" + "\n\n".join(blocks) if blocks else ""
+
+
+def returned(result: Message) -> str:
+    """What the model got; what the tool returned besides, where the model got nothing."""
+    blocks: list[str] = []
+    if result.content:
+        blocks.append(fenced(result.content))
+    elif result.details is not None:
+        blocks.append(fenced(_shown(result.details), "json"))
+    if result.attachments:
+        blocks.append(attached(result.attachments))
+    if not blocks:
+        return "Output: none"
+    return "Output:\n\n" + "\n\n".join(blocks)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=1, ensure_ascii=False, default=str)

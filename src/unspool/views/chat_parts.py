@@ -1,0 +1,172 @@
+"""Parts of a chat's answer that are neither words nor calls, in the words that the person saw."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from unspool.sources.vscode_chat.fields import DISPLAY
+from unspool.sources.vscode_chat.uris import markdown, uri_of
+from unspool.trajectory import Message
+
+_SHOWN_ELSEWHERE = frozenset(
+    ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "autoModeResolution",
+     "confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview",
+     "toolInvocation", "toolInvocationSerialized")
+)  # fmt: skip
+"""Kinds that the list of files, the heading, the calls or the answers tell already."""
+EDITS = frozenset(("textEditGroup", "notebookEditGroup"))
+"""Shown where no call did it: a call's arguments tell the edit already."""
+_LINKS = frozenset(("inlineReference", "reference", "pullRequest"))
+_SPOKEN = frozenset(
+    ("markdownContent", "warning", "info", "progressTask", "progressTaskSerialized")
+)
+"""What the program said: the text of a message may hold it."""
+_LABELS = {
+    "command": "Button",
+    "extensions": "Extensions",
+    "hook": "Hook",
+    "info": "Note",
+    "inlineReference": "Link",
+    "markdownContent": "Shown",
+    "multiDiffData": "Changes",
+    "notebookEditGroup": "Edit",
+    "progressTask": "Task",
+    "progressTaskSerialized": "Task",
+    "pullRequest": "Pull request",
+    "reference": "Link",
+    "systemNotification": "Notice",
+    "textEditGroup": "Edit",
+    "treeData": "Files",
+    "warning": "Warning",
+}
+_DEEPEST = 20
+
+
+class Part(msgspec.Struct):
+    """A link, what it says in words, or anything else as it is: also of a kind that nobody knows."""
+
+    kind: str
+    text: str
+    uri: str = ""
+    words: bool = False
+
+    @property
+    def label(self) -> str:
+        return _LABELS.get(self.kind, self.kind)
+
+    @property
+    def target(self) -> str:
+        """Where a link leads, as a person writes it: `/home/ann/a.py` for `file:///home/ann/a.py`."""
+        if self.uri.startswith("file:///"):
+            return unquote(self.uri.removeprefix("file://"))
+        return self.uri
+
+
+def failure_of(message: Message) -> str:
+    """Why an answer ended early, where its own words do not say it."""
+    reason = _object((message.extra or {}).get("error")).get("message")
+    return reason if isinstance(reason, str) and reason != message.content else ""
+
+
+def parts_of(message: Message) -> Iterator[Part]:
+    elsewhere = _SHOWN_ELSEWHERE if message.tool_calls else _SHOWN_ELSEWHERE - EDITS
+    for part in _list((message.extra or {}).get("parts")):
+        kind = part.get("kind", part.get("type", "part")) if isinstance(part, dict) else None
+        if not isinstance(kind, str) or kind in DISPLAY or kind in elsewhere:
+            continue
+        target = part.get("inlineReference", part.get("reference", part.get("uri")))
+        if kind in _LINKS and (uri := uri_of(target)):
+            if kind == "inlineReference" and f"]({uri})" in message.content:
+                continue  # the words have the link already
+            name = part.get("name") or part.get("title")
+            yield Part(kind, name if isinstance(name, str) else uri, uri)
+        elif words := _WORDS[kind](part).strip() if kind in _WORDS else "":
+            if kind not in _SPOKEN or words not in message.content:
+                yield Part(kind, words, words=True)
+        elif kind not in EDITS and kind not in _SPOKEN:
+            yield Part(kind, json.dumps(part, indent=1, ensure_ascii=False))
+
+
+def _hook(part: dict[str, Any]) -> str:
+    said = [markdown(part.get(name)) for name in ("hookType", "systemMessage", "stopReason")]
+    return ": ".join(text for text in said if text) if any(said[1:]) else ""
+
+
+def _pull_request(part: dict[str, Any]) -> str:
+    owner, repo, number = (part.get(n) for n in ("owner", "repo", "pullRequestNumber"))
+    if isinstance(owner, str) and isinstance(repo, str) and type(number) is int:
+        return f"{owner}/{repo}#{number}"
+    return markdown(part.get("title"))
+
+
+def _branches(node: Any, depth: int = 0) -> Iterator[str]:
+    """A tree of files, a line for each."""
+    label = markdown(_object(node).get("label"))
+    if label and depth < _DEEPEST:
+        children = _list(node.get("children"))
+        yield "  " * depth + label + ("/" if children else "")
+        for child in children:
+            yield from _branches(child, depth + 1)
+
+
+def _diffs(part: dict[str, Any]) -> str:
+    data = _object(part.get("multiDiffData"))
+    lines = [markdown(data.get("title"))]
+    for resource in map(_object, _list(data.get("resources"))):
+        uris = (uri_of(resource.get(n)) for n in ("goToFileUri", "modifiedUri", "originalUri"))
+        if uri := next((uri for uri in uris if uri), ""):
+            added, removed = resource.get("added"), resource.get("removed")
+            counted = type(added) is int and type(removed) is int
+            lines.append(uri + (f"  +{added} −{removed}" if counted else ""))
+    return "\n".join(line for line in lines if line) if len(lines) > 1 else ""
+
+
+def _edits(part: dict[str, Any]) -> str:
+    """What was written, line by line; of what it replaced, the chat holds only where it stood."""
+    lines: list[str] = []
+    for edit in _flat(part.get("edits")):
+        place = _object(edit.get("range"))
+        first, last = place.get("startLineNumber"), place.get("endLineNumber")
+        if type(first) is int and type(last) is int:
+            lines.append(f"@@ line {first} @@" if first == last else f"@@ lines {first}-{last} @@")
+        cells = [_object(cell).get("source") for cell in _list(edit.get("cells"))]
+        for text in (edit.get("text"), *cells):
+            pieces = text if isinstance(text, list) else [text]
+            whole = "".join(piece for piece in pieces if isinstance(piece, str))
+            lines += [f"+{line}" for line in whole.splitlines()]
+    return "\n".join([uri_of(part.get("uri")), *lines]) if lines else ""
+
+
+def _flat(edits: Any) -> Iterator[dict[str, Any]]:
+    """Edits come in batches, as they were streamed; those of a notebook may be bare."""
+    for batch in _list(edits):
+        for edit in batch if isinstance(batch, list) else [batch]:
+            if isinstance(edit, dict):
+                yield from (edit, *_flat(edit.get("edits")))
+
+
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    **dict.fromkeys((*_SPOKEN, "systemNotification"), lambda part: markdown(part.get("content"))),
+    "command": lambda part: markdown(_object(part.get("command")).get("title")),
+    "hook": _hook,
+    "extensions": lambda part: ", ".join(
+        name for name in _list(part.get("extensions")) if isinstance(name, str)
+    ),
+    "pullRequest": _pull_request,
+    "treeData": lambda part: "\n".join(_branches(part.get("treeData"))),
+    "multiDiffData": _diffs,
+    "textEditGroup": _edits,
+    "notebookEditGroup": _edits,
+}
+"""Kind → what a part of it says; empty where it is of another shape than its kind has."""
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
