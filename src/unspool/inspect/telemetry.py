@@ -18,7 +18,7 @@ from unspool.io.dirty_json import recover_json
 from unspool.io.origins import Tally
 from unspool.io.times import format_time
 from unspool.pipeline.discover import discover
-from unspool.prompts.snippets import shorten
+from unspool.prompts.context import shorten
 from unspool.sources.copilot_telemetry import NAME, Event, iter_events
 
 Told = Callable[[int], None] | None

@@ -103,6 +103,14 @@ def to_definitions(definitions: list[dict[str, Any]] | None) -> list[dict[str, A
     return [_definition(definition) for definition in definitions or ()]
 
 
+def are_flat(definitions: list[dict[str, Any]] | None) -> bool:
+    """Whether all of them are `{name, parameters}` without a wrapper: such can be unwrapped again."""
+    return (
+        bool(definitions)
+        and [made.get("function") for made in to_definitions(definitions)] == definitions
+    )
+
+
 def _definition(definition: dict[str, Any]) -> dict[str, Any]:
     """Anthropic's `{name, input_schema}` and the flat `{type, name, parameters}` are wrapped."""
     if not isinstance(definition.get("name"), str) or "function" in definition:

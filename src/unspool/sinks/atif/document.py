@@ -6,7 +6,7 @@ import msgspec
 
 from unspool.reduce.runs import Runs
 from unspool.reduce.totals import add_model_usage, count_modes, number_segments, number_turns
-from unspool.sinks.atif.calls import to_definitions
+from unspool.sinks.atif.calls import are_flat, to_definitions
 from unspool.sinks.atif.extras import leftover, merged
 from unspool.sinks.atif.family import Node, Refs
 from unspool.sinks.atif.media import Files
@@ -47,6 +47,8 @@ def build_document(
     unset = [name for name in ("agent", "session_id") if getattr(trajectory, name) is None]
     if unset and trajectory.source != FOREIGN:
         rest["unset"] = unset  # what stands in their places is only the nearest that is known
+    if are_flat(trajectory.tool_definitions):
+        rest["flat_tools"] = True
     if parent is not None and not (inside and _is_plain(parent, node.call)):
         rest["parent"] = msgspec.to_builtins(parent)
     document = Document(

@@ -222,6 +222,9 @@ class Reading:
         trajectory.agent_version = None if agent.version == "unknown" else agent.version
         trajectory.tool_definitions = agent.tool_definitions
         trajectory.extra, _, rest = parted(document.extra, {})
+        if rest.pop("flat_tools", None) is True:
+            definitions = agent.tool_definitions or []
+            trajectory.tool_definitions = [made.get("function", made) for made in definitions]
         unset = rest.get("unset")
         if isinstance(unset, list):
             rest.pop("unset")

@@ -130,7 +130,10 @@ class Writing:
                 self._apart.append((self.names[child.id], made))
             else:
                 embedded.append(made)
-        document, places = build_document(node, refs, self.files, self.session, costs, inside)
+        parent = node.trajectory.parent
+        is_fork = parent is not None and parent.kind != "subagent"  # and so a run of its own
+        session = _session(node.trajectory) if is_fork else self.session
+        document, places = build_document(node, refs, self.files, session, costs, inside)
         return Draft(node, document, places, embedded, inside)
 
     def finish(self, draft: Draft) -> Json:
