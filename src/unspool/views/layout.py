@@ -225,7 +225,7 @@ def _number(data: dict[str, object], names: tuple[str, ...]) -> int | None:
     return next((value for name in names if isinstance(value := data.get(name), int)), None)
 
 
-_NO_SECTIONS = frozenset(("number", "title", "file", "checkpoint_path", "created_at"))
+_NO_SECTIONS = frozenset(("number", "title", "file", "checkpoint_path", "created_at", "kind"))
 
 
 def checkpoint_rules(trajectory: Trajectory) -> Iterator[Rule]:
@@ -236,15 +236,24 @@ def checkpoint_rules(trajectory: Trajectory) -> Iterator[Rule]:
         if (mark.data or {}).get("summary")
     ]
     for checkpoint in trajectory.checkpoints or ():
-        # Its sections, each under its name; as Markdown, which they are written in.
-        text = "\n\n".join(
-            f"## {name.replace('_', ' ').capitalize()}\n\n{section.strip()}"
-            for name, section in checkpoint.items()
-            if name not in _NO_SECTIONS and isinstance(section, str) and section
+        sections = {
+            name: text.strip()
+            for name, text in checkpoint.items()
+            if name not in _NO_SECTIONS and isinstance(text, str) and text
+        }
+        # Each section under its name; as Markdown, which they are written in.
+        words = (
+            sections.get("text", "")
+            if sections.keys() == {"text"}
+            else "\n\n".join(
+                f"## {name.replace('_', ' ').capitalize()}\n\n{text}"
+                for name, text in sections.items()
+            )
         )
         number = checkpoint.get("number")
-        if text and (number is None or number not in shown):
+        if words and (number is None or number not in shown):
             names = (checkpoint.get(name) for name in ("number", "title"))
             title = " ".join(str(name) for name in names if name is not None)
+            kind = str(checkpoint.get("kind") or CHECKPOINT).capitalize()
             quiet = bool(trajectory.messages)
-            yield Rule(f"Checkpoint {title}".strip(), CHECKPOINT, None, quiet, {"summary": text})
+            yield Rule(f"{kind} {title}".strip(), CHECKPOINT, None, quiet, {"summary": words})
