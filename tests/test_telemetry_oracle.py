@@ -161,7 +161,7 @@ def unmerged(folder: Path) -> list[Trajectory]:
     for source, fact in facts_of(origins_of(folder)):
         collection.add(source, fact)
     made: list[Trajectory] = []
-    for key, gathered in collection.in_order():
+    for key, gathered in collection.conversations.items():
         made += reduce_facts(key, gathered.all_facts(), "longest", False).trajectories
     return [trajectory for trajectory in made if trajectory.messages]
 

@@ -20,8 +20,6 @@ from unspool.trajectory import Message, ToolCall, ToolFunction
 DATA_LIMIT = 16 * 1024 * 1024
 """Longest base64 text that travels with an attachment; a longer one becomes a bare reference."""
 
-_BASE64_PIECE = 4 * 256 * 1024
-
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -40,6 +38,10 @@ def to_messages(value: Any) -> list[Message]:
     if not isinstance(value, dict):
         return []
     kind = value.get("type")
+    if kind is None and len(value) == 2 and isinstance(content := value.get("content"), str):
+        # {"role": "user", "content": "…"}: most messages are no more than that.
+        role = _ROLES.get(text(value.get("role")).lower())
+        return [Message(role, content)] if role is not None else []
     if kind in ("function_call", "custom_tool_call") and "call_id" in value:
         return [Message("assistant", "", tool_calls=[_responses_call(value)])]
     if kind in ("function_call_output", "custom_tool_call_output"):
@@ -72,7 +74,8 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
 
 def is_response_item(value: Any) -> bool:
     """Whether it may be one of several items that one response gave."""
-    return isinstance(value, dict) and text(value.get("type")) in _RESPONSE_ITEMS
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(kind, str) and kind in _RESPONSE_ITEMS
 
 
 def joined(message: Message, more: Message) -> Message:
@@ -155,9 +158,14 @@ class _Parts:
         return [Message("assistant", "", thinking=thinking)] if thinking else []
 
     def messages(self, role: Role, value: dict[str, Any]) -> list[Message]:
-        calls = self.calls + _openai_calls(value)
+        names = value.keys()
+        calls = self.calls
+        if not names.isdisjoint(_CALLS):
+            calls = calls + _openai_calls(value)
         made = Message(role, "\n".join(self.texts))
-        made.thinking = "\n\n".join(t for t in self.thinking if t) or _thinking(value)
+        made.thinking = "\n\n".join(t for t in self.thinking if t) or None
+        if made.thinking is None and not names.isdisjoint(_THINKING):
+            made.thinking = _thinking(value)
         made.tool_calls = calls or None
         made.attachments = self.attachments or None
         made.name = text(value.get("name")) or None if role == "tool" else None
@@ -171,13 +179,17 @@ class _Parts:
         return self.results if alone else [*self.results, made]
 
 
+_THINKING = ("reasoning_content", "reasoning_text", "cot_summary", "thinking")
+_CALLS = ("tool_calls", "toolCalls", "function_call")
+
+
 def _thinking(value: dict[str, Any]) -> str | None:
-    for name in ("reasoning_content", "reasoning_text", "cot_summary", "thinking"):
-        found = value.get(name)
-        if isinstance(found, dict):
-            found = found.get("text")
-        if isinstance(found, str) and found:
-            return found
+    for name in _THINKING:
+        thinking = value.get(name)
+        if isinstance(thinking, dict):
+            thinking = thinking.get("text")
+        if isinstance(thinking, str) and thinking:
+            return thinking
     return None
 
 
@@ -244,18 +256,9 @@ def binary(kind: str, data: str, media_type: str = "", name: str = "") -> Attach
 
 
 def digest_base64(data: str) -> tuple[int, str] | None:
-    """(size, SHA-256) of what base64 text stands for; None where it is no base64.
-
-    Piece by piece: the text may be a few hundred megabytes, and is in memory once already.
-    """
-    size, digest = 0, hashlib.sha256()
-    if "\n" in data:
-        data = "".join(data.split())
+    """(size, SHA-256) of what base64 text stands for; None where it is no base64."""
     try:
-        for at in range(0, len(data), _BASE64_PIECE):
-            piece = base64.b64decode(data[at : at + _BASE64_PIECE])
-            size += len(piece)
-            digest.update(piece)
+        content = base64.b64decode("".join(data.split()) if "\n" in data else data)
     except (binascii.Error, ValueError):
         return None
-    return size, digest.hexdigest()
+    return len(content), hashlib.sha256(content).hexdigest()
