@@ -1,7 +1,10 @@
 """The laws of docs/design.md, as properties over every source's cases."""
 
 import shutil
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,9 +13,25 @@ from hypothesis import strategies as st
 
 from tests.harness import case_id, cases, facts_of, origins_of, plain, reduce_all, reread
 from unspool import sources
+from unspool.facts import (
+    AnyFact,
+    Key,
+    ListSeen,
+    MessageSeen,
+    PieceSeen,
+    Rank,
+    SnapshotSeen,
+    ToolCalled,
+    ToolReturned,
+    View,
+)
 from unspool.io.origins import Tally
+from unspool.io.times import parse_time
+from unspool.prompts.typed import typed_text
+from unspool.reduce import reduce_facts
 from unspool.sinks import Family
 from unspool.sinks.jsonl import parse, write
+from unspool.trajectory import Message
 
 LIGHT = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -117,3 +136,140 @@ def test_overlap_of_copies(case: Path, tmp_path: Path) -> None:
 
 def _words(trajectory: object) -> list[tuple[str, str]]:
     return [(m.role, m.content) for m in trajectory.messages]  # type: ignore[attr-defined]
+
+
+@every_case
+@LIGHT
+@given(data=st.data())
+def test_mixing(case: Path, data: st.DataObject) -> None:
+    """9: any part of a conversation may be told by records, by a list, or by both: nothing is lost,
+    nothing is doubled."""
+    for key, facts in _by_conversation(case).items():
+        # An index adds nothing to what others tell: that is its rank.
+        facts = [f for f in facts if not isinstance(f, THINGS) or f.rank < Rank.INDEX]
+        whole = _messages(key, facts)
+        told = [message for message in whole if fits_a_list(message)]
+        if not told or any(isinstance(fact, LISTS) for fact in facts):
+            continue
+        shape = data.draw(st.sampled_from((openai_list, anthropic_list)))
+        size = data.draw(st.integers(1, len(told)))
+        snapshot = _snapshot(key, told[:size], shape)
+        before, behind = _cut(facts, data)
+        recorded = data.draw(st.sampled_from((facts, before, behind)))
+        if any(isinstance(fact, ToolCalled) and not fact.id for fact in facts):
+            recorded = facts  # of calls without an id nobody can say which of them a part tells of
+        mixed = _messages(key, [*recorded, snapshot])
+        by_list, by_records = _things(told[:size]), _things(_messages(key, recorded))
+        assert not by_list - _things(mixed), "lost from the list"
+        assert not by_records - _things(mixed), "lost from the records"
+        assert not _things(mixed) - (_things(whole) | by_records), "doubled"
+        ranks = [fact.rank for fact in facts if isinstance(fact, THINGS)]
+        if recorded is facts and max(ranks) < Rank.ECHO:
+            # What only echoes tell, and runs side by side, has no order that is sure.
+            assert [_said(m) for m in mixed] == [_said(m) for m in whole]
+
+
+def _by_conversation(case: Path) -> dict[Key, list[AnyFact]]:
+    found: dict[Key, list[AnyFact]] = {}
+    for _, fact in facts_of(origins_of(case / "input")):
+        found.setdefault(fact.key, []).append(fact)
+    return found
+
+
+def _messages(key: Key, facts: list[AnyFact]) -> list[Message]:
+    made = reduce_facts(key, facts).trajectories
+    return next((t.messages for t in made if t.conversation_id == key[1]), [])
+
+
+def _things(messages: list[Message]) -> Counter[tuple[str, ...]]:
+    """What was said, called and returned. A result is its call's, whatever a channel cuts off it."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for message in messages:
+        found.update(("call", call.id) for call in message.tool_calls or ())
+        if message.role == "tool" and message.content:
+            found[("result", message.tool_call_id or "")] += 1
+        elif message.role != "tool" and message.content:
+            words = typed_text(message.content) if message.role == "user" else None
+            found[(message.role, words or message.content)] += 1
+    return found
+
+
+def _said(message: Message) -> tuple[str, str, tuple[str, ...]]:
+    return (message.role, message.content, tuple(c.id for c in message.tool_calls or ()))
+
+
+def _cut(facts: list[AnyFact], data: st.DataObject) -> tuple[list[AnyFact], list[AnyFact]]:
+    """The records before and behind a place that stands within no message."""
+    ordered = sorted(facts, key=lambda fact: (fact.origin, fact.offset, fact.entry))
+    last = {name: number for number, fact in enumerate(ordered) for name in _names(fact)}
+    cuts, reach = [0], -1
+    for number, fact in enumerate(ordered):
+        place = (fact.origin, fact.offset, fact.entry)
+        if number > reach and number and place != (
+            ordered[number - 1].origin, ordered[number - 1].offset, ordered[number - 1].entry
+        ):  # fmt: skip
+            cuts.append(number)
+        reach = max([reach, *(last[name] for name in _names(fact))])
+    cut = data.draw(st.sampled_from(cuts))
+    return ordered[:cut], ordered[cut:]
+
+
+def _names(fact: AnyFact) -> list[str]:
+    """The messages that a fact is a part of."""
+    named = fact.id if isinstance(fact, MessageSeen) else getattr(fact, "message", "")
+    return [named] if named else []
+
+
+def fits_a_list(message: Message) -> bool:
+    return bool(message.content.strip() or message.tool_calls or message.role == "tool")
+
+
+def openai_list(messages: list[Message]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for message in messages:
+        value: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.tool_calls:
+            value["tool_calls"] = [
+                {"id": c.id, "type": "function",
+                 "function": {"name": c.name, "arguments": c.arguments}}
+                for c in message.tool_calls
+            ]  # fmt: skip
+        if message.tool_call_id:
+            value["tool_call_id"] = message.tool_call_id
+        made.append(value)
+    return made
+
+
+def anthropic_list(messages: list[Message]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for message in messages:
+        parts: list[dict[str, Any]] = []
+        if message.role == "tool":
+            block = {"type": "tool_result", "content": message.content}
+            made.append(
+                {"role": "user", "content": [{**block, "tool_use_id": message.tool_call_id}]}
+            )
+            continue
+        if message.content:
+            parts.append({"type": "text", "text": message.content})
+        parts += [
+            {"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments}
+            for c in message.tool_calls or ()
+        ]
+        made.append({"role": message.role, "content": parts})
+    return made
+
+
+THINGS = (MessageSeen, ToolCalled, ToolReturned)
+LISTS = (SnapshotSeen, ListSeen, PieceSeen)
+
+
+def _snapshot(key: Key, messages: list[Message], shape: Callable[..., Any]) -> SnapshotSeen:
+    """The list that a call logged when the last of the messages was there."""
+    times = [time for m in messages if (time := parse_time(m.timestamp)) is not None]
+    time = max(times, default=None)
+    text = msgspec.json.encode(shape(messages))[:-1]
+    view = View(size=len(text), origin="lists.jsonl", offset=7, time=time, requested="gpt-5")
+    return SnapshotSeen(
+        key=key, origin="lists.jsonl", offset=7, time=time, text=text, escaped=False, views=(view,)
+    )

@@ -162,7 +162,7 @@ def unmerged(folder: Path) -> list[Trajectory]:
         collection.add(source, fact)
     made: list[Trajectory] = []
     for key, gathered in collection.conversations.items():
-        made += reduce_facts(key, gathered.all_facts(), "longest", False).trajectories
+        made += reduce_facts(key, gathered.all_facts(), False).trajectories
     return [trajectory for trajectory in made if trajectory.messages]
 
 

@@ -260,15 +260,10 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=
     call: str = ""
     request: str = ""
     message: str = ""
-    stamp: str = ""
-    """The time as the record wrote it."""
     requested: str = ""
     """The model that was asked for."""
     answered: str = ""
     """The model that answered."""
-    turn: int | None = None
-    kind: str = ""
-    """The event that it came by."""
     side: str = ""
     """The sub-agent run that it belongs to; empty for the conversation itself."""
     system: bytes = b""
@@ -277,6 +272,8 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=
     prompt: int | None = None
     completion: int | None = None
     cached: int | None = None
+    notes: dict[str, Any] = {}
+    """What holds of the conversation where this call is its last: names and values as in Noted."""
 
 
 class SnapshotSeen(Fact, frozen=True, kw_only=True, gc=False):

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from unspool import sources
 from unspool.facts import (
     MESSAGE_BEARING,
     NOBODY,
@@ -142,8 +141,7 @@ class Rebuilt(msgspec.Struct):
 
 def rebuild(key: Key, gathered: Gathered, merge_tool_metadata: bool = True) -> Rebuilt:
     """The second seam: the facts of one key become trajectories and cards."""
-    current = sources.current_of(key, gathered.source)
-    reduction = reduce_facts(key, gathered.all_facts(), current, merge_tool_metadata)
+    reduction = reduce_facts(key, gathered.all_facts(), merge_tool_metadata)
     conversations = [
         (trajectory, make_card(trajectory, naming))
         for trajectory, naming in reduction.conversations()

@@ -14,6 +14,9 @@ from unspool.prompts.tags import Block, blocks, without
 _SAID = frozenset(("command",))
 """Routes that hold what the person did, so that a message is not mere context for them."""
 
+_FILLERS = frozenset(("Please continue.",))
+"""What a program puts at the end of a list that would not end in a user message."""
+
 _ADJACENT = 4
 """Blocks in a row on one line that are looked for."""
 
@@ -68,7 +71,7 @@ def typed_text(text: str, rendered: bool = True) -> str | None:
 def context_kind(text: str, rendered: bool = True) -> Literal["summary", "injected"] | None:
     """What a user message is that a program wrote: a summary, or context; None where a person did."""
     if "<" not in text:
-        return None
+        return "injected" if rendered and text in _FILLERS else None
     return read_wording(text, blocks(text), active(), rendered).kind
 
 

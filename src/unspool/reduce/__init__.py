@@ -1,40 +1,28 @@
 """Reduce: the facts of one conversation become its trajectory. Knows no format.
 
+One chain, in this order:
+
+records.py    the facts of one record, together
 clocks.py     times of logs that do not tell their zone
-records.py    the facts of one record
 order.py      records of all origins in one order
-witness.py    origins without times, by what another tells
-turns.py      logs without times
-thread.py     the chain, the abandoned branches
-forks.py      copies of a log that go on differently
-drafts.py     facts by the message and the call that they are about
-rewound.py    echoes of what was abandoned
-messages.py   messages, calls, results, marks
-listing.py    a message list, the calls that saw it, their answers
-listtext.py   a list's text, decoded between the ends that calls saw
-broken.py     lists that are cut off or not clean
+joining.py    message lists that begin alike are one text: what adds nothing is never decoded
 lists.py      message lists that calls logged, decoded once each
 references.py lists that name their messages, whose bodies came apart
-gaps.py       lost messages of such lists, from lists that begin alike
-sides.py      which calls are a sub-agent's
 candidates.py lists with their answers joined, that compete
-snapshots.py  the winner of each segment
-leftovers.py  what was said where no list was logged
-numbering.py  turns of a conversation whose beginning is lost
 models.py     which call made which message
-notes.py      what knows best wins
-naming.py     titles of other conversations
+strands.py    what the lists tell becomes records of the chain
+thread.py     the chain, the abandoned branches
+drafts.py     facts by the message and the call that they are about
 echoes.py     the same message seen by several channels
 matching.py   the same call seen by several channels
-anchors.py    where a channel stands among the others
-runs.py       run segments: their usage, the calls that they cut off
-totals.py     turns, segments, usage, models
-width.py      long conversations are narrow throughout
+messages.py   messages, calls, results, marks
+notes.py      what knows best wins, field by field
+usage.py      tokens: of messages, requests, runs, the conversation
+totals.py     turns, segments, files, references
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Literal
 
 from unspool.facts import (
     ECHO,
@@ -49,72 +37,86 @@ from unspool.facts import (
     ToolCalled,
 )
 from unspool.io.times import format_time
-from unspool.reduce import snapshots
-from unspool.reduce.clocks import is_zoneless, set_clocks
+from unspool.reduce.candidates import by_side
+from unspool.reduce.clocks import set_clocks
 from unspool.reduce.drafts import Assembly
+from unspool.reduce.lists import Lists, read_lists
 from unspool.reduce.messages import build_marks, build_messages, count_preserved
 from unspool.reduce.naming import find_naming
-from unspool.reduce.notes import apply_to_messages, apply_to_trajectory
-from unspool.reduce.order import Ordered, Record, put_in_order
+from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, describe
+from unspool.reduce.order import Ordered, Record, put_in_order, weave_records
+from unspool.reduce.records import LIST
 from unspool.reduce.reduction import Reduction
+from unspool.reduce.references import read_references
 from unspool.reduce.rewound import settle_echoes, still_told, thing_times
 from unspool.reduce.runs import Runs, assign_usage
+from unspool.reduce.strands import Strand
 from unspool.reduce.thread import Thread, find_thread
 from unspool.reduce.totals import complete, is_turn, mark_injected
-from unspool.reduce.width import is_narrow, narrowed
 from unspool.trajectory import Branch, Link, Trajectory
 
 
-def reduce_facts(
-    key: Key,
-    facts: Iterable[AnyFact],
-    current: Literal["last", "longest"] = "last",
-    merge_tool_metadata: bool = True,
-) -> Reduction:
+def reduce_facts(key: Key, facts: Iterable[AnyFact], merge_tool_metadata: bool = True) -> Reduction:
     """Fold the facts of one conversation. The order in which they come does not matter."""
-    lists, rest = _set_apart(facts)
-    long = is_narrow(lists) or is_narrow(rest)
-    if long:
-        rest = list(map(narrowed, rest))
-    ordered = put_in_order(set_clocks(rest) if any(map(is_zoneless, rest)) else rest)
-    main, sides = _split_sides(ordered)
-    if lists:
-        found = snapshots.reduce_lists(key, lists, ordered, merge_tool_metadata, long)
-        own = any(made.messages for made in found.trajectories if made.parent is None)
-        if not own and _has_words(main):
-            # All lists are sub-agents', or cannot be read: what other events tell is all there is.
-            whole = _reduce_records(key, main, current, _session_notes(ordered.records))
-            found.trajectories = [whole, *(t for t in found.trajectories if t.parent is not None)]
-        return found
-    whole = _reduce_records(key, main, current, _session_notes(ordered.records))
-    made = [whole]
-    for root, records in sides:
-        ident = (key[0], f"{key[1]}/{root}")
-        side = _reduce_records(ident, records, current, _side_notes(records))
-        side.parent = Link(conversation_id=key[1], tool_call_id=_only_call(root, ordered.records))
-        for name in ("agent", "agent_version", "session_id", "workspace"):
-            setattr(side, name, getattr(whole, name))
-        made.append(side)
-    kept = [t for t in made if t.messages or t is made[0]]
-    return Reduction(kept, ordered.superseded, naming=find_naming(main))
-
-
-def _set_apart(
-    facts: Iterable[AnyFact],
-) -> tuple[list[SnapshotSeen | ListSeen | PieceSeen], list[AnyFact]]:
-    """The message lists, and all else."""
-    lists: list[SnapshotSeen | ListSeen | PieceSeen] = []
+    snapshots: list[SnapshotSeen] = []
+    references: list[ListSeen | PieceSeen] = []
     rest: list[AnyFact] = []
     for fact in facts:
-        if isinstance(fact, SnapshotSeen | ListSeen | PieceSeen):
-            lists.append(fact)
+        if isinstance(fact, SnapshotSeen):
+            snapshots.append(fact)
+        elif isinstance(fact, ListSeen | PieceSeen):
+            references.append(fact)
         else:
             rest.append(fact)
-    return lists, rest
+    ordered = put_in_order(set_clocks(rest))
+    main, sides = _split_sides(ordered)
+    made: list[Trajectory] = []
+    reduction = Reduction(made, ordered.superseded, naming=find_naming(main))
+    strands: dict[str, Strand] = {}
+    if snapshots or references:
+        rest = [fact for record in ordered.records for fact in record.facts]
+        lists = read_lists(key, snapshots, *read_references(references))
+        reduction.problems = lists.problems
+        strands = _strands(key, lists, rest, merge_tool_metadata)
+        records = sum(len(listing.calls) for listing in lists.lists) + len(lists.answers)
+        used = sum(strand.used for strand in strands.values())
+        reduction.superseded += max(records - used, 0)
+    own = strands.pop("", None)
+    spoken = any(isinstance(fact, MessageSeen) for record in main for fact in record.facts)
+    if own is not None and not own.records and spoken:
+        own = None  # all lists are sub-agents', or cannot be read: what other events tell is all
+    whole = None
+    if own is not None or spoken or not (snapshots or references):
+        whole = _reduce_records(key, main, _session_notes(ordered.records), own)
+        made.append(whole)
+    for _, strand in sorted(strands.items()):
+        trajectory = _reduce_records(strand.key, [], [], strand)
+        trajectory.parent = Link(conversation_id=key[1])
+        made.append(trajectory)
+    for root, records_of_side in sides:
+        ident = (key[0], f"{key[1]}/{root}")
+        side_notes = _side_notes(records_of_side)
+        trajectory = _reduce_records(ident, records_of_side, side_notes)
+        if not trajectory.messages:
+            continue
+        call = _only_call(root, ordered.records)
+        trajectory.parent = Link(conversation_id=key[1], tool_call_id=call)
+        for name in ("agent", "agent_version", "session_id", "workspace") if whole else ():
+            setattr(trajectory, name, getattr(whole, name))
+        made.append(trajectory)
+    return reduction
 
 
-def _has_words(records: list[Record]) -> bool:
-    return any(isinstance(fact, MessageSeen) for record in records for fact in record.facts)
+def _strands(
+    key: Key, lists: Lists, rest: list[AnyFact], merge_tool_metadata: bool
+) -> dict[str, Strand]:
+    """What the lists tell of the conversation itself (""), and of its sub-agents' runs."""
+    strands: dict[str, Strand] = {}
+    for side, group in by_side(lists.lists, lists.answers, rest).items():
+        strand = Strand((key[0], f"{key[1]}/{side}") if side else key, *group)
+        strand.tell([] if side else rest, merge_tool_metadata)
+        strands[side] = strand
+    return strands
 
 
 def _session_notes(records: list[Record]) -> list[Noted]:
@@ -175,24 +177,34 @@ def _only_call(root: str, records: list[Record]) -> str | None:
 
 
 def _reduce_records(
-    key: Key, records: list[Record], current: Literal["last", "longest"], notes: list[Noted]
+    key: Key, records: list[Record], notes: list[Noted], strand: Strand | None = None
 ) -> Trajectory:
-    thread = settle_echoes(find_thread(records, current))
+    thread = find_thread(records)
+    if strand is not None:
+        thread = _with_lists(thread, strand)
+    thread = settle_echoes(thread)
     assembly = Assembly()
     assembly.take(thread.records)
-    own = [n for n in assembly.notes if n.on not in ("conversation", "entry")]
+    told = assembly.notes if strand is None or not strand.alone else strand.notes
+    own = [note for note in told if note.on not in ("conversation", "entry")]
     assembly.notes = own + still_told(notes, thread)
     messages, places = build_messages(assembly.in_order())
-    mark_injected(messages)
+    if strand is None or not strand.alone:
+        mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places, messages, assembly.adrift) or None
     count_preserved(trajectory.marks, [record.entry for record in thread.records], places)
     trajectory.branches = _branches(thread, places) or None
-    _set_origins(trajectory, records)
-    assembly.times += thing_times(thread)
-    times = assembly.times or assembly.echo_times
-    if messages and _only_echoes(records):
+    _set_origins(trajectory, records, strand)
+    times = assembly.times + thing_times(thread)
+    if strand is not None:
+        times += strand.times
+        trajectory.partial = strand.partial or None
+        trajectory.tool_definitions = strand.tools()
+        describe(trajectory, strand.last_view.notes)
+    times = times or assembly.echo_times
+    if messages and strand is None and _only_echoes(records):
         trajectory.partial = ["only-echoes"]
         times = assembly.times + assembly.echo_times
     if times:
@@ -203,6 +215,18 @@ def _reduce_records(
     if not messages:
         trajectory.partial = [*(trajectory.partial or ()), "no-messages"]
     return trajectory
+
+
+def _with_lists(thread: Thread, strand: Strand) -> Thread:
+    """The thread with the records of the lists among its own: before what is later than they."""
+    if strand.alone:
+        # What was said beside the lists is told by them, or was left over and is told with them.
+        for record in thread.records:
+            if any(isinstance(fact, MessageSeen) for fact in record.facts):
+                record.facts = [f for f in record.facts if not isinstance(f, MessageSeen)]
+        return Thread([*strand.records, *thread.records], [*thread.branches, *strand.branches])
+    woven = weave_records(strand.records, thread.records)
+    return Thread(woven, [*thread.branches, *strand.branches])
 
 
 def _only_echoes(records: list[Record]) -> bool:
@@ -230,7 +254,7 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
             Branch(
                 index=bisect_right(places, order.get(fork, -1)),
                 messages=messages,
-                fork_id=fork or None,
+                fork_id=fork if fork and not fork.startswith(LIST) else None,
                 reason="rewind" if any(is_turn(message) for message in messages) else "retry",
                 # What was done to files is told by the calls.
                 marks=[mark for mark in marks if mark.kind != "file"] or None,
@@ -239,14 +263,18 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
     return made
 
 
-def _set_origins(trajectory: Trajectory, records: list[Record]) -> None:
+def _set_origins(trajectory: Trajectory, records: list[Record], strand: Strand | None) -> None:
+    """The file with the first message-bearing record (or the last list), and all others."""
     bearing = (r for r in records if any(isinstance(f, MESSAGE_BEARING) for f in r.facts))
     first = next(bearing, records[0] if records else None)
-    if first is None:
-        return
-    trajectory.file_path = first.origin
-    others = sorted({record.origin for record in records} - {first.origin})
-    trajectory.origins = others or None
+    origins = {record.origin for record in records}
+    if strand is not None:
+        origins.update(view.origin for view in strand.all_views)
+    if strand is not None and (strand.alone or first is None):
+        trajectory.file_path = strand.last_view.origin
+    elif first is not None:
+        trajectory.file_path = first.origin
+    trajectory.origins = sorted(origins - {trajectory.file_path or ""}) or None
 
 
 __all__ = ["Reduction", "apply_to_trajectory", "reduce_facts"]

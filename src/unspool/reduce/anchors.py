@@ -52,6 +52,15 @@ class Anchors:
         if not pairs:
             return place
         at = bisect_right(pairs, place, key=lambda pair: pair[0])
-        target = pairs[at - 1][1] if at else pairs[0][1]
-        base = target if isinstance(target, int | float) else target.place
-        return (base if at else base - 1) + (place + 1) / (total + 2)
+        if not at:
+            return _place_of(pairs[0][1]) - 1 + (place + 1) / (total + 2)
+        # Of the last few: tools that run side by side come back in another order.
+        base = max(_place_of(target) for _, target in pairs[max(at - SIDE_BY_SIDE, 0) : at])
+        return base + (place + 1) / (total + 2)
+
+
+SIDE_BY_SIDE = 4
+
+
+def _place_of(target: Placed | float) -> float:
+    return target if isinstance(target, int | float) else target.place

@@ -32,7 +32,7 @@ Evidence = tuple[str, str]
 
 def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
     """The facts, those of logs without a zone at their true times; else they keep their note."""
-    local = {fact.origin for fact in facts if is_zoneless(fact)}
+    local = {fact.origin for fact in facts if _is_zoneless(fact)}
     if not local:
         return facts
     votes = _votes(facts, local)
@@ -49,7 +49,7 @@ def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
     return made
 
 
-def is_zoneless(fact: AnyFact) -> bool:
+def _is_zoneless(fact: AnyFact) -> bool:
     return isinstance(fact, Noted) and fact.name == ZONE and fact.value == NO_ZONE
 
 
@@ -122,7 +122,7 @@ def _fitting(facts: list[AnyFact], local: set[str]) -> int | None:
 
 
 def _shifted(fact: AnyFact, quarters: int) -> AnyFact:
-    if is_zoneless(fact):
+    if _is_zoneless(fact):
         sign, minutes = ("-" if quarters > 0 else "+"), abs(quarters) * 15
         zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}"
         fact = msgspec.structs.replace(fact, value=zone)

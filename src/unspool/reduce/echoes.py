@@ -10,7 +10,6 @@ from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from unspool.facts import INDEX, MessageSeen
-from unspool.io.longtext import LONG
 from unspool.reduce.anchors import Channel
 
 if TYPE_CHECKING:
@@ -30,14 +29,9 @@ def words(parts: list[MessageSeen]) -> str:
     """What an echo is recognised by: what was typed, else the text, else the thinking."""
     typed = next((part.typed for part in parts if part.typed is not None), None)
     if typed is not None:
-        return _bare(typed)
-    text = _bare(joined_text(parts))
-    return text or next((_bare(part.thinking) for part in parts if part.thinking), "")
-
-
-def _bare(text: str) -> str:
-    """Without the space around it; of a very long one the beginning, which tells enough."""
-    return text[:LONG].strip()
+        return typed.strip()
+    text = joined_text(parts).strip()
+    return text or next((part.thinking.strip() for part in parts if part.thinking), "")
 
 
 def joined_text(parts: list[MessageSeen]) -> str:
@@ -61,7 +55,7 @@ def last_words(parts: list[MessageSeen]) -> str:
     texts = [part for part in parts if part.rank == best and part.text]
     if len(texts) < 2 or texts[-1].piece:
         return ""
-    return _bare(texts[-1].text)
+    return texts[-1].text.strip()
 
 
 def match_echoes(
@@ -88,7 +82,7 @@ class _Heard:
         self._known: dict[tuple[str, str], Alike] = defaultdict(Alike)
         for draft in self._drafts:
             shown = {part.shown.strip() for part in draft.parts if part.shown}
-            for said in {words(draft.parts), _bare(joined_text(draft.parts)), *shown}:
+            for said in {words(draft.parts), joined_text(draft.parts).strip(), *shown}:
                 self._known[(draft.role, said)].add(draft)
         self._ends: dict[str, Alike] = defaultdict(Alike)
         """The last words of answers that say more than those."""
@@ -223,7 +217,7 @@ def _turn(asked: "Draft", drafts: list["Draft"]) -> list["Draft"]:
 
 def _is_answered(turn: list["Draft"]) -> bool:
     """Whether the turn has an answer in words."""
-    return any(d.role == "assistant" and _bare(joined_text(d.parts)) for d in turn)
+    return any(d.role == "assistant" and joined_text(d.parts).strip() for d in turn)
 
 
 def _is_returned(text: str, turn: list["Draft"], assembly: "Assembly") -> bool:
@@ -244,7 +238,7 @@ def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
     if len(text) < LEAST_CHARS:
         return None
     for draft in _turn(after, drafts):
-        said = _bare(joined_text(draft.parts))
+        said = joined_text(draft.parts).strip()
         if draft.role == "assistant" and (
             text in said or (len(said) >= LEAST_CHARS and said in text)
         ):

@@ -1,58 +1,99 @@
-"""Lists: the message lists that engine calls logged, decoded once each."""
+"""Lists: the message lists that engine calls logged, decoded once each.
 
-from itertools import accumulate
+    call 1 logs  [system, user]                          and is answered with  assistant "Looking."
+    call 2 logs  [system, user, assistant, tool]         and is answered with  assistant "Done."
+
+Both are one list, seen by two calls (`Listing.calls`); the answers come apart (`Answer`), because a
+call logs them when it ends. A list that is broken is used up to the break
+(cases/copilot_telemetry/list_broken_in_the_middle).
+"""
+
+import json
+import re
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
-from unspool.io.longtext import is_long
-from unspool.reduce.broken import read_broken
+from unspool.io.door import clean, recover_json, refuse_depth
+from unspool.prompts.shapes import list_to_messages
 from unspool.reduce.joining import join
-from unspool.reduce.listing import Answer, Call, Listing, in_place
-from unspool.reduce.listtext import ListText
-from unspool.reduce.references import read_references
 from unspool.trajectory import Message
 
-
-def read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | None:
-    """The list of a snapshot, decoded piece by piece between the ends that calls saw. Where it is not
-    clean, shorter ones that it was joined with may be: they go to the others."""
-    if fact.broken:
-        return read_broken(fact)
-    views = in_place(fact.views)
-    ends = sorted({*(view.size for view in views), len(fact.text)})
-    text = ListText(fact.text, fact.escaped)
-    if is_long(len(fact.text)):
-        if not text.can_be_taken(ends):
-            return read_broken(_apart(fact, others))
-        del fact  # there is no room for it while the messages are decoded
-        made = text.take(ends)
-    else:
-        try:
-            made = text.read(ends)
-        except (ValueError, RecursionError):
-            return read_broken(_apart(fact, others))
-    counts = dict(zip(ends, accumulate(map(len, made)), strict=True))
-    messages = [message for between in made for message in between]
-    listing = Listing(messages, [Call(view, counts[view.size]) for view in views])
-    listing.trouble = text.trouble
-    return listing
+When = tuple[int, str, int]
+"""Time (-1 where unknown), origin, offset."""
+Gap = tuple[int, int]
+"""Before which message of a list something is missing, and how many messages."""
 
 
-def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
-    """The snapshot as those saw it who saw all of it; what the others saw goes to the others."""
-    views = [view for view in fact.views if view.size < len(fact.text)]
-    if not views:
-        return fact
-    text = fact.text[: max(view.size for view in views)]
-    others.append(msgspec.structs.replace(fact, text=text, views=tuple(views)))
-    return msgspec.structs.replace(fact, views=_longest(fact))
+class Answer:
+    """The message that a call was answered with."""
+
+    __slots__ = ("message", "used", "view", "when")
+
+    def __init__(self, view: View, message: Message) -> None:
+        self.view = view
+        self.message = message
+        self.used = False
+        self.when: When = (view.time if view.time is not None else -1, view.origin, view.offset)
 
 
-def _longest(fact: SnapshotSeen) -> tuple[View, ...]:
-    """Those who saw all of it."""
-    return tuple(view for view in fact.views if view.size >= len(fact.text))
+class Call:
+    """One engine call: the list it saw (the first `count` messages) and what is known of it."""
+
+    __slots__ = ("answer", "count", "view", "when")
+
+    def __init__(self, view: View, count: int) -> None:
+        self.view = view
+        self.count = count
+        self.answer: Answer | None = None
+        self.when: When = (view.time if view.time is not None else -1, view.origin, view.offset)
+
+    def take(self, answer: Answer) -> None:
+        self.answer = answer
+        answer.used = True
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return (self.view.origin, self.view.offset)
+
+
+def by_time(item: Call | Answer) -> When:
+    return item.when
+
+
+class Listing:
+    """A message list and the calls that saw a beginning of it."""
+
+    __slots__ = ("calls", "chain", "gaps", "messages", "missing", "trouble")
+
+    def __init__(
+        self,
+        messages: list[Message],
+        calls: list[Call],
+        missing: bool = False,
+        gaps: tuple[Gap, ...] = (),
+        trouble: str = "",
+    ) -> None:
+        self.messages = messages
+        self.calls = calls
+        self.missing = missing
+        self.gaps = gaps
+        """Messages are missing between others: their numbers are not those of other lists."""
+        self.trouble = trouble
+        """The code of the problem that showed when the list was decoded."""
+        chain = [0]
+        for message in messages:
+            chain.append(hash((chain[-1], identity(message))))
+        self.chain = chain
+        """Per n the hash of the first n messages: whether two lists begin alike is one comparison."""
+
+    @property
+    def final(self) -> list[Call]:
+        """The calls that saw the whole list, in order of time."""
+        whole = [call for call in self.calls if call.count == len(self.messages)]
+        return sorted(whole, key=by_time)
 
 
 class Lists(NamedTuple):
@@ -63,63 +104,236 @@ class Lists(NamedTuple):
     problems: list[Problem]
 
 
-def read_lists(
-    key: Key, facts: list[SnapshotSeen | ListSeen | PieceSeen], long: bool = False
-) -> Lists:
-    """The facts are taken out of the list: the text of one may be as long as all else together.
+def identity(message: Message) -> tuple[Any, ...]:
+    """What makes two messages of a list the same one."""
+    calls = message.tool_calls
+    return (
+        message.role,
+        message.content,
+        tuple([call.id for call in calls]) if calls else (),
+        message.tool_call_id,
+    )
 
-    `long`: the conversation is narrow.
-    """
-    snapshots = [fact for fact in facts if isinstance(fact, SnapshotSeen)]
-    references = [fact for fact in facts if not isinstance(fact, SnapshotSeen)]
-    facts.clear()
-    snapshots.sort(key=lambda fact: fact.place)
-    inputs, outputs = read_references(references)
+
+def is_empty(message: Message) -> bool:
+    """Neither words nor calls: such a message says nothing (an empty tool result does)."""
+    if message.content and not message.content.isspace():
+        return False
+    return not (
+        message.tool_calls
+        or message.attachments
+        or message.thinking
+        or message.extra
+        or message.role == "tool"
+    )
+
+
+def read_lists(
+    key: Key,
+    snapshots: list[SnapshotSeen],
+    inputs: list[Listing],
+    outputs: list[Listing],
+) -> Lists:
+    """All lists of a conversation: those that were logged whole, and the `inputs` and `outputs` that
+    were put together from references."""
     problems: list[Problem] = []
     answers: list[Answer] = []
     lists: list[Listing] = []
-    joined = join(snapshots)
-    snapshots.clear()
-    joined.reverse()
-    while joined:
-        longest = _longest(joined[-1])
-        listing = read_snapshot(joined.pop(), joined)
+    inputs = list(inputs)
+    waiting = join(sorted(snapshots, key=_by_place))
+    waiting.reverse()
+    while waiting:
+        fact = waiting.pop()
+        listing = _read_snapshot(fact, waiting)
         if listing is None:
-            problems.append(_problem(key, in_place(longest)[0], "messages-unreadable"))
+            seen = [view for view in fact.views if view.size >= len(fact.text)]
+            problems.append(_problem(key, min(seen, key=_by_place), "messages-unreadable"))
         else:
             inputs.append(listing)
-    if long:
-        for listing in (*inputs, *outputs):
-            listing.narrow()
-    for listing in sorted(inputs, key=lambda made: made.calls[0].place):
+    inputs.sort(key=lambda made: made.calls[0].place)
+    for listing in inputs:
         if listing.trouble:
             problems.append(_problem(key, listing.calls[0].view, listing.trouble))
-        kept = []
+        own = []
         for call in listing.calls:
             if _is_answer(listing, call):
                 text = listing.messages[0] if call.count else Message("assistant", "")
                 answers.append(Answer(call.view, text))
             else:
-                kept.append(call)
-        if kept and (listing.messages or not listing.missing):
-            listing.calls = kept
+                own.append(call)
+        if own and (listing.messages or not listing.missing):
+            listing.calls = own
             lists.append(listing)
     for output in outputs:
         if output.messages:
             answers.append(Answer(output.calls[0].view, output.messages[0]))
         else:
             problems.append(_problem(key, output.calls[0].view, output.trouble))
-    return Lists(fold(lists), _unique(answers), problems)
+    return Lists(_fold(lists), _unique(answers), problems)
+
+
+def _by_place(item: View | SnapshotSeen | ListSeen | PieceSeen) -> tuple[str, int]:
+    return (item.origin, item.offset)
 
 
 def _problem(key: Key, view: View, code: str) -> Problem:
     return Problem(key=key, origin=view.origin, offset=view.offset, number=98, code=code)
 
 
+def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | None:
+    """The list of a snapshot, decoded piece by piece between the ends that calls saw. Where it is
+    not clean, shorter ones that it was joined with may be: they go to the others."""
+    if fact.broken:
+        return _read_broken(fact)
+    text = fact.text
+    views = sorted(fact.views, key=_by_place)  # not by who joined what when
+    ends = sorted({*[view.size for view in views], len(text)})
+    messages: list[Message] = []
+    counts: dict[int, int] = {}
+    trouble = ""
+    try:
+        for start, end in pairwise([0, *ends]):
+            piece = text[start + 1 : end]
+            if fact.escaped:
+                piece = unescape(piece)
+            values = decode_array(b"".join((b"[", piece, b"]")))
+            objects = [value for value in values if type(value) is dict]
+            if len(objects) < len(values):
+                trouble = "message-not-an-object"
+            messages += [m for m in list_to_messages(objects) if not is_empty(m)]
+            counts[end] = len(messages)
+    except (ValueError, RecursionError):
+        return _read_broken(_apart(fact, others))
+    return Listing(messages, [Call(view, counts[view.size]) for view in views], trouble=trouble)
+
+
+def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
+    """The snapshot as those saw it who saw all of it; what the others saw goes to the others."""
+    shorter = [view for view in fact.views if view.size < len(fact.text)]
+    if not shorter:
+        return fact
+    text = fact.text[: max(view.size for view in shorter)]
+    others.append(msgspec.structs.replace(fact, text=text, views=tuple(shorter)))
+    whole = tuple([view for view in fact.views if view.size >= len(fact.text)])
+    return msgspec.structs.replace(fact, views=whole)
+
+
+def _read_broken(fact: SnapshotSeen) -> Listing | None:
+    """All whole messages of a list that is cut off, or not clean, and the cut-off one as far as it
+    goes."""
+    trouble, missing = "", fact.broken
+    try:
+        text = fact.text.decode()
+    except UnicodeDecodeError:
+        text, trouble = fact.text.decode("utf-8", "replace"), "invalid-utf8"
+    try:
+        if fact.escaped:
+            text = _unescape_cut_off(text)
+        values = None if missing else _whole_array(text)
+        if values is None:
+            missing, values = True, _beginning(text)
+    except (ValueError, RecursionError):
+        return None
+    if values is None:
+        return None
+    messages = [m for m in list_to_messages(values) if not is_empty(m)]
+    calls = [Call(view, len(messages)) for view in sorted(fact.views, key=_by_place)]
+    cut_off = "messages-cut-off" if missing and not fact.broken else ""
+    return Listing(messages, calls, missing, trouble=trouble or cut_off)
+
+
+_HALF_ESCAPE = re.compile(r"\\+(?:u[0-9a-fA-F]{0,3})?\Z")
+
+
+def _unescape_cut_off(text: str) -> str:
+    """What the inside of a JSON string reads as; an escape that was cut in two is left out."""
+    half = _HALF_ESCAPE.search(text)
+    if half is not None:
+        slashes = len(half[0]) - len(half[0].lstrip("\\"))
+        text = text[: half.start() + slashes - 1] if slashes % 2 else text
+    return unescape(text.encode()).decode()
+
+
+def _whole_array(text: str) -> list[Any] | None:
+    try:
+        return decode_array(f"{text}]".encode("utf-8", "replace"))
+    except ValueError:
+        return None
+
+
+def _beginning(text: str) -> list[Any] | None:
+    """The elements before the place where the array breaks."""
+    value = recover_json(text)
+    if value is None:
+        try:
+            json.loads(text, strict=False)
+        except json.JSONDecodeError as error:
+            value = recover_json(text[: error.pos])
+    return value if isinstance(value, list) else None
+
+
+def unescape(text: bytes) -> bytes:
+    """The inside of a JSON string as it reads; ValueError where the escapes are not JSON's."""
+    quoted = b"".join((b'"', text, b'"'))
+    try:
+        return msgspec.json.decode(quoted, type=str).encode()
+    except msgspec.DecodeError:  # lone surrogates: real where a pair was cut in two
+        inner: str = json.loads(quoted, strict=False)
+        return inner.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def decode_array(text: bytes) -> list[Any]:
+    """The elements of `[…]`; raises ValueError (or RecursionError) where it is no clean array."""
+    try:
+        refuse_depth(text)
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        value = clean(json.loads(text, strict=False))
+    if not isinstance(value, list):
+        raise ValueError("not an array")
+    return value
+
+
+def decode_system(raw: bytes) -> str:
+    """The text of a system prompt that is sent beside a list: JSON inside JSON, a string or blocks."""
+    if not raw:
+        return ""
+    value = _decode_nested(raw)
+    text = _text_of(value)
+    return text or (_text_of(_decode_nested(raw, recover=False)) if value else "")
+
+
+def _text_of(value: Any) -> str:
+    messages = list_to_messages([{"role": "system", "content": value}])
+    return messages[0].content if messages else ""
+
+
+def decode_tools(raw: bytes) -> list[dict[str, Any]] | None:
+    value = _decode_nested(raw) if raw else None
+    if not isinstance(value, list):
+        return None
+    return [tool for tool in value if isinstance(tool, dict)] or None
+
+
+def _decode_nested(raw: bytes, recover: bool = True) -> Any:
+    """A value that stands as JSON in JSON strings, as far as it can be read."""
+    value: Any = None
+    try:
+        value = json.loads(raw.decode("utf-8", "replace"), strict=False)
+        while isinstance(value, str) and value[:1] in ('"', "["):
+            value = json.loads(value, strict=False)
+    except (ValueError, RecursionError):
+        if isinstance(value, str) and recover:  # cut off, maybe: senders drop what is too long
+            recovered = recover_json(value)
+            value = value if recovered is None else recovered
+    return clean(value)
+
+
 def _is_answer(listing: Listing, call: Call) -> bool:
     """An output event logs just the one assistant message that the call gave.
 
-    It is empty where the model only called tools and the sender logs texts alone.
+    It is empty where the model only called tools and the sender logs texts alone
+    (cases/copilot_telemetry/answers_without_call_id).
     """
     view = call.view
     if view.requested or call.count > 1:
@@ -132,9 +346,9 @@ def _is_answer(listing: Listing, call: Call) -> bool:
 
 def _unique(answers: list[Answer]) -> list[Answer]:
     """The same answer may come by two channels: by call id (or request and time) and text it is
-    one."""
+    one (cases/copilot_telemetry/two_channels)."""
     best: dict[tuple[Any, ...], Answer] = {}
-    for answer in sorted(answers, key=lambda a: (a.view.origin, a.view.offset)):
+    for answer in sorted(answers, key=lambda a: _by_place(a.view)):
         view = answer.view
         key = (
             (view.call, view.request, answer.message.content)
@@ -160,8 +374,9 @@ def _combine(known: Answer, other: Answer) -> Answer:
     return Answer(msgspec.structs.replace(known.view, **missing), known.message)
 
 
-def fold(lists: list[Listing]) -> list[Listing]:
-    """Lists of which, by their messages, none is the beginning of another."""
+def _fold(lists: list[Listing]) -> list[Listing]:
+    """Lists of which, by their messages, none is the beginning of another: one text may be spelled
+    in two ways (cases/copilot_telemetry/same_text_spelled_otherwise)."""
     kept: list[Listing] = []
     begun: dict[int, Listing] = {}
     """The hash of a beginning → the first of the longest lists that begin so."""

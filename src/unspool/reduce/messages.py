@@ -9,10 +9,10 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned, UsageReported
-from unspool.io.longjson import encode
 from unspool.io.times import format_time, parse_time
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
+from unspool.reduce.records import Listed
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
 
 
@@ -60,15 +60,17 @@ def _best_rank(draft: Draft) -> int:
 
 def build_message(draft: Draft) -> list[Message]:
     parts = draft.parts
+    listed = [part.ready for part in parts if type(part) is Listed]
+    if listed and len(parts) == 1 and not draft.calls:
+        return listed
     ranked = parts if len(parts) == 1 else sorted(parts, key=_by_rank)
     extra: dict[str, Any] = {}
     for part in parts if len(parts) == 1 else sorted(parts, key=lambda p: -p.rank):
         if part.extra:
             extra.update(part.extra)
-    attachments: dict[bytes, Attachment] = {}
+    attachments: list[Attachment] = []
     for part in parts:
-        for attachment in part.attachments:
-            attachments.setdefault(encode(attachment), attachment)
+        attachments += [a for a in part.attachments if a not in attachments]
     calls = sorted(enumerate(draft.calls), key=lambda item: _call_order(*item))
     # What a message is and what became of it, who knows it best says: no echo makes it another.
     least = ranked[0].rank if ranked else 0
@@ -87,11 +89,25 @@ def build_message(draft: Draft) -> list[Message]:
         request_id=_first(ranked, "request"),
         stop_reason=next((p.stop for p in reversed(parts) if p.stop), None),
         status=_first(best, "status"),
-        attachments=list(attachments.values()) or None,
+        attachments=attachments or None,
         extra=extra or None,
     )
+    for ready in listed:
+        fill_missing(message, ready)
     results = [build_result(call, call.seen[0].name) for _, call in calls if call.results]
     return [message, *(result for result in results if not _is_bare(result))]
+
+
+_OF_A_LIST = ("mode", "request_id", "call_id", "timestamp", "stop_reason", "model_conflict")
+
+
+def fill_missing(message: Message, other: Message) -> None:
+    """What is known of a message where another channel has it too."""
+    if message.model is None and other.model is not None:
+        message.model, message.model_source = other.model, other.model_source
+    for name in _OF_A_LIST:
+        if getattr(message, name) is None:
+            setattr(message, name, getattr(other, name))
 
 
 def _by_rank(part: MessageSeen) -> int:

@@ -1,14 +1,25 @@
-"""Models: which call made which message, and what the session says where no call was logged."""
+"""Models: which call made which message, and what another channel says where no call was logged.
 
+    call "c1" saw 2 messages, asked for "gpt-5"       its answer, the third one, is gpt-5's
+    note on request "r1": model "gpt-5-mini"          a conflict: the call is believed
+
+(cases/copilot_telemetry/session_models)
+"""
+
+from itertools import takewhile
 from typing import Any
+
+import msgspec
 
 from unspool.facts import AnyFact, Noted, View
 from unspool.io.times import format_time
 from unspool.reduce.candidates import Candidate, same_answer
-from unspool.reduce.listing import Call, identity
-from unspool.reduce.numbering import count_from_list, requests_told
+from unspool.reduce.lists import Call, by_time, identity
 from unspool.reduce.totals import is_turn, number_turns
 from unspool.trajectory import Message, Usage
+
+Expected = dict[str, tuple[str, str]]
+"""Request → the model that another channel names for it, and what that channel is called."""
 
 
 def annotate(
@@ -16,9 +27,10 @@ def annotate(
     candidates: list[Candidate],
     rest: list[AnyFact],
     merge_tool_metadata: bool,
-) -> None:
-    """Requests, models and usage per message; then what only the losers know."""
-    session = session_models(rest)
+) -> list[Noted]:
+    """Requests, models and usage per message; then what only the losers know. The notes come back,
+    those on turns numbered as the messages are."""
+    session = expected_models(rest)
     for candidate in candidates:
         number_turns(candidate.messages)
         annotate_candidate(candidate, session)
@@ -32,8 +44,10 @@ def annotate(
     _number_across(messages)
     notes = [fact for fact in rest if isinstance(fact, Noted)]
     gaps = any(winner.listing.gaps for winner in winners)
-    fill_from_session(messages, session, requests_told(count_from_list(notes, messages, gaps)))
+    notes = _count_from_list(notes, messages, gaps)
+    _fill_expected(messages, session, _requests_told(notes))
     _fill_copies(messages)
+    return notes
 
 
 def _fill_copies(messages: list[Message]) -> None:
@@ -54,10 +68,10 @@ def _number_across(messages: list[Message]) -> None:
     number_turns(messages)
 
 
-def _stamp_by_index(winner: Candidate, other: Candidate, session: dict[str, str]) -> None:
+def _stamp_by_index(winner: Candidate, other: Candidate, session: Expected) -> None:
     """A call of a list that lost made the message at its end, if the roles before it agree."""
     roles = [message.role for message in winner.messages]
-    for call in sorted(other.listing.calls, key=lambda made: made.when):
+    for call in sorted(other.listing.calls, key=by_time):
         count = call.count + other.lead
         if count >= len(roles) or roles[count] != "assistant" or winner.messages[count].model:
             continue
@@ -70,26 +84,26 @@ def _stamp_by_index(winner: Candidate, other: Candidate, session: dict[str, str]
                 _note_conflict(made, engine, session.get(call.view.request))
 
 
-def session_models(rest: list[AnyFact]) -> dict[str, str]:
-    """Request → the model that the interactive session names: response first, then latest."""
-    best: dict[str, tuple[int, int, str]] = {}
+def expected_models(rest: list[AnyFact]) -> Expected:
+    """Request → the model that another channel names for it: by rank, then the latest."""
+    best: dict[str, tuple[int, int, str, str]] = {}
     for fact in rest:
-        if isinstance(fact, Noted) and fact.on == "request" and fact.name == "session_model":
+        if isinstance(fact, Noted) and fact.on == "request" and fact.name == "expected_model":
             rank = (-fact.rank, fact.time if fact.time is not None else -1)
             known = best.get(fact.subject)
             if known is None or rank >= known[:2]:
-                best[fact.subject] = (*rank, str(fact.value))
-    return {request: found[2] for request, found in best.items()}
+                best[fact.subject] = (*rank, str(fact.value["model"]), str(fact.value["source"]))
+    return {request: found[2:] for request, found in best.items()}
 
 
-def annotate_candidate(candidate: Candidate, session: dict[str, str]) -> None:
+def annotate_candidate(candidate: Candidate, session: Expected) -> None:
     messages = candidate.messages
     requests: dict[int | None, str] = {}
     # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
     own = sorted(candidate.calls, key=lambda made: (not _stands(candidate, made), made.when))
     for call in own:
         _stamp_call(messages, call, call.count + candidate.lead, session)
-    for call in sorted(own, key=lambda made: made.when):
+    for call in sorted(own, key=by_time):
         count = call.count + candidate.lead
         request = call.view.request or call.view.message
         if request and 0 < count <= len(messages):
@@ -118,10 +132,8 @@ def _stands(candidate: Candidate, call: Call) -> bool:
     return same_answer(candidate.messages[count], call.answer.message)
 
 
-def fill_from_session(
-    messages: list[Message], session: dict[str, str], told: dict[int, list[str]]
-) -> None:
-    """Messages whose call nobody logged: the session's model of their own turn's request.
+def _fill_expected(messages: list[Message], session: Expected, told: dict[int, list[str]]) -> None:
+    """Messages whose call nobody logged: the model that another channel names for their request.
 
     `told` has the requests that events name, for turns of which no call was logged at all; where
     the person went back and asked otherwise, they may be several, and no telling which.
@@ -138,11 +150,11 @@ def fill_from_session(
             asked = told.get(message.turn, [])
         asked = [message.request_id] if message.request_id else asked
         models = {session[request] for request in asked if request in session}
-        if len(models) == 1 and not message.model:
-            message.model, message.model_source = models.pop(), "interactiveSession"
+        if len({model for model, _ in models}) == 1 and not message.model:
+            message.model, message.model_source = min(models)
 
 
-def _stamp_call(messages: list[Message], call: Call, count: int, session: dict[str, str]) -> None:
+def _stamp_call(messages: list[Message], call: Call, count: int, session: Expected) -> None:
     """The model of a call stands on the last message that it saw and on its answer."""
     view = call.view
     engine: str | None = None
@@ -165,9 +177,9 @@ def _stamp_call(messages: list[Message], call: Call, count: int, session: dict[s
         _note_conflict(at, engine, session.get(view.request))
 
 
-def _note_conflict(message: Message, engine: str | None, expected: str | None) -> None:
-    """The engine is believed; that the session says otherwise is told."""
-    if engine and expected and expected != engine:
+def _note_conflict(message: Message, engine: str | None, expected: tuple[str, str] | None) -> None:
+    """The call itself is believed; that another channel says otherwise is told."""
+    if engine and expected and expected[0] != engine:
         message.model_conflict = True
 
 
@@ -220,3 +232,49 @@ def merge_missing(winner: list[Message], loser: list[Message], tool_metadata: bo
             own.tool_calls = other.tool_calls
         if own.role == "tool" and own.tool_call_id is None:
             own.tool_call_id = other.tool_call_id
+
+
+def _count_from_list(notes: list[Noted], messages: list[Message], gaps: bool) -> list[Noted]:
+    """The notes, those on turns numbered as the messages are.
+
+    Where all that is left begins from a summary, or messages are missing between others, events that
+    name a request and a turn show how many turns went before, if they agree.
+    """
+    if not gaps and not _begins_late(messages):
+        return notes
+    turns = {
+        request: turn for turn, requests in _requests_told(notes).items() for request in requests
+    }
+    apart = {
+        turns[message.request_id] - message.turn
+        for message in messages
+        if message.turn is not None and is_turn(message) and message.request_id in turns
+    }
+    if gaps and len(apart) != 1:
+        # A turn may be missing anywhere: what is only known by its number is nobody's.
+        return [note for note in notes if note.on != "turn"]
+    if len(apart) != 1 or apart == {0}:
+        return notes
+    (shift,) = apart
+    return [
+        msgspec.structs.replace(note, subject=str(int(note.subject) - shift))
+        if note.on == "turn"
+        else note
+        for note in notes
+    ]
+
+
+def _begins_late(messages: list[Message]) -> bool:
+    before = takewhile(lambda message: not is_turn(message), messages)
+    return any(message.kind == "summary" for message in before)
+
+
+def _requests_told(notes: list[Noted]) -> dict[int, list[str]]:
+    """Turn → the requests that events about it name."""
+    places = {(note.origin, note.offset): int(note.subject) for note in notes if note.on == "turn"}
+    told: dict[int, list[str]] = {}
+    for note in notes:
+        turn = places.get((note.origin, note.offset))
+        if note.on == "request" and turn is not None:
+            told.setdefault(turn, []).append(note.subject)
+    return told

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Noted
-from unspool.io.longjson import encode
 from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
 _LISTS = {"children", "references", "checkpoints", "partial"}
@@ -149,11 +148,11 @@ def _gather(notes: list[Noted]) -> dict[str, Any]:
 
     What is told once, or always the same, stays as it is; what differs becomes a list.
     """
-    told: dict[str, dict[bytes, Any]] = {}
+    told: dict[str, dict[str, Any]] = {}
     for note in notes:
         if note.name.startswith(_CONTEXT) and note.value is not None:
             values = told.setdefault(note.name.removeprefix(_CONTEXT), {})
-            values.setdefault(encode(note.value), note.value)
+            values.setdefault(repr(note.value), note.value)
     return {
         name: next(iter(values.values())) if len(values) == 1 else _flatten(values.values())
         for name, values in told.items()
@@ -162,7 +161,7 @@ def _gather(notes: list[Noted]) -> dict[str, Any]:
 
 def _flatten(values: Iterable[Any]) -> list[Any]:
     items = (item for value in values for item in (value if isinstance(value, list) else [value]))
-    return list({encode(item): item for item in items}.values())
+    return list({repr(item): item for item in items}.values())
 
 
 def _append(trajectory: Trajectory, note: Noted) -> None:
@@ -183,6 +182,12 @@ def _append(trajectory: Trajectory, note: Noted) -> None:
         if number is not None:
             known.sort(key=lambda item: item.get("number") or 0)
         setattr(trajectory, note.name, known)
+
+
+def describe(trajectory: Trajectory, notes: dict[str, Any]) -> None:
+    """What the call that a conversation ends with says of it, before all notes."""
+    for name, value in notes.items():
+        _set(trajectory, name, value)
 
 
 def _set(trajectory: Trajectory, name: str, value: Any) -> None:

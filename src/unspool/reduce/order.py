@@ -109,6 +109,15 @@ def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[s
     return weave_turns(result, untimed, records)
 
 
+def weave_records(base: list[Record], other: list[Record]) -> list[Record]:
+    """Two orders as one, by time; where one has none, the first comes first."""
+    records = {record.entry: record for record in (*base, *other)}
+    first, second = [record.entry for record in base], [record.entry for record in other]
+    if not _clock(first, records) or not _clock(second, records):
+        return [*base, *other]
+    return [records[entry] for entry in _weave(first, second, records)]
+
+
 def _weave(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
     """Two orders as one: each is kept, and between them the latest time seen so far decides."""
     first, second = _clock(base, records), _clock(other, records)

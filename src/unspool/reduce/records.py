@@ -1,6 +1,17 @@
 """Records: the facts of one native unit, together."""
 
 from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
+from unspool.trajectory import Message
+
+LIST = "\0list:"
+"""The origin of what message lists tell, which as a channel stand apart from the files that they lie
+in; and how the ids of their records begin, which nobody else knows."""
+
+
+class Listed(MessageSeen, frozen=True, kw_only=True):
+    """A message that a message list told, ready made."""
+
+    ready: Message
 
 
 class Record:

@@ -1,4 +1,11 @@
-"""References: message lists that name their messages, whose bodies were sent once, in pieces."""
+"""References: message lists that name their messages, whose bodies were sent once, in pieces.
+
+    {"messageUuids": ["a", "b", "c"], "requestOptionsId": "o"}        a ListSeen per call
+    {"messageUuid": "b", "chunkIndex": 0, "messageJson": "{…"}         a PieceSeen per chunk of a body
+
+A body, or a piece of it, may be lost on its way: then the list has a gap, which another list that
+begins alike may fill (cases/copilot_telemetry/chunked_lists).
+"""
 
 import json
 from collections import Counter, defaultdict
@@ -7,11 +14,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.facts import ListSeen, PieceSeen, View
-from unspool.io.dirty_json import recover_json
-from unspool.io.longjson import LongArray, unescape
-from unspool.io.longtext import is_long, is_utf8, mend
-from unspool.prompts.shapes import is_response_item, joined
-from unspool.reduce.listing import Call, Gap, Listing, decode_array, elements
+from unspool.io.door import recover_json
+from unspool.prompts.shapes import is_response_item, joined, list_to_messages
+from unspool.reduce.lists import (
+    Call,
+    Gap,
+    Listing,
+    decode_array,
+    identity,
+    is_empty,
+    unescape,
+)
 from unspool.trajectory import Message
 
 Pieces = dict[int, PieceSeen]
@@ -44,17 +57,13 @@ class Bodies:
         return self._made[ident]
 
     def _read(self, ident: str) -> list[Message] | None:
-        found = self._pieces.pop(ident, None)
-        body = _joined(found, "body") if found else None
+        pieces = self._pieces.pop(ident, None)
+        body = _joined(pieces, "body") if pieces else None
         if body is None:
             return None
-        del found  # it may be very long, and is not needed any more once it is read
         try:
-            text = unescape(body if is_utf8(body) else _mended(body), b"[", b"]")
-            del body
-            (value,) = LongArray(text).take() if is_long(len(text)) else decode_array(text)
-            del text
-            made = elements([value])
+            value = _unescape(body)
+            made = [m for m in list_to_messages([value]) if not is_empty(m)]
         except (ValueError, RecursionError):
             return None
         if is_response_item(value):
@@ -65,18 +74,14 @@ class Bodies:
 
 
 def read_references(facts: list[ListSeen | PieceSeen]) -> tuple[list[Listing], list[Listing]]:
-    """Lists by reference: (inputs, answers), with the bodies looked up wherever they were seen. The
-    facts are taken out of the list."""
+    """Lists by reference: (inputs, answers), with the bodies looked up wherever they were seen."""
     bodies: dict[str, dict[str, Pieces]] = {"message": {}, "options": {}}
     lists: dict[tuple[str, bool], dict[int, ListSeen]] = defaultdict(dict)
-    facts.sort(key=lambda f: f.place, reverse=True)
-    while facts:
-        fact = facts.pop()
+    for fact in sorted(facts, key=lambda f: f.place):
         if isinstance(fact, PieceSeen):
             bodies[fact.what].setdefault(fact.id, {}).setdefault(fact.piece, fact)
         else:
             lists[(fact.call or fact.request, fact.answer)].setdefault(fact.piece, fact)
-        del fact
     options = {ident: _options(pieces) for ident, pieces in bodies["options"].items()}
     known = Bodies(bodies["message"])
     found: dict[bool, list[Reference]] = {False: [], True: []}
@@ -181,15 +186,11 @@ def _joined(pieces: dict[int, Any], field: str) -> bytes | None:
     return b"".join(getattr(pieces[number], field) for number in range(whole))
 
 
-def _mended(body: bytes) -> bytearray:
-    """The inside of a JSON string without bytes that are no UTF-8; the source has told of them."""
-    made = mend(b"".join((b'"', body, b'"'))).text
-    return made[1:-1]
-
-
 def _unescape(body: bytes) -> Any:
-    """The value of a JSON text that stood inside a JSON string; ValueError where there is none."""
-    (value,) = decode_array(unescape(body, b"[", b"]"))
+    """The value of a JSON text that stood inside a JSON string; ValueError where there is none.
+    Of bytes that are no UTF-8 the source has told."""
+    clean = body if body.isascii() else body.decode("utf-8", "replace").encode()
+    (value,) = decode_array(b"".join((b"[", unescape(clean), b"]")))
     return value
 
 
@@ -203,19 +204,81 @@ def _options(pieces: Pieces) -> dict[str, Any]:
 
 
 def _with_options(view: View, options: dict[str, Any]) -> View:
-    def option(name: str) -> Any:
-        value = options.get(f"request.option.{name}", options.get(f"request_option_{name}"))
-        try:
-            return json.loads(value) if isinstance(value, str) else value
-        except (ValueError, RecursionError):
-            return None
+    """The view with the model, system prompt and tools of its options, which may be JSON in strings:
 
-    model = option("model")
-    system = option("system")
-    tools = option("tools")
+    {"request.option.model": "\\"gpt-5\\"", "request.option.tools": "[…]"}
+    """
+    given: dict[str, Any] = {}
+    for name, value in options.items():
+        try:
+            decoded = json.loads(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError):
+            continue
+        given.setdefault(name.replace("_", ".").rpartition(".")[2], decoded)
+    model, system, tools = (given.get(name) for name in ("model", "system", "tools"))
     return msgspec.structs.replace(
         view,
         requested=model if isinstance(model, str) else view.requested,
         system=msgspec.json.encode(system) if system else view.system,
         tools=msgspec.json.encode(tools) if tools else view.tools,
     )
+
+
+def fill_gaps(lists: list[Listing]) -> list[Listing]:
+    """The lists, with what is missing taken from those that are whole."""
+    if not any(listing.gaps for listing in lists):
+        return lists
+    whole = Whole(lists)
+    return [_filled(listing, whole) if listing.gaps else listing for listing in lists]
+
+
+class Whole:
+    """What is whole: lists with the answers of the calls that saw all of them, and the beginnings
+    of others, up to their first gap, with theirs."""
+
+    def __init__(self, lists: list[Listing]) -> None:
+        self._by_beginning: dict[int, list[list[Message]]] = defaultdict(list)
+        for listing in lists:
+            if not listing.missing:
+                for messages in _with_answers(listing):
+                    for link in listing.chain:
+                        self._by_beginning[link].append(messages)
+            for at, _ in listing.gaps[:1]:
+                seen = [call for call in listing.calls if call.count == at]
+                beginning = Listing(listing.messages[:at], seen)
+                self._by_beginning[listing.chain[at]] += _with_answers(beginning)
+
+    def between(self, listing: Listing, gap: Gap) -> list[Message] | None:
+        """The messages that stand in the gap wherever a list begins alike; None if they differ."""
+        at, count = gap
+        right = identity(listing.messages[at])
+        found: dict[tuple[object, ...], list[Message]] = {}
+        for messages in self._by_beginning.get(listing.chain[at], ()):
+            inside = messages[at : at + count]
+            behind = messages[at + count : at + count + 1]
+            if len(inside) == count and (not behind or identity(behind[0]) == right):
+                found.setdefault(tuple(map(identity, inside)), inside)
+        return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _with_answers(listing: Listing) -> list[list[Message]]:
+    answers = [call.answer.message for call in listing.final if call.answer is not None]
+    said = {identity(answer): answer for answer in answers if not is_empty(answer)}
+    return [[*listing.messages, answer] for answer in said.values()] or [listing.messages]
+
+
+def _filled(listing: Listing, whole: Whole) -> Listing:
+    left: list[Gap] = []
+    shift = 0
+    for at, count in listing.gaps:
+        gap = (at + shift, count)
+        inside = None if left or gap[0] >= len(listing.messages) else whole.between(listing, gap)
+        if inside is None:
+            left.append(gap)
+            continue
+        messages = [*listing.messages[: gap[0]], *inside, *listing.messages[gap[0] :]]
+        for call in listing.calls:
+            call.count += count if call.count > gap[0] else 0
+        shift += count
+        listing = Listing(messages, listing.calls)
+    return Listing(listing.messages, listing.calls, bool(left), tuple(left))

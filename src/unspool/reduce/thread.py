@@ -1,14 +1,12 @@
 """Thread: which records are the conversation, in which order, and which were abandoned.
 
 Records that name what they follow form trees. Every root starts a segment; in each, the current
-leaf is the last one written (or the end of the longest chain) that was not taken out again, and the
-way up from it is the chain.
+leaf is the last one written that was not taken out again, and the way up from it is the chain.
 A message is on the chain if any of its parts is; a result is where its call is. What is left is an
 abandoned branch and keeps its fork point. Records that name nothing keep their place in the order.
 """
 
 from collections.abc import Iterable
-from typing import Literal
 
 from unspool.facts import MessageSeen, ToolCalled, ToolReturned
 from unspool.reduce.forks import split_forks
@@ -23,14 +21,14 @@ class Thread:
         self.branches = branches
 
 
-def find_thread(records: list[Record], current: Literal["last", "longest"]) -> Thread:
+def find_thread(records: list[Record]) -> Thread:
     nodes = {record.entry: record for record in records if record.after is not None}
     for entry in _asides(nodes):
         del nodes[entry]
     if not nodes:
         return Thread(*split_forks(records))
     parents = _parents(records, nodes)
-    chain = _chains(records, nodes, parents, current)
+    chain = _chains(records, nodes, parents)
     kept = _recover(records, nodes, chain)
     branches = _branches(records, nodes, parents, kept)
     abandoned = {record.entry for _, branch in branches for record in branch}
@@ -119,14 +117,10 @@ def _is_turn(record: Record) -> bool:
 
 
 def _chains(
-    records: list[Record],
-    nodes: dict[str, Record],
-    parents: dict[str, str | None],
-    current: Literal["last", "longest"],
+    records: list[Record], nodes: dict[str, Record], parents: dict[str, str | None]
 ) -> dict[str, int]:
     """Entries on the chain → rank in it, segment after segment."""
     roots: dict[str, str] = {}
-    depth: dict[str, int] = {}
 
     def climb(entry: str) -> None:
         path = [entry]
@@ -134,11 +128,8 @@ def _chains(
             path.append(parent)
         top = path[-1]
         root = roots.get(top, top)
-        for at in reversed(path):
-            if at not in roots:
-                parent = parents[at]
-                roots[at] = root
-                depth[at] = depth[parent] + 1 if parent is not None else 0
+        for at in path:
+            roots[at] = root
 
     # A conversation that was taken out as a whole is still told.
     emptied = all(record.withdrawn for record in nodes.values() if _is_turn(record))
@@ -153,9 +144,7 @@ def _chains(
             order.append(root)
         if (record.withdrawn and not emptied) or not _is_turn(record):
             continue
-        known = leaves.get(root)
-        if known is None or current == "last" or depth[record.entry] >= depth[known]:
-            leaves[root] = record.entry
+        leaves[root] = record.entry
     ranks: dict[str, int] = {}
     for root in order:
         at: str | None = leaves.get(root)

@@ -11,7 +11,7 @@ import msgspec
 
 from unspool.facts import Noted, Rank, UsageReported
 from unspool.prompts.typed import context_kind
-from unspool.reduce.listing import identity
+from unspool.reduce.lists import identity
 from unspool.reduce.messages import to_usage
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.runs import TOKENS, Runs, close_calls, total

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Protocol, cast
 
-from unspool.facts import AnyFact, Key
+from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, read_head
 
 SOURCES: dict[str, str] = {
@@ -39,8 +39,6 @@ class Source(Protocol):
     NAME: str
     RANGES: bool
     """Whether an origin may be cut into byte ranges at line ends."""
-    CURRENT: Literal["last", "longest"]
-    """Which branch of a conversation is the current one: the last written, or the longest."""
 
     def claims(self, head: Head) -> bool:
         """Whether the file is of this format, judged by its path and first bytes."""
@@ -90,14 +88,6 @@ def has_rendered_prompts(name: str) -> bool:
     """Whether the source's messages are whole prompts, as they were sent to a model: with a system
     message first, and with tags around what the program added (`RENDERED_PROMPTS` in its module)."""
     return name in SOURCES and getattr(load(name), "RENDERED_PROMPTS", False)
-
-
-def current_of(key: Key, source: str) -> Literal["last", "longest"]:
-    """Which branch of a conversation is the current one: the product's own source knows.
-
-    Several sources may tell of one conversation; which of them was read first must not matter.
-    """
-    return load(key[0] if key[0] in SOURCES else source).CURRENT
 
 
 def recognise(head: Head, only: str | None = None) -> str | None:

@@ -13,7 +13,7 @@ same ids but without tokens, thoughts and calls: so each field keeps the best th
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -34,7 +34,6 @@ from unspool.sources.scribe import Scribe, title_of
 
 NAME = "gemini-cli"
 RANGES = False  # later lines say more of earlier messages
-CURRENT: Literal["last", "longest"] = "last"
 
 _HEADER = re.compile(rb'"(?:sessionId|projectHash)"\s*:')
 _MASKED = "<tool_output_masked>"

@@ -27,7 +27,6 @@ from unspool.sources.scribe import Scribe, title_of
 
 NAME = "pi"
 RANGES = True
-CURRENT: Literal["last", "longest"] = "last"
 
 _NOTHING = Raw(b"")
 _FILE = re.compile(r"(?:^|[/\\])\d{4}-\d\d-\d\dT[\d-]+Z_([^/\\]+)\.jsonl")

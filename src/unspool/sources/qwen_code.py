@@ -10,7 +10,7 @@ several lines: the words with the tokens, then each call.
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -24,7 +24,6 @@ from unspool.sources.scribe import Scribe, title_of
 
 NAME = "qwen-code"
 RANGES = False  # a line of a sub-agent goes on from the answer before it
-CURRENT: Literal["last", "longest"] = "last"
 
 _META = ".meta.json"
 _SESSION = re.compile(r"(?:chats|subagents)[/\\]([0-9a-f-]{36})(?:\.jsonl|[/\\])")

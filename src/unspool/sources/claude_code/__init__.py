@@ -14,7 +14,7 @@ reader.py      every object to the module that knows it
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
@@ -25,7 +25,6 @@ from unspool.sources.claude_code.lines import NAME
 from unspool.sources.claude_code.reader import CHAIN, Reader
 
 RANGES = True
-CURRENT: Literal["last", "longest"] = "last"
 
 _MARKERS = (b"sessionId", b"session_id", b"leafUuid", b"file-history-snapshot")
 
@@ -89,4 +88,4 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return Reader(origin, tally, recover).read()
 
 
-__all__ = ["CURRENT", "NAME", "RANGES", "claims", "family", "places", "read"]
+__all__ = ["NAME", "RANGES", "claims", "family", "places", "read"]

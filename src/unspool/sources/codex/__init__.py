@@ -8,7 +8,6 @@ patches.py   files that a patch touches
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 from unspool.facts import AnyFact, Problem, Rank
 from unspool.io.door import iter_json_lines
@@ -19,7 +18,6 @@ from unspool.sources.codex.rollout import NAME, read_rollout
 from unspool.sources.scribe import Scribe, title_of
 
 RANGES = False  # what an item belongs to is told by the lines before it
-CURRENT: Literal["last", "longest"] = "last"
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FILE = re.compile(rf"rollout-[\dT-]+?-({_UUID})(?:_{_UUID})?\.jsonl")
@@ -76,4 +74,4 @@ def _read_history(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFa
         yield from scribe.facts
 
 
-__all__ = ["CURRENT", "NAME", "RANGES", "claims", "family", "places", "read"]
+__all__ = ["NAME", "RANGES", "claims", "family", "places", "read"]

@@ -5,7 +5,6 @@ All of them are views of one session: the log is the conversation, the others fi
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Literal
 
 from unspool.facts import AnyFact
 from unspool.io.databases import MAGIC
@@ -19,7 +18,6 @@ from unspool.sources.scribe import Scribe
 
 NAME = "copilot-cli"
 RANGES = True
-CURRENT: Literal["last", "longest"] = "last"
 
 _HISTORY = "history-session-state"
 _EVENT_LOG = "events.jsonl"

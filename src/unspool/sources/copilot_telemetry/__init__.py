@@ -8,7 +8,6 @@ Two channels spell the properties with dots or underscores; both are read.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 from unspool.facts import AnyFact, Problem
 from unspool.io.origins import Head, Origin, Tally
@@ -22,7 +21,6 @@ from unspool.sources.copilot_telemetry.turns import (
 )
 
 __all__ = [
-    "CURRENT",
     "NAME",
     "RANGES",
     "RENDERED_PROMPTS",
@@ -35,7 +33,6 @@ __all__ = [
 
 NAME = SOURCE
 RANGES = True
-CURRENT: Literal["last", "longest"] = "longest"
 RENDERED_PROMPTS = True
 
 NOISE = frozenset(

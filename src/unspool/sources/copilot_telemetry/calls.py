@@ -105,6 +105,12 @@ def _view(event: Event, call: str, request: str, size: int) -> View:
     side = ""
     if size and event.text("subType"):
         side = request or event.text("parentRequestId")
+    described = {
+        "timestamp": event.stamp,
+        "turnIndex": event.number("turnIndex"),
+        "messageId": event.text("messageId"),
+        "telemetry_type": event.full_name,
+    }
     return View(
         size=size,
         origin=event.origin,
@@ -113,16 +119,14 @@ def _view(event: Event, call: str, request: str, size: int) -> View:
         call=call,
         request=request,
         message=event.text("messageId"),
-        stamp=event.stamp,
         requested=event.option("model"),
         answered=event.text("baseModel"),
-        turn=event.number("turnIndex"),
-        kind=event.full_name,
         side=side,
         system=event.option_json("system"),
         tools=event.option_json("tools"),
         prompt=event.number("promptTokens"),
         completion=event.number("completionTokens"),
+        notes={name: value for name, value in described.items() if value not in (None, "")},
     )
 
 

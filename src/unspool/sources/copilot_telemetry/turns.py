@@ -81,7 +81,7 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
             id=f"{stem}/{source}" if stem else "",
             role="user" if source == "user" else "assistant",
             text=text,
-            rank=Rank.ECHO + 2,
+            rank=Rank.LAST_RESORT,
             mode=mode,
             request=ident,
         )
@@ -113,8 +113,9 @@ def read_session(event: Event, tally: Tally) -> list[AnyFact]:
     model = event.text("baseModel") or event.text("model")
     if request and model and model.lower() != "auto":
         answered = event.name == "interactiveSessionResponse"
+        expected = {"model": model, "source": "interactiveSession"}
         scribe.note(
-            "session_model", model, rank=0 if answered else 1, on="request", subject=request
+            "expected_model", expected, rank=0 if answered else 1, on="request", subject=request
         )
     note_context(event, scribe)
     return scribe.facts

@@ -6,7 +6,6 @@ product's name; where nothing else is left of a chat, it stands alone and is par
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -23,7 +22,6 @@ from unspool.sources.vscode_chat.folders import user_folders, workspace_of
 NAME = "copilot-vscode"
 PRODUCT = "vscode-chat"
 RANGES = True
-CURRENT: Literal["last", "longest"] = "last"
 
 OUTSIDE = BESIDE + 1
 """What a chat says about itself, and what VS Code keeps beside it, knows better than all of this."""

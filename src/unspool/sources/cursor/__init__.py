@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, read_head
@@ -20,7 +19,6 @@ from unspool.sources.cursor.paths import is_output, usual_places
 
 NAME = "cursor"
 RANGES = False
-CURRENT: Literal["last", "longest"] = "last"
 
 _SHAPES = (editor, chats, workspace, beside, stream, hooks, transcripts, texts)
 """Each knows one kind of origin; asked in this order."""

@@ -7,7 +7,7 @@ calls and what they gave have records of their own. `docs/formats/recorder.md` l
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -32,7 +32,6 @@ from unspool.sources.recorder.entries import FORMAT, Entry, Item, Tokens
 
 NAME = "recorder"
 RANGES = True
-CURRENT: Literal["last", "longest"] = "last"
 
 _RESERVED = {
     "agent",

@@ -8,7 +8,6 @@ the state of editing sessions; .chatreplay.json.
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Literal
 
 import msgspec
 
@@ -26,10 +25,9 @@ from unspool.sources.vscode_chat.edits import is_state
 from unspool.sources.vscode_chat.fields import NAME
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
 
-__all__ = ["CURRENT", "NAME", "RANGES", "claims", "family", "places", "read", "visit", "visits"]
+__all__ = ["NAME", "RANGES", "claims", "family", "places", "read", "visit", "visits"]
 
 RANGES = False
-CURRENT: Literal["last", "longest"] = "last"
 
 _MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
 _MUTATION_FIELDS = frozenset(("kind", "k", "v", "i"))

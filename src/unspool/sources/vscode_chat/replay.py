@@ -119,7 +119,7 @@ class ModelCall:
             request=self.request,
             requested="" if answered else model,
             answered=model if answered else "",
-            kind="" if answered else "chatreplay",
+            notes={} if answered else {"telemetry_type": "chatreplay"},
             tools=b"" if answered else msgspec.json.encode(self.metadata.get("tools") or []),
             prompt=_integer(usage.get("prompt_tokens")),
             completion=_integer(usage.get("completion_tokens")),

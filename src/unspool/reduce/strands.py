@@ -1,0 +1,368 @@
+"""Strands: what the message lists of a conversation tell becomes records of the one chain.
+
+    list  [user "fix it", assistant "Done."]      →   record #0.0  user "fix it"
+                                                      record #0.1  assistant "Done.", after #0.0
+
+Of the lists that compete the winner of every segment is told, and what only the losers know is
+merged into it (candidates.py, models.py). An answer that another one replaced is a branch. Each
+record carries its message ready made (`Listed`). Where other records tell of the conversation too,
+the list is one more channel: its messages are matched with theirs as echoes are, by id, by the ids of
+their calls, or by role and words (the law of mixing in tests/test_laws.py).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from unspool.facts import (
+    AnyFact,
+    Key,
+    Marked,
+    MessageSeen,
+    Noted,
+    Rank,
+    ToolCalled,
+    ToolReturned,
+    UsageReported,
+    View,
+)
+from unspool.io.times import format_time
+from unspool.prompts.typed import summary_of, typed_text
+from unspool.reduce.candidates import (
+    Beginnings,
+    Candidate,
+    join_answers,
+    pick_winners,
+    same_answer,
+)
+from unspool.reduce.lists import Answer, Listing, When, by_time, decode_tools, identity, is_empty
+from unspool.reduce.models import annotate, stamp, take_usage
+from unspool.reduce.records import LIST, Listed, Record
+from unspool.reduce.references import fill_gaps
+from unspool.trajectory import Message
+
+INNER = frozenset(("expected_model", "served", "side", "utility"))
+"""Notes that the choice of lists and models is made by; they land nowhere themselves."""
+
+
+class Strand:
+    """The lists and answers of one conversation or of one sub-agent's run."""
+
+    def __init__(self, key: Key, lists: list[Listing], answers: list[Answer]) -> None:
+        self.key = key
+        join_answers(lists, answers)
+        self.lists = fill_gaps(lists)
+        self.answers = answers
+        beginnings = Beginnings(self.lists)
+        self.candidates = [Candidate(listing, beginnings) for listing in self.lists]
+        self.winners = pick_winners(self.candidates)
+        self.used = sum(1 for answer in answers if answer.used) + sum(
+            len(winner.messages) > 0 for winner in self.winners
+        )
+        self.views = [call.view for made in self.candidates for call in made.listing.calls]
+        self.all_views = [*self.views, *(answer.view for answer in answers)]
+        self.last_view = (
+            self.winners[-1].winner.view
+            if self.winners
+            else max(self.all_views, key=lambda view: (view.time or -1, view.offset))
+        )
+        """The call that the conversation is described by."""
+        self.records: list[Record] = []
+        self.branches: list[tuple[str, list[Record]]] = []
+        """What was answered otherwise: (the record that it follows, its records)."""
+        self.notes: list[Noted] = []
+        self.partial: list[str] = []
+        self.times = [view.time for view in self.all_views if view.time is not None]
+        self.alone = True
+        """Whether nobody else tells of the conversation, but as a last resort."""
+        self.rank = Rank.ITSELF
+        """A store of the conversation knows better than its lists, an echo of it does not."""
+
+    @property
+    def has_messages(self) -> bool:
+        return any(winner.messages for winner in self.winners)
+
+    def tools(self) -> list[dict[str, Any]] | None:
+        """The tools of the last call that names any."""
+        latest = sorted(
+            self.all_views, key=lambda v: (v.time or -1, v.origin, v.offset), reverse=True
+        )
+        return next((tools for view in latest if (tools := decode_tools(view.tools))), None)
+
+    def tell(self, rest: list[AnyFact], merge_tool_metadata: bool) -> None:
+        """Make the records; `rest` is what all other records of the conversation state."""
+        things = (MessageSeen, ToolCalled, ToolReturned)
+        spoken = [fact.rank for fact in rest if isinstance(fact, things)]
+        best = min(spoken, default=Rank.LAST_RESORT)
+        self.alone = best >= Rank.LAST_RESORT
+        self.rank = Rank.COPY if best < Rank.ECHO else Rank.ITSELF
+        if self.alone:
+            self.times += [fact.time for fact in rest if fact.time is not None]
+        said: set[tuple[Any, ...]] = set()
+        last: Message | None = None
+        for winner in self.winners:
+            if last is not None:
+                _mark_copied(winner.messages, said)
+                _meet(last, winner.messages)
+            said.update(map(identity, winner.messages))
+            last = winner.messages[-1] if winner.messages else last
+        by_message = _by_message(self.views, rest)
+        notes = annotate(self.winners, self.candidates, [*rest, *by_message], merge_tool_metadata)
+        self.notes = [note for note in notes if note.name not in INNER]
+        for number, winner in enumerate(self.winners):
+            self._add_winner(number, winner)
+        self._add_leftovers(rest)
+        if any(winner.listing.missing for winner in self.winners):
+            self.partial.append("messages-missing")
+
+    def _add_winner(self, number: int, winner: Candidate) -> None:
+        if number:
+            self.records.append(self._compaction(f"{LIST}{number}", winner.first.view))
+        times = _seen_at(winner)
+        pending: list[ToolCalled] = []
+        for index, message in enumerate(winner.messages):
+            entry = f"{LIST}{number}.{index}"
+            self.records.append(self._record(entry, message, times[index], pending))
+        fork = f"{LIST}{number}.{len(winner.messages) - 2}"
+        for index, retry in enumerate(winner.retries):
+            record = self._record(f"{LIST}{number}.retry{index}", retry, None, [])
+            self.branches.append((fork, [record]))
+
+    def _compaction(self, entry: str, view: View) -> Record:
+        record = Record(entry, view.origin, view.offset)
+        record.add(
+            Marked(
+                key=self.key,
+                origin=view.origin,
+                offset=view.offset,
+                time=view.time,
+                kind="compaction",
+                rank=self.rank,
+            )
+        )
+        return record
+
+    def _record(
+        self, entry: str, message: Message, time: int | None, pending: list[ToolCalled]
+    ) -> Record:
+        """One message of a list as a record. `pending` are the calls that wait for their result."""
+        record = Record(entry, self.last_view.origin, 0)
+        record.time = time
+        if self.alone:
+            fact = Listed(key=self.key, origin=LIST, offset=0, role=message.role, ready=message)
+            record.facts.append(fact)
+            return record
+        place: dict[str, Any] = {
+            "key": self.key, "origin": LIST, "offset": 0, "entry": entry, "rank": self.rank,
+        }  # fmt: skip
+        if message.role == "tool":
+            record.facts.append(_result(place, message, pending))
+            return record
+        if message.role == "assistant":
+            pending.clear()
+        usage, message.usage = message.usage, None
+        calls = message.tool_calls or []
+        record.facts.append(
+            Listed(
+                **place,
+                id=message.id or "",
+                role=message.role,
+                text=message.content,
+                typed=typed_text(message.content) if message.role == "user" else None,
+                thinking=message.thinking or "",
+                kind=message.kind or "",
+                attachments=tuple(message.attachments or ()),
+                ready=message,
+            )
+        )
+        for number, call in enumerate(calls):
+            called = ToolCalled(
+                **place,
+                number=number,
+                id=call.id,
+                message=message.id or f"{entry}#0",
+                name=call.name,
+                arguments=call.arguments,
+                index=number,
+            )
+            record.facts.append(called)
+            pending.append(called)
+        if usage is not None:
+            record.facts.append(
+                UsageReported(
+                    **place,
+                    subject=message.id or f"{entry}#0",
+                    prompt=usage.prompt_tokens,
+                    completion=usage.completion_tokens,
+                    cached=usage.cached_tokens,
+                )
+            )
+        return record
+
+    def _add_leftovers(self, rest: list[AnyFact]) -> None:
+        """Answers whose call was never logged, and, where nobody else tells of the conversation, the
+        words of other events that no list holds."""
+        last = max((made.last.when for made in self.winners), default=(-1, "", 0))
+        late = self._late_answers(last)
+        self.used += len(late)
+        if self.alone:
+            last = max((made.last.when for made in self.winners), default=(-2, "", 0))
+            messages = [message for winner in self.winners for message in winner.messages]
+            left = _left_over(messages, self.views, last, late, rest)
+        else:
+            left = [(answer.view.time, answer.message) for answer in late]
+        for number, (time, message) in enumerate(left):
+            self.records.append(self._record(f"{LIST}late.{number}", message, time, []))
+        if left and self.alone:
+            self.partial.append("input-missing")
+
+    def _late_answers(self, last: When) -> list[Answer]:
+        """Answers whose call was never logged, where they are later than all that was
+        (cases/copilot_telemetry/answer_without_input)."""
+        late = [
+            answer
+            for answer in sorted(self.answers, key=by_time)
+            if answer.when > last and not answer.used and not is_empty(answer.message)
+        ]
+        if late:
+            known = {m.content.rstrip() for made in self.winners for m in made.messages}
+            late = [answer for answer in late if answer.message.content.rstrip() not in known]
+        for answer in late:
+            message = answer.message
+            message.call_id = answer.view.call or None
+            message.request_id = answer.view.request or None
+            message.timestamp = format_time(answer.view.time)
+            stamp(message, answer.view.answered, answer.view.requested)
+            take_usage(message, answer.view)
+        return late
+
+
+def _result(place: dict[str, Any], message: Message, pending: list[ToolCalled]) -> AnyFact:
+    """A tool message: the result of the call that it names, else of the first that waits for one."""
+    named = [call for call in pending if call.id == message.tool_call_id]
+    call = named[0] if named else pending[0] if pending and not message.tool_call_id else None
+    if call is not None:
+        pending.remove(call)
+    return ToolReturned(
+        **place,
+        call=message.tool_call_id or (call.id if call else ""),
+        name=message.name or (call.name if call else ""),
+        arguments=call.arguments if call else "",
+        text=message.content,
+        failed=message.is_error,
+        attachments=tuple(message.attachments or ()),
+    )
+
+
+def _seen_at(winner: Candidate) -> list[int | None]:
+    """Per message the time of the first call that saw it, or of the call that gave it."""
+    times: list[int | None] = [None] * len(winner.messages)
+    for call in winner.calls:
+        at = call.count + winner.lead - 1
+        time = call.view.time
+        if 0 <= at < len(times) and time is not None:
+            known = times[at]
+            times[at] = time if known is None else min(known, time)
+        if call.answer is not None and at + 1 < len(times) and times[at + 1] is None:
+            times[at + 1] = call.answer.view.time
+    first: int | None = None
+    for at in range(len(times) - 1, -1, -1):
+        time = times[at]
+        if time is not None and (first is None or time < first):
+            first = time
+        times[at] = first
+    return times
+
+
+def _by_message(views: list[View], rest: list[AnyFact]) -> list[Noted]:
+    """Notes on a request by the id of the message that it was made for, where that is another."""
+    requests = {v.message: v.request for v in views if v.message and v.message != v.request}
+    return [
+        msgspec.structs.replace(fact, subject=requests[fact.subject], rank=fact.rank + 1)
+        for fact in rest
+        if isinstance(fact, Noted) and fact.on == "request" and requests.get(fact.subject)
+    ]
+
+
+def _mark_copied(messages: list[Message], known: set[tuple[Any, ...]]) -> None:
+    """History that a new segment carries over is said once and counted once.
+
+    It ends where something new is said: the same words behind that were said again.
+    """
+    for message in messages:
+        if identity(message) in known:
+            message.copied = True
+        elif message.role != "system" and message.kind is None and not _summarises(message):
+            return
+
+
+def _summarises(message: Message) -> bool:
+    return message.role == "user" and summary_of(message.content) is not None
+
+
+def _meet(last: Message, following: list[Message]) -> None:
+    """The answer that ended a segment may stand in the next one, there with the calls it made."""
+    if last.role != "assistant" or last.tool_calls:
+        return
+    for message in following:
+        if message.role == "assistant" and same_answer(last, message):
+            last.tool_calls = message.tool_calls
+            message.copied = True
+            return
+
+
+Left = tuple[int | None, Message]
+
+
+def _left_over(
+    messages: list[Message],
+    views: list[View],
+    last: When,
+    answers: list[Answer],
+    rest: Iterable[AnyFact],
+) -> list[Left]:
+    """The answers, among the words of other events that no list holds, in order.
+
+    Large records get lost on their way sooner than small ones: of a turn the answers may be left, and
+    the events that tell what the person typed and what was replied
+    (cases/copilot_telemetry/answer_without_input).
+    """
+    spoken = [fact for fact in rest if isinstance(fact, MessageSeen)]
+    asked = _asked(views, rest) if spoken else set()
+    placed: list[tuple[tuple[When, int], Left]] = [
+        ((answer.when, 1), (answer.view.time, answer.message)) for answer in answers
+    ]
+    first: dict[str, When] = {}
+    for answer in reversed(answers):
+        first[answer.view.request] = answer.when
+    for fact in spoken:
+        when = (fact.time if fact.time is not None else -1, fact.origin, fact.offset)
+        # Without ids nobody can tell whether the turn is one that the lists show.
+        tells = bool(asked and fact.request) and when > last
+        if fact.request in asked or (messages and not tells):
+            continue
+        if any(fact.text.strip() in message.content for message in messages):
+            continue
+        made = Message(
+            fact.role,
+            fact.text,
+            request_id=fact.request or None,
+            timestamp=format_time(fact.time),
+            mode=fact.mode or None,
+        )
+        if fact.role == "user":  # sent when the turn is over, though said before it
+            placed.append(((first.get(fact.request, when), 0), (fact.time, made)))
+        elif fact.request not in first:
+            placed.append(((when, 2), (fact.time, made)))
+    return [left for _, left in sorted(placed, key=lambda item: item[0])]
+
+
+def _asked(views: list[View], rest: Iterable[AnyFact]) -> set[str]:
+    """The requests whose calls were logged, by all the ids that events give to them."""
+    asked = {ident for view in views for ident in (view.request, view.message) if ident}
+    told: dict[tuple[str, int], set[str]] = {}
+    for fact in rest:
+        if isinstance(fact, Noted) and fact.on == "request":
+            told.setdefault((fact.origin, fact.offset), set()).add(fact.subject)
+    return asked.union(*(ids for ids in told.values() if ids & asked))
