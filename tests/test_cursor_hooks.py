@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness import facts_of, origins_of, reduce_all
 from unspool.io.origins import Tally
-from unspool.sources.cursor.payloads import EVENTS
+from unspool.sources.cursor.hooks import EVENTS
 from unspool.trajectory import Trajectory
 
 CID = "c0ffee00-0000-4000-8000-000000000002"

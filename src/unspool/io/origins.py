@@ -158,11 +158,11 @@ def _pass_line(file: io.BufferedReader) -> int:
     return size
 
 
-def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
+def iter_lines(origin: Origin, ends: bytes = b"\r\n\0 \t,") -> Iterator[tuple[int, bytes]]:
     """Lines of the origin's range with their offsets, cut at newline bytes only.
 
     A byte-order mark, carriage returns, NUL bytes (power losses leave them) and the commas of an
-    array with an element per line are dropped at the ends of a line. Blank lines are left out.
+    array with an element per line are dropped at the `ends` of a line. Blank lines are left out.
     """
     with open_origin(origin.path) as file:
         offset = origin.start
@@ -177,7 +177,7 @@ def iter_lines(origin: Origin) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
             if start == 0:
                 line = line.removeprefix(b"\xef\xbb\xbf")
-            line = line.strip(b"\r\n\0 \t,")
+            line = line.strip(ends)
             if line:
                 yield start, line
             if end is not None and offset >= end:

@@ -68,7 +68,8 @@ def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
                 yield from parse(file.read(), 0, None, recover)
         return
     before: Moment | None = None
-    for offset, prefix, data in _objects(iter_lines(origin)):
+    # Objects over many lines need their commas.
+    for offset, prefix, data in _objects(iter_lines(origin, ends=b"\r\n\0 \t")):
         moment = prefix_moment(prefix)
         if data:
             yield from parse(data, offset, moment if moment is not None else before, recover)

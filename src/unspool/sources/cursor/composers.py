@@ -4,8 +4,6 @@
 row `bubbleId:<id>:<bubble>`; before 0.50 the bubbles stand in the head, as `conversation`.
 """
 
-import ntpath
-import posixpath
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -19,7 +17,7 @@ from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mod
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.generations import Generations
-from unspool.sources.cursor.paths import clean_path, is_absolute, workspace_folder
+from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute, workspace_folder
 from unspool.sources.cursor.sent import Sendings, root_of
 from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.tools import decoded, kind_of
@@ -521,18 +519,3 @@ def model_of(composer: Composer) -> str:
     usage = composer.get("usageData")
     models = [str(model) for model in usage if model != AUTO] if isinstance(usage, dict) else []
     return models[0] if len(models) == 1 else ""
-
-
-def folder_of(paths: list[str]) -> str | None:
-    """The innermost folder that holds all these files, but no root of a disk."""
-    windows = [path for path in paths if path[1:3] == ":\\"]
-    plain = [path for path in paths if path[:1] == "/"]
-    module: Any = ntpath if len(windows) > len(plain) else posixpath
-    absolute = windows if module is ntpath else plain
-    if len(absolute) < 2:
-        return None
-    try:
-        shared: str = module.commonpath([module.dirname(path) for path in absolute])
-    except ValueError:
-        return None
-    return shared if len(shared) > 3 else None

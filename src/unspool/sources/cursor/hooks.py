@@ -1,50 +1,133 @@
 """Cursor's hooks: payloads that scripts logged, of every generation of the hooks.
 
-A conversation's turns are told by `generation_id`; the order of the log does the rest.
+    {"conversation_id": …, "generation_id": …, "hook_event_name": "beforeSubmitPrompt",
+     "prompt": "fix it", "workspace_roots": ["/w/tea"], "cursor_version": "3.8"}
+
+A conversation's turns are told by `generation_id`; the order of the log does the rest. A shell command,
+an MCP call and a file edit come twice, as a tool use and as an event of their own: the second is an
+echo of the first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Key, Noted, Problem
-from unspool.io.dirty_json import clean, sample
+from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Key, Rank
+from unspool.io.door import clean
 from unspool.io.origins import Head, Origin, Tally
-from unspool.sources.cursor.entries import Entries, Steps, rank_of
-from unspool.sources.cursor.hook_events import NOISE, READERS
-from unspool.sources.cursor.paths import clean_path
-from unspool.sources.cursor.payloads import (
-    PRODUCT,
-    RANK,
-    Payload,
-    Said,
-    event_name,
-    is_payload,
-    turn_id,
+from unspool.prompts.shapes import arguments_text
+from unspool.sources.cursor.entries import Entries, Steps, rank_of, request_id
+from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute
+from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, touches
+from unspool.sources.hooklogs import Logged, head_payloads, read_log
+from unspool.sources.scribe import Scribe
+
+RANK = Rank.INDEX
+"""Below the stores and the transcript, which hold the conversation itself."""
+AGAIN = RANK + 1
+"""A call that the tool hooks tell better."""
+EVENTS = (
+    "sessionStart", "sessionEnd", "beforeSubmitPrompt", "afterAgentResponse", "afterAgentThought",
+    "preToolUse", "postToolUse", "postToolUseFailure", "beforeShellExecution",
+    "afterShellExecution", "beforeMCPExecution", "afterMCPExecution", "beforeReadFile",
+    "afterFileEdit", "beforeTabFileRead", "afterTabFileEdit", "subagentStart", "subagentStop",
+    "preCompact", "stop", "workspaceOpen",
+)  # fmt: skip
+_CANONICAL = {name.lower(): name for name in EVENTS} | {
+    "userpromptsubmit": "beforeSubmitPrompt",
+    "posttooluseerror": "postToolUseFailure",
+}
+"""Names in any case, and those of Claude Code's hooks, which Cursor runs too."""
+_IMPLIED = (
+    ("prompt", "beforeSubmitPrompt"),
+    ("edits", "afterFileEdit"),
+    ("result_json", "afterMCPExecution"),
+    ("tool_name", "beforeMCPExecution"),  # its command is the server's
+    ("output", "afterShellExecution"),
+    ("command", "beforeShellExecution"),
+    ("status", "stop"),
+    ("content", "beforeReadFile"),
+    ("text", "afterAgentResponse"),
 )
-from unspool.sources.cursor.runs import Runs
-from unspool.sources.hooklogs import Logged, Moment, head_payloads, read_log
+"""The field that an event has and those below it do not: the 2025 beta wrote no names."""
+_NOISE = frozenset(("workspaceOpen", "beforeTabFileRead", "Notification", "notification"))
+"""Events that say nothing about a conversation."""
+
+Payload = dict[str, Any]
 
 
 def claims(head: Head) -> bool:
     """Payloads with a conversation and a generation, or with Cursor's version."""
     if b"conversation_id" not in head.data and b"cursor_version" not in head.data:
         return False  # without a look at any payload: every file of every agent is asked
-    return any(is_payload(value) for value in head_payloads(head))
+    return any(_is_payload(value) for value in head_payloads(head))
+
+
+def _is_payload(value: Payload) -> bool:
+    if "cursor_version" in value:
+        return True
+    if "conversation_id" not in value or "properties" in value:
+        return False
+    name = value.get("hook_event_name")
+    return "generation_id" in value or (isinstance(name, str) and name.lower() in _CANONICAL)
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     log = Log(origin.path)
     for logged in read_log(origin, recover):
-        tally.records += logged.lost
+        tally.records += 1
         if logged.value is None:
-            tally.problems += logged.lost
-            yield Problem(
-                key=NOBODY, origin=origin.path, offset=logged.offset, code=logged.code,
-                sample=sample(logged.text),
-            )  # fmt: skip
+            tally.problems += 1
+            scribe = Scribe(NOBODY, origin.path, logged.offset)
+            scribe.problem(logged.code, logged.text)
+            yield from scribe.facts
             continue
-        yield from log.read(logged, tally)
+        yield from log.read(clean(logged.value), logged, tally)
+    yield from log.places()
+
+
+class Run:
+    """One call that the tool hooks told of."""
+
+    __slots__ = ("events", "failed", "ident", "like", "running", "step")
+
+    def __init__(self, like: str, ident: str, step: str) -> None:
+        self.like = like
+        self.ident = ident
+        self.step = step
+        self.running = True
+        self.failed = False
+        self.events: set[str] = set()
+
+
+class Talk:
+    """One conversation of a log: the step and the calls that are under way, and where it is led."""
+
+    def __init__(self) -> None:
+        self.steps = Steps()
+        self.runs: list[Run] = []
+        self.rooted = False
+        """Whether an event names the folder of the project."""
+        self.paths: set[str] = set()
+
+    def close(self) -> None:
+        """A turn began or ended."""
+        self.steps.close()
+        self.runs.clear()
+
+    def again(self, like: str, event: str) -> Run | None:
+        """The call that an event without an id tells of again: the first that runs, else the last
+        that ended well. (An edit that was refused has no such event: counting alone would give it
+        that of the next edit of the file.)"""
+        alike = [run for run in self.runs if run.like == like and event not in run.events]
+        running = [run for run in alike if run.running]
+        done = [run for run in alike if not run.running and not run.failed]
+        run = running[0] if running else done[-1] if done else None
+        if run is not None:
+            run.events.add(event)
+        return run
 
 
 class Log:
@@ -52,70 +135,343 @@ class Log:
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        self._steps: dict[Key, tuple[Steps, Runs]] = {}
-        self._told: set[tuple[Key, str, str]] = set()
+        self._talks: dict[Key, Talk] = {}
+        self._noted: set[tuple[Key, str, str]] = set()
         self._entries = Entries("hook")
         self._models: dict[tuple[str, str], str] = {}
+        self._behind = 0
 
-    def read(self, logged: Logged, tally: Tally) -> Iterator[AnyFact]:
-        payload = clean(logged.value)
-        event = event_name(payload)
-        ident = payload.get("conversation_id") or payload.get("session_id")
-        reader = READERS.get(event)
-        if event in NOISE:
-            tally.noise += 1
-        elif reader is None:
-            tally.unrecognise(event or "no event name", self.origin, logged.offset)
-        elif not isinstance(ident, str) or not ident:
-            tally.problems += 1
-            yield Problem(
-                key=NOBODY, origin=self.origin, offset=logged.offset,
-                code="missing-conversation-id", sample=event,
-            )  # fmt: skip
+    def read(self, payload: Payload, logged: Logged, tally: Tally) -> list[AnyFact]:
+        self._behind = logged.offset + 1
+        given = payload.get("hook_event_name", payload.get("hook_type"))
+        if isinstance(given, str) and given:
+            event = _CANONICAL.get(given.lower(), given)
         else:
-            key = (PRODUCT, ident)
-            place = {
-                "origin": self.origin, "offset": logged.offset, "time": logged.time,
-                "entry": self._entry(payload, event),
-            }  # fmt: skip
-            steps, runs = self._steps.setdefault(key, (Steps(), Runs()))
-            said = Said(payload, event, key, place, steps, runs, self._model(payload))
-            yield from self._base(said, logged.moment)
-            yield from reader(said)
+            event = next((event for field, event in _IMPLIED if field in payload), "")
+        if event in _NOISE:
+            tally.noise += 1
+            return []
+        reader = _READERS.get(event)
+        if reader is None:
+            tally.unrecognise(event or "no event name", self.origin, logged.offset)
+            return []
+        ident = payload.get("conversation_id") or payload.get("session_id")
+        if not isinstance(ident, str) or not ident:
+            tally.problems += 1
+            scribe = Scribe(NOBODY, self.origin, logged.offset)
+            scribe.problem("missing-conversation-id", event)
+            return scribe.facts
+        key = ("cursor", ident)
+        # The command line puts the conversation's id there: that tells no turn.
+        turn = request_id(payload.get("generation_id"))
+        turn = turn if turn != ident else ""
+        scribe = Scribe(
+            key, self.origin, logged.offset, time=logged.time, rank=RANK,
+            entry=self._entry(payload, event, turn),
+        )  # fmt: skip
+        talk = self._talks.setdefault(key, Talk())
+        said = Said(payload, event, turn, self._model(payload, turn), talk, scribe)
+        self._note(said, has_zone=logged.moment is None or logged.moment.zoned)
+        reader(said)
+        return scribe.facts
 
-    def _model(self, payload: Payload) -> str:
-        """The model of the turn: not every event of a turn names it."""
-        turn = (str(payload.get("conversation_id")), turn_id(payload))
+    def _model(self, payload: Payload, turn: str) -> str:
+        """The model of the turn: not every event of a turn names it. `default` names none."""
+        place = (str(payload.get("conversation_id")), turn)
         for name in ("model", "model_id"):
             given = payload.get(name)
             if isinstance(given, str) and given:
-                self._models[turn] = given
+                self._models[place] = given if given != "default" else ""
                 break
-        return self._models.get(turn, "")
+        return self._models.get(place, "")
 
-    def _entry(self, payload: Payload, event: str) -> str:
+    def _entry(self, payload: Payload, event: str, turn: str) -> str:
         """The payload's own id: what it says, and which time it is said in this log."""
-        turn = turn_id(payload)
         if event == "stop" and turn:  # An aborted turn is told twice (seen in October 2025's logs).
             return f"stop:{payload.get('conversation_id')}:{turn}"
         own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
         return self._entries.of(msgspec.json.encode(own, order="sorted"))
 
-    def _base(self, said: Said, moment: Moment | None) -> Iterator[AnyFact]:
+    def _note(self, said: "Said", has_zone: bool) -> None:
         """What every payload tells about the conversation; told once, and when it changes."""
-        payload = said.payload
+        payload, key, talk = said.payload, said.scribe.key, said.talk
         roots = payload.get("workspace_roots")
         root = roots[0] if isinstance(roots, list) and roots else payload.get("cwd")
+        root = clean_path(root) if isinstance(root, str) and root else None
+        talk.rooted = talk.rooted or root is not None
+        if not talk.rooted:
+            attached = payload.get("attachments")
+            items = [payload, *(attached if isinstance(attached, list) else ())]
+            names = [item.get("file_path") for item in items if isinstance(item, dict)]
+            talk.paths.update(clean_path(name) for name in names if isinstance(name, str))
         notes = {
-            "session_id": payload.get("session_id") or said.key[1],
-            "workspace.path": clean_path(root) if isinstance(root, str) and root else None,
+            "session_id": payload.get("session_id") or key[1],
+            "workspace.path": root,
             "agent_version": payload.get("cursor_version"),
             "transcript_path": payload.get("transcript_path"),
             "composer_mode": payload.get("composer_mode"),
-            ZONE: NO_ZONE if moment is not None and not moment.zoned else None,
+            ZONE: None if has_zone else NO_ZONE,
         }
-        for number, (name, value) in enumerate(notes.items()):
-            if isinstance(value, str) and (said.key, name, value) not in self._told:
-                self._told.add((said.key, name, value))
-                rank = rank_of(said.key, name, value, RANK)
-                yield said.make(Noted, number, name=name, value=value, rank=rank)
+        for name, value in notes.items():
+            if isinstance(value, str) and (key, name, value) not in self._noted:
+                self._noted.add((key, name, value))
+                said.scribe.note(name, value, rank_of(key, name, value, RANK))
+
+    def places(self) -> Iterator[AnyFact]:
+        """Where conversations took place whose payloads name no folder (the 2025 beta): the project
+        that keeps the log in its `.cursor`, else what their files have in common."""
+        above = [parent for parent in Path(self.origin).parents if parent.name == ".cursor"]
+        holder = str(above[0].parent) if above and (above[0] / "hooks.json").is_file() else ""
+        for key, talk in self._talks.items():
+            folder = holder or folder_of(sorted(talk.paths))
+            if folder and not talk.rooted and is_absolute(folder):
+                scribe = Scribe(key, self.origin, self._behind)
+                scribe.note("workspace.path", folder, Rank.LAST_RESORT)
+                yield from scribe.facts
+
+
+class Said:
+    """One payload, and the scribe that writes down what it states."""
+
+    def __init__(
+        self, payload: Payload, event: str, turn: str, model: str, talk: Talk, scribe: Scribe
+    ) -> None:
+        self.payload = payload
+        self.event = event
+        self.turn = turn
+        self.model = model
+        self.talk = talk
+        self.scribe = scribe
+
+    def text(self, *names: str) -> str:
+        values = (self.payload.get(name) for name in names)
+        return next((value for value in values if isinstance(value, str) and value), "")
+
+    def number(self, *names: str) -> float | None:
+        for name in names:
+            value = self.payload.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return float(value)
+        return None
+
+    def pick(self, *names: str) -> dict[str, Any]:
+        """The fields of these names that say something."""
+        return {n: v for n in names if (v := self.payload.get(n)) not in (None, "", [], {})}
+
+    def read_prompt(self) -> None:
+        self.talk.close()
+        given = self.payload.get("attachments")
+        attachments = []
+        for item in given if isinstance(given, list) else ():
+            if isinstance(item, dict):
+                path = item.get("file_path", item.get("filePath"))
+                path = clean_path(path) if isinstance(path, str) else ""
+                attachments.append(Attachment(kind=str(item.get("type") or "file"), path=path))
+        self.scribe.message(
+            id=self.scribe.entry, role="user", text=self.text("prompt"), request=self.turn,
+            mode=self.text("composer_mode"), attachments=tuple(attachments),
+        )  # fmt: skip
+
+    def answer(self, step: str, **fields: Any) -> None:
+        self.scribe.message(
+            id=step, role="assistant", model=self.model, request=self.turn, **fields
+        )
+
+    def read_response(self) -> None:
+        step = self.talk.steps.part("text", self.scribe.entry)
+        self.answer(step, text=self.text("text", "response"))
+        duration = self.number("duration_ms", "duration")
+        if duration is not None:
+            self.scribe.note("duration_ms", duration, RANK, on="message", subject=step)
+        used = self.number("tokens_used")
+        if used and not (self.number("input_tokens") or self.number("output_tokens")):
+            # All that was used for this response: it is not known of what.
+            self.scribe.usage(subject=step, rank=1, extra={"total_tokens": int(used)})
+        self.count(rank=1)
+
+    def read_thought(self) -> None:
+        step = self.talk.steps.part("thinking", self.scribe.entry)
+        spent = self.number("duration_ms")
+        self.answer(
+            step, thinking=self.text("text"), extra={"thinking_ms": spent} if spent else None
+        )
+
+    def count(self, rank: int) -> None:
+        """Tokens of the generation; input is told without what the cache gave and took. `stop` and
+        `afterAgentResponse` tell the same figures: the former counts."""
+        given, taken = self.number("input_tokens"), self.number("output_tokens")
+        if not given and not taken:
+            return
+        read, written = self.number("cache_read_tokens"), self.number("cache_write_tokens")
+        prompt = given + (read or 0) + (written or 0) if given is not None else None
+        self.scribe.usage(
+            on="request", subject=self.turn or self.scribe.entry, rank=rank,
+            prompt=_whole(prompt), completion=_whole(taken), cached=_whole(read),
+            cache_write=_whole(written),
+        )  # fmt: skip
+
+    def call(self, name: str, arguments: Any, rank: int, like: str) -> str:
+        """The call, and the step that it belongs to: it has a turn though it may say nothing."""
+        known = self.talk.again(like, self.event) if rank == AGAIN else None
+        step = known.step if known else self.talk.steps.part("call", self.scribe.entry)
+        ident = known.ident if known else self.text("tool_use_id")
+        if rank == RANK and ident:
+            self.talk.runs.append(Run(like, ident, step))
+        self.scribe.call(
+            id=ident, message=step, name=name, like=like, rank=rank,
+            arguments=arguments_text(arguments),
+            extra=self.pick("agent_message", "sandbox", "url") or None,
+            files=touches(name, arguments) if rank == RANK else (),
+        )  # fmt: skip
+        self.answer(step)
+        return ident
+
+    def read_tool_use(self) -> None:
+        name, given = self.text("tool_name"), self.payload.get("tool_input")
+        like = likeness(name, given)
+        self.call(name, given, RANK, like)
+        self.talk.steps.began(like)
+
+    def read_tool_result(self) -> None:
+        name, given = self.text("tool_name"), self.payload.get("tool_input")
+        ident, like = self.text("tool_use_id"), likeness(name, given)
+        failed, status = self.event == "postToolUseFailure", ""
+        if failed:
+            denied = self.text("failure_type") == "permission_denied"
+            stopped = self.payload.get("is_interrupt") is True
+            status = "denied" if denied else "interrupted" if stopped else "failed"
+        output = self.payload.get("tool_output", self.payload.get("tool_response"))
+        text, details = output_of(self.payload.get("error_message") if failed else output)
+        self.talk.steps.ended(like)
+        for run in self.talk.runs:
+            if run.ident == ident:
+                run.running, run.failed = False, failed
+        self.scribe.returned(
+            call=ident, name=name, arguments=arguments_text(given),
+            like=like if given is not None else "", text=text, details=details, failed=failed,
+            status=status, duration_ms=self.number("duration", "duration_ms"),
+        )  # fmt: skip
+        if ident and given is not None:
+            # Logs without the event before: the result names its call as well as that would.
+            self.scribe.call(
+                id=ident, name=name, like=like, arguments=arguments_text(given),
+                files=touches(name, given),
+            )  # fmt: skip
+
+    def _echo(self, name: str, given: Any, kind: str, output: Any) -> None:
+        """An event of its own for a call that the tool hooks may have told already."""
+        like = likeness(name, given, kind)
+        if self.event.startswith("before"):
+            self.call(name, given, AGAIN, like)
+            return
+        text, details = output_of(output)
+        known = self.talk.again(like, self.event)
+        self.scribe.returned(
+            name=name, arguments=arguments_text(given), like=like, text=text,
+            call=known.ident if known is not None else "", details=details, rank=AGAIN,
+            duration_ms=self.number("duration", "duration_ms"),
+        )  # fmt: skip
+
+    def read_shell(self) -> None:
+        given = {"command": self.text("command"), **self.pick("cwd")}
+        self._echo("Shell", given, "shell", self.payload.get("output"))
+
+    def read_mcp(self) -> None:
+        name = self.text("tool_name").removeprefix("MCP:")
+        output = self.payload.get("result_json", self.payload.get("tool_output"))
+        self._echo(f"MCP:{name}", self.payload.get("tool_input"), "mcp", output)
+
+    def read_edit(self) -> None:
+        path = clean_path(self.text("file_path"))
+        given = {"file_path": path, **self.pick("edits")}
+        like = likeness("edit_file", given)
+        ident = self.call("edit_file", given, AGAIN, like)
+        self.scribe.returned(
+            name="edit_file", call=ident, like=like, rank=AGAIN, failed=False,
+            files=(touch(path, edits_of(given) or [], tool="edit_file"),),
+        )  # fmt: skip
+
+    def mark(self, kind: str, data: dict[str, Any], subject: str = "", **fields: Any) -> None:
+        self.scribe.mark(kind, data, subject, RANK, **fields)
+
+    def read_tab_edit(self) -> None:
+        edits = edits_of({"edits": self.payload.get("edits")})
+        self.mark("tab_edit", touch(clean_path(self.text("file_path")), edits))
+
+    def read_file(self) -> None:
+        self.mark("file", {"path": clean_path(self.text("file_path")), "operation": "read"})
+
+    def read_start(self) -> None:
+        names = ("source", "is_background_agent", "composer_mode", "transcript_path")
+        self.mark("start", self.pick(*names))
+
+    def read_end(self) -> None:
+        names = ("reason", "duration_ms", "final_status", "error_message", "is_background_agent")
+        self.mark("end", self.pick(*names))
+
+    def read_stop(self) -> None:
+        self.talk.close()
+        self.mark("turn_end", self.pick("status", "loop_count"), self.turn)
+        self.count(rank=0)
+
+    def read_compaction(self) -> None:
+        self.talk.steps.close()
+        names = (
+            "trigger", "context_usage_percent", "context_tokens", "context_window_size",
+            "message_count", "messages_to_compact", "is_first_compaction",
+        )  # fmt: skip
+        data = self.pick(*names)
+        before, gone = self.number("message_count"), self.number("messages_to_compact")
+        if before is not None:
+            data["messages_before"] = int(before)
+            if gone is not None:
+                data["messages_after"] = int(before - gone)
+        self.mark("compaction", data)
+        if self.number("context_usage_percent") is not None:
+            self.scribe.note("context_usage", self.payload["context_usage_percent"], RANK)
+
+    def read_subagent(self) -> None:
+        """A sub-agent began or ended: told to its parent and to itself, where both have a name."""
+        child, call = self.text("subagent_id"), self.text("tool_call_id")
+        parent = self.text("parent_conversation_id") or self.scribe.key[1]
+        above, below = ("cursor", parent), ("cursor", child)
+        tie = {"name": self.text("subagent_type"), "tool_call_id": call}
+        tie = {name: value for name, value in tie.items() if value}
+        if self.event == "subagentStart" and child and child != parent:
+            self.scribe.note("children", {"conversation_id": child, **tie}, key=above)
+            self.scribe.note("parent", {"conversation_id": parent, **tie}, key=below)
+            self.scribe.note("session_id", parent, RANK, key=below)
+        names = (
+            "subagent_id", "subagent_type", "subagent_model", "task", "description", "summary",
+            "status", "duration_ms", "message_count", "tool_call_count", "loop_count",
+            "modified_files", "agent_transcript_path", "is_parallel_worker", "git_branch",
+        )  # fmt: skip
+        kind = "subagent_start" if self.event == "subagentStart" else "subagent_end"
+        self.mark(kind, self.pick(*names), call, key=above)
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if value is not None else None
+
+
+_READERS: dict[str, Callable[[Said], None]] = {
+    "beforeSubmitPrompt": Said.read_prompt,
+    "afterAgentResponse": Said.read_response,
+    "afterAgentThought": Said.read_thought,
+    "preToolUse": Said.read_tool_use,
+    "postToolUse": Said.read_tool_result,
+    "postToolUseFailure": Said.read_tool_result,
+    "beforeShellExecution": Said.read_shell,
+    "afterShellExecution": Said.read_shell,
+    "beforeMCPExecution": Said.read_mcp,
+    "afterMCPExecution": Said.read_mcp,
+    "beforeReadFile": Said.read_file,
+    "afterFileEdit": Said.read_edit,
+    "afterTabFileEdit": Said.read_tab_edit,
+    "sessionStart": Said.read_start,
+    "sessionEnd": Said.read_end,
+    "stop": Said.read_stop,
+    "preCompact": Said.read_compaction,
+    "subagentStart": Said.read_subagent,
+    "subagentStop": Said.read_subagent,
+}

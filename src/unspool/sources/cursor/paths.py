@@ -1,8 +1,11 @@
 """Paths: where Cursor keeps things, and one spelling for the paths that it writes in many ways."""
 
+import ntpath
+import posixpath
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -31,6 +34,21 @@ def is_absolute(path: str) -> bool:
 
 def file_name(path: str) -> str:
     return re.split(r"[\\/]", path.rstrip("/\\"))[-1] if path else ""
+
+
+def folder_of(paths: list[str]) -> str | None:
+    """The innermost folder that holds all these files, but no root of a disk."""
+    windows = [path for path in paths if path[1:3] == ":\\"]
+    plain = [path for path in paths if path[:1] == "/"]
+    module: Any = ntpath if len(windows) > len(plain) else posixpath
+    absolute = windows if module is ntpath else plain
+    if len(absolute) < 2:
+        return None
+    try:
+        shared: str = module.commonpath([module.dirname(path) for path in absolute])
+    except ValueError:
+        return None
+    return shared if len(shared) > 3 else None
 
 
 def workspace_folder(path: str) -> str | None:
