@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Role
-from unspool.io.longjson import encode
-from unspool.io.packing import Packer
+from unspool.io.packing import Packer, encode_json
 
 __all__ = [
     "KINDS",
@@ -237,7 +236,7 @@ _unpacker: msgspec.msgpack.Decoder[Trajectory] = msgspec.msgpack.Decoder(Traject
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
     """One line of trajectory JSONL, without the newline."""
-    return encode(trajectory)
+    return encode_json(trajectory)
 
 
 def decode_trajectory(line: bytes) -> Trajectory:

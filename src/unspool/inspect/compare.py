@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from unspool.errors import UnknownFormat, UnreadableOrigin
-from unspool.io.dirty_json import salvage
+from unspool.io.door import read_json
 from unspool.io.origins import Origin, iter_lines, open_origin, read_head
 from unspool.sinks import jsonl
 
@@ -269,7 +269,7 @@ def _decode(line: bytes) -> Json:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        saved = salvage(line)
+        saved = read_json(line)
         if saved.code or len(saved.values) != 1 or not isinstance(saved.values[0], dict):
             raise
         return saved.values[0]

@@ -18,7 +18,7 @@ import msgspec
 from unspool import __version__, sinks, sources
 from unspool.inspect.scan import Findings
 from unspool.io.databases import DAMAGE, open_database
-from unspool.io.dirty_json import recover_json
+from unspool.io.door import recover_json
 from unspool.io.folders import walk
 from unspool.io.origins import Head, read_head
 

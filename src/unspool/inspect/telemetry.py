@@ -14,7 +14,7 @@ import msgspec
 
 from unspool.errors import NothingToRead
 from unspool.facts import Problem
-from unspool.io.dirty_json import recover_json
+from unspool.io.door import recover_json
 from unspool.io.origins import Tally
 from unspool.io.times import format_time
 from unspool.pipeline.discover import discover

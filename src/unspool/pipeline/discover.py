@@ -7,7 +7,7 @@ import msgspec
 
 from unspool import sinks, sources
 from unspool.facts import NOBODY, Key, Problem
-from unspool.io.dirty_json import clean_text
+from unspool.io.door import clean_text
 from unspool.io.folders import is_folder, walk
 from unspool.io.origins import Origin, read_head
 from unspool.pipeline.shuffle import share_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.dirty_json import clean
+from unspool.io.door import clean
 from unspool.io.times import parse_time
 
 _PLAIN = (str, int, float, bool, dict, list, tuple)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.io.dirty_json import recover_json, salvage, sample
+from unspool.io.door import read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.sinks import Family, Options, Piece
 from unspool.trajectory import Attachment, Message, Trajectory, decode_trajectory, encode_trajectory
@@ -46,7 +46,7 @@ def parse(line: bytes) -> Trajectory:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        found = salvage(line)  # another program may have cut a character in two
+        found = read_json(line)  # another program may have cut a character in two
         if found.code or len(found.values) != 1:
             raise
     return msgspec.convert(found.values[0], Trajectory)
@@ -91,5 +91,5 @@ def _problem(origin: Origin, offset: int, line: bytes, error: Exception) -> Prob
     if isinstance(error, msgspec.ValidationError):
         code, shown = "not-a-trajectory", f"{error}: {sample(line)}"
     else:
-        code, shown = salvage(line).code or "invalid-json", line.decode("utf-8", "replace")
+        code, shown = read_json(line).code or "invalid-json", line.decode("utf-8", "replace")
     return Problem(key=NOBODY, origin=origin.path, offset=offset, code=code, sample=sample(shown))

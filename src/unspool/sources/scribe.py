@@ -29,7 +29,7 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.io.dirty_json import sample
+from unspool.io.door import sample
 
 
 class Scribe:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.io.dirty_json import clean, recover_json, salvage, sample
+from unspool.io.door import clean, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.sinks import Family
 from unspool.sinks.atif.document import FOREIGN, derive
@@ -91,7 +91,7 @@ def _parse(data: bytes) -> tuple[list[Any], str]:
     try:
         return [msgspec.json.decode(data)], ""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        saved = salvage(data)
+        saved = read_json(data)
         return saved.values, saved.code
 
 

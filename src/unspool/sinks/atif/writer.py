@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.errors import UsageError
-from unspool.io.dirty_json import clean
+from unspool.io.door import clean
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
 from unspool.sinks.atif.document import build_document
 from unspool.sinks.atif.extras import residue_of, restore, without_steps

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from unspool.io.dirty_json import clean_text
+from unspool.io.door import clean_text
 
 Level = Literal["error", "warning"]
 
