@@ -18,6 +18,7 @@ SOURCES: dict[str, str] = {
     "cursor": "unspool.sources.cursor",
     "recorder": "unspool.sources.recorder",
     "codex": "unspool.sources.codex",
+    "opencode": "unspool.sources.opencode",
     "gemini-cli": "unspool.sources.gemini_cli",
     "qwen-code": "unspool.sources.qwen_code",
     "claude-code": "unspool.sources.claude_code",

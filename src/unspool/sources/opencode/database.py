@@ -1,0 +1,230 @@
+"""`opencode.db`: `session`, `message` and `part` of 1.x, `session_v2` and `session_message` of 2.x.
+
+A database that 2.x took over keeps the tables of 1.x, with what they held then: of a session that is in
+both, those of 2.x hold.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool.facts import AnyFact
+from unspool.io.databases import DAMAGE, Database, open_database
+from unspool.io.door import read_json
+from unspool.io.origins import Origin, Tally
+from unspool.io.structs import Shape
+from unspool.sources.opencode.sessions import (
+    MESSAGE,
+    NAME,
+    PART,
+    SESSION,
+    Part,
+    Session,
+    Teller,
+    is_fork,
+    state_session,
+)
+from unspool.sources.scribe import Scribe
+
+
+class Entry(msgspec.Struct, gc=False):
+    """The data of a row of `session_message` (2.x)."""
+
+    text: str | None = None
+    model: dict[str, Any] | None = None
+    agent: str | None = None
+    content: list[dict[str, Any]] | None = None
+    finish: str | None = None
+    cost: float | None = None
+    tokens: dict[str, Any] | None = None
+    time: dict[str, Any] | None = None
+    error: Any = None
+    summary: str | None = None
+    reason: str | None = None
+    callID: str | None = None
+    command: str | None = None
+    output: str | None = None
+
+
+ENTRY = Shape(Entry)
+
+
+def read_database(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    problem = Scribe((NAME, ""), origin.path, 0)
+    try:
+        with open_database(origin.path) as database:
+            if database.stale:
+                problem.problem("stale-database", "the log beside it is too long to copy")
+            yield from _Reader(origin, tally, database).read()
+    except DAMAGE as error:
+        problem.problem("unreadable-database", str(error))
+    tally.records += len(problem.facts)
+    tally.problems += len(problem.facts)
+    yield from problem.facts
+
+
+class _Reader:
+    def __init__(self, origin: Origin, tally: Tally, database: Database) -> None:
+        self.origin = origin
+        self.tally = tally
+        self.database = database
+        self.connection = database.connection
+        self.agent = "Kilo Code" if Path(origin.path).name.startswith("kilo") else "OpenCode"
+        self.offset = 0
+
+    def read(self) -> Iterator[AnyFact]:
+        tables = self.database.tables()
+        newer: set[str] = set()
+        for table in ("session_v2", "session"):
+            if table not in tables or "session_message" not in tables:
+                continue
+            for session in self._sessions(table):
+                if session.id not in newer and self._has_entries(session.id):
+                    newer.add(session.id)
+                    yield from self._read_newer(session)
+        if {"session", "message", "part"} <= tables:
+            for session in self._sessions("session"):
+                if session.id not in newer:
+                    yield from self._read_session(session)
+
+    def _sessions(self, table: str) -> Iterator[Session]:
+        columns = set(self.database.columns(table))
+        rows = self.connection.execute(f"SELECT * FROM {table} ORDER BY id")
+        names = [column[0] for column in rows.description]
+        for row in rows:
+            value = dict(zip(names, row, strict=True))
+            yield SESSION.convert(
+                {
+                    "id": value["id"],
+                    "parentID": value.get("parent_id"),
+                    "directory": value.get("directory"),
+                    "title": value.get("title"),
+                    "version": value.get("version"),
+                    "revert": self._value(value.get("revert")) if "revert" in columns else None,
+                    "time": {"created": value.get("time_created")},
+                }
+            )
+
+    def _has_entries(self, session: str) -> bool:
+        statement = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
+        return self.connection.execute(statement, (session,)).fetchone() is not None
+
+    def _value(self, text: Any) -> Any:
+        """A JSON column; what cannot be read is a counted problem."""
+        if not isinstance(text, str | bytes) or not text:
+            return None
+        found = read_json(text.encode() if isinstance(text, str) else text, recover=True)
+        return found.values[0] if found.values else None
+
+    def _head(self, session: Session) -> Scribe:
+        self.tally.records += 1
+        self.offset += 1
+        scribe = Scribe((NAME, session.id), self.origin.path, self.offset)
+        state_session(session, scribe, self.agent)
+        return scribe
+
+    # 1.x
+
+    def _read_session(self, session: Session) -> Iterator[AnyFact]:
+        scribe = self._head(session)
+        if is_fork(session):
+            base = self._forked_from(session.id)
+            if base:
+                scribe.note("parent", {"conversation_id": base, "kind": "fork"})
+        yield from scribe.facts
+        teller = Teller(session, (NAME, session.id), self.origin.path)
+        rows = self.connection.execute(
+            "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", (session.id,)
+        )
+        for ident, data in rows:
+            self.tally.records += 1
+            self.offset += 1
+            message = MESSAGE.convert(self._value(data))
+            message.id = ident
+            yield from teller.state(message, self._parts(ident), self.offset).facts
+
+    def _parts(self, message: str) -> list[Part]:
+        rows = self.connection.execute(
+            "SELECT id, data FROM part WHERE message_id = ? ORDER BY id", (message,)
+        )
+        parts: list[Part] = []
+        for ident, data in rows:
+            part = PART.convert(self._value(data))
+            part.id = ident
+            parts.append(part)
+        return parts
+
+    def _forked_from(self, session: str) -> str | None:
+        """The session that has a message of the same moment: a fork copies them under new ids."""
+        statement = (
+            "SELECT other.session_id FROM message own JOIN message other"
+            " ON json_extract(own.data, '$.time.created') ="
+            " json_extract(other.data, '$.time.created') AND other.session_id != own.session_id"
+            " WHERE own.session_id = ? ORDER BY own.id, other.session_id DESC LIMIT 1"
+        )
+        try:
+            row = self.connection.execute(statement, (session,)).fetchone()
+        except sqlite3.OperationalError:  # one of the rows is no JSON
+            return None
+        return str(row[0]) if row is not None else None
+
+    # 2.x
+
+    def _read_newer(self, session: Session) -> Iterator[AnyFact]:
+        yield from self._head(session).facts
+        teller = Teller(session, (NAME, session.id), self.origin.path)
+        rows = self.connection.execute(
+            "SELECT id, type, time_created, data FROM session_message WHERE session_id = ?"
+            " ORDER BY seq",
+            (session.id,),
+        )
+        for ident, kind, created, data in rows:
+            self.tally.records += 1
+            self.offset += 1
+            entry = ENTRY.convert(self._value(data))
+            yield from self._state_entry(str(ident), str(kind), created, entry, teller).facts
+
+    def _state_entry(
+        self, ident: str, kind: str, created: Any, entry: Entry, teller: Teller
+    ) -> Scribe:
+        time = {"created": created, **(entry.time or {})}
+        message = MESSAGE.convert({"time": time, "agent": entry.agent})
+        message.id, message.role = ident, kind
+        if kind in ("user", "synthetic"):
+            message.role = "user"
+            parts = [Part(type="text", text=entry.text, synthetic=kind == "synthetic")]
+            return teller.state(message, parts, self.offset)
+        if kind == "assistant":
+            told = {"tokens": entry.tokens, "cost": entry.cost, "finish": entry.finish}
+            message = MESSAGE.convert({**told, "time": time, "error": entry.error})
+            message.id, message.role = ident, "assistant"
+            message.modelID = str((entry.model or {}).get("id") or "")
+            return teller.state(
+                message, [PART.convert(part) for part in entry.content or ()], self.offset
+            )
+        scribe = Scribe(
+            teller.key, self.origin.path, self.offset, time=_moment(created), entry=ident
+        )
+        if kind == "compaction":
+            scribe.mark("compaction", {"trigger": entry.reason} if entry.reason else None)
+            scribe.message(id=ident, role="user", text=entry.summary or "", kind="summary")
+        elif kind == "shell":
+            command = entry.command or ""
+            arguments = msgspec.json.encode({"command": command}).decode()
+            scribe.message(id=ident, role="user", text=command, kind="shell")
+            scribe.call(id=ident, message=ident, name="bash", arguments=arguments, by_user=True)
+            scribe.returned(call=ident, text=entry.output or "", failed=False)
+        elif kind == "system":
+            scribe.message(id=ident, role="system", text=entry.text or "")
+        elif kind == "model-switched" and entry.model:
+            scribe.note("model", entry.model.get("id"), on="following")
+        else:
+            scribe.mark(kind or "entry")
+        return scribe
+
+
+def _moment(created: Any) -> int | None:
+    return int(created * 1000) if isinstance(created, int | float) and created > 0 else None

@@ -1,0 +1,335 @@
+"""What a session, a message and its parts state. One assistant message is one call of the model.
+
+    session  {"id":"ses_1","parentID":"ses_0","directory":"/w","title":"…","time":{"created":…}}
+    message  {"role":"assistant","modelID":"…","tokens":{"input":27,"cache":{"read":20480}},"time":{…}}
+    part     {"type":"tool","tool":"bash","callID":"c1","state":{"status":"completed","output":"…"}}
+
+Ids stand in columns or file names beside them.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from unspool.facts import ROOT, Attachment, Key, Rank
+from unspool.io.structs import Shape
+from unspool.io.times import parse_time
+from unspool.sources.scribe import Scribe, title_of
+
+NAME = "opencode"
+
+_TOUCHES = {"read": "read", "write": "create", "edit": "edit", "patch": "edit"}
+_FORK = re.compile(r"\(fork #\d+\)$")
+_DENIED = ("The user rejected permission", "The user has specified a rule which prevents")
+_STEPS = frozenset(("step-start", "step-finish", "snapshot", "retry", "agent"))
+"""Parts that repeat what the message says, or say nothing of it."""
+
+
+class Time(msgspec.Struct, gc=False):
+    created: int | float | None = None
+    completed: int | float | None = None
+    start: int | float | None = None
+    end: int | float | None = None
+    compacted: Any = None
+
+
+class Cache(msgspec.Struct, gc=False):
+    read: int | None = None
+    write: int | None = None
+
+
+class Tokens(msgspec.Struct, gc=False):
+    """`input` leaves out the cache, `output` the reasoning."""
+
+    input: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cache: Cache | None = None
+
+
+class Revert(msgspec.Struct, gc=False):
+    messageID: str = ""
+
+
+class Session(msgspec.Struct, gc=False):
+    id: str = ""
+    parentID: str | None = None
+    directory: str | None = None
+    title: str | None = None
+    version: str | None = None
+    revert: Revert | None = None
+    time: Time | None = None
+
+
+class State(msgspec.Struct, gc=False):
+    """What became of a tool call."""
+
+    status: str = ""
+    input: Any = None
+    output: str | None = None
+    error: Any = None
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    time: Time | None = None
+    content: list[dict[str, Any]] | None = None
+
+
+class Part(msgspec.Struct, gc=False):
+    id: str = ""
+    type: str = ""
+    text: str | None = None
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    tool: str = ""
+    name: str = ""
+    callID: str = ""
+    state: State | None = None
+    time: Time | None = None
+    messageID: str = ""
+    mime: str | None = None
+    filename: str | None = None
+    url: str | None = None
+    prompt: str | None = None
+    agent: str | None = None
+    files: list[str] | None = None
+    auto: bool | None = None
+
+
+class Message(msgspec.Struct, gc=False):
+    id: str = ""
+    sessionID: str = ""
+    role: str = ""
+    time: Time | None = None
+    agent: str | None = None
+    mode: str | None = None
+    modelID: str | None = None
+    cost: float | None = None
+    tokens: Tokens | None = None
+    finish: str | None = None
+    error: Any = None
+    summary: Any = None
+
+
+SESSION, MESSAGE, PART = Shape(Session), Shape(Message), Shape(Part)
+
+
+def state_session(session: Session, scribe: Scribe, agent: str = "OpenCode") -> None:
+    scribe.note("agent", agent)
+    for name, value in (
+        ("agent_version", session.version),
+        ("workspace.path", session.directory),
+        ("title", session.title),
+    ):
+        if value:
+            scribe.note(name, value)
+    if session.parentID:
+        scribe.note("parent", {"conversation_id": session.parentID, "kind": "subagent"})
+
+
+def is_fork(session: Session) -> bool:
+    return bool(session.title and _FORK.search(session.title))
+
+
+class Teller:
+    """States the messages of a session one after the other."""
+
+    def __init__(self, session: Session, key: Key, origin: str, rank: int = Rank.ITSELF) -> None:
+        self.session = session
+        self.key = key
+        self.origin = origin
+        self.rank = rank
+        self.previous = ROOT
+        """The message before."""
+        self.reverted = False
+        self.compacting = False
+        """Whether the next answer is the summary of a compaction."""
+
+    def state(self, message: Message, parts: list[Part], offset: int) -> Scribe:
+        """The facts of a message. `revert` takes the message that it names back, and all behind it."""
+        revert = self.session.revert
+        self.reverted = self.reverted or (revert is not None and revert.messageID == message.id)
+        created = message.time.created if message.time is not None else None
+        scribe = Scribe(
+            self.key,
+            self.origin,
+            offset,
+            time=parse_time(created),
+            entry=message.id,
+            after=self.previous,
+            rank=self.rank,
+        )
+        self.previous = message.id
+        began = self.session.time.created if self.session.time is not None else None
+        if created is not None and began is not None and created < began:
+            # A fork copies messages with their times: they are older than their session.
+            scribe.note("copied", True, on="message", subject=message.id)
+        if message.role == "user":
+            self._state_prompt(message, parts, scribe)
+        else:
+            self._state_answer(message, parts, scribe)
+        return scribe
+
+    def _state_prompt(self, message: Message, parts: list[Part], scribe: Scribe) -> None:
+        if any(part.type == "compaction" for part in parts):
+            self.compacting = True
+            automatic = any(part.auto for part in parts if part.type == "compaction")
+            scribe.mark("compaction", {"trigger": "auto" if automatic else "manual"})
+            return
+        typed = [part.text for part in parts if _is_typed(part)]
+        synthetic = [part.text for part in parts if part.type == "text" and part.synthetic]
+        tasks = [part.prompt for part in parts if part.type == "subtask"]
+        text = "\n\n".join(filter(None, typed or tasks or synthetic))
+        kind = "" if typed or tasks else "injected"
+        scribe.message(
+            id=message.id,
+            role="user",
+            text=text,
+            typed=_unquoted(text) if not kind else None,
+            kind=kind,
+            mode=message.agent or "",
+            withdrawn=self.reverted,
+            attachments=tuple(_attached(part) for part in parts if part.type == "file"),
+            extra={"context": synthetic} if typed and synthetic else None,
+        )
+        if not kind and text:
+            scribe.note("title", title_of(_unquoted(text)), Rank.GUESS)
+
+    def _state_answer(self, message: Message, parts: list[Part], scribe: Scribe) -> None:
+        text = "\n\n".join(p.text for p in parts if p.type == "text" and p.text)
+        thinking = "\n\n".join(p.text for p in parts if p.type == "reasoning" and p.text)
+        ended = message.time is not None and message.time.completed is not None
+        summary = message.summary is True or (self.compacting and message.mode == "compaction")
+        if summary:
+            self.compacting = False
+            scribe.message(id=message.id, role="user", text=text, kind="summary")
+        else:
+            error = _error_text(message.error)
+            bare = bool(error) and not text and not any(p.type == "tool" for p in parts)
+            scribe.message(
+                id=message.id,
+                role="assistant",
+                text=error if bare else text,
+                thinking=thinking,
+                kind="error" if bare else "",
+                model=message.modelID or "",
+                stop=message.finish or "",
+                status="" if ended or message.finish or bare else "interrupted",
+                withdrawn=self.reverted,
+                extra={"error": error} if error and not bare else None,
+            )
+            for part in parts:
+                self._state_part(part, message.id, scribe)
+        counts = message.tokens
+        if counts is None or not (ended or counts.input or counts.output):
+            return  # cut off: zeros are no counts
+        cache = counts.cache or Cache()
+        scribe.usage(
+            on="call" if summary else "message",
+            subject=message.id,
+            model=message.modelID or "",
+            prompt=_sum(counts.input, cache.read, cache.write),
+            completion=_sum(counts.output, counts.reasoning),
+            cached=cache.read,
+            cache_write=cache.write,
+            reasoning=counts.reasoning,
+            cost_usd=message.cost or None,
+        )
+
+    def _state_part(self, part: Part, message: str, scribe: Scribe) -> None:
+        if part.type == "tool":
+            state_call(part, message, scribe)
+        elif part.type == "patch":
+            scribe.mark("patch", {"files": part.files} if part.files else None)
+        elif part.type not in _STEPS and part.type not in ("text", "reasoning", "file", "subtask"):
+            scribe.mark(part.type or "part")
+
+
+def state_call(part: Part, message: str, scribe: Scribe) -> None:
+    state = part.state or State()
+    given = state.input if isinstance(state.input, dict) else {}
+    name = part.tool or part.name
+    if name == "invalid" and isinstance(given.get("tool"), str):
+        name = given[
+            "tool"
+        ]  # a tool that does not exist: {"tool":"invalid","input":{"tool":"foo"}}
+    call = part.callID or part.id
+    path = given.get("filePath")
+    touch = {"path": path, "operation": _TOUCHES.get(name), "tool": name}
+    scribe.call(
+        id=call,
+        message=message,
+        name=name,
+        arguments=msgspec.json.encode(state.input).decode() if state.input is not None else "",
+        files=(touch,) if name in _TOUCHES and isinstance(path, str) else (),
+        time=parse_time(state.time.start) if state.time else scribe.time,
+    )
+    metadata = state.metadata or {}
+    child = metadata.get("sessionId") or metadata.get("sessionID")
+    if isinstance(child, str):
+        scribe.note("child_id", child, on="call", subject=call)
+    if state.status not in ("completed", "error"):
+        return
+    error = _error_text(state.error)
+    text = state.output
+    if text is None and state.content is not None:
+        text = "\n".join(str(item.get("text") or "") for item in state.content)
+    failed = (
+        state.status == "error"
+        or given.get("tool") == name
+        or metadata.get("exit")
+        not in (
+            None,
+            0,
+        )
+    )
+    details = {
+        key: value
+        for key, value in metadata.items()
+        if value is not None and key not in ("output", "preview") and value != text
+    }
+    scribe.returned(
+        call=call,
+        name=name,
+        text=text if text is not None else error,
+        failed=failed,
+        status="denied" if error.startswith(_DENIED) else "",
+        details=details or None,
+        time=parse_time(state.time.end) if state.time else scribe.time,
+    )
+
+
+def _is_typed(part: Part) -> bool:
+    return part.type == "text" and not part.synthetic and not part.ignored and bool(part.text)
+
+
+def _unquoted(text: str) -> str:
+    """`opencode run hello you` keeps the words of the command line in quotes."""
+    if len(text) > 2 and text[0] == text[-1] == '"' and " " in text:
+        return text[1:-1].replace('\\"', '"')
+    return text
+
+
+def _attached(part: Part) -> Attachment:
+    url = part.url or ""
+    path = url.removeprefix("file://") if url.startswith("file://") else ""
+    return Attachment(
+        kind="file",
+        name=part.filename or "",
+        path=path,
+        uri="" if path or url.startswith("data:") else url,
+        media_type=part.mime or "",
+    )
+
+
+def _error_text(error: Any) -> str:
+    # {"name":"APIError","data":{"message":"403 Forbidden"}}
+    if isinstance(error, dict):
+        data = error.get("data")
+        inner = data.get("message") if isinstance(data, dict) else error.get("message")
+        return inner if isinstance(inner, str) else str(error.get("name") or "")
+    return error if isinstance(error, str) else ""
+
+
+def _sum(*counts: int | None) -> int | None:
+    return None if counts[0] is None else sum(count or 0 for count in counts)
