@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unspool.record import Recorder
-from unspool.record.answers import to_answer, to_tokens
+from unspool.record.answers import Gathering, to_answer, to_tokens
 from unspool.record.history import History
-from unspool.record.streams import Gathering
 
 NAMES = [
     *(

@@ -581,6 +581,24 @@ def test_max_entries(tmp_path: Path) -> None:
         assert 1 <= sum(len(t.messages) // 2 for t in again.trajectories()) <= 10
 
 
+def test_limits_take_whole_conversations(tmp_path: Path) -> None:
+    """Not the beginning of one and the middle of another; and who goes on without it says so."""
+    with Recorder(path=tmp_path, max_entries=40) as recorder:
+        for session in ("old", "older"):
+            for number in range(12):  # more than one part each
+                recorder.log_tool_call("view", {"n": number}, "text", session_id=session)
+        recorder.log_tool_call("view", {}, "text", session_id="old")  # used last
+        for number in range(16):
+            recorder.log_tool_call("view", {"n": number}, "text", session_id="new")
+        kept = {t.conversation_id: t for t in recorder.trajectories()}
+        assert set(kept) == {"old", "new"}
+        assert [t.partial for t in kept.values()] == [None, None]
+        assert sum(len(m.tool_calls or ()) for m in kept["old"].messages) == 13
+        recorder.log_tool_call("view", {}, "text", session_id="older")
+        (again,) = recorder.trajectories("older")
+        assert again.partial == ["evicted"]
+
+
 def test_max_entries_of_one_long_conversation(tmp_path: Path) -> None:
     with Recorder(path=tmp_path, max_entries=40) as recorder:
         for n in range(500):

@@ -45,10 +45,10 @@ def test_bad_records_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     tally = Tally()
     found = list(recorder.read(Origin(str(path), path.name), tally))
     codes = sorted(fact.code for fact in found if isinstance(fact, Problem))
-    assert codes == ["missing-session", "truncated-json", "wrong-types"]
-    assert (tally.records, tally.problems, tally.unrecognised) == (6, 3, 1)
+    assert codes == ["missing-session", "truncated-json", "wrong-type"]
+    assert (tally.records, tally.problems, tally.unrecognised) == (6, 2, 1)
     (made,) = reduce_all([("recorder", fact) for fact in found])
-    assert [message.content for message in made.messages] == ["kept"]
+    assert [message.content for message in made.messages] == ["wrong time", "kept"]
 
 
 def plain_reading(folder: Path) -> dict[str, list[tuple[str, str]]]:

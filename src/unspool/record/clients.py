@@ -13,6 +13,19 @@ from unspool.record.recorder import Recorder
 from unspool.record.spans import Request
 
 _MARK = "_unspool_recorder"
+_OPENAI = ("chat.completions", "beta.chat.completions", "responses")
+_ANTHROPIC = ("messages", "beta.messages")
+_OPTIONS = ("temperature", "max_tokens", "max_completion_tokens", "reasoning_effort", "reasoning",
+            "thinking")  # fmt: skip
+"""The settings of a request that are worth keeping."""
+
+
+def wrap(recorder: Recorder, client: Any, maker: str) -> None:
+    """Record every request of a client of `openai` or `anthropic`."""
+    if maker == "openai":
+        _watch_client(recorder, client, _OPENAI, _describe_openai)
+    else:
+        _watch_client(recorder, client, _ANTHROPIC, _describe_anthropic)
 
 
 class Asked(NamedTuple):
@@ -28,7 +41,7 @@ Describe = Callable[[str, Any], Asked | None]
 """(path, body) → what is asked, or None where the post is no request to a model."""
 
 
-def watch_client(
+def _watch_client(
     recorder: Recorder, client: Any, resources: Sequence[str], describe: Describe
 ) -> None:
     """Watch the resources of a client, and of the clients that are copied from it."""
@@ -38,18 +51,18 @@ def watch_client(
         for name in path.split("."):
             resource = getattr(resource, name, None)
         if resource is not None:
-            watch(recorder, resource, describe, is_async)
+            _watch(recorder, resource, describe, is_async)
     original = client.copy
 
     def copy(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
-        watch_client(recorder, made, resources, describe)
+        _watch_client(recorder, made, resources, describe)
         return made
 
     client.copy = client.with_options = copy
 
 
-def watch(recorder: Recorder, resource: Any, describe: Describe, is_async: bool) -> None:
+def _watch(recorder: Recorder, resource: Any, describe: Describe, is_async: bool) -> None:
     """Record what a resource posts; a resource that is watched already stays as it is."""
     if getattr(resource, _MARK, None) is recorder:
         return
@@ -171,12 +184,45 @@ def _watch_async_stream(request: Request, stream: Any) -> None:
     stream.close = close
 
 
-def listed(value: Any) -> list[Any]:
+def _describe_openai(path: str, body: Any) -> Asked | None:
+    """Chat completions and responses."""
+    kind = path.partition("?")[0].strip("/")
+    if not isinstance(body, dict):
+        return None
+    if kind.endswith("chat/completions"):
+        return _asked(body, _listed(body.get("messages")))
+    if kind != "responses":
+        return None
+    given, instructions = body.get("input"), body.get("instructions")
+    messages: list[Any] = []
+    if isinstance(instructions, str):
+        messages.append({"role": "system", "content": instructions})
+    return _asked(body, messages + ([given] if isinstance(given, str) else _listed(given)))
+
+
+def _describe_anthropic(path: str, body: Any) -> Asked | None:
+    """Messages, with the system prompt that is sent beside them."""
+    if not isinstance(body, dict) or not path.partition("?")[0].endswith("/messages"):
+        return None
+    given, system = body.get("messages"), body.get("system")
+    if given is not None and not isinstance(given, list | tuple):
+        given = body["messages"] = list(given)  # an iterator: it can be read only once
+    messages: list[Any] = []
+    if isinstance(system, str | list):
+        messages.append({"role": "system", "content": system})
+    return _asked(body, messages + _listed(given))
+
+
+def _asked(body: dict[str, Any], messages: list[Any]) -> Asked:
+    settings = {
+        name: body[name]
+        for name in _OPTIONS
+        if isinstance(body.get(name), str | int | float | bool | dict)
+    }
+    data = {"settings": settings} if settings else {}
+    return Asked(str(body.get("model", "")), messages, _listed(body.get("tools")) or None, data)
+
+
+def _listed(value: Any) -> list[Any]:
     """A list out of a body's field; what is not given is an object of the client's own."""
     return list(value) if isinstance(value, list | tuple) else []
-
-
-def options(body: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The settings of the request that are worth keeping."""
-    found = {name: body[name] for name in names if name in body}
-    return {k: v for k, v in found.items() if isinstance(v, str | int | float | bool | dict)}

@@ -3,6 +3,10 @@
 import os
 import random
 import re
+import time
+from collections import OrderedDict
+
+from unspool.record.locks import new_lock
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -14,6 +18,10 @@ _NAME_CHARS = 50
 _random = random.Random()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
+
+
+def now() -> int:
+    return time.time_ns() // 1000
 
 
 def new_id() -> str:
@@ -42,18 +50,59 @@ def _base36(number: int) -> str:
     return made or "0"
 
 
-def generate_session_id(label: str, time: int | None) -> str:
+def generate_session_id(label: str, moment: int | None) -> str:
     """A readable id out of a label and the moment (microseconds) that it was first used."""
     made = f"{slug(label)[:_LABEL_CHARS]}-{short_hash(label)}"
-    return made if time is None else f"{made}-{time // 1000}"
+    return made if moment is None else f"{made}-{moment // 1000}"
 
 
 def choose_session_id(
-    invocation_id: str | None, session_id: str | None, label: str, time: int | None
+    invocation_id: str | None, session_id: str | None, label: str, moment: int | None
 ) -> str:
     """The sub-agent's invocation first, then the chat's session, else one made from the label."""
-    return invocation_id or session_id or generate_session_id(label, time)
+    return invocation_id or session_id or generate_session_id(label, moment)
 
 
 def subagent_file(name: str, session_id: str) -> str:
     return f"{(slug(name) or 'subagent')[:_NAME_CHARS]}-{session_id}.trajectory.json"
+
+
+LABELS = 256
+"""Labels that are remembered; one that was forgotten begins a new session."""
+
+
+class Sessions:
+    """Generated ids, one per label."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._lock = new_lock()
+        self._labels: OrderedDict[str, str] = OrderedDict()
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def choose(self, invocation_id: str | None, session_id: str | None, label: str) -> str:
+        """The sub-agent's invocation, else the chat's session, else a new id from the label."""
+        with self._lock:
+            # Two of one label in one millisecond are still two.
+            self._last = moment = max(now(), self._last + 1000)
+        return choose_session_id(invocation_id, session_id, label or self._agent, moment)
+
+    def find(self, invocation_id: str | None, session_id: str | None, label: str) -> str:
+        """The same, but the id that was generated for the label before stands for it."""
+        if invocation_id or session_id:
+            return choose_session_id(invocation_id, session_id, label, None)
+        label = label or self._agent
+        made = self.choose(None, None, label)
+        with self._lock:
+            made = self._labels.setdefault(label, made)
+            self._labels.move_to_end(label)
+            while len(self._labels) > LABELS:
+                self._labels.popitem(last=False)
+        return made
+
+    def clear(self) -> None:
+        with self._lock:
+            self._labels.clear()

@@ -1,8 +1,9 @@
 """The journal: files of a folder, one conversation each, appended to at once.
 
 A record is one write() to a file opened for appending: a killed process loses at most the record
-that it was writing. A long conversation goes on in further parts. Limits evict whole parts, the one
-first that was written to longest ago.
+that it was writing. A long conversation goes on in further parts. Limits evict whole conversations,
+the one first that was written to longest ago; only where no other is left, the earlier parts of the
+one that goes on. A conversation that goes on without what it had says so.
 """
 
 import os
@@ -19,6 +20,8 @@ import msgspec
 from unspool.sinks import safe_name
 
 OPEN_FILES = 64
+REMEMBERED = 1024
+"""Conversations that are remembered as evicted."""
 PART_BYTES = 64 * 1024 * 1024
 COUNTED = (b'{"kind":"request"', b'{"kind":"tool"', b'{"kind":"element"', b'{"kind":"utility"')
 """How the records begin that count as entries."""
@@ -99,8 +102,11 @@ class Journal:
         self.fsync = fsync
         self._evicted = evicted
         self._open: OrderedDict[str, Part] = OrderedDict()
-        self._weights: OrderedDict[str, Weight] = OrderedDict()
-        """Parts by when they were last written to; kept only where limits need it."""
+        self._weights: dict[str, Weight] = {}
+        self._parts: OrderedDict[str, dict[str, None]] = OrderedDict()
+        """Conversations by when they were last written to, each with its parts; both are kept only
+        where limits need them."""
+        self._evicted_stems: OrderedDict[str, bool] = OrderedDict()
         self._entries = 0
         self._bytes = 0
         self._next_aging = 0.0
@@ -116,6 +122,8 @@ class Journal:
         """
         part = self._part(session)
         before = part.size
+        stem = _stem(part.name)
+        cut = before == 0 and self._evicted_stems.pop(stem, False)
         try:
             self._write(part, data if before else head() + data)
         except OSError:
@@ -123,11 +131,8 @@ class Journal:
             self._open.pop(session).close()
             raise
         part.entries += entry
-        cut = False
         if self.limits.entries is not None or self.limits.bytes is not None:
-            stem = part.name.rsplit(".", 2)[0]
-            gone = self._weigh(part, part.size - before, entry)
-            cut = any(name.rsplit(".", 2)[0] == stem for name in gone)
+            cut = self._weigh(part, part.size - before, entry) or cut
         if self.limits.age_seconds is not None and time.monotonic() >= self._next_aging:
             self._age_out()
         return cut
@@ -184,36 +189,46 @@ class Journal:
             data = path.read_bytes()
             lines = data.split(b"\n")
             entries = sum(1 for line in lines if line.startswith(COUNTED))
-            self._weights[path.name] = Weight(entries, len(data))
-            self._entries += entries
-            self._bytes += len(data)
+            self._count(path.name, entries, len(data))
         self._evict("")
 
-    def _weigh(self, part: Part, size: int, entry: bool) -> list[str]:
-        """Count what was written; the names of the parts that had to go for it."""
-        name = part.name
+    def _weigh(self, part: Part, size: int, entry: bool) -> bool:
+        """Count what was written; whether the conversation itself had to lose parts for it."""
+        self._count(part.name, entry, size)
+        return self._evict(part.name)
+
+    def _count(self, name: str, entries: int, size: int) -> None:
         weight = self._weights.get(name)
         if weight is None:
             weight = self._weights[name] = Weight(0, 0)
-        weight.entries += entry
+        weight.entries += entries
         weight.bytes += size
-        self._entries += entry
+        self._entries += entries
         self._bytes += size
-        self._weights.move_to_end(name)
-        return self._evict(name)
+        stem = _stem(name)
+        self._parts.setdefault(stem, {})[name] = None
+        self._parts.move_to_end(stem)
 
-    def _evict(self, current: str) -> list[str]:
-        limits = self.limits
-        gone: list[str] = []
+    def _evict(self, current: str) -> bool:
+        """Make room: conversations, then earlier parts of this one; whether it lost any."""
+        limits, own, cut = self.limits, _stem(current), False
         while (limits.entries is not None and self._entries > limits.entries) or (
             limits.bytes is not None and self._bytes > limits.bytes
         ):
-            name = next(iter(self._weights), current)
+            oldest = next(iter(self._parts), own)
+            if oldest != own:
+                self._evicted_stems[oldest] = True
+                while len(self._evicted_stems) > REMEMBERED:
+                    self._evicted_stems.popitem(last=False)
+                for name in list(self._parts[oldest]):
+                    self._remove(name)
+                continue
+            name = next(iter(self._parts.get(own, ())), current)
             if name == current:
                 break
-            gone.append(name)
+            cut = True
             self._remove(name)
-        return gone
+        return cut
 
     def _remove(self, name: str) -> None:
         self._drop(name)
@@ -225,6 +240,10 @@ class Journal:
         if weight is not None:
             self._entries -= weight.entries
             self._bytes -= weight.bytes
+            stem = _stem(name)
+            self._parts[stem].pop(name, None)
+            if not self._parts[stem]:
+                del self._parts[stem]
         for session, part in list(self._open.items()):
             if part.name == name:
                 part.close()
@@ -236,10 +255,15 @@ class Journal:
         if age is None:
             return
         self._next_aging = time.monotonic() + min(60.0, age / 10)
-        for path in self.files():
+        written: dict[str, float] = {}
+        files = self.files()
+        for path in files:
             with suppress(OSError):
-                if time.time() - path.stat().st_mtime > age:
-                    self._remove(path.name)
+                stem = _stem(path.name)
+                written[stem] = max(path.stat().st_mtime, written.get(stem, 0.0))
+        for path in files:
+            if time.time() - written.get(_stem(path.name), time.time()) > age:
+                self._remove(path.name)
 
     def files(self, sessions: Iterable[str] | None = None) -> list[Path]:
         """The journal's files, or those of some sessions."""
@@ -249,7 +273,7 @@ class Journal:
             names = (entry.name for entry in os.scandir(self.folder))
             return sorted(self.folder / name for name in names if _is_part(name))
         stems = {stem_of(session) for session in sessions}
-        return [path for path in self.files() if path.name.rsplit(".", 2)[0] in stems]
+        return [path for path in self.files() if _stem(path.name) in stems]
 
     def clear(self, session: str | None = None) -> None:
         for path in self.files(None if session is None else [session]):
@@ -263,13 +287,22 @@ class Journal:
     @property
     def sizes(self) -> dict[str, int]:
         """How much the journal holds in memory."""
-        return {"open_files": len(self._open), "weights": len(self._weights)}
+        return {
+            "open_files": len(self._open),
+            "weights": len(self._weights),
+            "evicted": len(self._evicted_stems),
+        }
 
 
 def stem_of(session: str) -> str:
     """A file name for a session: readable, and told apart by a hash."""
     digest = blake2b(session.encode("utf-8", "replace"), digest_size=6).hexdigest()
     return f"{safe_name(session)[:80]}-{digest}"
+
+
+def _stem(name: str) -> str:
+    """The conversation that a part is of."""
+    return name.rsplit(".", 2)[0]
 
 
 def _is_part(name: str) -> bool:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from unspool.record.answers import Answer
 from unspool.record.history import History, key_of
+from unspool.record.identity import now
 from unspool.record.journal import Journal, Limits
 from unspool.record.locks import new_lock
 from unspool.record.plain import encode, listed, plain
-from unspool.record.spans import Request, now
+from unspool.record.spans import Request
 from unspool.sources.recorder.entries import FORMAT, Entry
 
 OPEN_CONVERSATIONS = 256

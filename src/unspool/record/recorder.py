@@ -6,31 +6,33 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+import msgspec
+
 from unspool.errors import UsageError
-from unspool.record import reading
+from unspool.io.origins import Origin, iter_lines
+from unspool.pipeline import extract
+from unspool.pipeline.batch import open_run
+from unspool.pipeline.job import Job
+from unspool.pipeline.output import write_many
 from unspool.record.answers import compose, to_answer
-from unspool.record.identity import new_id
+from unspool.record.identity import Sessions, new_id, now
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
 from unspool.record.plain import count_of, details_of, figure_of, name_of, to_micros
 from unspool.record.scopes import current_scope, error_data, error_status
-from unspool.record.sessions import Sessions
-from unspool.record.spans import Conversation, Request, Tool, now
+from unspool.record.spans import Conversation, Request, Tool
+from unspool.sources.recorder import NAME
 from unspool.sources.recorder.entries import Entry
 from unspool.trajectory import Trajectory
 
 Time = datetime | float | None
 Client = TypeVar("Client")
 
-_WRAPPERS = {
-    "openai": "unspool.record.openai_client",
-    "anthropic": "unspool.record.anthropic_client",
-}
+_SUBAGENT = b'{"kind":"subagent"'
 
 
 class Recorder:
@@ -251,7 +253,9 @@ class Recorder:
 
     def trajectories(self, session_id: str | None = None) -> Iterator[Trajectory]:
         """All conversations, or one with its sub-agents: what `unspool extract` makes of them."""
-        return reading.trajectories(self._files(session_id))
+        files = self._files(session_id)
+        if files:
+            yield from extract(files, source=NAME)
 
     def export(
         self,
@@ -264,12 +268,25 @@ class Recorder:
         """Write ATIF files, sub-agents with their parents; the files that were written."""
         options = {"atif_version": atif_version, "subagents": subagents}
         known = {name: value for name, value in options.items() if value is not None}
-        return reading.export(self._files(session_id), folder, known)
+        files = [str(file) for file in self._files(session_id)]
+        if not files:
+            return []
+        with open_run(Job(paths=files, source=NAME, sink="atif", sink_options=known)) as run:
+            return write_many(run.write(), os.fspath(folder))
 
     def _files(self, session_id: str | None) -> list[Path]:
+        """Those of a conversation and of all its sub-agents, and of theirs; else all."""
         if session_id is None:
             return self.ledger.files()
-        return reading.family_files(self.ledger.files, name_of(session_id))
+        family: dict[Path, None] = {}
+        seen: set[str] = set()
+        waiting = [name_of(session_id)]
+        while waiting:
+            files = self.ledger.files(waiting)
+            seen.update(waiting)
+            family.update(dict.fromkeys(files))
+            waiting = [c for c in dict.fromkeys(_children(files)) if c and c not in seen]
+        return sorted(family)
 
     def clear(self, session_id: str | None = None) -> None:
         """Forget one conversation, or all of them, in memory and on disk."""
@@ -303,10 +320,12 @@ class Recorder:
 
     def wrap(self, client: Client) -> Client:
         """Record every request of an `openai` or `anthropic` client; gives the same client."""
+        from unspool.record import clients  # which knows the recorder
+
         for kind in type(client).__mro__:
-            wrapper = _WRAPPERS.get(kind.__module__.partition(".")[0])
-            if wrapper is not None:
-                import_module(wrapper).wrap(self, client)
+            maker = kind.__module__.partition(".")[0]
+            if maker in ("openai", "anthropic"):
+                clients.wrap(self, client, maker)
                 return client
         raise UsageError(f"cannot wrap {type(client).__name__}: no client of openai or anthropic")
 
@@ -329,3 +348,13 @@ def _remove(folder: Path, owner: int) -> None:
     """Remove a temporary journal; a forked process leaves its parent's alone."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _children(files: Sequence[Path]) -> Iterator[str]:
+    for file in files:
+        for _, line in iter_lines(Origin(str(file), file.name)):
+            if line.startswith(_SUBAGENT):
+                try:
+                    yield msgspec.json.decode(line, type=Entry).child
+                except msgspec.DecodeError:
+                    continue

@@ -1,22 +1,17 @@
 """Spans: a conversation, a request to a model, a call of a tool."""
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from unspool.record.answers import Answer, compose, to_answer
+from unspool.record.answers import Answer, Gathering, compose, to_answer
+from unspool.record.identity import now
 from unspool.record.plain import details_of, json_or_text, name_of, plain
 from unspool.record.scopes import Scope, Span, enclosing, error_data, error_status
-from unspool.record.streams import Gathering
 from unspool.sources.recorder.entries import Entry
 
 if TYPE_CHECKING:
     from unspool.record.recorder import Recorder
-
-
-def now() -> int:
-    return time.time_ns() // 1000
 
 
 class Conversation(Span):
