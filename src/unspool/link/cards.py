@@ -1,17 +1,21 @@
-"""Cards: small extracts of trajectories, all that linking needs to know about a conversation."""
+"""Cards: small extracts of trajectories, all that linking needs to know about a conversation.
 
-from collections.abc import Iterator
+Messages are on it as digests, one after the other in one bytes object, so that the cards of many
+conversations stay small.
+"""
+
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from unspool.facts import INDEXED
-from unspool.io.digests import digest
-from unspool.link.copies import digests, opening_of
+from unspool.facts import INDEXED, Key
+from unspool.io.digests import WIDTH, digest
 from unspool.reduce.naming import Naming
-from unspool.trajectory import Link, ToolCall, Trajectory, Workspace
+from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
-Key = tuple[str, str]
+LEAST_ID_CHARS = 16
+"""Programs that count their answers give many the same id: only a long one tells."""
 _OPINIONS = ("vote", "vote_down_reason")
 """What may be said of a message after the program wrote it for the last time."""
 
@@ -65,8 +69,6 @@ class Card(msgspec.Struct):
     """Requests of prompts that are known by them alone → when they were made."""
     only_indexed: bool = False
     """Holds nothing but such prompts."""
-    spare: bool = False
-    """Another place is known to hold what it has."""
     hollow: bool = False
     """Holds nothing that was said, only what it has for others."""
 
@@ -113,14 +115,13 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         ids=digests(trajectory.messages),
         said_copied=digests(m for m in trajectory.messages if m.copied),
         forked=_is_fork(trajectory),
-        opening=opening_of(trajectory) if _needs_call(trajectory.parent) else b"",
+        opening=_opening(trajectory) if _needs_call(trajectory.parent) else b"",
         prompts=dict(filter(None, map(_prompt, calls))),
         same_as=same_as,
         origins=_origins(trajectory) if same_as or indexed or _is_nameless(trajectory) else [],
         requests=_requests(trajectory),
         indexed=indexed,
         only_indexed=len(indexed) == len(trajectory.messages) > 0,
-        spare=trajectory.metadata.get("spare") is True,
         opinions=_opinions(trajectory) if same_as else {},
         naming=naming or Naming(),
         hollow=not trajectory.messages and not trajectory.checkpoints,
@@ -228,3 +229,38 @@ def _prompt(call: ToolCall) -> tuple[str, bytes] | None:
         return None
     prompt = value.get("prompt") if isinstance(value, dict) else None
     return (call.id, digest(prompt.strip())) if isinstance(prompt, str) else None
+
+
+def _opening(trajectory: Trajectory) -> bytes:
+    """The digest of the words that a conversation opens with."""
+    for message in trajectory.messages:
+        if message.role == "user" and message.kind is None:
+            return digest((message.typed or message.content).strip())
+    return b""
+
+
+def digest_of(message: Message) -> bytes | None:
+    """Of its id, time and words; the first bit says whether it tells a copy. None without an id.
+
+    The id alone does not tell: programs that count their messages give many the same, and where a
+    format has none it is made from the words. Nobody says the same twice at the same moment; only
+    programs do, that put one and the same line into each of their conversations.
+    """
+    if not message.id:
+        return None
+    time = message.timestamp or ""
+    made = digest(f"{message.id} {message.role} {time} {message.content}")
+    tells = time and message.kind != "injected"
+    return bytes([made[0] | 0x80 if tells else made[0] & 0x7F]) + made[1:]
+
+
+def tells(piece: bytes) -> bool:
+    return piece[0] >= 0x80
+
+
+def digests(messages: Iterable[Message]) -> bytes:
+    return b"".join(filter(None, map(digest_of, messages)))
+
+
+def pieces(ids: bytes) -> Iterator[bytes]:
+    return (ids[at : at + WIDTH] for at in range(0, len(ids), WIDTH))

@@ -1,76 +1,44 @@
-"""Copies: history that a fork took over from another conversation, found by message ids.
+"""Copies: messages that two conversations hold, and whose they are.
 
-A fork keeps the ids, times and words of what it copies. Only digests are compared, and only of
-conversations of which one holds one of the other's first messages, so that many stay small.
+A fork keeps the ids, times and words of what it copies; an export is a conversation seen again; a
+sub-agent may be given the conversation so far. Only digests are compared, and only of conversations of
+which one holds one of the other's first messages, so that many stay small.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
-from typing import Protocol, TypeVar
 
-from unspool.io.digests import WIDTH, digest
-from unspool.trajectory import Message, Trajectory
+from unspool.facts import Key
+from unspool.link.cards import Card, pieces, tells
 
 FIRST = 8
 """So many messages at the beginning are looked for elsewhere: a fork may open with a few lines of
 its own before those that it copied."""
-Key = tuple[str, str]
+
+Copies = dict[Key, tuple[Key, set[bytes]]]
+"""Conversation → (the owner of what it copied last, the digests of what it copied)."""
 
 
-class Copyable(Protocol):
-    """What is known of a conversation when copies are looked for."""
-
-    @property
-    def ids(self) -> bytes:
-        """Digests of its messages, one after the other."""
-
-    @property
-    def said_copied(self) -> bytes:
-        """Of these, those that it says itself it has from elsewhere."""
-
-    @property
-    def seniority(self) -> tuple[bool, bool, str, str]:
-        """Of two that hold the same message, the lower one owns it."""
+def find_seen_again(by_key: dict[Key, Card]) -> dict[Key, Key]:
+    """Copies without an id of their own that hold nothing new → the conversation that they are."""
+    found: dict[Key, Key] = {}
+    for key, card in sorted(by_key.items()):
+        whole = by_key.get((card.source, card.same_as)) if card.same_as else None
+        if whole is None or whole.same_as or not _holds(whole.ids, card.ids):
+            continue
+        above = (card.source, card.parent.conversation_id) if card.parent is not None else None
+        if above not in by_key or above in found:  # a sub-agent goes the way of its parent
+            found[key] = whole.key
+    return found
 
 
-Card = TypeVar("Card", bound=Copyable)
-
-
-def digest_of(message: Message) -> bytes | None:
-    """Of its id, time and words; the first bit says whether it tells a copy. None without an id.
-
-    The id alone does not tell: programs that count their messages give many the same, and where a
-    format has none it is made from the words. Nobody says the same twice at the same moment; only
-    programs do, that put one and the same line into each of their conversations.
-    """
-    if not message.id:
-        return None
-    time = message.timestamp or ""
-    made = digest(f"{message.id} {message.role} {time} {message.content}")
-    tells = time and message.kind != "injected"
-    return bytes([made[0] | 0x80 if tells else made[0] & 0x7F]) + made[1:]
-
-
-def _tells(piece: bytes) -> bool:
-    return piece[0] >= 0x80
-
-
-def digests(messages: Iterable[Message]) -> bytes:
-    return b"".join(filter(None, map(digest_of, messages)))
-
-
-def pieces(ids: bytes) -> Iterator[bytes]:
-    return (ids[at : at + WIDTH] for at in range(0, len(ids), WIDTH))
-
-
-def holds(whole: bytes, part: bytes) -> bool:
+def _holds(whole: bytes, part: bytes) -> bool:
     """Whether every message of one conversation is also the other's; nothing is part of nothing."""
     return bool(part) and set(pieces(part)) <= set(pieces(whole))
 
 
-def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
-    """Conversation → (the owner of what it copied, the digests of the copied messages)."""
-    found: dict[Key, tuple[Key, set[bytes]]] = {}
+def find_copies(cards: Mapping[Key, Card]) -> Copies:
+    found: Copies = {}
     for group in _groups(cards):
         owners = _owners(group, cards)
         for key in group:
@@ -80,7 +48,7 @@ def find_copies(cards: Mapping[Key, Card]) -> dict[Key, tuple[Key, set[bytes]]]:
                 if owners[piece] != key:
                     copied.add(piece)
                     owner = owners[piece]  # the last one: that is where it forked off
-            if owner is not None and any(map(_tells, copied)):
+            if owner is not None and any(map(tells, copied)):
                 found[key] = (owner, copied)
     return found
 
@@ -112,7 +80,7 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
         return key
 
     for key, card in cards.items():
-        for first in islice(filter(_tells, pieces(card.ids)), FIRST):
+        for first in islice(filter(tells, pieces(card.ids)), FIRST):
             # Those that begin alike are one group: any of them stands for all.
             other = firsts.setdefault((key[0], first), key)
             leader[find(key)] = find(other)
@@ -127,9 +95,70 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def opening_of(trajectory: Trajectory) -> bytes:
-    """The digest of the words that a conversation opens with."""
-    for message in trajectory.messages:
-        if message.role == "user" and message.kind is None:
-            return digest((message.typed or message.content).strip())
-    return b""
+def child_elsewhere(key: Key, child: str, by_key: Mapping[Key, Card], copies: Copies) -> Key | None:
+    """The sub-agent that a copied call started in the conversation that it was copied from, unless
+    the fork holds more of it (`<conversation>/<name>` is the same one in both by its name)."""
+    name = child.removeprefix(f"{key[1]}/")
+    own = by_key.get((key[0], child))
+    seen = {key}
+    while name != child and key in copies and (key := copies[key][0]) not in seen:
+        seen.add(key)
+        found = by_key.get((key[0], f"{key[1]}/{name}"))
+        if found is not None:
+            known = set(pieces(found.names))
+            return found.key if own is None or known.issuperset(pieces(own.names)) else None
+    return None
+
+
+def nearer_parents(by_key: Mapping[Key, Card], copies: Copies) -> dict[Key, Key]:
+    """Forks whose parent is a fork of the one that they name: lines that are copied again still say
+    where they were copied from first."""
+    return {
+        key: owner for key, (owner, _) in copies.items() if _is_nearer(key, owner, by_key, copies)
+    }
+
+
+def _is_nearer(key: Key, owner: Key, by_key: Mapping[Key, Card], copies: Copies) -> bool:
+    named = _forked_from(key, by_key, copies) if by_key[key].parent is not None else None
+    seen = {key}
+    above: Key | None = owner if named is not None else None
+    while above is not None and above in by_key and above not in seen:
+        seen.add(above)
+        above = _forked_from(above, by_key, copies)
+        if above == named:
+            return True
+    return False
+
+
+def _forked_from(key: Key, by_key: Mapping[Key, Card], copies: Copies) -> Key | None:
+    """The conversation that it says, or shows, that it goes on from."""
+    named = by_key[key].parent
+    if named is None:
+        return copies[key][0] if key in copies else None
+    return (named.source or key[0], named.conversation_id) if named.kind == "fork" else None
+
+
+def find_begun(owner: Card, fork: Card) -> bytes:
+    """The answers that a fork took over, also one that was not yet whole at that moment."""
+    known = set(pieces(owner.moments))
+    answers = zip(pieces(fork.moments), pieces(fork.names), strict=True)
+    return b"".join(sorted(name for moment, name in answers if moment in known))
+
+
+def find_replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
+    """Sub-agents that were given the conversation so far → the answers of it that they hold.
+
+    They may be told again with other times and by other requests, but an id is one answer's.
+    """
+    answers: dict[Key, set[bytes]] = {}
+    found: dict[Key, bytes] = {}
+    for key, card in by_key.items():
+        above = (card.source, card.session_id or "")
+        if card.parent is None or card.parent.kind != "subagent" or above == key:
+            continue
+        if above not in answers:
+            answers[above] = set(pieces(by_key[above].names)) if above in by_key else set()
+        shared = answers[above].intersection(pieces(card.names))
+        if shared:
+            found[key] = b"".join(sorted(shared))
+    return found

@@ -1,17 +1,15 @@
 """Indexes: prompts that a program listed by their request alone, and the conversations that hold them.
 
 Such a list knows when something was asked, but not in which conversation; who has the request knows
-the rest. It gives them the time, and is left with what nobody has.
+the rest. It gives them the time, and is left with what nobody has. Titles that one conversation's
+files have for another go the same way, by the record that they name.
 """
 
 import msgspec
 
-from unspool.facts import INDEXED
+from unspool.facts import INDEXED, Key
 from unspool.io.digests import digest
-from unspool.link.cards import Card, Key
-from unspool.link.copies import pieces
-from unspool.reduce.totals import drop_messages
-from unspool.trajectory import Trajectory
+from unspool.link.cards import Card, pieces
 
 
 class Claims(msgspec.Struct):
@@ -24,7 +22,7 @@ class Claims(msgspec.Struct):
     claimed: dict[Key, list[str]] = {}
     """Conversation that an index made or was put into → its messages that another one holds."""
     empty: list[Key] = []
-    """Of these, those of which nothing is left, or only what is known not to be missing."""
+    """Of these, those of which nothing is left."""
 
 
 def find_claims(by_key: dict[Key, Card]) -> Claims:
@@ -46,25 +44,24 @@ def find_claims(by_key: dict[Key, Card]) -> Claims:
             if found:
                 made.claimed.setdefault(card.key, []).append(INDEXED + request)
         left = len(card.indexed) - len(made.claimed.get(card.key, ()))
-        if card.only_indexed and (not left or card.spare):
+        if card.only_indexed and not left:
             made.empty.append(card.key)
     return made
 
 
-def give_times(trajectory: Trajectory, times: dict[str, str]) -> None:
-    """The times of requests to the words that they were made with, where these have none."""
-    for message in trajectory.messages:
-        told = times.get(message.request_id or "") if message.role == "user" else None
-        if told and message.timestamp is None and message.kind is None:
-            message.timestamp = told
-            trajectory.started_at = min(trajectory.started_at or told, told)
-            trajectory.ended_at = max(trajectory.ended_at or told, told)
-
-
-def give_up(trajectory: Trajectory, claimed: list[str]) -> None:
-    """Without the messages that another conversation holds."""
-    gone = set(claimed)
-    drop_messages(trajectory, lambda message: message.id in gone)
-    times = [m.timestamp for m in trajectory.messages if m.timestamp]
-    if times and not any(m.role == "assistant" for m in trajectory.messages):
-        trajectory.started_at, trajectory.ended_at = min(times), max(times)
+def find_titles(by_key: dict[Key, Card]) -> dict[Key, str]:
+    """Conversation → the title that another one's file has for it, if it has no better one."""
+    offered: dict[tuple[str, bytes], tuple[int, str]] = {}
+    for key, card in sorted(by_key.items()):
+        for entry, offer in card.naming.offered.items():
+            known = offered.get((key[0], entry))
+            if known is None or offer[0] <= known[0]:
+                offered[(key[0], entry)] = offer
+    found: dict[Key, str] = {}
+    for key, card in by_key.items() if offered else ():
+        best = card.naming.rank
+        for entry in pieces(card.naming.entries):
+            rank, title = offered.get((key[0], entry), (best, ""))
+            if title and (rank < best or (rank == best and key in found)):
+                best, found[key] = rank, title
+    return found

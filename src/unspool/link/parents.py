@@ -6,8 +6,8 @@ task; or only the words that the child was given tell.
 
 import msgspec
 
-from unspool.link.cards import Card, Key
-from unspool.link.copies import pieces
+from unspool.facts import Key
+from unspool.link.cards import Card, pieces
 from unspool.trajectory import Link
 
 Cards = dict[Key, Card]
@@ -185,3 +185,20 @@ def _merged(first: Link, second: Link | None) -> Link:
         message_id=first.message_id or second.message_id,
         name=first.name or second.name,
     )
+
+
+def find_misplaced(by_key: dict[Key, Card]) -> dict[Key, list[str]]:
+    """Calls that a channel ascribed to a conversation though a child of its own made them: old
+    hook payloads name the session only, not the sub-agent."""
+    strays = {key: set(card.strays) for key, card in by_key.items() if card.strays}
+    wanted = {(key[0], call) for key, calls in strays.items() for call in calls}
+    owners: dict[Key, Key] = {}
+    for key, card in by_key.items() if wanted else ():
+        for call in card.calls:
+            if (key[0], call) in wanted and call not in strays.get(key, ()):
+                owners[(key[0], call)] = key
+    found = {
+        key: [c for c in by_key[key].strays if owners.get((key[0], c), key) != key]
+        for key in strays
+    }
+    return {key: calls for key, calls in found.items() if calls}
