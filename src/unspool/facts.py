@@ -338,23 +338,3 @@ AnyFact = (
 
 MESSAGE_BEARING = (MessageSeen, ToolCalled, SnapshotSeen, ListSeen)
 """The kinds whose first place gives a conversation its place in the output."""
-
-TEXTS: dict[type, str] = {
-    MessageSeen: "text",
-    ToolReturned: "text",
-    ToolCalled: "arguments",
-    SnapshotSeen: "text",
-    PieceSeen: "body",
-    Noted: "value",
-}
-"""The field of each kind that may be as long as the line it comes from."""
-
-
-_TEXT = (str, bytes)
-
-
-def long_text(fact: AnyFact) -> str | bytes:
-    """The text of a fact, if it is so long that it is written apart from it."""
-    name = TEXTS.get(type(fact), "")
-    text = getattr(fact, name) if name else None
-    return text if isinstance(text, _TEXT) and len(text) > 16 << 20 else b""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.dirty_json import salvage
+from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, iter_lines, open_origin
 from unspool.io.stamps import Moment, find_moment
 from unspool.io.times import parse_time
@@ -110,7 +110,7 @@ def parse(data: bytes, offset: int, moment: Moment | None, recover: bool) -> Ite
     try:
         values: list[Any] = [msgspec.json.decode(data)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        salvaged = salvage(data, recover)
+        salvaged = read_json(data, recover)
         values, code, torn = salvaged.values, salvaged.code, salvaged.lost
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
     for number, value in enumerate(flat):

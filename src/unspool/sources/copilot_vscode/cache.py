@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from unspool.facts import NOBODY, AnyFact, Problem
-from unspool.io.dirty_json import salvage, sample
+from unspool.io.door import read_json, sample
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.sources.copilot_cli.companions import note_vscode
 from unspool.sources.scribe import Scribe
@@ -15,7 +15,7 @@ _CLI = "copilot-cli"
 def read_cache(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     with open_origin(origin.path) as file:
         data = file.read()
-    found = salvage(data)
+    found = read_json(data)
     value = found.values[0] if found.values else None
     if not isinstance(value, dict):
         tally.records += 1

@@ -18,7 +18,7 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.io.dirty_json import salvage, sample
+from unspool.io.door import read_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.texts import plain, whole_number
@@ -67,7 +67,7 @@ class Line:
 
 def read_log(origin: Origin, tally: Tally, product: str, recover: bool) -> Iterator[AnyFact]:
     for offset, data in iter_lines(origin):
-        found = salvage(data, recover)
+        found = read_json(data, recover)
         for number, value in enumerate(found.values):
             tally.records += 1
             if isinstance(value, dict) and value.get("sid"):

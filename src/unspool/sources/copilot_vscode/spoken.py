@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.io.dirty_json import recover_json
+from unspool.io.door import recover_json
 from unspool.sources.copilot_cli.texts import plain
 
 _CUT = "...[truncated, original "

@@ -22,7 +22,7 @@ from unspool.facts import (
     UsageReported,
 )
 from unspool.io.databases import open_database
-from unspool.io.dirty_json import sample
+from unspool.io.door import sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.lookup import content_id

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
-from unspool.io.dirty_json import clean, sample
+from unspool.io.door import clean, sample
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name

@@ -18,7 +18,7 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.io.dirty_json import clean, salvage, sample
+from unspool.io.door import clean, read_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text, to_messages
@@ -51,7 +51,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         try:
             values: list[Any] = [msgspec.json.decode(line)]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            found = salvage(line, recover)
+            found = read_json(line, recover)
             values = found.values
             if found.lost:
                 tally.records += 1

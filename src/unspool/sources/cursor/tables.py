@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.dirty_json import clean, salvage
+from unspool.io.door import clean, read_json
 
 
 class Broken(Exception):
@@ -84,7 +84,7 @@ def parse(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        mended = salvage(data)
+        mended = read_json(data)
         if len(mended.values) == 1 and mended.code in ("", "invalid-utf8"):
             return clean(mended.values[0])
         raise Broken(mended.code or "invalid-json", data) from None

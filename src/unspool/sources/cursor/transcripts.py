@@ -23,7 +23,7 @@ from unspool.facts import (
     ToolReturned,
 )
 from unspool.io.compression import PACKED
-from unspool.io.dirty_json import clean, salvage, sample
+from unspool.io.door import clean, read_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, is_uuid, rank_of, sent_time, typed_words
@@ -106,7 +106,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         try:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            found = salvage(line, recover)
+            found = read_json(line, recover)
             value = found.values[0] if len(found.values) == 1 else None
             if value is None or found.code not in ("", "invalid-utf8"):
                 tally.problems += value is None or found.lost
