@@ -11,7 +11,7 @@ import msgspec
 
 from unspool.facts import INDEXED, Key
 from unspool.io.digests import WIDTH, digest
-from unspool.reduce.naming import Naming
+from unspool.reduce.notes import Naming
 from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
 LEAST_ID_CHARS = 16

@@ -24,6 +24,8 @@ totals.py     turns, segments, files, references
 from bisect import bisect_right
 from collections.abc import Iterable
 
+import msgspec
+
 from unspool.facts import (
     ECHO,
     MESSAGE_BEARING,
@@ -33,6 +35,7 @@ from unspool.facts import (
     MessageSeen,
     Noted,
     PieceSeen,
+    Problem,
     SnapshotSeen,
     ToolCalled,
 )
@@ -42,18 +45,47 @@ from unspool.reduce.clocks import set_clocks
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.lists import Lists, read_lists
 from unspool.reduce.messages import build_marks, build_messages, count_preserved
-from unspool.reduce.naming import find_naming
-from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, describe
-from unspool.reduce.order import Ordered, Record, put_in_order, weave_records
-from unspool.reduce.records import LIST
-from unspool.reduce.reduction import Reduction
+from unspool.reduce.notes import (
+    Naming,
+    apply_to_messages,
+    apply_to_trajectory,
+    describe,
+    find_naming,
+)
+from unspool.reduce.order import Ordered, put_in_order, weave_records
+from unspool.reduce.records import LIST, Record
 from unspool.reduce.references import read_references
-from unspool.reduce.rewound import settle_echoes, still_told, thing_times
-from unspool.reduce.runs import Runs, assign_usage
 from unspool.reduce.strands import Strand
-from unspool.reduce.thread import Thread, find_thread
+from unspool.reduce.thread import (
+    Thread,
+    find_thread,
+    settle_echoes,
+    still_told,
+    thing_times,
+)
 from unspool.reduce.totals import complete, is_turn, mark_injected
+from unspool.reduce.usage import Runs, assign_usage
 from unspool.trajectory import Branch, Link, Trajectory
+
+
+class Reduction(msgspec.Struct):
+    """The trajectory of a conversation, those of its side threads, and what fell away."""
+
+    trajectories: list[Trajectory]
+    superseded: int = 0
+    problems: list[Problem] = []
+    """What only showed when message lists were decoded."""
+    naming: Naming = msgspec.field(default_factory=Naming)
+    """Titles that the conversation has for others, and what they know it by."""
+
+    def conversations(self) -> list[tuple[Trajectory, Naming]]:
+        """Those that hold something, be it only another one's title."""
+        return [
+            (made, naming)
+            for number, made in enumerate(self.trajectories)
+            for naming in [self.naming if number == 0 else Naming()]
+            if made.messages or made.checkpoints or naming.offered
+        ]
 
 
 def reduce_facts(key: Key, facts: Iterable[AnyFact], merge_tool_metadata: bool = True) -> Reduction:

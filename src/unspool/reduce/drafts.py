@@ -22,10 +22,9 @@ from unspool.facts import (
     ToolReturned,
     UsageReported,
 )
-from unspool.reduce.anchors import Anchors, Channel
-from unspool.reduce.echoes import match_echoes
+from unspool.reduce.echoes import Anchors, Channel, match_echoes
 from unspool.reduce.matching import Calls
-from unspool.reduce.order import Record
+from unspool.reduce.records import Record
 
 ENDS = ("turn_end", "end")
 """Marks that stand behind the words of their own record."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unspool.facts import ToolCalled, ToolReturned
-from unspool.reduce.anchors import Channel
+from unspool.reduce.echoes import Channel
 
 if TYPE_CHECKING:
     from unspool.reduce.drafts import Assembly, CallDraft

@@ -5,15 +5,15 @@ The results of a message's calls stand right behind it.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import Any
 
-from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned, UsageReported
+from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned
 from unspool.io.times import format_time, parse_time
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
 from unspool.reduce.records import Listed
-from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Usage
+from unspool.trajectory import Mark, Message, ToolCall, ToolFunction
 
 
 def _joined_thinking(parts: list[MessageSeen]) -> str | None:
@@ -307,37 +307,7 @@ def _ends(messages: list[Message]) -> dict[str, int]:
     return ends
 
 
-_WHOLE = ("message", "request")
-"""What one model answers: a report on it tells the model, it does not split by it."""
-
-
 def _mark_subject(fact: Marked) -> str:
     """What two marks of a kind are the same by: a touch of a file by its path, others by subject."""
     named = (fact.data or {}).get("path") if fact.kind == "file" else None
     return str(named) if named else fact.subject
-
-
-def settle_usage(
-    reports: Iterable[tuple[float, UsageReported]],
-) -> list[tuple[float, UsageReported]]:
-    """Per subject (and model): the lowest rank, then the last in order."""
-    best: dict[tuple[str, str, str], tuple[float, UsageReported]] = {}
-    for place, report in reports:
-        key = (report.on, report.subject, report.model if report.on not in _WHOLE else "")
-        known = best.get(key)
-        if known is None or report.rank <= known[1].rank:
-            best[key] = (place, report)
-    return list(best.values())
-
-
-def to_usage(report: UsageReported) -> Usage:
-    return Usage(
-        prompt_tokens=report.prompt,
-        completion_tokens=report.completion,
-        cached_tokens=report.cached,
-        cache_write_tokens=report.cache_write,
-        reasoning_tokens=report.reasoning,
-        cost_usd=report.cost_usd,
-        requests=report.requests,
-        extra=report.extra,
-    )

@@ -1,20 +1,19 @@
 """Order: the records of all origins of a conversation in one order.
 
 Each origin keeps its own order and is spliced in at the records that it shares with others; origins
-that share none are woven by time, and where they have none go as another tells what they tell, or by
-name. Every "first" and "last" in
-the reducer means this order.
+that share none are woven by time. Where they have no times they go as another tells what they tell,
+or by what in them begins and ends a turn. Every "first" and "last" in the reducer means this order.
+
+    a.jsonl   {"uuid": "1"} {"uuid": "2"}                  one order: 1 2 3
+    b.jsonl                 {"uuid": "2"} {"uuid": "3"}    (cases/claude_code/fork_copies)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from statistics import median
 from typing import get_args
 
-from unspool.facts import AnyFact
+from unspool.facts import AnyFact, Marked, MessageSeen, ToolCalled, ToolReturned
 from unspool.reduce.records import Record
-from unspool.reduce.turns import weave_turns
-from unspool.reduce.witness import by_witness
-
-__all__ = ["Ordered", "Record", "merge", "put_in_order"]
 
 
 class Ordered:
@@ -57,36 +56,42 @@ def _is_withdrawn(first: Record, second: Record, edition: int, other: int) -> bo
 _KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}
 
 
-def _identity(fact: AnyFact) -> tuple[str, int, int, int]:
-    return (fact.origin, fact.offset, fact.number, _KINDS[type(fact)])
+def _in_place(facts: list[AnyFact]) -> list[AnyFact]:
+    """The facts of one origin in their order, each once: they may come in any order, and twice."""
+    offset = number = -1
+    for fact in facts:
+        if fact.offset < offset or (fact.offset == offset and fact.number <= number):
+            break
+        offset, number = fact.offset, fact.number
+    else:
+        return facts  # as most come: one by one as the origin was read
+    unique = {(f.offset, f.number, _KINDS[type(f)]): f for f in reversed(facts)}
+    return [unique[place] for place in sorted(unique)]
 
 
 def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
-    """The records of every origin, in its order. Facts may come in any order, and twice."""
-    found: dict[tuple[str, int, str], Record] = {}
-    last: tuple[str, int, int, int] | None = None
-    record: Record | None = None
-    for fact in sorted(facts, key=_identity):
-        identity = _identity(fact)
-        if identity == last:
-            continue  # the origin was read twice
-        last = identity
-        origin, offset, _, _ = identity
-        entry = fact.entry or f"{origin}:{offset}"
-        if (
-            record is None
-            or record.offset != offset
-            or record.entry != entry
-            or record.origin != origin
-        ):
-            place = (origin, offset, entry)
-            record = found.get(place)
-            if record is None:
-                record = found[place] = Record(entry, origin, offset)
-        record.add(fact)
+    """The records of every origin, in its order."""
+    origins: dict[str, list[AnyFact]] = {}
+    for fact in facts:
+        known = origins.get(fact.origin)
+        if known is None:
+            origins[fact.origin] = [fact]
+        else:
+            known.append(fact)
     sequences: dict[str, list[Record]] = {}
-    for (origin, _, _), record in found.items():
-        sequences.setdefault(origin, []).append(record)
+    for origin in sorted(origins):
+        records: dict[tuple[int, str], Record] = {}
+        offset, entry, record = -1, "", None
+        for fact in _in_place(origins[origin]):
+            if record is None or fact.offset != offset or fact.entry != entry:
+                offset, entry = fact.offset, fact.entry
+                place = (offset, entry)
+                record = records.get(place)
+                if record is None:
+                    name = entry or f"{origin}:{offset}"
+                    record = records[place] = Record(name, origin, offset)
+            record.add(fact)
+        sequences[origin] = list(records.values())
     return sequences
 
 
@@ -239,3 +244,109 @@ def _earlier(entry: str, other: str, records: dict[str, Record]) -> bool:
     """Whether the entry is known not to be later: two origins may go on differently."""
     time, second = records[entry].time, records[other].time
     return time is not None and second is not None and time <= second
+
+
+Block = list[str]
+Words = tuple[str, str]
+
+
+def by_witness(
+    untimed: list[Block], blocks: list[Block], records: dict[str, Record]
+) -> list[Block]:
+    """The blocks without times; in the order that they came in where nobody holds words of two."""
+    if len(untimed) < 2 or len(blocks) < 3:
+        return untimed
+    said = {id(block): dict(_said(block, records)) for block in blocks}
+    best: dict[int, float] = {}
+    for witness in blocks:
+        told = said[id(witness)]
+        places = {
+            id(block): median(shared)
+            for block in untimed
+            if block is not witness
+            and (shared := [told[words] for words in said[id(block)] if words in told])
+        }
+        if len(places) > max(1, len(best)):
+            best = places
+    return sorted(untimed, key=lambda block: best.get(id(block), float("inf")))
+
+
+def _said(block: Block, records: dict[str, Record]) -> Iterator[tuple[Words, int]]:
+    """What was said → where in the block, for the last time."""
+    for place, entry in enumerate(block):
+        for fact in records[entry].facts:
+            if isinstance(fact, MessageSeen):
+                words = (fact.typed if fact.typed is not None else fact.text).strip()
+                if words and fact.kind != "injected":
+                    yield (fact.role, words), place
+
+
+_EVENTS = (MessageSeen, ToolCalled, ToolReturned, Marked)
+Key = tuple[int, int]
+_ASKED, _WITHIN, _ENDED = range(3)
+_LAST = 1 << 62
+
+
+def weave_turns(
+    result: list[str], untimed: list[list[str]], records: dict[str, Record]
+) -> list[str]:
+    """The logs without times woven into the rest; what tells of no event goes behind all."""
+    telling = [block for block in untimed if _tells(block, records)]
+    silent = [entry for block in untimed if not _tells(block, records) for entry in block]
+    blocks = [block for block in (result, *telling) if block]
+    if not telling or len(blocks) == 1:
+        return [*(blocks[0] if blocks else ()), *silent]
+    requests = _requests(blocks, records)
+    placed: list[tuple[Key, int, int, str]] = []
+    for number, block in enumerate(blocks):
+        keys = _keys([records[entry] for entry in block], requests)
+        placed += [(key, number, at, block[at]) for at, key in enumerate(keys)]
+    return [*dict.fromkeys(entry for *_, entry in sorted(placed)), *silent]
+
+
+def _tells(block: list[str], records: dict[str, Record]) -> bool:
+    return any(isinstance(f, _EVENTS) for entry in block for f in records[entry].facts)
+
+
+def _requests(blocks: list[list[str]], records: dict[str, Record]) -> dict[str, int]:
+    """Request → the turn that its prompt opens, in the log that has the most prompts."""
+    best: list[MessageSeen] = []
+    for block in blocks:
+        found = [fact for entry in block for fact in _prompts(records[entry])]
+        best = found if len(found) > len(best) else best
+    return {fact.request: turn for turn, fact in enumerate(best, 1) if fact.request}
+
+
+def _prompts(record: Record) -> list[MessageSeen]:
+    return [
+        fact
+        for fact in record.facts
+        if isinstance(fact, MessageSeen) and fact.role == "user" and fact.kind in ("", "command")
+    ]
+
+
+def _keys(records: Iterable[Record], requests: dict[str, int]) -> list[Key]:
+    """Where the records of one log stand, never before what the log has before them."""
+    asked = ended = 0
+    keys: list[Key] = []
+    for record in records:
+        kinds = {fact.kind for fact in record.facts if isinstance(fact, Marked)}
+        if _prompts(record):
+            asked += 1
+            key = (asked, _ASKED)
+        elif "turn_end" in kinds:
+            ended = max(asked, ended + 1)
+            key = (ended, _ENDED)
+        elif "start" in kinds:
+            key = (asked, _ENDED) if asked else (0, 0)
+        elif "end" in kinds:
+            key = (_LAST, 0)
+        else:
+            key = (_named_turn(record, requests) or max(asked, ended + 1, 1), _WITHIN)
+        keys.append(max(key, keys[-1]) if keys else key)
+    return keys
+
+
+def _named_turn(record: Record, requests: dict[str, int]) -> int | None:
+    named = (f.request for f in record.facts if isinstance(f, ToolCalled) and f.request)
+    return next((requests[name] for name in named if name in requests), None)

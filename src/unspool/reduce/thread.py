@@ -1,16 +1,30 @@
 """Thread: which records are the conversation, in which order, and which were abandoned.
 
 Records that name what they follow form trees. Every root starts a segment; in each, the current
-leaf is the last one written that was not taken out again, and the way up from it is the chain.
+leaf is the last one written that was not taken out again, and the way up from it is the chain:
+
+    {"uuid": "2", "parentUuid": "1"}  first try        abandoned: a branch that forks at 1
+    {"uuid": "3", "parentUuid": "1"}  second try       the chain (cases/claude_code/rewind)
+
 A message is on the chain if any of its parts is; a result is where its call is. What is left is an
 abandoned branch and keeps its fork point. Records that name nothing keep their place in the order.
+
+A log without a tree is only ever added to, save by a rewind, which cuts its end off without a
+trace. So where a copy of old has an end that the newest one does not have, though both have what
+stands before it, and somebody's words begin it, that end was taken back (`split_forks`). A copy that
+merely ends earlier has no such end; a file that holds the beginning, and another that holds the rest,
+have none either.
+
+What another channel repeats of an abandoned branch belongs to that branch (`settle_echoes`): a hook log
+tells of the prompt that was taken back as of any other. A record that names nothing it follows, and
+whose request, words or calls only a branch knows, goes there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from unspool.facts import MessageSeen, ToolCalled, ToolReturned
-from unspool.reduce.forks import split_forks
-from unspool.reduce.order import Record
+from unspool.facts import ECHO, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
+from unspool.reduce.notes import GUESS
+from unspool.reduce.records import Record
 
 
 class Thread:
@@ -288,3 +302,157 @@ def _lay_out(
         places.append((before, number, record))
     places.sort(key=lambda item: (item[0], item[1]))
     return [record for _, _, record in places]
+
+
+Branches = list[tuple[str, list[Record]]]
+
+
+def split_forks(records: list[Record]) -> tuple[list[Record], Branches]:
+    """The records of the copy that goes on last, and what only others have behind what they share."""
+    if not any(record.others for record in records):
+        return records, []
+    spoken = [record for record in records if _speaks(record)]
+    current = _holders(spoken[-1]) if spoken else set()
+    gone: dict[str, set[str]] = {}
+    for origin in sorted({o for record in spoken for o in _holders(record)} - current):
+        fork, tail = _end(spoken, origin, current)
+        if fork is not None and tail and _asks(tail[0]):
+            behind = records[records.index(fork) + 1 :]
+            gone.setdefault(fork.entry, set()).update(
+                record.entry
+                for record in behind
+                if origin in _holders(record) and not current & _holders(record)
+            )
+    lost = {entry for entries in gone.values() for entry in entries}
+    return [record for record in records if record.entry not in lost], [
+        (fork, [record for record in records if record.entry in entries])
+        for fork, entries in gone.items()
+    ]
+
+
+def _end(
+    spoken: list[Record], origin: str, current: set[str]
+) -> tuple[Record | None, list[Record]]:
+    """The last record that two copies share, and what the first of them has behind it."""
+    own = [record for record in spoken if origin in _holders(record)]
+    shared = [at for at, record in enumerate(own) if current & _holders(record)]
+    return (own[shared[-1]], own[shared[-1] + 1 :]) if shared else (None, [])
+
+
+def _holders(record: Record) -> set[str]:
+    return {record.origin, *record.others}
+
+
+def _asks(record: Record) -> bool:
+    return any(isinstance(fact, MessageSeen) and fact.role == "user" for fact in record.facts)
+
+
+def _speaks(record: Record) -> bool:
+    """Whether something was said or called there: the thing itself, no echo of it."""
+    return any(
+        fact.rank == 0 and (isinstance(fact, ToolCalled) or bool(fact.text) or fact.role == "user")
+        for fact in record.facts
+        if isinstance(fact, MessageSeen | ToolCalled)
+    )
+
+
+_THINGS = (MessageSeen, ToolCalled, ToolReturned)
+Evidence = tuple[str, str]
+
+
+def still_told(notes: list[Noted], thread: Thread) -> list[Noted]:
+    """Without titles that are the words of prompts that were taken back, whoever offers them."""
+    gone = _guesses(record for _, records in thread.branches for record in records)
+    gone -= _guesses(thread.records) if gone else set()
+    return [n for n in notes if n.name != "title" or n.rank <= 0 or str(n.value) not in gone]
+
+
+def _guesses(records: Iterable[Record]) -> set[str]:
+    """Titles that were drawn from what the records say."""
+    return {
+        fact.value
+        for record in records
+        for fact in record.facts
+        if isinstance(fact, Noted)
+        and fact.name == "title"
+        and fact.rank >= GUESS
+        and isinstance(fact.value, str)
+    }
+
+
+def thing_times(thread: Thread) -> list[int]:
+    """When what was taken back happened: the conversation was there already."""
+    return [
+        fact.time
+        for _, records in thread.branches
+        for record in records
+        for fact in record.facts
+        if fact.time is not None and isinstance(fact, _THINGS) and fact.rank < ECHO
+    ]
+
+
+def settle_echoes(thread: Thread) -> Thread:
+    """The thread with the echoes of its branches moved to them."""
+    if not thread.branches:
+        return thread
+    chain = [record for record in thread.records if record.after is not None]
+    chain = chain or [record for record in thread.records if not _is_echo(record)]
+    kept = _all_evidence(chain)
+    taken = [_all_evidence(records) for _, records in thread.branches]
+    only_kept = kept.difference(*taken)
+    only_taken = [evidence - kept for evidence in taken]
+    rest: list[Record] = []
+    moved: list[list[Record]] = [[] for _ in thread.branches]
+    last: dict[str, int | None] = {}
+    """Origin → the branch that its records speak of, where what they say does not tell."""
+    for record in thread.records:
+        place = None
+        if record.after is None:
+            told = _told(record)
+            place = next((n for n, words in enumerate(only_taken) if told & words), None)
+            if place is not None or told & only_kept or _asks(record):
+                last[record.origin] = place
+            elif told or _ends_turn(record):
+                place = last.get(record.origin)
+        (rest if place is None else moved[place]).append(record)
+    branches = [
+        (fork, [*records, *more])
+        for (fork, records), more in zip(thread.branches, moved, strict=True)
+    ]
+    return Thread(rest, branches)
+
+
+def _told(record: Record) -> set[Evidence]:
+    """What an echo, or the end of a turn, is recognised by."""
+    ended = {("request", f.subject) for f in record.facts if isinstance(f, Marked) and f.subject}
+    return set(_evidence(record)) if _is_echo(record) else ended if _ends_turn(record) else set()
+
+
+def _ends_turn(record: Record) -> bool:
+    return any(isinstance(fact, Marked) and fact.kind == "turn_end" for fact in record.facts)
+
+
+def _is_echo(record: Record) -> bool:
+    told = [f for f in record.facts if isinstance(f, _THINGS)]
+    return record.after is None and bool(told) and all(fact.rank > 0 for fact in told)
+
+
+def _all_evidence(records: Iterable[Record]) -> set[Evidence]:
+    return {item for record in records for item in _evidence(record)}
+
+
+def _evidence(record: Record) -> Iterator[Evidence]:
+    """What a record is recognised by: its request, words by their role, calls by id or likeness."""
+    for fact in record.facts:
+        if isinstance(fact, MessageSeen):
+            if fact.request:
+                yield "request", fact.request
+            for words in (fact.text, fact.typed or "", fact.thinking):
+                if words.strip():
+                    yield fact.role, words.strip()
+        elif isinstance(fact, ToolCalled | ToolReturned):
+            ident = fact.id if isinstance(fact, ToolCalled) else fact.call
+            if ident:
+                yield "call", ident
+            if fact.like:
+                yield "like", fact.like

@@ -3,19 +3,17 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 import msgspec
 
-from unspool.facts import Noted, Rank, UsageReported
+from unspool.facts import Noted
 from unspool.prompts.typed import context_kind
 from unspool.reduce.lists import identity
-from unspool.reduce.messages import to_usage
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
-from unspool.reduce.runs import TOKENS, Runs, close_calls, total
-from unspool.trajectory import FileTouch, Mark, Message, Trajectory, Usage, Workspace
+from unspool.reduce.usage import Runs, add_usage, give_to_requests, total
+from unspool.trajectory import FileTouch, Mark, Message, Trajectory, Workspace
 
 NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
 """Kinds of user message that are no turn of the person's."""
@@ -168,6 +166,27 @@ def number_segments(trajectory: Trajectory) -> None:
             mark.data = {"messages_before": mark.index, **(mark.data or {})}
 
 
+CLOSERS = frozenset(("interruption", "resume", "end"))
+"""Marks behind which a call that has not come back never will. With `continues` in its data a
+resumption goes on with what was under way."""
+
+
+def close_calls(trajectory: Trajectory) -> None:
+    """A call without a result that the end of its run, or a stop, stands behind was interrupted."""
+    closed = [
+        mark.index
+        for mark in trajectory.marks or ()
+        if mark.kind in CLOSERS and not (mark.data or {}).get("continues")
+    ]
+    stopped = [i for i, m in enumerate(trajectory.messages) if m.kind == "interruption"]
+    last = max([*closed, *stopped], default=0)
+    answered = {m.tool_call_id for m in trajectory.messages if m.role == "tool"}
+    for message in trajectory.messages[:last]:
+        for call in message.tool_calls or ():
+            if call.status is None and call.id not in answered:
+                call.status = "interrupted"
+
+
 def take_files(trajectory: Trajectory) -> None:
     """Marks that are about files become the list of files."""
     if not trajectory.marks:
@@ -276,100 +295,6 @@ def count_modes(trajectory: Trajectory) -> None:
     if modes:
         trajectory.mode_distribution = dict(Counter(modes))
         trajectory.metadata = {"mode": modes[0], **trajectory.metadata}
-
-
-def add_usage(trajectory: Trajectory, runs: Runs) -> None:
-    """Totals: what was reported for the conversation, else its runs and what they leave out.
-
-    A report of rank EXTRACT or above may be older than the last answers, or hold sub-agents: where
-    every answer tells its own tokens, their sum is better (case `copilot_cli/runs_with_accounts`).
-    """
-    if trajectory.usage is None:
-        own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
-        given = {m.request_id for m in trajectory.messages if m.usage is not None}
-        silent = [to_usage(r) for r in runs.requests if r.subject not in given]
-        rest = [usage for _, usage in runs.rest()]
-        reported = [to_usage(r) for r in runs.segments]
-        trajectory.usage = total_of(
-            [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
-            own if _tells_all(trajectory.messages) and runs.conversation else [],
-            [to_usage(r) for r in runs.conversation],
-            [*reported, *rest] if reported or runs.calls or runs.told else [],
-            [*own, *silent],
-            [to_usage(r) for r in runs.echoed],
-        )
-        if trajectory.usage is not None and reported and rest:
-            known = {"runs": max(runs.opened, runs.reported), "runs_reported": runs.reported}
-            trajectory.usage.extra = known
-    add_model_usage(trajectory, runs)
-
-
-def _tells_all(messages: list[Message]) -> bool:
-    """Whether every answer says what went in and what came out."""
-    answers = [m for m in messages if m.role == "assistant" and not m.kind and not m.copied]
-    known = [m.usage for m in answers if m.usage is not None]
-    whole = [u for u in known if u.prompt_tokens is not None and u.completion_tokens is not None]
-    return bool(answers) and len(whole) == len(answers)
-
-
-def total_of(*levels: list[Usage]) -> Usage | None:
-    """Figure by figure, what the highest level that knows it says."""
-    made = Usage()
-    for known in map(total, levels):
-        for name in TOKENS:
-            if known is not None and getattr(made, name) is None:
-                setattr(made, name, getattr(known, name))
-    return made if made != Usage() else None
-
-
-def give_to_requests(messages: list[Message], reports: list[UsageReported]) -> None:
-    """What is known of a whole request goes to its last answer, if its messages know nothing."""
-    by_request = {r.subject: r for r in reports if r.on == "request"}
-    for message in reversed(messages) if by_request else ():
-        if message.role != "assistant" or message.request_id is None:
-            continue
-        report = by_request.pop(message.request_id, None)
-        same = [m for m in messages if m.request_id == message.request_id]
-        if report is not None and not any(m.usage is not None for m in same):
-            message.usage = to_usage(report)
-
-
-def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
-    """Models used, the primary one, switches, and tokens by model."""
-    models: list[str] = []
-    by_model: dict[str, list[Usage]] = {}
-    for message in trajectory.messages:
-        if message.role != "assistant" or not message.model or message.copied:
-            continue
-        models.append(message.model)
-        if message.usage is not None:
-            by_model.setdefault(message.model, []).append(message.usage)
-    reported: dict[str, list[Usage]] = {}
-    for report in (*runs.conversation, *runs.segments, *(() if models else runs.echoed)):
-        if report.model:
-            reported.setdefault(report.model, []).append(to_usage(report))
-    if reported and not runs.conversation:
-        for model, usage in runs.rest():
-            if model:
-                reported.setdefault(model, []).append(usage)
-    if not models and not reported:
-        return
-    counts = Counter(models)
-    used = list(dict.fromkeys([*models, *reported]))
-    made: dict[str, Any] = {
-        "models_used": used,
-        "primary_model": max(used, key=lambda model: counts[model]),
-        "model_switches": sum(1 for a, b in pairwise(models) if a != b),
-    }
-    if trajectory.usage is not None:
-        known = (trajectory.usage.prompt_tokens, trajectory.usage.completion_tokens)
-        if any(value is not None for value in known):
-            made["total_tokens"] = sum(value or 0 for value in known)
-    sums = {model: total(usages) for model, usages in (reported or by_model).items()}
-    tokens = {model: msgspec.to_builtins(usage) for model, usage in sums.items() if usage}
-    if tokens:
-        made["by_model"] = tokens
-    trajectory.model_usage = {**made, **(trajectory.model_usage or {})}
 
 
 def complete_workspace(trajectory: Trajectory) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.reduce.runs import Runs
-from unspool.reduce.totals import add_model_usage, count_modes, number_segments, number_turns
+from unspool.reduce.totals import count_modes, number_segments, number_turns
+from unspool.reduce.usage import Runs, add_model_usage
 from unspool.sinks.atif.calls import are_flat, to_definitions
 from unspool.sinks.atif.extras import leftover, merged
 from unspool.sinks.atif.family import Node, Refs

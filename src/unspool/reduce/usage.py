@@ -1,4 +1,6 @@
-"""Runs: a conversation is carried on in run segments, each of which may report what it used.
+"""Usage: tokens and cost of messages, requests, runs and the conversation.
+
+A conversation is carried on in run segments, each of which may report what it used.
 
 A report covers what lies between the start or resumption of its run (or the report before it) and
 itself. Where a second program took the conversation up while a first one had it (`already_in_use`),
@@ -7,19 +9,19 @@ of the calls known for that time, or of the messages: a run that ended without a
 something all the same.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from unspool.facts import Marked, Noted, Rank, UsageReported
 from unspool.reduce.drafts import Assembly
-from unspool.reduce.messages import settle_usage, to_usage
 from unspool.trajectory import Message, Trajectory, Usage
 
 OPENERS = frozenset(("start", "resume"))
-CLOSERS = frozenset(("interruption", "resume", "end"))
-"""Marks behind which a call that has not come back never will. With `continues` in its data a
-resumption goes on with what was under way."""
+
 
 TOKENS = (
     "prompt_tokens",
@@ -189,17 +191,125 @@ def add_to_message(message: Message, usages: list[Usage]) -> None:
             setattr(message.usage, name, getattr(made, name))
 
 
-def close_calls(trajectory: Trajectory) -> None:
-    """A call without a result that the end of its run, or a stop, stands behind was interrupted."""
-    closed = [
-        mark.index
-        for mark in trajectory.marks or ()
-        if mark.kind in CLOSERS and not (mark.data or {}).get("continues")
-    ]
-    stopped = [i for i, m in enumerate(trajectory.messages) if m.kind == "interruption"]
-    last = max([*closed, *stopped], default=0)
-    answered = {m.tool_call_id for m in trajectory.messages if m.role == "tool"}
-    for message in trajectory.messages[:last]:
-        for call in message.tool_calls or ():
-            if call.status is None and call.id not in answered:
-                call.status = "interrupted"
+_WHOLE = ("message", "request")
+"""What one model answers: a report on it tells the model, it does not split by it."""
+
+
+def settle_usage(
+    reports: Iterable[tuple[float, UsageReported]],
+) -> list[tuple[float, UsageReported]]:
+    """Per subject (and model): the lowest rank, then the last in order."""
+    best: dict[tuple[str, str, str], tuple[float, UsageReported]] = {}
+    for place, report in reports:
+        key = (report.on, report.subject, report.model if report.on not in _WHOLE else "")
+        known = best.get(key)
+        if known is None or report.rank <= known[1].rank:
+            best[key] = (place, report)
+    return list(best.values())
+
+
+def to_usage(report: UsageReported) -> Usage:
+    return Usage(
+        prompt_tokens=report.prompt,
+        completion_tokens=report.completion,
+        cached_tokens=report.cached,
+        cache_write_tokens=report.cache_write,
+        reasoning_tokens=report.reasoning,
+        cost_usd=report.cost_usd,
+        requests=report.requests,
+        extra=report.extra,
+    )
+
+
+def add_usage(trajectory: Trajectory, runs: Runs) -> None:
+    """Totals: what was reported for the conversation, else its runs and what they leave out.
+
+    A report of rank EXTRACT or above may be older than the last answers, or hold sub-agents: where
+    every answer tells its own tokens, their sum is better (case `copilot_cli/runs_with_accounts`).
+    """
+    if trajectory.usage is None:
+        own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
+        given = {m.request_id for m in trajectory.messages if m.usage is not None}
+        silent = [to_usage(r) for r in runs.requests if r.subject not in given]
+        rest = [usage for _, usage in runs.rest()]
+        reported = [to_usage(r) for r in runs.segments]
+        trajectory.usage = total_of(
+            [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
+            own if _tells_all(trajectory.messages) and runs.conversation else [],
+            [to_usage(r) for r in runs.conversation],
+            [*reported, *rest] if reported or runs.calls or runs.told else [],
+            [*own, *silent],
+            [to_usage(r) for r in runs.echoed],
+        )
+        if trajectory.usage is not None and reported and rest:
+            known = {"runs": max(runs.opened, runs.reported), "runs_reported": runs.reported}
+            trajectory.usage.extra = known
+    add_model_usage(trajectory, runs)
+
+
+def _tells_all(messages: list[Message]) -> bool:
+    """Whether every answer says what went in and what came out."""
+    answers = [m for m in messages if m.role == "assistant" and not m.kind and not m.copied]
+    known = [m.usage for m in answers if m.usage is not None]
+    whole = [u for u in known if u.prompt_tokens is not None and u.completion_tokens is not None]
+    return bool(answers) and len(whole) == len(answers)
+
+
+def total_of(*levels: list[Usage]) -> Usage | None:
+    """Figure by figure, what the highest level that knows it says."""
+    made = Usage()
+    for known in map(total, levels):
+        for name in TOKENS:
+            if known is not None and getattr(made, name) is None:
+                setattr(made, name, getattr(known, name))
+    return made if made != Usage() else None
+
+
+def give_to_requests(messages: list[Message], reports: list[UsageReported]) -> None:
+    """What is known of a whole request goes to its last answer, if its messages know nothing."""
+    by_request = {r.subject: r for r in reports if r.on == "request"}
+    for message in reversed(messages) if by_request else ():
+        if message.role != "assistant" or message.request_id is None:
+            continue
+        report = by_request.pop(message.request_id, None)
+        same = [m for m in messages if m.request_id == message.request_id]
+        if report is not None and not any(m.usage is not None for m in same):
+            message.usage = to_usage(report)
+
+
+def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
+    """Models used, the primary one, switches, and tokens by model."""
+    models: list[str] = []
+    by_model: dict[str, list[Usage]] = {}
+    for message in trajectory.messages:
+        if message.role != "assistant" or not message.model or message.copied:
+            continue
+        models.append(message.model)
+        if message.usage is not None:
+            by_model.setdefault(message.model, []).append(message.usage)
+    reported: dict[str, list[Usage]] = {}
+    for report in (*runs.conversation, *runs.segments, *(() if models else runs.echoed)):
+        if report.model:
+            reported.setdefault(report.model, []).append(to_usage(report))
+    if reported and not runs.conversation:
+        for model, usage in runs.rest():
+            if model:
+                reported.setdefault(model, []).append(usage)
+    if not models and not reported:
+        return
+    counts = Counter(models)
+    used = list(dict.fromkeys([*models, *reported]))
+    made: dict[str, Any] = {
+        "models_used": used,
+        "primary_model": max(used, key=lambda model: counts[model]),
+        "model_switches": sum(1 for a, b in pairwise(models) if a != b),
+    }
+    if trajectory.usage is not None:
+        known = (trajectory.usage.prompt_tokens, trajectory.usage.completion_tokens)
+        if any(value is not None for value in known):
+            made["total_tokens"] = sum(value or 0 for value in known)
+    sums = {model: total(usages) for model, usages in (reported or by_model).items()}
+    tokens = {model: msgspec.to_builtins(usage) for model, usage in sums.items() if usage}
+    if tokens:
+        made["by_model"] = tokens
+    trajectory.model_usage = {**made, **(trajectory.model_usage or {})}
