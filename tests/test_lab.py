@@ -1,205 +1,312 @@
-"""Real agents that talked to a scripted model: what comes out is what was said, word for word.
+"""Recordings of real agents whose whole truth is known, each compared with what comes out of its files.
 
-`<corpus>/lab/<agent>-<version>/<scenario>` holds the agent's files (`home`), its hook payloads
-(`hooks`), what its processes printed (`stream`), and `truth.json`: all that was typed, answered,
-called, returned and counted. A value may be missing from the output only where it stands nowhere in
-the files that were read.
+A recording holds the agent's home, the hook log and what its processes printed, and `truth.json`: what
+was typed and what the model answered, thread by thread. A value that unspool does not give is
+excused only where it stands nowhere in the files that were read.
 """
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.harness import corpus, facts_of, origins_of, reduce_all
-from unspool.trajectory import Message, Trajectory
+from unspool.trajectory import Message, Trajectory, Usage
 
-AGENTS: dict[str, str] = {
-    "copilot-cli": "copilot-cli",
+Value = dict[str, Any]
+
+
+def _text(content: Any, between: str) -> str:
+    """Text as the model got it: a string, or blocks of which the text counts."""
+    if isinstance(content, list):
+        texts = [block["text"] for block in content if block.get("type") == "text"]
+        return between.join(text.rstrip("\n") for text in texts)
+    return content or ""
+
+
+def _with_reminders(message: Message) -> str:
+    """Claude Code puts reminders behind a result when it sends it; they stand apart from it."""
+    reminders = (message.extra or {}).get("reminders", [])
+    return "\n\n".join([message.content, *reminders])
+
+
+INPUTS = (("home",), ("home", "hooks"), ("home", "stream"), ("home", "hooks", "stream"))
+
+
+class Agent(NamedTuple):
+    """How one agent's recordings are read."""
+
+    source: str
+    result: Callable[[Message], str] = lambda message: message.content
+    """What the model got of a call."""
+    between: str = "\n\n"
+    """What stands between the text blocks of a result."""
+
+
+AGENTS = {
+    "claude-code": Agent("claude-code", result=_with_reminders),
+    "copilot-cli": Agent("copilot-cli", between="\n"),
 }
-"""Agent of the lab → the source that its conversations have."""
-
-CHANNELS = (("home",), ("home", "hooks"), ("home", "stream"), ("home", "hooks", "stream"))
+"""Agent of the lab → how its recordings are read."""
 
 
-class Run(NamedTuple):
+class Recording(NamedTuple):
+    agent: Agent
     folder: Path
-    channels: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        agent, scenario = self.folder.parts[-2:]
-        return f"{agent}-{scenario}-{'+'.join(self.channels)}"
+    inputs: tuple[str, ...]
 
 
-def _runs() -> Iterator[Run]:
-    root = corpus("lab")
-    for folder in sorted(root.glob("*/*/truth.json")) if root is not None else ():
-        if folder.parts[-3].rpartition("-")[0] in AGENTS:
-            for channels in CHANNELS:
-                if all((folder.parent / channel).exists() for channel in channels):
-                    yield Run(folder.parent, channels)
+def _recordings() -> Iterator[Any]:
+    lab = corpus("lab")
+    for truth in sorted(lab.glob("*/*/truth.json")) if lab is not None else ():
+        folder = truth.parent
+        agent = AGENTS.get(folder.parent.name.rpartition("-")[0])
+        for inputs in INPUTS:
+            if agent is not None and all((folder / name).is_dir() for name in inputs):
+                name = f"{folder.parent.name}/{folder.name}:{'+'.join(inputs)}"
+                yield pytest.param(Recording(agent, folder, inputs), id=name)
 
 
-@pytest.mark.parametrize("run", [*_runs()] or [None], ids=lambda run: run.name if run else "none")
-def test_equals_the_truth(run: Run | None) -> None:
-    if run is None:
-        pytest.skip("no recordings on this machine")
-    truth = json.loads((run.folder / "truth.json").read_bytes())
-    folders = [run.folder / channel for channel in run.channels]
-    origins = [origin for folder in folders for origin in origins_of(folder)]
-    conversations = {t.conversation_id: t for t in reduce_all(facts_of(origins))}
-    files = _Files(folders)
-    wrong = [
-        f"{where}: {wanted!r} but {got!r}"
-        for where, wanted, got in _differences(truth, conversations, AGENTS[truth["agent"]])
-        if wanted is None or files.hold(wanted)
-    ]
-    assert not wrong, "\n".join(wrong)
+class Words:
+    """Every text and number in the files that were read, to tell whether a value is among them."""
+
+    def __init__(self, folder: Path, inputs: tuple[str, ...]) -> None:
+        self.texts: list[str] = []
+        self.numbers: set[int | float] = set()
+        for name in inputs:
+            for path in sorted((folder / name).rglob("*")):
+                if path.suffix in (".jsonl", ".json", ".log"):
+                    self._read(path)
+        self.text = "\0".join(self.texts)
+
+    def _read(self, path: Path) -> None:
+        data = path.read_text(encoding="utf-8", errors="replace")
+        for line in [data] if path.suffix == ".json" else data.split("\n"):
+            at = line.find("{")
+            if at >= 0:
+                try:
+                    self._take(json.loads(line[at:]))
+                except ValueError:
+                    self.texts.append(line)
+
+    def _take(self, value: Any) -> None:
+        if isinstance(value, str):
+            self.texts.append(value)
+        elif isinstance(value, dict):
+            for inner in value.values():
+                self._take(inner)
+        elif isinstance(value, list):
+            texts = [item.get("text") for item in value if isinstance(item, dict)]
+            if len(texts) > 1 and all(isinstance(text, str) for text in texts):
+                self.texts.append("\n\n".join(map(str, texts)))
+            for inner in value:
+                self._take(inner)
+        elif isinstance(value, int | float):
+            self.numbers.add(value)
+
+    def hold(self, value: Any) -> bool:
+        if isinstance(value, dict):
+            return all(self.hold(inner) for inner in value.values())
+        if isinstance(value, int | float):
+            return value in self.numbers
+        return isinstance(value, str) and value in self.text
 
 
-Difference = tuple[str, Any, Any]
-"""Where, what was said or counted, what came out."""
+@cache
+def _words(folder: Path, inputs: tuple[str, ...]) -> Words:
+    return Words(folder, inputs)
+
+
+def _arguments(call: Any) -> Any:
+    try:
+        return json.loads(call.function.arguments or "{}")
+    except ValueError:
+        return call.function.arguments
+
+
+def _counted(usage: Usage | None) -> Value:
+    """All input, what of it was read from a cache and written to one, and the output. Not every agent
+    keeps what was written."""
+    usage = usage or Usage()
+    counts = {
+        "prompt": usage.prompt_tokens,
+        "cache_read": usage.cached_tokens,
+        "output": usage.completion_tokens,
+    }
+    if usage.cache_write_tokens is not None:
+        counts["cache_write"] = usage.cache_write_tokens
+    return counts
+
+
+def _steps(messages: list[Message], agent: Agent) -> list[Value]:
+    """What a trajectory says, in the words of a truth."""
+    results = {m.tool_call_id: m for m in messages if m.role == "tool"}
+    steps: list[Value] = []
+    for message in messages:
+        if message.role == "user" and message.typed is not None:
+            steps.append({"type": "prompt", "text": message.typed})
+        elif message.role == "assistant" and message.kind is None:
+            steps.append(
+                {
+                    "type": "answer",
+                    "text": message.content or None,
+                    "reasoning": message.thinking,
+                    "model": message.model,
+                    "usage": _counted(message.usage),
+                    "calls": [
+                        {
+                            "id": call.id,
+                            "name": call.name,
+                            "arguments": _arguments(call),
+                            "result": agent.result(results[call.id])
+                            if call.id in results
+                            else None,
+                            "child": call.child_id,
+                        }
+                        for call in message.tool_calls or ()
+                    ],
+                }
+            )
+    return steps
 
 
 def _differences(
-    truth: dict[str, Any], conversations: dict[str, Trajectory], source: str
-) -> Iterator[Difference]:
+    expected: list[Value], messages: list[Message], agent: Agent, words: Words
+) -> Iterator[str]:
+    actual = _steps(messages, agent)
+    # An answer of which no word was written down is nowhere to be had.
+    expected = [step for step in expected if _is_anywhere(step, words)]
+    for number, step in enumerate(expected):
+        if number >= len(actual):
+            yield f"step {number} is missing: {str(step)[:200]}"
+            continue
+        got = actual[number]
+        if step["type"] != got["type"]:
+            yield f"step {number} is {str(got)[:200]} instead of {str(step)[:200]}"
+            return
+        yield from _different(f"step {number} text", step["text"], got["text"], words)
+        if step["type"] == "prompt":
+            continue
+        for name in ("reasoning", "model"):
+            yield from _different(f"step {number} {name}", step[name], got[name], words)
+        usage = {**step["usage"], "prompt": _prompt_tokens(step)}
+        for name, count in got["usage"].items():
+            yield from _different(f"step {number} {name}", usage[name], count, words)
+        calls = step["calls"]
+        if [call["id"] for call in calls] != [call["id"] for call in got["calls"]]:
+            yield f"step {number}: other calls"
+            continue
+        for call, mine in zip(calls, got["calls"], strict=True):
+            at = f"step {number} {call['id']}"
+            yield from _different(f"{at} name", call["name"], mine["name"], words)
+            wanted = call["arguments"]
+            if mine["arguments"] != call.get("repeated", wanted):
+                yield from _different(f"{at} arguments", wanted, mine["arguments"], words)
+            result = _text(call["result"]["content"], agent.between) if call.get("result") else None
+            yield from _different(f"{at} result", result, mine["result"], words)
+    for got in actual[len(expected) :]:
+        yield f"one step too many: {str(got)[:300]}"
+
+
+def _prompt_tokens(step: Value) -> int:
+    usage: dict[str, int] = step["usage"]
+    return usage["input"] + usage["cache_read"] + usage["cache_write"]
+
+
+def _is_anywhere(step: Value, words: Words) -> bool:
+    """Whether anything of a step was written down: of an answer that was cut off, the agent may have
+    kept the beginning, or nothing."""
+    if step["type"] == "prompt" or step["status"] == "ok":
+        return True
+    starts = [(step[name] or "")[:20] for name in ("reasoning", "text")]
+    starts += [call["id"] for call in step["calls"]]
+    return any(start and words.hold(start) for start in starts)
+
+
+def _different(name: str, expected: Any, actual: Any, words: Words) -> Iterator[str]:
+    if expected == actual or (not expected and not actual):
+        return
+    is_text = isinstance(expected, str) and isinstance(actual, str)
+    # What was cut off is known as far as it was written down.
+    if is_text and actual and expected.startswith(actual) and not words.hold(expected):
+        return
+    if not words.hold(expected) and not actual:
+        return
+    yield f"{name} is {str(actual)[-300:]!r} instead of {str(expected)[-300:]!r}"
+
+
+@pytest.mark.parametrize("recording", _recordings())
+def test_recording_equals_its_truth(recording: Recording) -> None:
+    agent, folder, inputs = recording
+    truth = json.loads((folder / "truth.json").read_text())
+    origins = [origin for name in inputs for origin in origins_of(folder / name)]
+    trajectories = {t.conversation_id: t for t in reduce_all(facts_of(origins))}
+    words = _words(folder, inputs)
     threads = {thread["key"]: thread for thread in truth["threads"]}
+    problems: list[str] = []
     for session in truth["sessions"]:
-        found = conversations.get(session["id"])
-        if found is None or found.source != source:
-            yield session["id"], source, found and found.source
+        trajectory = trajectories.pop(session["id"])
+        assert trajectory.source == agent.source
+        steps = [threads["main"]["steps"][n] for n in session["path"]]
+        problems += _differences(steps, trajectory.messages, agent, words)
+        problems += _totals(steps[session["copied"] :], trajectory)
+        abandoned = [threads["main"]["steps"][n] for n in session["abandoned"]]
+        branches = [m for branch in trajectory.branches or () for m in branch.messages]
+        problems += _differences(abandoned, branches, agent, words)
+        forked = session["forked_from"]
+        if forked and (trajectory.parent is None or trajectory.parent.conversation_id != forked):
+            problems.append("the fork does not name its parent")
+        problems += _compactions(threads["main"], trajectory, session["path"])
+    for thread in truth["threads"]:
+        if "parent" not in thread:
             continue
-        main = threads["main"]
-        steps = [main["steps"][number] for number in session["path"]]
-        yield from _compare("main", steps, found, session["copied"])
-        summaries = [compaction["summary"] for compaction in main["compactions"]]
-        yield from _pairs("main: compactions", summaries, _summaries(found))
-    for key, thread in threads.items():
-        if key == "main":
+        children = [
+            t
+            for t in trajectories.values()
+            if t.parent and t.parent.tool_call_id == thread["parent"]["call_id"]
+        ]
+        if len(children) != 1:
+            problems.append(f"{len(children)} sub-agents called by {thread['parent']['call_id']}")
             continue
-        call = thread["parent"]["call_id"]
-        started = [t for t in conversations.values() if t.parent and t.parent.tool_call_id == call]
-        if len(started) != 1:
-            yield f"{key}: sub-agents of {call}", None, len(started)
-            continue
-        asked = {"type": "prompt", "text": thread["prompt"]}
-        yield from _compare(key, [asked, *thread["steps"]], started[0], 0)
-    parents = [t.parent for t in conversations.values() if t.parent is not None]
-    children = sum(1 for parent in parents if parent.kind == "subagent")
-    if children != len(threads) - 1:
-        yield "sub-agents", None, (len(threads) - 1, children)
+        child = trajectories.pop(children[0].conversation_id)
+        steps = [{"type": "prompt", "text": thread["prompt"]}, *thread["steps"]]
+        found = _differences(steps, child.messages, agent, words)
+        problems += [f"{thread['key']}: {problem}" for problem in found]
+        problems += [f"{thread['key']}: {p}" for p in _totals(thread["steps"], child)]
+    problems += [f"a conversation too many: {name}" for name in trajectories]
+    assert not problems, "\n".join(problems)
 
 
-def _compare(
-    thread: str, steps: list[dict[str, Any]], found: Trajectory, copied: int
-) -> Iterator[Difference]:
-    prompts = [s["text"] for s in steps if s["type"] == "prompt"]
-    asked = [m for m in found.messages if _is_prompt(m)]
-    yield from _pairs(f"{thread}: prompt", prompts, [_typed(m) for m in asked])
-    answers = [s for s in steps if s["type"] == "answer" and s["status"] == "ok"]
-    said = [m for m in found.messages if m.role == "assistant" and m.kind is None]
-    cut = [s["text"] or "" for s in steps if s["type"] == "answer" and s["status"] == "cut"]
-    said = [m for m in said if m.usage or not any(text.startswith(m.content) for text in cut)]
-    yield from _pairs(
-        f"{thread}: answer", [s["text"] or "" for s in answers], [m.content for m in said]
-    )
-    results = {m.tool_call_id: m.content for m in found.messages if m.role == "tool"}
-    for number, (step, message) in enumerate(zip(answers, said, strict=False)):
-        where = f"{thread}: answer {number}"
-        yield from _pairs(
-            f"{where}: reasoning", [step["reasoning"] or ""], [message.thinking or ""]
-        )
-        yield from _pairs(f"{where}: model", [step["model"]], [message.model])
-        yield from _pairs(f"{where}: tokens", _tokens(step["usage"]), _counted(message))
-        calls = [(call["id"], call["name"]) for call in step["calls"]]
-        yield from _pairs(
-            f"{where}: calls", calls, [(c.id, c.name) for c in message.tool_calls or ()]
-        )
-        for call, asked_for in zip(step["calls"], message.tool_calls or (), strict=False):
-            arguments = call.get("repeated", call["arguments"])
-            yield from _pairs(
-                f"{where}: {call['id']}", [arguments], [_decoded(asked_for.arguments)]
-            )
-            got = results.get(call["id"])
-            yield from _pairs(f"{where}: result of {call['id']}", [_result(call)], [got])
-            if call.get("child") and not asked_for.child_id:
-                yield f"{where}: sub-agent of {call['id']}", None, None
-    sums = [sum(figures) for figures in zip(*(_tokens(s["usage"]) for s in answers), strict=True)]
-    usage = found.usage
-    told = [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens] if usage else []
-    if not copied and sums != told:
-        yield f"{thread}: all tokens", None, (sums, told)
-
-
-def _is_prompt(message: Message) -> bool:
-    return message.role == "user" and message.kind in (None, "command", "steering")
-
-
-def _typed(message: Message) -> str:
-    return message.content if message.typed is None else message.typed
-
-
-def _summaries(found: Trajectory) -> list[str]:
-    marks = [m for m in found.marks or () if m.kind == "compaction"]
-    return [str((mark.data or {}).get("summary", "")) for mark in marks]
-
-
-def _tokens(usage: dict[str, int]) -> list[int]:
-    """All input, output, and of the input what was read from a cache."""
-    inputs = usage["input"] + usage["cache_read"] + usage["cache_write"]
-    return [inputs, usage["output"], usage["cache_read"]]
-
-
-def _counted(message: Message) -> list[int]:
-    usage = message.usage
-    figures = (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) if usage else ()
-    return [figure or 0 for figure in figures]
-
-
-def _decoded(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return arguments
-
-
-def _result(call: dict[str, Any]) -> str | None:
-    content = (call["result"] or {}).get("content")
-    if isinstance(content, list):
-        return "\n".join(part.get("text", "") for part in content)
-    return content
-
-
-def _pairs(where: str, wanted: list[Any], got: list[Any]) -> Iterator[Difference]:
-    if wanted == got:
+def _totals(steps: list[Value], trajectory: Trajectory) -> Iterator[str]:
+    """A conversation's own tokens: no sub-agent's, no compaction's, nothing copied."""
+    answers = [step for step in steps if step["type"] == "answer"]
+    if any(step["status"] != "ok" for step in answers):
         return
-    if len(wanted) != len(got):
-        yield where, None, (wanted, got)
-        return
-    for one, other in zip(wanted, got, strict=True):
-        if one != other:
-            yield where, one, other
+    expected = {
+        "prompt": sum(map(_prompt_tokens, answers)),
+        "output": sum(s["usage"]["output"] for s in answers),
+    }
+    usage = trajectory.usage
+    actual = {
+        "prompt": usage.prompt_tokens if usage else None,
+        "output": usage.completion_tokens if usage else None,
+    }
+    if actual != expected:
+        yield f"the totals are {actual} instead of {expected}"
 
 
-class _Files:
-    """The bytes of all files that were read: what stands in none of them cannot come out."""
-
-    def __init__(self, folders: list[Path]) -> None:
-        self.data = b"\n".join(
-            path.read_bytes()
-            for folder in folders
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        )
-
-    def hold(self, value: Any) -> bool:
-        if isinstance(value, int):
-            return re.search(rb"(?<!\d)%d(?!\d)" % value, self.data) is not None
-        text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
-        written = (json.dumps(text, ensure_ascii=False), json.dumps(text))
-        return any(form[1:-1].encode("utf-8", "replace") in self.data for form in written)
+def _compactions(thread: Value, trajectory: Trajectory, path: list[int]) -> Iterator[str]:
+    expected = [c for c in thread.get("compactions", ()) if c["after_steps"] <= len(path)]
+    marks = [mark for mark in trajectory.marks or () if mark.kind == "compaction"]
+    if len(marks) != len(expected):
+        yield f"{len(marks)} compactions instead of {len(expected)}"
+    summaries = [m.content for m in trajectory.messages if m.kind == "summary"]
+    summaries += [str((mark.data or {}).get("summary", "")) for mark in marks]
+    for compaction in expected:
+        # The agent keeps what stands between the marks of its summary.
+        told = compaction["summary"].rpartition("<summary>")[2].partition("</summary>")[0].strip()
+        if not any(told in summary for summary in summaries):
+            yield f"no summary {told[:200]!r}"
