@@ -22,7 +22,6 @@ def compact(value: Any) -> str:
 
 SHAPES: dict[str, Callable[[list[Row]], str]] = {
     "array": compact,
-    "array, indented": lambda rows: json.dumps(rows, indent=2),
     "array, a line each": lambda rows: "[\n" + ",\n".join(map(compact, rows)) + "\n]\n",
     "objects, indented": lambda rows: "\n".join(json.dumps(row, indent=2) for row in rows),
 }

@@ -20,8 +20,6 @@ __all__ = [
     "Moment",
     "head_payloads",
     "noted_moment",
-    "parse",
-    "read_line",
     "read_log",
     "unwrap",
 ]
@@ -46,8 +44,6 @@ class Logged(msgspec.Struct):
     written: dict[str, Any] | None = None
     """The object as it was written."""
     moment: Moment | None = None
-    torn: bool = False
-    """Found whole in a stretch that is not."""
     code: str = ""
     lost: bool = True
     """Of what is wrong: nothing came of it; else it was mended."""
@@ -65,22 +61,15 @@ def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
     if _ARRAY.match(start):
         if not origin.start:
             with open_origin(origin.path) as file:
-                yield from parse(file.read(), 0, None, recover)
+                yield from _parse(file.read(), 0, None, recover)
         return
     before: Moment | None = None
     # Objects over many lines need their commas.
     for offset, prefix, data in _objects(iter_lines(origin, ends=b"\r\n\0 \t")):
         moment = prefix_moment(prefix)
         if data:
-            yield from parse(data, offset, moment if moment is not None else before, recover)
+            yield from _parse(data, offset, moment if moment is not None else before, recover)
         before = None if data else moment
-
-
-def read_line(line: bytes, offset: int, recover: bool) -> Iterator[Logged]:
-    """The objects of one line that is not clean: text before one, an array, several, a torn one."""
-    at = line.find(b"{")
-    prefix, data = (line[:at], line[at:].rstrip(b", ]")) if at > 0 else (b"", line)
-    yield from parse(data, offset, prefix_moment(prefix), recover)
 
 
 def _objects(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bytes]]:
@@ -105,25 +94,21 @@ def _inside(lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
             return
 
 
-def parse(data: bytes, offset: int, moment: Moment | None, recover: bool) -> Iterator[Logged]:
-    code, torn = "", False
-    try:
-        values: list[Any] = [msgspec.json.decode(data)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        salvaged = read_json(data, recover)
-        values, code, torn = salvaged.values, salvaged.code, salvaged.lost
-    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    for number, value in enumerate(flat):
+def _parse(data: bytes, offset: int, moment: Moment | None, recover: bool) -> Iterator[Logged]:
+    salvage = read_json(data, recover)
+    values = [
+        item for value in salvage.values for item in (value if isinstance(value, list) else [value])
+    ]
+    for number, value in enumerate(values, offset):
         if isinstance(value, dict):
             payload, noted = unwrap(value)
-            when = moment if moment is not None else noted
-            yield Logged(offset + number, payload, value, when, torn)
+            yield Logged(number, payload, value, moment if moment is not None else noted)
         else:
-            yield Logged(offset + number, code="invalid-json", text=repr(value).encode())
-    if code:
+            yield Logged(number, code="invalid-json", text=repr(value).encode())
+    if salvage.code:
         # A byte that is no UTF-8 spoils one character, not the payload.
-        lost = torn or not flat
-        yield Logged(offset + len(flat), code=code, text=data, lost=lost)
+        code, lost = salvage.code, salvage.lost
+        yield Logged(offset + len(values), code=code, text=data, lost=lost)
 
 
 def prefix_moment(prefix: bytes) -> Moment | None:
@@ -184,7 +169,7 @@ def head_payloads(head: Head, most: int = 20) -> Iterator[dict[str, Any]]:
         lines = ((0, line.strip()) for line in data.split(b"\n"))
         objects = (part for _, _, part in _objects(lines))
     for part in objects:
-        for logged in parse(part, 0, None, recover=False) if part else ():
+        for logged in _parse(part, 0, None, recover=False) if part else ():
             if logged.value is not None:
                 yield logged.value
                 most -= 1

@@ -102,7 +102,6 @@ class Line(msgspec.Struct, gc=False):
     tool_use_result: Raw = NOTHING
 
 
-LINE = Shape(Line)
 BODY = Shape(Body)
 BLOCK = Shape(Block)
 decode_raws: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -111,16 +110,22 @@ _decode_blocks: Callable[[bytes | Raw], str | list[Block] | None] = msgspec.json
 ).decode
 
 
-def convert_line(value: dict[str, Any]) -> Line:
-    """A line out of an object with odd types: every field that fits is kept, the others are not."""
-    message = value.get("message")
-    line = LINE.convert({**value, "message": None})
-    if isinstance(message, dict):
-        line.message = BODY.convert({**message, "content": None})
-        line.message.content = convert_blocks(message.get("content"))
-    elif isinstance(message, str):
-        line.message = Body(content=message)
-    return line
+class _LineShape(Shape[Line]):
+    def convert(self, value: Any, wrong: list[str] | None = None) -> Line:
+        """Of odd types: every field that fits is kept, and a message that is no more than its text."""
+        if not isinstance(value, dict):
+            return super().convert(value, wrong)
+        message = value.get("message")
+        line = super().convert({**value, "message": None}, wrong)
+        if isinstance(message, dict):
+            line.message = BODY.convert({**message, "content": None}, wrong)
+            line.message.content = convert_blocks(message.get("content"))
+        elif isinstance(message, str):
+            line.message = Body(content=message)
+        return line
+
+
+LINE = _LineShape(Line)
 
 
 def convert_blocks(value: Any) -> str | list[Block] | None:

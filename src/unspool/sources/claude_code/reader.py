@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, ROOT, AnyFact, Key, Rank
-from unspool.io.origins import Head, Origin, Tally, iter_lines, read_head
+from unspool.facts import NOBODY, ROOT, AnyFact, Key, Problem, Rank
+from unspool.io.door import iter_json_lines
+from unspool.io.origins import Origin, Tally, read_head
 from unspool.io.times import parse_time
 from unspool.sources import hooklogs
 from unspool.sources.claude_code import bare, context, hooks, stream
@@ -18,7 +19,6 @@ from unspool.sources.claude_code.lines import (
     Line,
     Usage,
     child_id,
-    convert_line,
     decode_raws,
     parse_raw,
 )
@@ -63,54 +63,59 @@ class Reader:
         self._last_answer: tuple[Any, ...] = ()
 
     def read(self) -> Iterator[AnyFact]:
-        if not is_line_by_line(read_head(self.origin.path)):
-            for logged in hooklogs.read_log(self.origin, self.recover):
-                yield from self._read_logged(logged)
+        head = read_head(self.origin.path)
+        if hooks.is_log(head.objects or hooklogs.head_payloads(head)):
+            yield from self._read_hook_log()
             return
-        decode = LINE.decode
-        for offset, data in iter_lines(self.origin):
-            try:
-                # What was left undecoded may prove bad only when it is looked at.
-                yield from self._read_line(offset, data, decode(data), None)
-            except _BAD:
-                for logged in hooklogs.read_line(data, offset, self.recover):
-                    yield from self._read_logged(logged)
+        # A packed file, which is not cut into ranges, has lines all the same.
+        lines = b"\n" not in head.data or bool(head.objects)
+        origin = msgspec.structs.replace(self.origin, lines=lines)
+        # Undo state may hold whole files; nothing in it was said.
+        undo = b'{"type":"file-history-snapshot"'
+        for record in iter_json_lines(origin, LINE, self.tally, self.recover, noise=undo):
+            if isinstance(record, Problem):
+                yield self._of_session(record)
+            else:
+                yield from self._read_line(*record, None)
 
-    def _read_logged(self, logged: hooklogs.Logged) -> list[AnyFact]:
-        """An object that is not alone on a clean line, or is of odd types; or what is wrong."""
-        value = logged.written
-        if value is None:
+    def _read_hook_log(self) -> Iterator[AnyFact]:
+        """Nobody prescribes the shape of these; lines of a transcript may stand among them."""
+        for logged in hooklogs.read_log(self.origin, self.recover):
             self.tally.records += logged.lost
-            self.tally.problems += logged.lost
-            return self._problem(logged.offset, logged.code, logged.text)
-        named = "sessionId" in value or "session_id" in value
-        if logged.torn and str(value.get("type")) in CHAIN and not named:
-            return []  # a sub-agent's message inside a torn progress line is no line
-        try:
-            data = msgspec.json.encode(value)
-            try:
-                line = LINE.decode(data)
-            except msgspec.DecodeError:
-                line = convert_line(value)
-            return self._read_line(logged.offset, data, line, logged.moment)
-        except _BAD as error:
-            self.tally.records += 1
-            self.tally.problems += 1
-            sample = f"{type(error).__name__}: {error}"
-            return self._problem(logged.offset, "wrong-types", sample.encode())
+            if logged.written is not None:
+                data = msgspec.json.encode(logged.written)
+                line = LINE.convert(logged.written)
+                yield from self._read_line(logged.offset, data, line, logged.moment)
+            else:
+                self.tally.problems += logged.lost
+                yield self._problem(logged.offset, logged.code, logged.text)
 
-    def _problem(self, offset: int, code: str, data: bytes) -> list[AnyFact]:
-        file = self.file
-        session = child_id(file.session, file.agent) if file.agent else file.session
-        key = (NAME, session) if file.certain else NOBODY
-        scribe = Scribe(key, self.origin.path, offset)
+    def _problem(self, offset: int, code: str, data: bytes | str) -> AnyFact:
+        scribe = Scribe(NOBODY, self.origin.path, offset)
         scribe.problem(code, data)
-        return [msgspec.structs.replace(fact, key=key, number=99) for fact in scribe.facts]
+        return self._of_session(scribe.facts[0])
+
+    def _of_session(self, problem: AnyFact) -> AnyFact:
+        file = self.file
+        if not file.certain:
+            return problem
+        session = child_id(file.session, file.agent) if file.agent else file.session
+        return msgspec.structs.replace(problem, key=(NAME, session), number=99)
 
     def _read_line(
         self, offset: int, data: bytes, line: Line, moment: hooklogs.Moment | None
     ) -> list[AnyFact]:
-        """All facts of the line at once: where one cannot be read, none has been counted."""
+        """All facts of the line at once. What was left undecoded may prove bad only when it is looked
+        at: then none of them counts."""
+        try:
+            return self._facts_of(offset, data, line, moment)
+        except _BAD as error:
+            self.tally.problems += 1
+            return [self._problem(offset, "wrong-types", f"{type(error).__name__}: {error}")]
+
+    def _facts_of(
+        self, offset: int, data: bytes, line: Line, moment: hooklogs.Moment | None
+    ) -> list[AnyFact]:
         kind = line.type
         if kind is not None and line.sessionId is not None and kind in CHAIN:
             facts = self._read_chained(offset, data, line, kind)
@@ -123,7 +128,8 @@ class Reader:
             bare.BARE[kind](msgspec.json.decode(data), scribe)
             facts = scribe.facts
             self.tally.noise += not facts
-        elif kind in CHAIN and line.uuid:
+        elif kind in CHAIN and line.uuid and b'"parentUuid"' in data:
+            # A sub-agent's message inside a torn progress line follows nothing: it is no line.
             line.sessionId = self.file.or_head()
             facts = self._read_chained(offset, data, line, kind)
         elif kind in bare.NOISE:
@@ -131,7 +137,6 @@ class Reader:
             facts = []
         else:
             facts = self._read_other(offset, data, line, moment)
-        self.tally.records += 1
         return facts
 
     def _key(self, line: Line) -> tuple[Key, bool]:
@@ -246,7 +251,7 @@ class Reader:
             scribe.note("child_id", child, Rank.COPY, "call", line.parentToolUseID)
         if not isinstance(message, dict):
             return
-        inner = convert_line(message)
+        inner = LINE.convert(message)
         for field in ("cwd", "version", "gitBranch", "slug"):
             setattr(inner, field, getattr(line, field))
         time, entry = parse_time(inner.timestamp), inner.uuid or ""
@@ -286,11 +291,3 @@ class Reader:
             return []
         self.tally.noise += not facts
         return facts
-
-
-def is_line_by_line(head: Head) -> bool:
-    """Whether every line is an object of its own, as the program writes them. Hook logs need not be:
-    nobody prescribes their shape."""
-    if head.is_one_line:
-        return head.data.lstrip(b"\xef\xbb\xbf \t\r")[:1] == b"{"
-    return bool(head.objects) and not hooks.is_log(head.objects)
