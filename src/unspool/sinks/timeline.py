@@ -1,7 +1,7 @@
 """Timeline: the conversation as its events in time, the way a telemetry dashboard wants it.
 
-One JSON object per line. A Cursor conversation is told as prompts, responses and file edits; every
-other one as user turns with the tools that each of them used. `docs/timeline.md`.
+One JSON object per line. A conversation is told as user turns with the tools that each of them used;
+where its source says so (`TIMELINE = "prompts"`), as prompts, responses and edits. `docs/timeline.md`.
 """
 
 from collections.abc import Iterator
@@ -9,18 +9,26 @@ from typing import Any
 
 import msgspec
 
+from unspool import sources
+from unspool.io.times import parse_time
+from unspool.reduce.totals import is_turn
 from unspool.sinks import Family, Options, Piece
-from unspool.sinks.timeline_entries import Entries, lines, stamp
-from unspool.trajectory import Trajectory
+from unspool.trajectory import (
+    FileTouch,
+    Mark,
+    Message,
+    ToolCall,
+    Trajectory,
+    Usage,
+    text_of,
+)
 
 NAME = "timeline"
 MANY_FILES = False
 FAMILIES = False
 
-PLATFORMS = {"claude-code": "claude"}
-"""Sources that go by another name here; all others by their own."""
-
 _encoder = msgspec.json.Encoder()
+Entry = dict[str, Any]
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
@@ -30,88 +38,319 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
 def to_timeline(trajectory: Trajectory) -> dict[str, Any]:
     """The reconstructed conversation; what is unknown is absent."""
     entries = Entries(trajectory)
-    timeline = entries.prompts() if trajectory.source == "cursor" else entries.turns()
-    made = {
+    by_prompts = sources.declared(trajectory.source, "TIMELINE", "turns") == "prompts"
+    messages, metadata, marks = trajectory.messages, trajectory.metadata, trajectory.marks or []
+    calls = sum(len(message.tool_calls or ()) for message in messages)
+    edits = [touch for touch in trajectory.files or () if touch.operation != "read"]
+    workspace = trajectory.workspace
+    usage: dict[str, Any] = msgspec.to_builtins(trajectory.usage) if trajectory.usage else {}
+    models = trajectory.model_usage
+    fields = {
         "session_id": trajectory.session_id or trajectory.conversation_id,
         "conversation_id": trajectory.conversation_id,
-        "platform": PLATFORMS.get(trajectory.source, trajectory.source),
-        **_workspace(trajectory),
+        "platform": sources.declared(trajectory.source, "PLATFORM", trajectory.source),
+        "workspace_path": workspace.path if workspace else None,
+        "workspace_name": workspace.name if workspace else None,
+        "workspace_hash": workspace.hash if workspace else None,
         "started_at": stamp(trajectory.started_at),
         "ended_at": stamp(trajectory.ended_at),
-        "title": trajectory.title,
-        **_composer(trajectory),
-        **_counts(trajectory, entries),
-        "model_usage": _model_usage(trajectory),
-        **_changes(trajectory),
-        **_tokens(trajectory),
-        "parent_id": trajectory.parent.conversation_id if trajectory.parent else None,
-        "timeline": timeline,
-    }
-    return {name: value for name, value in made.items() if value is not None}
-
-
-def _workspace(trajectory: Trajectory) -> dict[str, Any]:
-    workspace = trajectory.workspace
-    if workspace is None:
-        return {}
-    return {
-        "workspace_path": workspace.path,
-        "workspace_name": workspace.name,
-        "workspace_hash": workspace.hash,
-    }
-
-
-def _composer(trajectory: Trajectory) -> dict[str, Any]:
-    """What Cursor calls a composer; a conversation of another agent has none."""
-    if trajectory.source != "cursor":
-        return {}
-    metadata = trajectory.metadata
-    return {
-        "composer_name": trajectory.title,
-        "composer_mode": metadata.get("composer_mode", metadata.get("mode")),
-        "context_usage": metadata.get("context_usage"),
-        "title": None,
-    }
-
-
-def _counts(trajectory: Trajectory, entries: Entries) -> dict[str, Any]:
-    calls = sum(len(message.tool_calls or ()) for message in trajectory.messages)
-    marks = trajectory.marks or []
-    spoken = [m for m in trajectory.messages if m.role in ("user", "assistant")]
-    return {
+        "title": None if by_prompts else trajectory.title,
+        "composer_name": trajectory.title if by_prompts else None,
+        "composer_mode": metadata.get("composer_mode", metadata.get("mode"))
+        if by_prompts
+        else None,
+        "context_usage": metadata.get("context_usage") if by_prompts else None,
         "event_count": entries.turn_count + calls + len(marks),
-        "transcript_messages": len(spoken),
+        "transcript_messages": sum(1 for m in messages if m.role in ("user", "assistant")),
         "user_turns": entries.turn_count,
         "tools_executed": calls,
         "compactions": sum(1 for mark in marks if mark.kind == "compaction"),
-    }
-
-
-def _model_usage(trajectory: Trajectory) -> dict[str, Any] | None:
-    known = trajectory.model_usage
-    if known is None:
-        return None
-    made = {name: known[name] for name in known if name != "by_model"}
-    if "by_model" in known:
-        made["by_model"] = known["by_model"]
-    return made
-
-
-def _changes(trajectory: Trajectory) -> dict[str, Any]:
-    """Lines and files changed: as the agent counted them, else as its edits add up."""
-    metadata = trajectory.metadata
-    edits = [touch for touch in trajectory.files or () if touch.operation != "read"]
-    return {
+        "model_usage": models and dict(sorted(models.items(), key=lambda kv: kv[0] == "by_model")),
+        # As the agent counted them, else as its edits add up.
         "total_lines_added": metadata.get("total_lines_added", lines(edits, "lines_added")),
         "total_lines_removed": metadata.get("total_lines_removed", lines(edits, "lines_removed")),
         "files_changed": metadata.get("files_changed", len({touch.path for touch in edits})),
+        "usage": {name: value for name, value in usage.items() if name != "extra"} or None,
+        "parent_id": trajectory.parent.conversation_id if trajectory.parent else None,
+        "timeline": entries.prompts() if by_prompts else entries.turns(),
     }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _tokens(trajectory: Trajectory) -> dict[str, Any]:
-    """Totals, cache reads and writes apart."""
-    usage = trajectory.usage
+def stamp(text: str | None) -> str | None:
+    """ISO text; whole seconds without a fraction."""
+    return text.replace(".000Z", "Z") if text else None
+
+
+def _lean(entry: Entry) -> Entry:
+    """What is known; whole numbers of milliseconds without a fraction."""
+    known = {name: value for name, value in entry.items() if value is not None}
+    duration = known.get("duration_ms")
+    if isinstance(duration, float) and duration.is_integer():
+        known["duration_ms"] = int(duration)
+    return known
+
+
+def lines(edits: list[FileTouch], name: str) -> int | None:
+    """How many lines the edits added or removed; unknown where none of them tells."""
+    known = [number for touch in edits if (number := getattr(touch, name)) is not None]
+    return sum(known) if known or not edits else None
+
+
+class Entries:
+    """The entries of one conversation, in its order."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._trajectory = trajectory
+        self._results = {
+            m.tool_call_id: m for m in trajectory.messages if m.role == "tool" and m.tool_call_id
+        }
+        self.turn_count = sum(1 for m in trajectory.messages if is_turn(m))
+        self._files: dict[int, list[FileTouch]] = {}
+        for touch in trajectory.files or ():
+            if touch.operation != "read":
+                self._files.setdefault(touch.index or 0, []).append(touch)
+
+    def prompts(self) -> list[Entry]:
+        """Prompts, responses and file edits, each an entry of its own; other tools with the prompt."""
+        made: list[Entry] = []
+        asked: Message | None = None
+        turn: Entry | None = None
+        for index, message in enumerate(self._trajectory.messages):
+            made += self._marks_at(index)
+            if is_turn(message):
+                asked = message
+                turn = _prompt(message)
+                made.append(turn)
+            elif message.role == "assistant" and message.content:
+                made.append(_response(message, asked))
+            edits = self._files.get(index, [])
+            made += [self._edit(touch, message) for touch in edits]
+            shown = {touch.tool_call_id for touch in edits}
+            calls = [call for call in message.tool_calls or () if call.id not in shown]
+            if calls and turn is None:
+                turn = _opened(message)
+                made.insert(len(made) - len(edits), turn)
+            if calls and turn is not None:
+                tools = [self._tool(call, message) for call in calls]
+                turn["tools_used"] = [*turn.get("tools_used", ()), *tools]
+        return made + self._marks_at(len(self._trajectory.messages), last=True)
+
+    def turns(self) -> list[Entry]:
+        """User turns, each with the tools that it used."""
+        made: list[Entry] = []
+        turn: Entry | None = None
+        number = 0
+        begun = 0
+        messages = self._trajectory.messages
+        for index, message in enumerate(messages):
+            made += self._marks_at(index)
+            if is_turn(message):
+                number += 1
+                self._close(turn, begun, index)
+                turn, begun = _turn(message, number), index
+                made.append(turn)
+            calls = [self._tool(call, message) for call in message.tool_calls or ()]
+            if calls and turn is None:
+                turn, begun = _opened(message), index
+                made.append(turn)
+            if turn is not None:
+                turn["tools_used"] += calls
+        self._close(turn, begun, len(messages))
+        return made + self._marks_at(len(messages), last=True)
+
+    def _close(self, turn: Entry | None, begun: int, end: int) -> None:
+        """What a turn came to: its answers, its edits, its time."""
+        if turn is None:
+            return
+        messages = self._trajectory.messages[begun:end]
+        answers = [m for m in messages if m.role == "assistant"]
+        edits = [t for index in range(begun, end) for t in self._files.get(index, ())]
+        tokens = [n for m in answers if (n := _tokens(m.usage)) is not None and not m.copied]
+        tools = turn.pop("tools_used")
+        turn |= _lean(
+            {
+                "response_length": sum(len(m.content) for m in answers) if answers else None,
+                "tokens_used": sum(tokens) if tokens else None,
+                "lines_added": lines(edits, "lines_added") if edits else None,
+                "lines_removed": lines(edits, "lines_removed") if edits else None,
+                "duration_ms": self._measured(begun, end) or _lasted(messages),
+                "tools_used": tools,
+            }
+        )
+
+    def _measured(self, begun: int, end: int) -> float | None:
+        """What the agent itself measured of the turn."""
+        found = [
+            (mark.data or {}).get("duration_ms")
+            for mark in self._trajectory.marks or ()
+            if mark.kind == "turn_end" and begun < mark.index <= end
+        ]
+        known = [n for n in found if isinstance(n, int | float) and not isinstance(n, bool)]
+        return sum(known) if known else None
+
+    def _marks_at(self, index: int, last: bool = False) -> list[Entry]:
+        marks = [
+            mark
+            for mark in self._trajectory.marks or ()
+            if mark.index == index or (last and mark.index > index)
+        ]
+        return [entry for mark in marks if (entry := self._mark(mark)) is not None]
+
+    def _mark(self, mark: Mark) -> Entry | None:
+        data = mark.data or {}
+        when = stamp(mark.timestamp)
+        if mark.kind == "start":
+            workspace, metadata = self._trajectory.workspace, self._trajectory.metadata
+            return _lean(
+                {
+                    "type": "session_start",
+                    "timestamp": when,
+                    "source": data.get("source"),
+                    "workspace_hash": workspace.hash if workspace else None,
+                    "transcript_path": data.get("transcript_path", metadata.get("transcript_path")),
+                }
+            )
+        if mark.kind == "compaction":
+            told = {n: data.get(n) for n in ("trigger", "messages_before", "messages_after")}
+            return _lean({"type": "context_compaction", "timestamp": when, **told})
+        if mark.kind == "end":
+            return _lean({"type": "session_end", "timestamp": when, "reason": data.get("reason")})
+        return None
+
+    def _tool(self, call: ToolCall, message: Message) -> Entry:
+        result = self._results.get(call.id)
+        started = call.started_at or message.timestamp
+        known = call.status is not None or result is not None
+        return _lean(
+            {
+                "tool": call.name,
+                "start_time": stamp(started),
+                "end_time": stamp(call.ended_at or (result.timestamp if result else None)),
+                "parameters": _parameters(call.arguments),
+                "success": call.status in (None, "completed") if known else None,
+                "result_length": len(result.content) if result else None,
+                "duration_ms": call.duration_ms,
+            }
+        )
+
+    def _edit(self, touch: FileTouch, message: Message) -> Entry:
+        call = next((c for c in message.tool_calls or () if c.id == touch.tool_call_id), None)
+        edits = _edits(_parameters(call.arguments)) if call else None
+        return _lean(
+            {
+                "type": "file_edit",
+                "timestamp": stamp(touch.timestamp or message.timestamp),
+                "generation_id": message.request_id,
+                "file_path": touch.path,
+                "edits": edits,
+                "lines_added": touch.lines_added,
+                "lines_removed": touch.lines_removed,
+                "outcome": touch.outcome,
+            }
+        )
+
+
+def _opened(message: Message) -> Entry:
+    """A turn whose beginning the log does not hold."""
+    return _lean({"type": "user_turn", "timestamp": stamp(message.timestamp), "tools_used": []})
+
+
+def _prompt(message: Message) -> Entry:
+    text = text_of(message)
+    return _lean(
+        {
+            "type": "user_prompt",
+            "timestamp": stamp(message.timestamp),
+            "generation_id": message.request_id,
+            "prompt_text": text,
+            "prompt_length": len(text),
+            "context_files": _context_files(message),
+        }
+    )
+
+
+def _context_files(message: Message) -> int:
+    return sum(1 for a in message.attachments or () if a.kind not in ("rule", "image"))
+
+
+def _turn(message: Message, number: int) -> Entry:
+    text = text_of(message)
+    return _lean(
+        {
+            "type": "user_turn",
+            "timestamp": stamp(message.timestamp),
+            "sequence_num": number,
+            "prompt_length": len(text),
+            "word_count": len(text.split()),
+            "context_files": _context_files(message),
+            "tools_used": [],
+        }
+    )
+
+
+def _response(message: Message, asked: Message | None) -> Entry:
+    return _lean(
+        {
+            "type": "ai_response",
+            "timestamp": stamp(message.timestamp),
+            "generation_id": message.request_id,
+            "response_text": message.content,
+            "response_length": len(message.content),
+            "model": message.model,
+            "tokens_used": _tokens(message.usage),
+            "duration_ms": message.duration_ms
+            if message.duration_ms is not None
+            else _between(asked, message),
+        }
+    )
+
+
+def _tokens(usage: Usage | None) -> int | None:
     if usage is None:
-        return {}
-    known = msgspec.to_builtins(usage)
-    return {"usage": {name: value for name, value in known.items() if name != "extra"} or None}
+        return None
+    known = [v for v in (usage.prompt_tokens, usage.completion_tokens) if v is not None]
+    total = (usage.extra or {}).get("total_tokens")
+    return sum(known) if known else total
+
+
+def _between(asked: Message | None, answer: Message) -> float | None:
+    """From the prompt to the answer, where the agent did not measure it."""
+    start = parse_time(asked.timestamp) if asked else None
+    end = parse_time(answer.timestamp)
+    if start is None or end is None or end < start:
+        return None
+    return (end - start) // 1000
+
+
+def _lasted(messages: list[Message]) -> float | None:
+    """From the first time to the last one; nothing between is nothing known."""
+    times = [time for m in messages if (time := parse_time(m.timestamp)) is not None]
+    return (max(times) - times[0]) // 1000 or None if times else None
+
+
+def _parameters(arguments: str) -> Any:
+    """The arguments as a value; text that is no JSON as it is."""
+    if not arguments:
+        return None
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+
+
+_SPELLINGS = (("old_string", "new_string"), ("oldString", "newString"), ("old_str", "new_str"))
+
+
+def _edits(given: Any) -> list[Entry] | None:
+    """The replacements that a call's arguments spell out, all in one spelling."""
+    if not isinstance(given, dict):
+        return None
+    listed = given.get("edits")
+    found: list[Entry] = []
+    for value in listed if isinstance(listed, list) else [given]:
+        for old, new in _SPELLINGS:
+            if isinstance(value, dict) and isinstance(value.get(new), str):
+                found.append({"old_string": value.get(old) or "", "new_string": value[new]})
+                break
+    return found or None

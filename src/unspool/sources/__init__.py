@@ -70,6 +70,11 @@ def load(name: str) -> Source:
     return cast(Source, import_module(SOURCES[name]))
 
 
+def declared(name: str, what: str, default: str) -> str:
+    """What a source says of itself beyond the protocol, if anything: `TIMELINE`, `PLATFORM`."""
+    return cast(str, getattr(load(name), what, default)) if name in SOURCES else default
+
+
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     """The facts of an origin: of its source, then of the source's guests."""
     yield from load(origin.source).read(origin, tally, recover)

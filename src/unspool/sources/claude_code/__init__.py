@@ -25,6 +25,8 @@ from unspool.sources.claude_code.lines import NAME
 from unspool.sources.claude_code.reader import CHAIN, Reader
 
 RANGES = True
+PLATFORM = "claude"
+"""What it is called in a timeline."""
 
 _MARKERS = (b"sessionId", b"session_id", b"leafUuid", b"file-history-snapshot")
 

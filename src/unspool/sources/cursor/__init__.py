@@ -19,6 +19,8 @@ from unspool.sources.cursor.paths import is_output, usual_places
 
 NAME = "cursor"
 RANGES = False
+TIMELINE = "prompts"
+"""Its timeline is one of prompts, responses and edits, not of turns."""
 
 _SHAPES = (editor, chats, workspace, beside, stream, hooks, transcripts, texts)
 """Each knows one kind of origin; asked in this order."""
