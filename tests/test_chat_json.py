@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness import case_id, cases, corpus, facts_of, origins_of, reduce_all
+from tests.harness import CASES, case_id, cases, corpus, facts_of, origins_of, reduce_all
 from tests.importer import refusals
 from tests.vscode import chat, put, request
 from unspool.facts import Attachment
@@ -60,6 +60,30 @@ def test_round_trip_of_real_chats(name: str, tmp_path: Path) -> None:
     if path is None:
         pytest.skip("no corpus here")
     assert_round_trip(path, tmp_path)
+
+
+def test_a_link_is_written_once() -> None:
+    """Where the words of the model name the file, and not at the end once more."""
+    made = reduce_all(facts_of(origins_of(CASES / "vscode_chat" / "links_once" / "input")))
+    ((_, data),) = chats_of(made)
+    first, second = json.loads(data)["requests"]
+    kinds = [part.get("kind", part.get("value")) for part in first["response"]]
+    assert kinds[-5:] == ["It is in ", "inlineReference", " and ", "inlineReference", "."]
+    kinds = [part.get("kind", part.get("value")) for part in second["response"]]
+    assert kinds == ["See ", "inlineReference", "."]
+
+
+def test_words_and_calls_keep_their_order() -> None:
+    made = reduce_all(facts_of(origins_of(CASES / "vscode_chat" / "in_order" / "input")))
+    ((_, data),) = chats_of(made)
+    first, second, third = json.loads(data)["requests"]
+    kinds = [
+        part.get("toolCallId", part.get("kind", part.get("value"))) for part in first["response"]
+    ]
+    assert kinds == ["I look at the settings.", "call_1", "warning", "Now the tests.", "call_2",
+                     "It is 8080."]  # fmt: skip
+    assert second["result"]["errorDetails"]["code"] == "canceled"
+    assert third["modelState"]["value"] == 2
 
 
 def test_round_trip_of_an_error_of_old(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.harness import PEAK_KB, facts_of, origins_of
 from tests.vscode import INPUTS, chat, codes, one, put, read, request, words
+from unspool.facts import Problem
 from unspool.io.origins import Tally
 
 JUNK = st.sampled_from(
@@ -78,6 +79,10 @@ def test_wrong_types_anywhere_in_a_log(tmp_path: Path, data: st.DataObject) -> N
     assert any(m.typed == "still here" for t in made for m in t.messages)
 
 
+def problems(path: Path) -> list[Problem]:
+    return [f for _, f in facts_of(origins_of(path)) if isinstance(f, Problem)]
+
+
 class TestBadInput:
     def test_problems_are_counted(self) -> None:
         assert sorted(set(codes(INPUTS / "wrong_types" / "input"))) == [
@@ -115,6 +120,21 @@ class TestBadInput:
         said = [m.content for m in one(path).messages if m.role == "assistant"]
         assert said == ["answer 1", "answer 2", "round 1", "round 2"]
         assert codes(path) == ["repeated-answer-id", "repeated-answer-id"]
+
+    def test_problems_name_their_byte(self, tmp_path: Path) -> None:
+        """In a document the request, in a log the line that changed it last."""
+        whole = json.dumps(chat(request(1), request(2, timestamp=[]), request(3)), indent=1)
+        path = put(tmp_path, "flat/chatSessions/s.json", whole)
+        (problem,) = problems(path)
+        assert whole[problem.offset :].startswith('{\n   "requestId": "request_2"')
+        lines = [{"kind": 0, "v": chat(request(1))}, {"kind": 2, "k": ["requests"], "v": [request(2)]},
+                 {"kind": 1, "k": ["requests", 1, "responseId"], "v": 5}]  # fmt: skip
+        texts = [json.dumps(line) for line in lines]
+        path = put(tmp_path, "log/chatSessions/s.jsonl", "\n".join(texts))
+        (problem,) = problems(path)
+        assert problem.offset == len(texts[0]) + len(texts[1]) + 2
+        path = put(tmp_path, "cut/chatSessions/s.json", whole[:-40])
+        assert max(p.offset for p in problems(path)) == len(whole) - 40
 
     def test_unknown_kinds_are_counted_and_kept(self) -> None:
         tally = Tally()

@@ -81,6 +81,8 @@ def texts(response: Any) -> list[str]:
         kind = part.get("kind")
         if kind is None and "value" in part:
             made[-1] += part["value"]
+        elif part.get("fromSubagent") or "subAgentInvocationId" in part:
+            continue
         elif kind in ("markdownContent", "markdownVuln"):
             text = part["content"]["value"]
             for name, reference in part.get("inlineReferences", {}).items():
@@ -88,10 +90,11 @@ def texts(response: Any) -> list[str]:
                 text = text.replace(f"http://_vscodecontentref_/{name}", target)
             made[-1] += text
         elif kind == "inlineReference":
-            made[-1] += f"[{part['name']}]({uri(part['inlineReference'])})"
+            target = uri(part["inlineReference"])
+            made[-1] += f"[{part.get('name') or target.rpartition('/')[2]}]({target})"
         elif kind in APART and made[-1]:
             made[-1] += "\0"
-        elif kind == TOOL and "subAgentInvocationId" not in part:
+        elif kind == TOOL:
             made.append("")
         elif kind == "clearToPreviousToolInvocation":
             made[-1] = ""

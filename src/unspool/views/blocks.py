@@ -170,6 +170,8 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
     for part in parts_of(message):
         shown = part.target or (part.text if options.full else one_line(part.text, 120))
         yield Block("attachment", f"{part.label}: {shown}", depth)
+    if message.role == "assistant" and message.status == "cancelled":
+        yield Block("rule", "cancelled", depth)
 
 
 def _words(said: Said, words: str, turn: Turn, depth: int) -> Block:

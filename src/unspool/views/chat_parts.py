@@ -8,15 +8,14 @@ from urllib.parse import unquote
 import msgspec
 
 from unspool.sources.vscode_chat.fields import DISPLAY
-from unspool.sources.vscode_chat.uris import markdown, uri_of
+from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 from unspool.trajectory import Message
 
 _SHOWN_ELSEWHERE = frozenset(
     ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "autoModeResolution",
-     "confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview",
-     "toolInvocation", "toolInvocationSerialized")
+     "confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
 )  # fmt: skip
-"""Kinds that the list of files, the heading, the calls or the answers tell already."""
+"""Kinds that the list of files, the heading or the answers tell already."""
 EDITS = frozenset(("textEditGroup", "notebookEditGroup"))
 """Shown where no call did it: a call's arguments tell the edit already."""
 _LINKS = frozenset(("inlineReference", "reference", "pullRequest"))
@@ -39,6 +38,8 @@ _LABELS = {
     "reference": "Link",
     "systemNotification": "Notice",
     "textEditGroup": "Edit",
+    "toolInvocation": "Tool",
+    "toolInvocationSerialized": "Tool",
     "treeData": "Files",
     "warning": "Warning",
 }
@@ -79,15 +80,21 @@ def parts_of(message: Message) -> Iterator[Part]:
             continue
         target = part.get("inlineReference", part.get("reference", part.get("uri")))
         if kind in _LINKS and (uri := uri_of(target)):
-            if kind == "inlineReference" and f"]({uri})" in message.content:
-                continue  # the words have the link already
             name = part.get("name") or part.get("title")
-            yield Part(kind, name if isinstance(name, str) else uri, uri)
+            name = name if isinstance(name, str) else ""
+            if kind == "inlineReference" and (name or name_of(uri)) in message.content:
+                continue  # the words name the file already
+            yield Part(kind, name or uri, uri)
         elif words := _WORDS[kind](part).strip() if kind in _WORDS else "":
             if kind not in _SPOKEN or words not in message.content:
                 yield Part(kind, words, words=True)
         elif kind not in EDITS and kind not in _SPOKEN:
             yield Part(kind, json.dumps(part, indent=1, ensure_ascii=False))
+
+
+def _tool(part: dict[str, Any]) -> str:
+    """A tool that another tool called: what the person saw of it."""
+    return markdown(part.get("pastTenseMessage")) or markdown(part.get("invocationMessage"))
 
 
 def _hook(part: dict[str, Any]) -> str:
@@ -155,6 +162,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "extensions": lambda part: ", ".join(
         name for name in _list(part.get("extensions")) if isinstance(name, str)
     ),
+    **dict.fromkeys(("toolInvocation", "toolInvocationSerialized"), _tool),
     "pullRequest": _pull_request,
     "treeData": lambda part: "\n".join(_branches(part.get("treeData"))),
     "multiDiffData": _diffs,

@@ -89,7 +89,7 @@ def _link(names: set[str]) -> "re.Pattern[str]":
     """How a model writes the name of a file: as a link, as code, or bare."""
     name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(
-        rf"\[[^\]\n]*(?:{name})[^\]\n]*\]\([^)\n]*\)|`[^`\n]*(?:{name})[^`\n]*`|{name}"
+        rf"\[[^\]\n]*(?:{name})[^\]\n]*\]\([^)\n]*\)|`[^`\s]*(?:{name})[^`\s]*`|{name}"
     )
 
 
