@@ -82,8 +82,9 @@ def parts_of(message: Message) -> Iterator[Part]:
         if kind in _LINKS and (uri := uri_of(target)):
             name = part.get("name") or part.get("title")
             name = name if isinstance(name, str) else ""
-            if kind == "inlineReference" and (name or name_of(uri)) in message.content:
-                continue  # the words name the file already
+            named = any(word in message.content for word in (name or name_of(uri), uri))
+            if kind == "inlineReference" and named:
+                continue  # by the words
             yield Part(kind, name or uri, uri)
         elif words := _WORDS[kind](part).strip() if kind in _WORDS else "":
             if kind not in _SPOKEN or words not in message.content:
