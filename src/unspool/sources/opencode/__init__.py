@@ -8,7 +8,6 @@ files.py     sessions as JSON: storage of older versions, `opencode export`, the
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 from unspool.facts import AnyFact
 from unspool.io.databases import MAGIC
@@ -18,7 +17,6 @@ from unspool.sources.opencode.files import read_export, read_storage, read_strea
 from unspool.sources.opencode.sessions import NAME
 
 RANGES = False
-CURRENT: Literal["last", "longest"] = "last"
 
 _DATABASE = re.compile(r"(?:opencode(?:-[\w.]+)?|kilo)\.db")
 
@@ -63,4 +61,4 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return read_export(origin, tally)
 
 
-__all__ = ["CURRENT", "NAME", "RANGES", "claims", "places", "read"]
+__all__ = ["NAME", "RANGES", "claims", "places", "read"]
