@@ -36,6 +36,9 @@ __all__ = ["Card", "Patch", "Patches", "apply_patch", "link", "make_card"]
 
 def link(cards: Iterable[Card]) -> Patches:
     """Every tie that one side knows, told to both."""
+    cards = list(cards)
+    if len(cards) == 1 and cards[0].is_alone:
+        return {}
     board = _Board(cards)
     board.give_titles()
     board.take_away()

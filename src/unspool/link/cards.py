@@ -77,6 +77,11 @@ class Card(msgspec.Struct):
         return (self.source, self.id)
 
     @property
+    def is_alone(self) -> bool:
+        """Whether it says nothing of others, nor of itself what concerns them."""
+        return not (self.parent or self.children or self.spawned or self.indexed or self.hollow)
+
+    @property
     def seniority(self) -> tuple[bool, bool, str, str]:
         """Who owns what two conversations hold: what is no fork and no child, then what ended
         first (a fork goes on from where the other stopped)."""

@@ -6,8 +6,6 @@ message-bearing record by (path, offset), whoever reduced them.
 
 import logging
 import os
-import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,11 +17,10 @@ import msgspec
 from unspool import sinks
 from unspool.errors import NothingToRead, OutputError, unwritable
 from unspool.facts import Key, Problem
-from unspool.io.compression import packed_as
 from unspool.io.origins import Tally
 from unspool.io.temporary import scratch
 from unspool.link import Patch, Patches, link
-from unspool.pipeline.discover import STDIN, Found, discover, make_plan, told_of
+from unspool.pipeline.discover import STDIN, Found, discover_with_streams, make_plan
 from unspool.pipeline.finish import FILTERS, Written, drop_reasoning, finish, sampled
 from unspool.pipeline.job import Job, Progress, Summary
 from unspool.pipeline.processes import Alone, Crew, Team
@@ -34,8 +31,6 @@ from unspool.trajectory import Trajectory, unpack_trajectory
 
 _log = logging.getLogger("unspool")
 SAMPLES = 20
-PEEK_BYTES = 4096
-COPY_BYTES = 1 << 20
 
 
 class Run:
@@ -254,7 +249,7 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
             raise OutputError(
                 f"cannot make a temporary folder: {error.strerror or error}"
             ) from None
-        found = _discover(job, folder)
+        found = discover_with_streams(job.paths, folder, job.source)
         if not found.origins:
             raise NothingToRead(found.nothing_in(job.paths))
         total = sum(origin.size for origin in found.origins)
@@ -265,48 +260,6 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
             raise unwritable(error) from None
         stack.callback(run.crew.close)
         yield run
-
-
-def _discover(job: Job, folder: Path) -> Found:
-    """The origins of the job; standard input and pipes are first put into files, to have a size."""
-    spooled = {
-        _spool(path, folder / f"stream-{number}"): path
-        for number, path in enumerate(job.paths)
-        if _is_stream(path)
-    }
-    places = {path: place for place, path in spooled.items()}
-    found = discover([places.get(path, path) for path in job.paths], job.source)
-    found.origins = [
-        msgspec.structs.replace(origin, name=spooled.get(origin.path, origin.name))
-        for origin in found.origins
-    ]
-    found.problems = [
-        msgspec.structs.replace(problem, origin=spooled.get(problem.origin, problem.origin))
-        for problem in found.problems
-    ]
-    return found
-
-
-def _is_stream(path: str) -> bool:
-    """Standard input, or a pipe: `<(zcat log.gz)`."""
-    try:
-        return path == STDIN or Path(path).is_fifo()
-    except OSError:
-        return False  # it may not be looked at: opening it says why
-
-
-def _spool(path: str, place: Path) -> str:
-    try:
-        with ExitStack() as stack:
-            source = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))
-            head = source.read(PEEK_BYTES)
-            place = place.with_suffix(packed_as(head))
-            target = stack.enter_context(open(place, "wb"))
-            target.write(head)
-            shutil.copyfileobj(source, target, COPY_BYTES)
-    except OSError as error:
-        raise OutputError(f"cannot keep {told_of(path)}: {error.strerror or error}") from None
-    return str(place)
 
 
 def iter_trajectories(job: Job) -> Iterator[Trajectory]:

@@ -1,12 +1,17 @@
 """Discover: from the paths that were given to the origins that can be read."""
 
+import shutil
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from unspool import sinks, sources
+from unspool.errors import OutputError
 from unspool.facts import NOBODY, Key, Problem
+from unspool.io.compression import packed_as
 from unspool.io.door import clean_text
 from unspool.io.folders import is_folder, walk
 from unspool.io.origins import Origin, read_head
@@ -23,6 +28,8 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 STDIN = "-"
+PEEK_BYTES = 4096
+COPY_BYTES = 1 << 20
 
 
 def told_of(path: str) -> str:
@@ -73,6 +80,48 @@ def discover(paths: Iterable[str], source: str | None = None) -> Found:
                 found.unreadable(error, path)
     found.origins.sort(key=lambda origin: origin.path)
     return found
+
+
+def discover_with_streams(paths: list[str], folder: Path, source: str | None = None) -> Found:
+    """The same; standard input and pipes are first put into files in the folder, to have a size."""
+    spooled = {
+        _spool(path, folder / f"stream-{number}"): path
+        for number, path in enumerate(paths)
+        if _is_stream(path)
+    }
+    places = {path: place for place, path in spooled.items()}
+    found = discover([places.get(path, path) for path in paths], source)
+    found.origins = [
+        msgspec.structs.replace(origin, name=spooled.get(origin.path, origin.name))
+        for origin in found.origins
+    ]
+    found.problems = [
+        msgspec.structs.replace(problem, origin=spooled.get(problem.origin, problem.origin))
+        for problem in found.problems
+    ]
+    return found
+
+
+def _is_stream(path: str) -> bool:
+    """Standard input, or a pipe: `<(zcat log.gz)`."""
+    try:
+        return path == STDIN or Path(path).is_fifo()
+    except OSError:
+        return False  # it may not be looked at: opening it says why
+
+
+def _spool(path: str, place: Path) -> str:
+    try:
+        with ExitStack() as stack:
+            source = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))
+            head = source.read(PEEK_BYTES)
+            place = place.with_suffix(packed_as(head))
+            target = stack.enter_context(open(place, "wb"))
+            target.write(head)
+            shutil.copyfileobj(source, target, COPY_BYTES)
+    except OSError as error:
+        raise OutputError(f"cannot keep {told_of(path)}: {error.strerror or error}") from None
+    return str(place)
 
 
 def _take(found: Found, origin: Origin, source: str | None) -> None:
