@@ -6,12 +6,10 @@ from pathlib import Path
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.cursor import (
-    beside,
     chats,
     editor,
     hooks,
     stream,
-    texts,
     transcripts,
     workspace,
 )
@@ -22,7 +20,7 @@ RANGES = False
 TIMELINE = "prompts"
 """Its timeline is one of prompts, responses and edits, not of turns."""
 
-_SHAPES = (editor, chats, workspace, beside, stream, hooks, transcripts, texts)
+_SHAPES = (editor, chats, workspace, stream, hooks, transcripts)
 """Each knows one kind of origin; asked in this order."""
 
 

@@ -285,8 +285,8 @@ class Said:
             self.scribe.note("duration_ms", duration, RANK, on="message", subject=step)
         used = self.number("tokens_used")
         if used and not (self.number("input_tokens") or self.number("output_tokens")):
-            # All that was used for this response: it is not known of what.
-            self.scribe.usage(subject=step, rank=1, extra={"total_tokens": int(used)})
+            # Of the response; nothing tells what else it may count.
+            self.scribe.usage(subject=step, rank=1, completion=int(used))
         self.count(rank=1)
 
     def read_thought(self) -> None:

@@ -32,6 +32,15 @@ def is_absolute(path: str) -> bool:
     return path.startswith("/") or path[1:3] == ":\\"
 
 
+def parents_of(path: str) -> list[str]:
+    """The path and the folders above it."""
+    kind = ntpath if path[1:2] == ":" else posixpath
+    above = [path]
+    while (parent := kind.dirname(above[-1])) not in (above[-1], ""):
+        above.append(parent)
+    return above
+
+
 def file_name(path: str) -> str:
     return re.split(r"[\\/]", path.rstrip("/\\"))[-1] if path else ""
 

@@ -1,34 +1,69 @@
-"""stream-json: what `cursor-agent -p --output-format stream-json` prints while it works."""
+"""stream-json: what `cursor-agent -p --output-format stream-json` prints while it works.
+
+{"type": "tool_call", "subtype": "started", "call_id": …, "model_call_id": …, "session_id": …,
+ "tool_call": {"shellToolCall": {"args": {"command": "ls"}}}}
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
-from unspool.facts import (
-    NOBODY,
-    AnyFact,
-    Key,
-    Link,
-    Marked,
-    MessageSeen,
-    Noted,
-    Problem,
-    ToolCalled,
-    ToolReturned,
-    UsageReported,
-)
-from unspool.io.door import clean, read_json, sample
-from unspool.io.origins import Head, Origin, Tally, iter_lines
+from unspool.facts import NOBODY, AnyFact, Key, Problem, Rank
+from unspool.io.door import iter_json_lines
+from unspool.io.origins import Head, Origin, Tally
+from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text, to_messages
 from unspool.sources.cursor.entries import Entries, Steps, rank_of
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
+from unspool.sources.scribe import Scribe
 
-RANK = 1
+RANK = Rank.COPY
 _OWN = {("thinking", "delta"), ("thinking", "completed"), ("tool_call", "started")}
 _OWN |= {("tool_call", "completed"), ("interaction_query", "request")}
+
+Number = int | float | None
+
+
+class Usage(msgspec.Struct):
+    inputTokens: Number = None
+    outputTokens: Number = None
+    cacheReadTokens: Number = None
+    cacheWriteTokens: Number = None
+    totalCost: Number = None
+
+
+class Event(msgspec.Struct):
+    type: str | None = None
+    subtype: str | None = None
+    session_id: str | None = None
+    timestamp_ms: Any = None
+    model_call_id: str | None = None
+    call_id: str | None = None
+    message: Any = None
+    text: str | None = None
+    tool_call: Any = None
+    cwd: str | None = None
+    model: str | None = None
+    permissionMode: Any = None
+    apiKeySource: Any = None
+    query_type: Any = None
+    query: Any = None
+    response: Any = None
+    is_error: Any = None
+    duration_ms: Any = None
+    duration_api_ms: Any = None
+    request_id: str | None = None
+    usage: Usage | None = None
+
+    def pick(self, *names: str) -> dict[str, Any]:
+        """The fields of these names that the event has."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+EVENT = Shape(Event)
 
 
 def claims(head: Head) -> bool:
@@ -47,27 +82,21 @@ def _is_event(value: dict[str, object]) -> bool:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     stream = Stream(origin.path)
-    for offset, line in iter_lines(origin):
-        try:
-            values: list[Any] = [msgspec.json.decode(line)]
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            found = read_json(line, recover)
-            values = found.values
-            if found.lost:
-                tally.records += 1
-                tally.problems += 1
-            if found.code and not (values and found.code == "invalid-utf8"):
-                yield Problem(
-                    key=NOBODY, origin=origin.path, offset=offset, number=99, code=found.code,
-                    sample=sample(line),
-                )  # fmt: skip
-        for number, value in enumerate(values):
-            tally.records += 1
-            if isinstance(value, dict):
-                yield from stream.read(clean(value), offset + number, line, tally)
-            else:
-                tally.unrecognise(type(value).__name__, origin.path, offset)
-    yield from stream.flush()
+    for record in iter_json_lines(origin, EVENT, tally, recover):
+        if isinstance(record, Problem):
+            yield record
+        else:
+            yield from stream.read(*record, tally)
+    yield from stream.end()
+
+
+class Gathered(msgspec.Struct):
+    """Deltas that are open: the scribe of the first, their step, what they say."""
+
+    scribe: Any
+    step: str
+    kind: Literal["thinking", "text"]
+    texts: list[str]
 
 
 class Stream:
@@ -78,182 +107,158 @@ class Stream:
         self.key: Key = NOBODY
         self._entries = Entries("stream")
         self._steps = Steps()
-        self._common: dict[str, Any] = {}
-        self._deltas: dict[str, Any] | None = None
-        """The facts' common fields, the kind and the texts of the deltas that are open."""
+        self._deltas: Gathered | None = None
+        self._ready: list[AnyFact] = []
+        """Facts of deltas that something else has closed."""
         self._last = ""
+        """The last text that was told in pieces."""
 
-    def read(
-        self, value: dict[str, Any], offset: int, line: bytes, tally: Tally
-    ) -> Iterator[AnyFact]:
-        ident = value.get("session_id")
-        if isinstance(ident, str) and ident:
-            self.key = ("cursor", ident)
+    def read(self, offset: int, line: bytes, event: Event, tally: Tally) -> Iterator[AnyFact]:
+        if event.session_id:
+            self.key = ("cursor", event.session_id)
+        scribe = Scribe(
+            self.key, self.origin, offset, entry=self._entries.of(line),
+            time=parse_time(event.timestamp_ms), rank=RANK,
+        )  # fmt: skip
+        reader = _READERS.get(event.type or "")
         if self.key == NOBODY:
             tally.problems += 1
-            yield Problem(
-                key=NOBODY, origin=self.origin, offset=offset, code="missing-conversation-id",
-                sample=sample(line),
-            )  # fmt: skip
-            return
-        reader = _READERS.get(str(value.get("type")))
-        if reader is None:
-            tally.unrecognise(str(value.get("type") or "no type"), self.origin, offset)
-            return
-        self._common = {
-            "key": self.key, "origin": self.origin, "offset": offset,
-            "entry": self._entries.of(line), "time": parse_time(value.get("timestamp_ms")),
-        }  # fmt: skip
-        yield from reader(self, value)
+            scribe.problem("missing-conversation-id", line)
+        elif reader is None:
+            tally.unrecognise(event.type or "no type", self.origin, offset)
+        else:
+            reader(self, scribe, event)
+        yield from self._told()
+        if self._deltas is None or self._deltas.scribe is not scribe:
+            yield from scribe.facts
 
-    def flush(self) -> Iterator[AnyFact]:
-        """The open deltas as one part of their step."""
-        held, self._deltas = self._deltas, None
-        if held is None:
-            return
-        text = "".join(held["texts"])
-        self._last = text if held["kind"] == "text" else self._last
-        yield MessageSeen(
-            **held["common"], id=held["step"], role="assistant", rank=RANK,
-            text=text if held["kind"] == "text" else "",
-            thinking=text if held["kind"] == "thinking" else "",
-        )  # fmt: skip
+    def end(self) -> list[AnyFact]:
+        self._close()
+        return self._told()
 
-    def _delta(
-        self, kind: Literal["thinking", "text"], value: dict[str, Any], text: str
-    ) -> Iterator[AnyFact]:
-        if self._deltas is not None and self._deltas["kind"] == kind:
-            self._deltas["texts"].append(text)
-            yield Link(**self._common)
-            return
-        yield from self.flush()
-        group = str(value.get("model_call_id") or "")
-        step = self._steps.part(kind, self._common["entry"], group)
-        self._deltas = {"common": self._common, "kind": kind, "texts": [text], "step": step}
+    def _told(self) -> list[AnyFact]:
+        facts, self._ready = self._ready, []
+        return facts
 
-    def read_system(self, value: dict[str, Any]) -> Iterator[AnyFact]:
-        yield from self.flush()
+    def _close(self) -> None:
+        """The open deltas are one part of their step."""
+        deltas, self._deltas = self._deltas, None
+        if deltas is not None:
+            text = "".join(deltas.texts)
+            self._last = text if deltas.kind == "text" else self._last
+            deltas.scribe.message(id=deltas.step, role="assistant", **{deltas.kind: text})
+            self._ready += deltas.scribe.facts
+
+    def _gather(
+        self, scribe: Scribe, event: Event, kind: Literal["thinking", "text"], text: str
+    ) -> None:
+        if self._deltas is not None and self._deltas.kind == kind:
+            self._deltas.texts.append(text)
+            scribe.link()
+            return
+        self._close()
+        step = self._steps.part(kind, scribe.entry, event.model_call_id or "")
+        self._deltas = Gathered(scribe, step, kind, [text])
+
+    def read_system(self, scribe: Scribe, event: Event) -> None:
+        self._close()
         self._steps.close()
-        cwd = value.get("cwd")
         notes = {
             "session_id": self.key[1],
-            "workspace.path": clean_path(cwd) if isinstance(cwd, str) and cwd else None,
-            "permission_mode": value.get("permissionMode"),
+            "workspace.path": clean_path(event.cwd) if event.cwd else None,
+            "permission_mode": event.permissionMode,
         }
-        for number, (name, told) in enumerate(notes.items()):
-            rank = rank_of(self.key, name, told, RANK)
-            yield Noted(**self._common, number=number, name=name, value=told, rank=rank)
-        model = value.get("model")
-        if isinstance(model, str) and model:
-            yield Noted(
-                **self._common, number=8, on="following", name="model", value=model, rank=RANK
-            )
-        data = {n: value[n] for n in ("apiKeySource", "permissionMode") if value.get(n)}
-        yield Marked(**self._common, kind="start", data=data or None, rank=RANK)
+        for name, value in notes.items():
+            scribe.note(name, value, rank_of(self.key, name, value, RANK))
+        if event.model and event.model != "default":
+            scribe.note("model", event.model, RANK, on="following")
+        scribe.mark("start", event.pick("apiKeySource", "permissionMode"), rank=RANK)
 
-    def read_user(self, value: dict[str, Any]) -> Iterator[AnyFact]:
-        yield from self.flush()
+    def read_user(self, scribe: Scribe, event: Event) -> None:
+        self._close()
         self._steps.close()
-        for number, made in enumerate(to_messages({"role": "user", **_message(value)})):
-            yield MessageSeen(
-                **self._common, number=number, id=f"{self._common['entry']}:{number}", role="user",
-                text=made.content, attachments=tuple(made.attachments or ()), rank=RANK,
-            )  # fmt: skip
+        for number, message in enumerate(to_messages({"role": "user", **_message(event)})):
+            attachments = tuple(message.attachments or ())
+            ident = f"{scribe.entry}:{number}"
+            scribe.message(id=ident, role="user", text=message.content, attachments=attachments)
 
-    def read_assistant(self, value: dict[str, Any]) -> Iterator[AnyFact]:
+    def read_assistant(self, scribe: Scribe, event: Event) -> None:
         """A whole text; or, with a time but without a call id, a piece of one (partial output)."""
-        text = "".join(m.content for m in to_messages({"role": "assistant", **_message(value)}))
-        group = str(value.get("model_call_id") or "")
-        if not group and "timestamp_ms" in value:
-            yield from self._delta("text", value, text)
+        spoken = to_messages({"role": "assistant", **_message(event)})
+        text = "".join(message.content for message in spoken)
+        group = event.model_call_id or ""
+        if not group and event.timestamp_ms is not None:
+            self._gather(scribe, event, "text", text)
             return
-        yield from self.flush()
+        self._close()
         if text and text == self._last:
             self._last = ""
-            yield Link(**self._common)  # The pieces again, as a whole.
+            scribe.link()  # The pieces again, as a whole.
             return
-        step = self._steps.part("text", self._common["entry"], group)
-        yield MessageSeen(
-            **self._common, id=step, role="assistant", text=text, rank=RANK, request=group
-        )
+        step = self._steps.part("text", scribe.entry, group)
+        scribe.message(id=step, role="assistant", text=text, request=group)
 
-    def read_thinking(self, value: dict[str, Any]) -> Iterator[AnyFact]:
-        text = value.get("text")
-        if value.get("subtype") == "completed":
-            yield from self.flush()
-            yield Link(**self._common)
-            return
-        yield from self._delta("thinking", value, text if isinstance(text, str) else "")
+    def read_thinking(self, scribe: Scribe, event: Event) -> None:
+        if event.subtype == "completed":
+            self._close()
+            scribe.link()
+        else:
+            self._gather(scribe, event, "thinking", event.text or "")
 
-    def read_call(self, value: dict[str, Any]) -> Iterator[AnyFact]:
-        yield from self.flush()
-        name, given, result = _tool(value.get("tool_call"))
-        ident = str(value.get("call_id") or self._common["entry"])
-        group = str(value.get("model_call_id") or "")
+    def read_call(self, scribe: Scribe, event: Event) -> None:
+        self._close()
+        name, given, result = _tool(event.tool_call)
+        ident = event.call_id or scribe.entry
         like = likeness(name, given)
-        ended = value.get("subtype") == "completed"
-        if not ended:
-            step = self._steps.part("call", self._common["entry"], group)
+        if event.subtype != "completed":
+            group = event.model_call_id or ""
+            step = self._steps.part("call", scribe.entry, group)
             self._steps.began(ident)
-            yield MessageSeen(**self._common, id=step, role="assistant", rank=RANK, request=group)
-            yield ToolCalled(
-                **self._common, id=ident, message=step, name=name, like=like, rank=RANK,
-                arguments=arguments_text(given), files=touches(name, given),
+            scribe.message(id=step, role="assistant", request=group)
+            scribe.call(
+                id=ident, message=step, name=name, like=like, arguments=arguments_text(given),
+                files=touches(name, given),
             )  # fmt: skip
             return
         self._steps.ended(ident)
-        yield from self._returned(ident, name, given, like, result)
-
-    def _returned(
-        self, ident: str, name: str, given: Any, like: str, result: Any
-    ) -> Iterator[AnyFact]:
-        outcome, body = (
-            next(iter(result.items())) if isinstance(result, dict) and result else ("", None)
-        )
-        failed = outcome not in ("success", "")
+        # `{"success": {…}}`: the name of the result is its outcome.
+        named = result if isinstance(result, dict) and result else {"": None}
+        outcome, body = next(iter(named.items()))
         text, details = output_of(body)
-        yield ToolReturned(
-            **self._common, call=ident, name=name, text=text, details=details, rank=RANK,
-            failed=failed, status="denied" if outcome in ("rejected", "permissionDenied") else "",
+        scribe.returned(
+            call=ident, name=name, text=text, details=details,
+            failed=outcome not in ("success", ""),
+            status="denied" if outcome in ("rejected", "permissionDenied") else "",
             files=counted(name, body, path_of(given)),
         )  # fmt: skip
-        yield ToolCalled(
-            **self._common, number=1, id=ident, name=name, like=like, rank=RANK,
-            arguments=arguments_text(given),
-        )  # fmt: skip
+        scribe.call(id=ident, name=name, like=like, arguments=arguments_text(given))
 
-    def read_query(self, value: dict[str, Any]) -> Iterator[AnyFact]:
-        names = ("subtype", "query_type", "query", "response")
-        data = {name: value[name] for name in names if name in value}
-        yield Marked(**self._common, kind="interaction", data=data, rank=RANK)
+    def read_query(self, scribe: Scribe, event: Event) -> None:
+        data = event.pick("subtype", "query_type", "query", "response")
+        scribe.mark("interaction", data, rank=RANK)
 
-    def read_result(self, value: dict[str, Any]) -> Iterator[AnyFact]:
-        yield from self.flush()
+    def read_result(self, scribe: Scribe, event: Event) -> None:
+        self._close()
         names = ("subtype", "is_error", "duration_ms", "duration_api_ms", "request_id")
-        data = {name: value[name] for name in names if value.get(name) is not None}
-        yield Marked(**self._common, kind="end", data=data or None, rank=RANK)
-        usage = value.get("usage")
-        if isinstance(usage, dict) and usage:
-            yield self._usage(usage, str(value.get("request_id") or self._common["entry"]))
-
-    def _usage(self, usage: dict[str, Any], run: str) -> AnyFact:
-        def figure(name: str) -> int | None:
-            found = usage.get(name)
-            return int(found) if isinstance(found, int | float) else None
-
-        fresh, read, written = map(figure, ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
-        cost = usage.get("totalCost")
-        return UsageReported(
-            **self._common, on="segment", subject=run, rank=RANK,
-            prompt=None if fresh is None else fresh + (read or 0) + (written or 0),
-            completion=figure("outputTokens"), cached=read, cache_write=written,
-            cost_usd=float(cost) if isinstance(cost, int | float) else None,
-        )  # fmt: skip
+        scribe.mark("end", event.pick(*names), rank=RANK)
+        usage = event.usage
+        if usage is not None and usage != Usage():
+            read, written = _whole(usage.cacheReadTokens), _whole(usage.cacheWriteTokens)
+            fresh = _whole(usage.inputTokens)
+            scribe.usage(
+                on="segment", subject=event.request_id or scribe.entry,
+                prompt=None if fresh is None else fresh + (read or 0) + (written or 0),
+                completion=_whole(usage.outputTokens), cached=read, cache_write=written,
+                cost_usd=None if usage.totalCost is None else float(usage.totalCost),
+            )  # fmt: skip
 
 
-def _message(value: dict[str, Any]) -> dict[str, Any]:
-    message = value.get("message")
-    return message if isinstance(message, dict) else {"content": message}
+def _whole(value: Number) -> int | None:
+    return None if value is None else int(value)
+
+
+def _message(event: Event) -> dict[str, Any]:
+    return event.message if isinstance(event.message, dict) else {"content": event.message}
 
 
 def _tool(value: Any) -> tuple[str, Any, Any]:
@@ -270,7 +275,7 @@ def _tool(value: Any) -> tuple[str, Any, Any]:
     return next(iter(value)), None, None
 
 
-_READERS: dict[str, Callable[[Stream, dict[str, Any]], Iterator[AnyFact]]] = {
+_READERS: dict[str, Callable[[Stream, Scribe, Event], None]] = {
     "system": Stream.read_system,
     "user": Stream.read_user,
     "assistant": Stream.read_assistant,

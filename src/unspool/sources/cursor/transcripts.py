@@ -1,7 +1,11 @@
 """Agent transcripts: what Cursor keeps of a conversation for the agent itself to read.
 
-JSONL lines `{role, message: {content: […]}}`, or an older text form. Neither has ids, times, models
-or tool results: the place of the file names the conversation.
+    projects/<slug>/agent-transcripts/<id>/<id>.jsonl
+    {"role": "user", "message": {"content": [
+        {"type": "text", "text": "<user_query>fix it</user_query>"}]}}
+
+or an older text form, `user:` and `assistant:` with tools in square brackets. Neither has ids, times,
+models or, as JSONL, tool results: the place of the file names the conversation.
 """
 
 import hashlib
@@ -12,35 +16,69 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import (
-    AnyFact,
-    Key,
-    Marked,
-    MessageSeen,
-    Noted,
-    Problem,
-    ToolCalled,
-    ToolReturned,
-)
+from unspool.facts import AnyFact, Key, Problem, Rank
 from unspool.io.compression import PACKED
-from unspool.io.door import clean, read_json, sample
-from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
+from unspool.io.door import UNREADABLE, iter_json_lines
+from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.structs import Shape
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, is_uuid, rank_of, sent_time, typed_words
-from unspool.sources.cursor.paths import clean_path
-from unspool.sources.cursor.tools import likeness, output_of, touches
+from unspool.sources.cursor.paths import clean_path, is_absolute, parents_of
+from unspool.sources.cursor.tools import decoded, likeness, output_of, touches
+from unspool.sources.scribe import Scribe
 
-RANK = 2
+RANK = Rank.EXTRACT
 FOLDER = "agent-transcripts"
+_NO_PROJECT = "empty-window"
 _TITLE = re.compile(r"(?:^|\n\n)(\*\*[A-Z][a-z]+ing\b[^*\n]*\*\*)\s*$")
 """A reasoning title behind the text (GPT models): all 45 of a real transcript begin so."""
-REDACTED = "[REDACTED]"
+_REDACTED = "[REDACTED]"
 _REDACTED_LAST = re.compile(r"(?:^|\n)\s*\[REDACTED\]\s*$")
 """Where reasoning was left out: alone, or behind the words of the same step."""
+_SPEAKER = re.compile(rb"^(user|assistant):[ \t]*\r?$", re.MULTILINE)
+_SECTION = re.compile(r"^\[(Thinking|Tool call|Tool result)\][ \t]?(.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^[ \t]+([A-Za-z_][\w.]*)[=:][ \t]?(.*)$")
+_NOT_IN_SLUGS = re.compile(r"[^A-Za-z0-9]+")
+
+
+class Part(msgspec.Struct):
+    type: str | None = "text"
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    content: Any = None
+
+
+class Message(msgspec.Struct):
+    content: list[Part] | str | None = None
+
+    @property
+    def parts(self) -> list[Part]:
+        return self.content if isinstance(self.content, list) else [Part(text=self.content)]
+
+
+class Line(msgspec.Struct):
+    role: str | None = None
+    message: Message | None = None
+    type: str | None = None
+    status: Any = None
+    error: Any = None
+
+
+LINE = Shape(Line)
 
 
 def claims(head: Head) -> bool:
-    """In Cursor's folder, or lines with a role and a message but none of the ids of other agents."""
+    """In Cursor's folder, or lines with a role and a message but none of the ids of other agents; or
+    text that begins with somebody speaking."""
+    if head.name.endswith(".txt"):
+        speakers = [match[1] for match in _SPEAKER.finditer(head.data)]
+        if not speakers or _SPEAKER.match(head.data.lstrip(b"\xef\xbb\xbf \r\n")) is None:
+            return False
+        return FOLDER in head.parts or len(set(speakers)) == 2
     if FOLDER in head.parts and head.name.endswith(".jsonl"):
         return True
     return any(_is_line(value) for value in head.objects[:20])
@@ -56,160 +94,209 @@ def _is_line(value: dict[str, object]) -> bool:
     )
 
 
-def conversation(path: str) -> tuple[Key, str]:
-    """The key that the file's place names, and its parent's id where it is a sub-agent's."""
-    place = Path(path)
-    name = place.name
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    transcript = Transcript(origin.path)
+    yield from transcript.notes()
+    if _is_text(origin.path):
+        yield from transcript.read_text(tally)
+    else:
+        for record in iter_json_lines(origin, LINE, tally, recover):
+            if isinstance(record, Problem):
+                yield record
+            else:
+                yield from transcript.read_line(*record, tally)
+    yield from transcript.place()
+
+
+def _plain_name(path: str) -> str:
+    name = Path(path).name
     for suffix in PACKED:
         name = name.removesuffix(suffix)
-    stem = name.rpartition(".")[0] or name
-    parent = place.parent.parent.name if place.parent.name == "subagents" else ""
-    if FOLDER not in place.parts and not is_uuid(stem):
-        # Any file may be called `session.jsonl`: its beginning tells it from the others.
-        with open_origin(path) as file:
-            stem = f"{stem}-{hashlib.sha256(file.readline().strip()).hexdigest()[:8]}"
-    return ("cursor", stem), parent
+    return name
 
 
-def notes(origin: Origin, rank: int) -> Iterator[AnyFact]:
-    """What the place of the file tells about the conversation."""
-    key, parent = conversation(origin.path)
-    told: dict[str, Any] = {"session_id": parent or key[1]}
-    parts = Path(origin.path).parts
-    if FOLDER in parts and parts.index(FOLDER) > 0:
-        told["project_slug"] = parts[parts.index(FOLDER) - 1]
-        told["workspace.path"] = trusted_folder(Path(*parts[: parts.index(FOLDER)]))
-    if parent:
-        told["parent"] = {"conversation_id": parent}
-    for number, (name, value) in enumerate(told.items()):
-        yield Noted(
-            key=key, origin=origin.path, offset=0, number=90 + number, name=name, value=value,
-            rank=rank_of(key, name, value, rank),
+def _is_text(path: str) -> bool:
+    return _plain_name(path).endswith(".txt")
+
+
+def slug_of(path: str) -> str:
+    """`/Users/me/my-app` is kept under `Users-me-my-app`."""
+    return _NOT_IN_SLUGS.sub("-", path).strip("-").lower()
+
+
+class Transcript:
+    """One transcript, of either form."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        place = Path(origin)
+        self.parent = place.parent.parent.name if place.parent.name == "subagents" else ""
+        """The conversation that started this one, where it is a sub-agent's."""
+        name = _plain_name(origin)
+        stem = name.rpartition(".")[0] or name
+        if FOLDER not in place.parts and not is_uuid(stem):
+            # Any file may be called `session.jsonl`: its beginning tells it from the others.
+            with open_origin(origin) as file:
+                stem = f"{stem}-{hashlib.sha256(file.readline().strip()).hexdigest()[:8]}"
+        self.key: Key = ("cursor", stem)
+        above = place.parts[: place.parts.index(FOLDER)] if FOLDER in place.parts else ()
+        self._project = Path(*above) if above else None
+        self._folder: str | None = None
+        """The folder that the project's slug stands for, once a path in the transcript shows it."""
+        self._entries = Entries(f"transcript:{stem}")
+        self._behind = 1
+
+    def notes(self) -> list[AnyFact]:
+        """What the place of the file tells about the conversation."""
+        scribe = Scribe(self.key, self.origin, 0)
+        notes: dict[str, Any] = {"session_id": self.parent or self.key[1]}
+        if self._project is not None:
+            notes["project_slug"] = self._project.name
+            notes["workspace.path"] = self._folder = _trusted_folder(self._project)
+        if self.parent:
+            notes["parent"] = {"conversation_id": self.parent}
+        for number, (name, value) in enumerate(notes.items(), 90):  # beside those of the first line
+            scribe.note(name, value, rank_of(self.key, name, value, RANK), number=number)
+        return scribe.facts
+
+    def place(self) -> list[AnyFact]:
+        """The project by its slug: a folder above a file that a call names, else the slug itself."""
+        scribe = Scribe(self.key, self.origin, self._behind)
+        if self._folder:
+            scribe.note("workspace.path", self._folder, RANK + 1)
+        elif self._project is not None and self._project.name not in (_NO_PROJECT, "projects"):
+            scribe.note("workspace.name", self._project.name, Rank.LAST_RESORT)
+        return scribe.facts
+
+    def _look_around(self, arguments: Any) -> None:
+        if self._project is None or self._folder or not isinstance(arguments, dict):
+            return
+        slug = slug_of(self._project.name)
+        for value in arguments.values():
+            path = clean_path(value) if isinstance(value, str) and len(value) < 1000 else ""
+            if is_absolute(path) and slug_of(path).startswith(slug):
+                self._folder = next((p for p in parents_of(path) if slug_of(p) == slug), None)
+
+    def _scribe(self, offset: int, data: bytes) -> Scribe:
+        self._behind = offset + 1
+        return Scribe(self.key, self.origin, offset, entry=self._entries.of(data), rank=RANK)
+
+    def read_line(self, offset: int, data: bytes, line: Line, tally: Tally) -> list[AnyFact]:
+        scribe = self._scribe(offset, data)
+        if line.role in ("user", "assistant") and line.message is not None:
+            self._message(scribe, line.role, line.message.parts)
+            tally.noise += not scribe.facts  # A line that says nothing (seen: an empty text).
+        elif line.error is not None:
+            text = line.error if isinstance(line.error, str) else str(line.error)
+            scribe.message(id=scribe.entry, role="assistant", kind="error", text=text)
+        elif line.type == "turn_ended":
+            scribe.mark("turn_end", {"status": line.status}, rank=RANK)
+        else:
+            tally.unrecognise(line.type or "no role", self.origin, offset)
+        return scribe.facts
+
+    def _message(self, scribe: Scribe, role: str, parts: list[Part]) -> None:
+        """Nothing where it says nothing."""
+        text = "\n".join(p.text for p in parts if p.type == "text" and p.text is not None).strip()
+        thoughts = [
+            (part.thinking or part.text or "").strip()
+            for part in parts
+            if part.type in ("thinking", "reasoning")
+        ]
+        calls = [part for part in parts if part.type == "tool_use"]
+        if role == "user":
+            _ask(scribe, text)
+        else:
+            _answer(scribe, text, thoughts, bool(calls))
+        for number, part in enumerate(calls):
+            self._call(scribe, number, part.id or "", part.name or "", part.input)
+        for part in parts:
+            if part.type == "tool_result":
+                returned, details = output_of(part.content)
+                scribe.returned(call=part.tool_use_id or "", text=returned, details=details)
+
+    def _call(self, scribe: Scribe, number: int, ident: str, name: str, given: Any) -> None:
+        self._look_around(given)
+        scribe.call(
+            id=ident, message=scribe.entry, name=name, index=number, like=likeness(name, given),
+            arguments=arguments_text(given), files=touches(name, given),
         )  # fmt: skip
 
+    def read_text(self, tally: Tally) -> Iterator[AnyFact]:
+        with open_origin(self.origin) as file:
+            data = file.read()
+        speakers = list(_SPEAKER.finditer(data))
+        ends = [match.start() for match in speakers[1:]] + [len(data)]
+        for match, end in zip(speakers, ends, strict=False):
+            tally.records += 1
+            body = data[match.end() : end]
+            scribe = self._scribe(match.start(), match[1] + b"\0" + body.strip())
+            text = body.decode("utf-8", "replace").replace("\r\n", "\n").strip()
+            if match[1] == b"user":
+                _ask(scribe, text)
+            else:
+                self._sections(scribe, text)
+            tally.noise += not scribe.facts
+            yield from scribe.facts
 
-def trusted_folder(project: Path) -> str | None:
+    def _sections(self, scribe: Scribe, text: str) -> None:
+        """What stands before the first bracket is said; then thoughts, calls and results."""
+        sections = list(_SECTION.finditer(text))
+        said = [text[: sections[0].start()] if sections else text]
+        thoughts: list[str] = []
+        calls: list[tuple[str, Any]] = []
+        results: list[tuple[str, str]] = []
+        ends = [match.start() for match in sections[1:]] + [len(text)]
+        for match, end in zip(sections, ends, strict=False):
+            head, body = match[2].strip(), text[match.end() : end]
+            if match[1] == "Thinking":
+                thought, _, rest = f"{match[2]}{body}".strip().partition("\n\n")
+                thoughts.append(thought)
+                said.append(rest)
+            elif match[1] == "Tool call":
+                # What is not indented behind the arguments is said again.
+                lines = body.strip("\n").split("\n")
+                plain = (i for i, line in enumerate(lines) if line and line[:1] not in " \t")
+                last = next(plain, len(lines))
+                calls.append((head, parse_arguments("\n".join(lines[:last]))))
+                said.append("\n".join(lines[last:]))
+            else:
+                results.append((head, body.strip()))
+        _answer(scribe, "\n\n".join(s.strip() for s in said if s.strip()), thoughts, bool(calls))
+        for number, (name, given) in enumerate(calls):
+            self._call(scribe, number, f"{scribe.entry}:{number}", name, given)
+        for number, (name, body) in enumerate(results):
+            last = min(number, len(calls) - 1)
+            call = f"{scribe.entry}:{last}" if calls else ""
+            scribe.returned(call=call, name=name, text=body or None)
+
+
+def _trusted_folder(project: Path) -> str | None:
     """The folder that a project's slug stands for, where the person was asked to trust it."""
     try:
         value = msgspec.json.decode((project / ".workspace-trusted").read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNREADABLE):
         return None
     path = value.get("workspacePath") if isinstance(value, dict) else None
     return clean_path(path) if isinstance(path, str) and path else None
 
 
-def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    transcript = Transcript(origin.path)
-    yield from notes(origin, RANK)
-    for offset, line in iter_lines(origin):
-        tally.records += 1
-        try:
-            value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            found = read_json(line, recover)
-            value = found.values[0] if len(found.values) == 1 else None
-            if value is None or found.code not in ("", "invalid-utf8"):
-                tally.problems += value is None or found.lost
-                tally.records += value is not None and found.lost
-                yield Problem(
-                    key=transcript.key, origin=origin.path, offset=offset,
-                    code=found.code or "invalid-json", sample=sample(line), number=99,
-                )  # fmt: skip
-                if value is None:
-                    continue
-        if not isinstance(value, dict):
-            tally.unrecognise(type(value).__name__, origin.path, offset)
-            continue
-        yield from transcript.read(clean(value), offset, line, tally)
-
-
-class Transcript:
-    """One JSONL transcript."""
-
-    def __init__(self, origin: str) -> None:
-        self.origin = origin
-        self.key = conversation(origin)[0]
-        self._entries = Entries(f"transcript:{self.key[1]}")
-
-    def read(
-        self, value: dict[str, Any], offset: int, line: bytes, tally: Tally
-    ) -> Iterator[AnyFact]:
-        common: dict[str, Any] = {
-            "key": self.key, "origin": self.origin, "offset": offset,
-            "entry": self._entries.of(line),
-        }  # fmt: skip
-        message = value.get("message")
-        if value.get("role") in ("user", "assistant") and isinstance(message, dict):
-            made = list(read_message(common, value["role"], message.get("content"), RANK))
-            if not made:
-                tally.noise += 1  # A line that says nothing (seen: an empty text).
-            yield from made
-        elif "error" in value:
-            text = value["error"] if isinstance(value["error"], str) else str(value["error"])
-            yield MessageSeen(
-                **common, id=common["entry"], role="assistant", kind="error", text=text, rank=RANK
-            )
-        elif value.get("type") == "turn_ended":
-            yield Marked(**common, kind="turn_end", data={"status": value.get("status")}, rank=RANK)
-        else:
-            tally.unrecognise(str(value.get("type") or "no role"), self.origin, offset)
-
-
-def read_message(common: dict[str, Any], role: str, content: Any, rank: int) -> Iterator[AnyFact]:
-    """A message whose content is text or blocks; nothing where it says nothing."""
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    blocks = [part for part in parts if isinstance(part, dict)]
-    text = "\n".join(
-        part["text"]
-        for part in blocks
-        if part.get("type", "text") == "text" and isinstance(part.get("text"), str)
-    ).strip()
-    thinking = [_thought(part) for part in blocks if part.get("type") in ("thinking", "reasoning")]
-    calls = [part for part in blocks if part.get("type") == "tool_use"]
-    if role == "user":
-        yield from _user(common, text, rank)
-    else:
-        text, titles, hidden = without_marks(text)
-        said = "\n\n".join(t for t in (*thinking, titles) if t)
-        if text or said or calls or hidden:
-            yield answer(common, text, said, hidden, alone=not calls, rank=rank)
-    for number, part in enumerate(calls):
-        name, given = str(part.get("name") or ""), part.get("input")
-        yield ToolCalled(
-            **common, number=number, id=str(part.get("id") or ""), message=common["entry"],
-            name=name, arguments=arguments_text(given), index=number, rank=rank,
-            like=likeness(name, given), files=touches(name, given),
-        )  # fmt: skip
-    for number, part in enumerate(p for p in blocks if p.get("type") == "tool_result"):
-        returned, details = output_of(part.get("content"))
-        yield ToolReturned(
-            **common, number=number, call=str(part.get("tool_use_id") or ""), text=returned,
-            details=details, rank=rank,
-        )  # fmt: skip
-
-
-def _user(common: dict[str, Any], text: str, rank: int) -> Iterator[AnyFact]:
+def _ask(scribe: Scribe, text: str) -> None:
     typed = typed_words(text)
     if text and typed != "":
-        yield MessageSeen(
-            **common, id=common["entry"], role="user", text=text, typed=typed, rank=rank,
-            time=sent_time(text),
-        )  # fmt: skip
+        scribe.message(id=scribe.entry, role="user", text=text, typed=typed, time=sent_time(text))
 
 
-def _thought(part: dict[str, Any]) -> str:
-    found = part.get("thinking", part.get("text"))
-    return found.strip() if isinstance(found, str) else ""
-
-
-def answer(
-    common: dict[str, Any], text: str, thinking: str, hidden: bool, alone: bool, rank: int
-) -> MessageSeen:
+def _answer(scribe: Scribe, text: str, thoughts: list[str], has_calls: bool) -> None:
     """A step of the model; that its reasoning was left out is all that some say."""
-    if hidden and alone and not text and not thinking:
-        thinking, hidden = REDACTED, False
-    return MessageSeen(
-        **common, id=common["entry"], role="assistant", text=text, thinking=thinking, rank=rank,
+    text, titles, hidden = without_marks(text)
+    thinking = "\n\n".join(thought for thought in (*thoughts, titles) if thought)
+    if not (text or thinking or has_calls or hidden):
+        return
+    if hidden and not (has_calls or text or thinking):
+        thinking, hidden = _REDACTED, False
+    scribe.message(
+        id=scribe.entry, role="assistant", text=text, thinking=thinking,
         extra={"reasoning_encrypted": True} if hidden else None,
     )  # fmt: skip
 
@@ -227,3 +314,23 @@ def without_marks(text: str) -> tuple[str, str, bool]:
         else:
             return text, "\n\n".join(titles), hidden
         text = text[: match.start()].rstrip()
+
+
+def parse_arguments(text: str) -> Any:
+    """Indented `k=v` lines as an object; JSON as its value; a patch or anything else as text."""
+    plain = text.strip()
+    value = decoded(plain)
+    if not isinstance(value, str):
+        return value
+    fields: dict[str, Any] = {}
+    name = ""
+    for line in text.split("\n"):
+        match = _FIELD.match(line)
+        if match:
+            name = match[1]
+            fields[name] = match[2]
+        elif name:
+            fields[name] += "\n" + line.strip()
+        elif line.strip():
+            return plain
+    return {field: decoded(value) for field, value in fields.items()} if fields else plain

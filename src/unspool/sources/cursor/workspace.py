@@ -20,7 +20,7 @@ from unspool.sources.cursor.generations import (
     generations_in,
     said_beside,
 )
-from unspool.sources.cursor.paths import workspace_folder
+from unspool.sources.cursor.paths import DESCRIPTION, is_cursor_folder, workspace_folder
 from unspool.sources.cursor.tables import Broken, parse
 
 COMPOSERS = "composer.composerData"
@@ -60,24 +60,22 @@ class Folder:
 
 
 def claims(head: Head) -> bool:
-    """A file named after one of the keys. The folder is read once, for its first such file."""
-    if not is_value(head.name):
-        return False
-    key = head.name.removesuffix(".json")
-    return not any((Path(head.path).parent / f"{other}.json").is_file() for other in _before(key))
-
-
-def is_value(name: str) -> bool:
-    return name.endswith(".json") and name.removesuffix(".json") in KEYS
-
-
-def _before(key: str) -> tuple[str, ...]:
-    return KEYS[: KEYS.index(key)]
+    """A file named after one of the keys, or the one that tells whose storage this is."""
+    if head.name == DESCRIPTION:
+        return "workspaceStorage" in head.parts[-2:] and is_cursor_folder(head.parts)
+    return head.name.endswith(".json") and head.name.removesuffix(".json") in KEYS
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    reader = Reader(origin.path, tally, "workspace")
+    """A folder of values is read once, for its first. The others state nothing by themselves, but
+    without them a kept copy of that one could not be read anew."""
     folder = Path(origin.path).parent
+    first = next((f"{key}.json" for key in KEYS if (folder / f"{key}.json").is_file()), "")
+    if Path(origin.path).name != first:
+        tally.records += 1
+        tally.noise += 1
+        return
+    reader = Reader(origin.path, tally, "workspace")
     workspace = Workspace(reader, Folder(folder), workspace_folder(origin.path))
     yield from workspace.read(folder.name)
 

@@ -1,0 +1,308 @@
+"""The entries of a timeline, made from the messages, calls, files and marks of a trajectory."""
+
+from typing import Any
+
+import msgspec
+
+from unspool.io.times import parse_time
+from unspool.reduce.totals import is_turn
+from unspool.trajectory import (
+    FileTouch,
+    Mark,
+    Message,
+    ToolCall,
+    Trajectory,
+    Usage,
+    text_of,
+)
+
+Entry = dict[str, Any]
+
+
+def stamp(text: str | None) -> str | None:
+    """ISO text; whole seconds without a fraction."""
+    return text.replace(".000Z", "Z") if text else None
+
+
+def _lean(entry: Entry) -> Entry:
+    """What is known; whole numbers of milliseconds without a fraction."""
+    known = {name: value for name, value in entry.items() if value is not None}
+    duration = known.get("duration_ms")
+    if isinstance(duration, float) and duration.is_integer():
+        known["duration_ms"] = int(duration)
+    return known
+
+
+def lines(edits: list[FileTouch], name: str) -> int | None:
+    """How many lines the edits added or removed; unknown where none of them tells."""
+    known = [number for touch in edits if (number := getattr(touch, name)) is not None]
+    return sum(known) if known or not edits else None
+
+
+class Entries:
+    """The entries of one conversation, in its order."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._trajectory = trajectory
+        self._results = {
+            m.tool_call_id: m for m in trajectory.messages if m.role == "tool" and m.tool_call_id
+        }
+        self.turn_count = sum(1 for m in trajectory.messages if is_turn(m))
+        self._files: dict[int, list[FileTouch]] = {}
+        for touch in trajectory.files or ():
+            if touch.operation != "read":
+                self._files.setdefault(touch.index or 0, []).append(touch)
+
+    def prompts(self) -> list[Entry]:
+        """Prompts, responses and file edits, each an entry of its own; other tools with the prompt."""
+        made: list[Entry] = []
+        asked: Message | None = None
+        turn: Entry | None = None
+        for index, message in enumerate(self._trajectory.messages):
+            made += self._marks_at(index)
+            if is_turn(message):
+                asked = message
+                turn = _prompt(message)
+                made.append(turn)
+            elif message.role == "assistant" and message.content:
+                made.append(_response(message, asked))
+            edits = self._files.get(index, [])
+            made += [self._edit(touch, message) for touch in edits]
+            shown = {touch.tool_call_id for touch in edits}
+            calls = [call for call in message.tool_calls or () if call.id not in shown]
+            if calls and turn is None:
+                turn = _opened(message)
+                made.insert(len(made) - len(edits), turn)
+            if calls and turn is not None:
+                tools = [self._tool(call, message) for call in calls]
+                turn["tools_used"] = [*turn.get("tools_used", ()), *tools]
+        return made + self._marks_at(len(self._trajectory.messages), last=True)
+
+    def turns(self) -> list[Entry]:
+        """User turns, each with the tools that it used."""
+        made: list[Entry] = []
+        turn: Entry | None = None
+        number = 0
+        begun = 0
+        messages = self._trajectory.messages
+        for index, message in enumerate(messages):
+            made += self._marks_at(index)
+            if is_turn(message):
+                number += 1
+                self._close(turn, begun, index)
+                turn, begun = _turn(message, number), index
+                made.append(turn)
+            calls = [self._tool(call, message) for call in message.tool_calls or ()]
+            if calls and turn is None:
+                turn, begun = _opened(message), index
+                made.append(turn)
+            if turn is not None:
+                turn["tools_used"] += calls
+        self._close(turn, begun, len(messages))
+        return made + self._marks_at(len(messages), last=True)
+
+    def _close(self, turn: Entry | None, begun: int, end: int) -> None:
+        """What a turn came to: its answers, its edits, its time."""
+        if turn is None:
+            return
+        messages = self._trajectory.messages[begun:end]
+        answers = [m for m in messages if m.role == "assistant"]
+        edits = [t for index in range(begun, end) for t in self._files.get(index, ())]
+        tokens = [n for m in answers if (n := _tokens(m.usage)) is not None and not m.copied]
+        tools = turn.pop("tools_used")
+        turn |= _lean(
+            {
+                "response_length": sum(len(m.content) for m in answers) or None,
+                "tokens_used": sum(tokens) if tokens else None,
+                "lines_added": lines(edits, "lines_added") if edits else None,
+                "lines_removed": lines(edits, "lines_removed") if edits else None,
+                "duration_ms": self._measured(begun, end) or _lasted(messages),
+                "tools_used": tools,
+            }
+        )
+
+    def _measured(self, begun: int, end: int) -> float | None:
+        """What the agent itself measured of the turn."""
+        found = [
+            (mark.data or {}).get("duration_ms")
+            for mark in self._trajectory.marks or ()
+            if mark.kind == "turn_end" and begun < mark.index <= end
+        ]
+        known = [n for n in found if isinstance(n, int | float) and not isinstance(n, bool)]
+        return sum(known) if known else None
+
+    def _marks_at(self, index: int, last: bool = False) -> list[Entry]:
+        marks = [
+            mark
+            for mark in self._trajectory.marks or ()
+            if mark.index == index or (last and mark.index > index)
+        ]
+        return [entry for mark in marks if (entry := self._mark(mark)) is not None]
+
+    def _mark(self, mark: Mark) -> Entry | None:
+        data = mark.data or {}
+        if mark.kind == "start":
+            workspace = self._trajectory.workspace
+            path = data.get("transcript_path", self._trajectory.metadata.get("transcript_path"))
+            return _lean(
+                {
+                    "type": "session_start",
+                    "timestamp": stamp(mark.timestamp),
+                    "source": data.get("source"),
+                    "workspace_hash": workspace.hash if workspace else None,
+                    "transcript_path": path,
+                }
+            )
+        if mark.kind == "compaction":
+            return _lean(
+                {
+                    "type": "context_compaction",
+                    "timestamp": stamp(mark.timestamp),
+                    "trigger": data.get("trigger"),
+                    "messages_before": data.get("messages_before"),
+                    "messages_after": data.get("messages_after"),
+                }
+            )
+        if mark.kind == "end":
+            reason = data.get("reason")
+            return _lean(
+                {"type": "session_end", "timestamp": stamp(mark.timestamp), "reason": reason}
+            )
+        return None
+
+    def _tool(self, call: ToolCall, message: Message) -> Entry:
+        result = self._results.get(call.id)
+        started = call.started_at or message.timestamp
+        known = call.status is not None or result is not None
+        return _lean(
+            {
+                "tool": call.name,
+                "start_time": stamp(started),
+                "end_time": stamp(call.ended_at or (result.timestamp if result else None)),
+                "parameters": _parameters(call.arguments),
+                "success": call.status in (None, "completed") if known else None,
+                "result_length": len(result.content) if result else None,
+                "duration_ms": call.duration_ms,
+            }
+        )
+
+    def _edit(self, touch: FileTouch, message: Message) -> Entry:
+        call = next((c for c in message.tool_calls or () if c.id == touch.tool_call_id), None)
+        edits = _edits(_parameters(call.arguments)) if call else None
+        return _lean(
+            {
+                "type": "file_edit",
+                "timestamp": stamp(touch.timestamp or message.timestamp),
+                "generation_id": message.request_id,
+                "file_path": touch.path,
+                "edits": edits,
+                "lines_added": touch.lines_added,
+                "lines_removed": touch.lines_removed,
+                "outcome": touch.outcome,
+            }
+        )
+
+
+def _opened(message: Message) -> Entry:
+    """A turn whose beginning the log does not hold."""
+    return _lean({"type": "user_turn", "timestamp": stamp(message.timestamp), "tools_used": []})
+
+
+def _prompt(message: Message) -> Entry:
+    text = text_of(message)
+    return _lean(
+        {
+            "type": "user_prompt",
+            "timestamp": stamp(message.timestamp),
+            "generation_id": message.request_id,
+            "prompt_text": text,
+            "prompt_length": len(text),
+            "context_files": _context_files(message),
+        }
+    )
+
+
+def _context_files(message: Message) -> int:
+    return sum(1 for a in message.attachments or () if a.kind not in ("rule", "image"))
+
+
+def _turn(message: Message, number: int) -> Entry:
+    text = text_of(message)
+    return _lean(
+        {
+            "type": "user_turn",
+            "timestamp": stamp(message.timestamp),
+            "sequence_num": number,
+            "prompt_length": len(text),
+            "word_count": len(text.split()),
+            "context_files": _context_files(message),
+            "tools_used": [],
+        }
+    )
+
+
+def _response(message: Message, asked: Message | None) -> Entry:
+    return _lean(
+        {
+            "type": "ai_response",
+            "timestamp": stamp(message.timestamp),
+            "generation_id": message.request_id,
+            "response_text": message.content,
+            "response_length": len(message.content),
+            "model": message.model,
+            "tokens_used": _tokens(message.usage),
+            "duration_ms": message.duration_ms
+            if message.duration_ms is not None
+            else _between(asked, message),
+        }
+    )
+
+
+def _tokens(usage: Usage | None) -> int | None:
+    if usage is None:
+        return None
+    known = [v for v in (usage.prompt_tokens, usage.completion_tokens) if v is not None]
+    total = (usage.extra or {}).get("total_tokens")
+    return sum(known) if known else total
+
+
+def _between(asked: Message | None, answer: Message) -> float | None:
+    """From the prompt to the answer, where the agent did not measure it."""
+    start = parse_time(asked.timestamp) if asked else None
+    end = parse_time(answer.timestamp)
+    if start is None or end is None or end < start:
+        return None
+    return (end - start) // 1000
+
+
+def _lasted(messages: list[Message]) -> float | None:
+    """From the first time to the last one; nothing between is nothing known."""
+    times = [time for m in messages if (time := parse_time(m.timestamp)) is not None]
+    return (max(times) - times[0]) // 1000 or None if times else None
+
+
+def _parameters(arguments: str) -> Any:
+    """The arguments as a value; text that is no JSON as it is."""
+    if not arguments:
+        return None
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+
+
+_SPELLINGS = (("old_string", "new_string"), ("oldString", "newString"), ("old_str", "new_str"))
+
+
+def _edits(given: Any) -> list[Entry] | None:
+    """The replacements that a call's arguments spell out, all in one spelling."""
+    if not isinstance(given, dict):
+        return None
+    listed = given.get("edits")
+    found: list[Entry] = []
+    for value in listed if isinstance(listed, list) else [given]:
+        for old, new in _SPELLINGS:
+            if isinstance(value, dict) and isinstance(value.get(new), str):
+                found.append({"old_string": value.get(old) or "", "new_string": value[new]})
+                break
+    return found or None
