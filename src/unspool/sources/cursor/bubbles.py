@@ -30,6 +30,7 @@ Number = int | float | None
 
 
 class Timing(msgspec.Struct):
+    clientStartTime: Number = None
     clientRpcSendTime: Number = None
     clientEndTime: Number = None
 
@@ -90,6 +91,8 @@ class Bubble(msgspec.Struct):
     fileSelections: Any = None
     folderSelections: Any = None
     selections: Any = None
+    selectedDocs: Any = None
+    selectedImages: Any = None
 
     @property
     def is_prompt(self) -> bool:
@@ -111,9 +114,10 @@ class Bubble(msgspec.Struct):
 
     @property
     def sent(self) -> int | None:
-        """When the request was sent, which only its first answer tells. (`clientStartTime` is the
-        window's clock since 0.50: 1136746.9 beside a send at 1748179903865.)"""
-        return _moment(self.timingInfo.clientRpcSendTime if self.timingInfo else None)
+        """When the request was sent, which only its first answer tells. `clientStartTime` is a moment
+        before 0.50 alone; since then it is the window's clock (1136746.9, sent at 1748179903865)."""
+        timing = self.timingInfo or Timing()
+        return _moment(timing.clientRpcSendTime) or _moment(timing.clientStartTime)
 
     @property
     def time(self) -> int | None:
@@ -195,7 +199,8 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
     made: list[Attachment] = []
     own = {
         "fileSelections": bubble.fileSelections, "selections": bubble.selections,
-        "folderSelections": bubble.folderSelections, "images": bubble.images,
+        "folderSelections": bubble.folderSelections, "selectedDocs": bubble.selectedDocs,
+        "selectedImages": bubble.selectedImages, "images": bubble.images,
     }  # fmt: skip
     for holder in (bubble.context if isinstance(bubble.context, dict) else {}, own):
         for item in _listed(holder, "fileSelections"):

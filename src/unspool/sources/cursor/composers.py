@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
-from unspool.io.door import clean, sample
+from unspool.io.door import Flaw, sample
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name
@@ -42,8 +42,8 @@ class Reader:
         self.generations = Generations()
         self._folders: dict[str, str | None] = {}
 
-    def problem(self, key: Key, code: str, data: bytes | str) -> Problem:
-        self.tally.problems += 1
+    def problem(self, key: Key, code: str, data: bytes | str, lost: bool = True) -> Problem:
+        self.tally.problems += lost
         return Problem(
             key=key, origin=self.origin, offset=next(self.offsets), number=99, code=code,
             sample=sample(data),
@@ -57,7 +57,7 @@ class Reader:
         scribe = self.scribe(("cursor", ident), f"composer:{self.store}:{ident}")
         notes = {"session_id": ident, **head_notes(composer)}
         for name, value in notes.items():
-            scribe.note(name, clean(value), rank_of(scribe.key, name, value, RANK))
+            scribe.note(name, value, rank_of(scribe.key, name, value, RANK))
         workspace = workspace or self._folder(composer)
         if workspace:
             scribe.note("workspace.path", workspace, RANK + 1)
@@ -131,7 +131,7 @@ class Reader:
             if bubble.is_prompt:
                 yield self._end_turn(chat, bubbles, prompt)
                 request = bubble.request or (answer.request if answer else "")
-                sent = parse_time(bubble.createdAt) or (answer.sent if answer else None)
+                sent = bubble.time or (answer.sent if answer else None)
                 sent = sent or self.generations.time(request)
                 requests.add(request)
                 for run in bubbles.runs_before(sent):
@@ -337,20 +337,23 @@ class Bubbles:
     def fetch(self, ident: str) -> Bubble | None:
         """The row, over what the composer itself holds; None where there is neither."""
         reader, inline = self._reader, self._inline.get(ident)
+        flaws: list[Flaw] = []
         try:
-            bubble = self._look_up(ident)
+            bubble = self._look_up(ident, flaws)
         except Broken as broken:
             self.problems.append(reader.problem(self._key, broken.code, broken.data))
             bubble = BUBBLE.convert(inline) if inline else Bubble()
         reader.tally.records += bubble is not None
+        for flaw in flaws:
+            self.problems.append(reader.problem(self._key, flaw.code, flaw.sample, lost=False))
         return bubble
 
-    def _look_up(self, ident: str) -> Bubble | None:
+    def _look_up(self, ident: str, flaws: list[Flaw] | None = None) -> Bubble | None:
         rows, inline = self._reader.rows, self._inline.get(ident)
         data = rows.get(f"bubbleId:{self._key[1]}:{ident}") if rows is not None else None
         if data is None and inline is None:
             return None
-        row = parse_object(data) if data is not None else {}
+        row = parse_object(data, flaws) if data is not None else {}
         bubble = BUBBLE.convert({**inline, **row} if inline else row)
         if bubble.call is None and ident in self._tools:
             held = {"toolFormerData": self._tools[ident]}

@@ -8,9 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from unspool.io.door import clean, read_json
+from unspool.io.door import Flaw, read_json
 
 
 class Broken(Exception):
@@ -79,21 +77,20 @@ def _bytes(value: Any) -> bytes | None:
     return str(value).encode("utf-8", "replace")
 
 
-def parse(data: bytes) -> Any:
-    """The JSON value of a row; raises Broken where it is none."""
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        mended = read_json(data)
-        if len(mended.values) == 1 and mended.code in ("", "invalid-utf8"):
-            return clean(mended.values[0])
-        raise Broken(mended.code or "invalid-json", data) from None
+def parse(data: bytes, flaws: list[Flaw] | None = None) -> Any:
+    """The JSON value of a row; raises Broken where it is none. What was mended is added to `flaws`."""
+    read = read_json(data)
+    if len(read.values) != 1 or read.lost:
+        raise Broken(read.code or "invalid-json", data)
+    if flaws is not None:
+        flaws += read.flaws
+    return read.values[0]
 
 
-def parse_object(data: bytes) -> dict[str, Any]:
-    value = parse(data)
+def parse_object(data: bytes, flaws: list[Flaw] | None = None) -> dict[str, Any]:
+    value = parse(data, flaws)
     if isinstance(value, str) and value[:1] == "{":
-        value = parse(value.encode("utf-8", "replace"))  # JSON inside a JSON string
+        value = parse(value.encode("utf-8", "replace"), flaws)  # JSON inside a JSON string
     if not isinstance(value, dict):
         raise Broken("wrong-types", data)
     return value

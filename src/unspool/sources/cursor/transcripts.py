@@ -29,7 +29,6 @@ from unspool.sources.scribe import Scribe
 
 RANK = Rank.EXTRACT
 FOLDER = "agent-transcripts"
-_NO_PROJECT = "empty-window"
 _TITLE = re.compile(r"(?:^|\n\n)(\*\*[A-Z][a-z]+ing\b[^*\n]*\*\*)\s*$")
 """A reasoning title behind the text (GPT models): all 45 of a real transcript begin so."""
 _REDACTED = "[REDACTED]"
@@ -160,12 +159,10 @@ class Transcript:
         return scribe.facts
 
     def place(self) -> list[AnyFact]:
-        """The project by its slug: a folder above a file that a call names, else the slug itself."""
+        """The project by its slug: a folder above a file that a call names."""
         scribe = Scribe(self.key, self.origin, self._behind)
         if self._folder:
             scribe.note("workspace.path", self._folder, RANK + 1)
-        elif self._project is not None and self._project.name not in (_NO_PROJECT, "projects"):
-            scribe.note("workspace.name", self._project.name, Rank.LAST_RESORT)
         return scribe.facts
 
     def _look_around(self, arguments: Any) -> None:

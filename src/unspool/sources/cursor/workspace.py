@@ -20,7 +20,13 @@ from unspool.sources.cursor.generations import (
     generations_in,
     said_beside,
 )
-from unspool.sources.cursor.paths import DESCRIPTION, is_cursor_folder, workspace_folder
+from unspool.sources.cursor.paths import (
+    DESCRIPTION,
+    clean_path,
+    folder_of,
+    is_cursor_folder,
+    workspace_folder,
+)
 from unspool.sources.cursor.tables import Broken, parse
 
 COMPOSERS = "composer.composerData"
@@ -100,6 +106,7 @@ class Workspace:
         tabs = [_as_composer(tab) for tab in _objects(_part(self._value(CHATS), "tabs"))]
         prompts = _objects(self._value(PROMPTS))
         yield from self._problems
+        self._folder = self._folder or _common_folder(composers)
         self._reader.generations.add(generations)
         said = _give_times([*composers, *tabs], generations)
         for composer in (*composers, *tabs):
@@ -183,6 +190,14 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 def _part(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
+
+
+def _common_folder(composers: list[Composer]) -> str | None:
+    """The folder that the changed files of several composers share, where nothing names it."""
+    changed = [uris for c in composers if isinstance(uris := c.get("codeBlockData"), dict) and uris]
+    if len(changed) < 2:
+        return None
+    return folder_of([clean_path(str(uri)) for uris in changed for uri in uris])
 
 
 def _text(prompt: dict[str, Any]) -> str:
