@@ -8,11 +8,16 @@ Lists stay undecoded: most are the beginning of a longer one, and that shows in 
 """
 
 import re
+from typing import Any
 
 from unspool.facts import AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
 from unspool.io.origins import Tally
 from unspool.sources.copilot_telemetry.events import Event
-from unspool.sources.copilot_telemetry.turns import no_conversation, note_context
+from unspool.sources.copilot_telemetry.turns import (
+    has_context,
+    no_conversation,
+    note_context,
+)
 
 _UTILITY = re.compile(
     r"^api\.|title|progressmessage|rename|wrapper|xtab|summariz|summaris|categori[sz]ation"
@@ -41,12 +46,12 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     key = event.key("conversationId")
     if key is None:
         return no_conversation(event, tally)
-    scribe = event.scribe(key)
     call, request = event.text("modelCallId"), event.text("headerRequestId")
     if _is_utility(event.text("messageSource")):
         # Its answer, which does not say whose it is, is known by the call id; in older data by the
         # request, which the conversation's own calls may have too.
         tally.noise += 1
+        scribe = event.scribe(key)
         if call:
             scribe.note("utility", True, on="call", subject=call)
         elif request:
@@ -60,6 +65,7 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     text = text.strip(b" ")
     if not text.startswith(b"["):
         tally.problems += 1
+        scribe = event.scribe(key)
         if messages is None:
             scribe.problem("no-messages", event.full_name)
         else:
@@ -68,18 +74,14 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     broken = gap or not text.endswith(b"]")
     body = text if broken else text[:-1].rstrip(b" ")
     view = _view(event, call, request, len(body))
-    scribe.facts.append(
-        SnapshotSeen(
-            key=key,
-            origin=event.origin,
-            offset=event.offset,
-            time=event.time,
-            text=body,
-            escaped=escaped,
-            broken=broken,
-            views=(view,),
-        )
-    )
+    snapshot = SnapshotSeen(
+        key=key, origin=event.origin, offset=event.offset, time=event.time,
+        text=body, escaped=escaped, broken=broken, views=(view,),
+    )  # fmt: skip
+    if not (broken or view.side or has_context(event)):
+        return [snapshot]
+    scribe = event.scribe(key)
+    scribe.facts.append(snapshot)
     note_context(event, scribe)
     if broken:
         scribe.problem("messages-part-missing" if gap else "messages-cut-off", text[-200:])
@@ -105,12 +107,9 @@ def _view(event: Event, call: str, request: str, size: int) -> View:
     side = ""
     if size and event.text("subType"):
         side = request or event.text("parentRequestId")
-    described = {
-        "timestamp": event.stamp,
-        "turnIndex": event.number("turnIndex"),
-        "messageId": event.text("messageId"),
-        "telemetry_type": event.full_name,
-    }
+    message = event.text("messageId")
+    described: dict[str, Any] = {"timestamp": event.stamp, "turnIndex": event.number("turnIndex")}
+    described |= {"messageId": message, "telemetry_type": event.full_name}
     return View(
         size=size,
         origin=event.origin,
@@ -118,7 +117,7 @@ def _view(event: Event, call: str, request: str, size: int) -> View:
         time=event.time,
         call=call,
         request=request,
-        message=event.text("messageId"),
+        message=message,
         requested=event.option("model"),
         answered=event.text("baseModel"),
         side=side,

@@ -191,7 +191,7 @@ class Event:
             return head, False, False
         stem = f"{name}_"
         part = properties.get(f"{stem}02")
-        if part is None and stem not in "\n".join(properties):
+        if part is None and f"{stem}03" not in properties:
             return head[1:-1], True, False
         parts = [head[1:-1]]
         number = 2
@@ -210,11 +210,23 @@ _UNDEFINED_JSON = (b"undefined", b'\\"undefined\\"')
 
 
 _QUOTE = ord('"')
+_SHORT = 64
+_known: dict[bytes, str] = {}
+"""Short values come again and again: ids, models, modes."""
 
 
 def _string(data: bytes) -> str:
+    text = _known.get(data)
+    if text is not None:
+        return text
     if data[0] != _QUOTE:
-        return "" if data == b"null" else data.decode()
-    if b"\\" not in data:
-        return data[1:-1].decode()
-    return msgspec.json.decode(data, type=str)
+        text = "" if data == b"null" else data.decode()
+    elif b"\\" not in data:
+        text = data[1:-1].decode()
+    else:
+        text = msgspec.json.decode(data, type=str)
+    if len(data) <= _SHORT:
+        if len(_known) >= 10_000:
+            _known.clear()
+        _known[data] = text
+    return text

@@ -34,10 +34,14 @@ def no_conversation(event: Event, tally: Tally) -> list[AnyFact]:
     return scribe.facts
 
 
+def has_context(event: Event) -> bool:
+    return not event.properties.keys().isdisjoint(_TOLD)
+
+
 def note_context(event: Event, scribe: Scribe) -> None:
     """The context that an event carries beside what it is about, and what the request was taken for:
     the session's own event knows that best."""
-    if event.properties.keys().isdisjoint(_TOLD):
+    if not has_context(event):
         return
     for name in _INTENTS:
         intent = event.text(name)
