@@ -4,18 +4,25 @@ They tell of conversations that `vscode-chat` knows as a whole, so what they say
 product's name; where nothing else is left of a chat, it stands alone and is partial.
 """
 
+import base64
+import binascii
+import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 
-from unspool.facts import ECHO, AnyFact, Noted
+from unspool.facts import NOBODY, AnyFact, Noted, Rank
 from unspool.io.databases import MAGIC
-from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.door import read_json
+from unspool.io.origins import Head, Origin, Tally, open_origin, read_head
+from unspool.sources.copilot_cli.companions import note_vscode
 from unspool.sources.copilot_cli.events import read_events
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.store import is_store, read_store
-from unspool.sources.copilot_vscode import cache, debuglog, memories, traces
+from unspool.sources.copilot_vscode.debuglog import is_log, read_log
+from unspool.sources.copilot_vscode.traces import is_traces, read_traces
+from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.fields import BESIDE
 from unspool.sources.vscode_chat.folders import user_folders, workspace_of
 
@@ -28,6 +35,11 @@ OUTSIDE = BESIDE + 1
 
 _EXTENSION = "github.copilot-chat"
 _TRANSCRIPTS = "transcripts"
+_CACHE = "copilotcli.session.metadata.json"
+_MEMORIES = ("memory-tool", "memories")
+_SHARED = ("repo", "user")
+"""Folders of memories that are no chat's."""
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def claims(head: Head) -> bool:
@@ -38,14 +50,14 @@ def shape_of(head: Head) -> str:
     """Which of the extension's files this is; empty for none."""
     inside = any(part.lower() == _EXTENSION for part in head.parts)
     if head.data.startswith(MAGIC):
-        if traces.is_traces(head.data, head.name):
+        if is_traces(head.data, head.name):
             return "traces"
         return "store" if inside and is_store(head.data, head.name) else ""
-    if memories.session_of(head.path):
+    if memory_session(head.path):
         return "memory"
-    if head.name == cache.FILE and inside:
+    if head.name == _CACHE and inside:
         return "cache"
-    if debuglog.is_log(head):
+    if is_log(head):
         return "debug"
     return "transcript" if _is_transcript(head, inside) else ""
 
@@ -79,7 +91,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     shape = shape_of(read_head(origin.path))
     if shape == "debug":
-        yield from debuglog.read_log(origin, tally, PRODUCT, recover)
+        yield from read_log(origin, tally, PRODUCT, recover)
     elif shape == "transcript":
         yield from _read_transcript(origin, tally, recover)
     elif origin.start:
@@ -87,11 +99,11 @@ def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     elif shape == "store":
         yield from read_store(origin, tally, PRODUCT)
     elif shape == "traces":
-        yield from traces.read_traces(origin, tally, PRODUCT)
+        yield from read_traces(origin, tally, PRODUCT)
     elif shape == "memory":
-        yield from memories.read_memory(origin, tally, PRODUCT)
+        yield from _read_memory(origin, tally)
     elif shape == "cache":
-        yield from cache.read_cache(origin, tally)
+        yield from _read_cache(origin, tally)
 
 
 def _read_transcript(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
@@ -99,16 +111,65 @@ def _read_transcript(origin: Origin, tally: Tally, recover: bool) -> Iterator[An
     lookup = Lookup(origin.path)
     key = (PRODUCT, lookup.session)
     if not origin.start:
-        notes = {"partial": "no-tool-results", "workspace.path": _workspace(origin.path)}
-        for number, (name, value) in enumerate(notes.items(), 900):
-            if value:
-                yield Noted(
-                    key=key, origin=origin.path, offset=0, number=number, name=name, value=value,
-                    rank=ECHO, entry="transcript",
-                )  # fmt: skip
-    yield from read_events(origin, tally, key, lookup, ECHO, recover)
+        scribe = Scribe(key, origin.path, 0, entry="transcript")
+        scribe.note("partial", "no-tool-results", Rank.ECHO, number=900)
+        parents = Path(origin.path).parents
+        description = parents[2] / "workspace.json" if len(parents) > 2 else Path()
+        if folder := workspace_of(description):
+            scribe.note("workspace.path", folder, Rank.ECHO, number=901)
+        yield from scribe.facts
+    yield from read_events(origin, tally, key, lookup, Rank.ECHO, recover)
 
 
-def _workspace(path: str) -> str:
-    parents = Path(path).parents
-    return workspace_of(parents[2] / "workspace.json") if len(parents) > 2 else ""
+def memory_session(path: str) -> str:
+    """The chat that a memory belongs to; empty where it is no chat's.
+
+    The folder is base64 of the chat's id; what does not decode to one is an id by itself.
+    """
+    parts = PurePath(path).parts
+    for at in range(len(parts) - 3):
+        if parts[at : at + 2] == _MEMORIES:
+            name = parts[at + 2]
+            if name in _SHARED:
+                return ""
+            try:
+                coded = name + "=" * (-len(name) % 4)
+                text = base64.b64decode(coded, validate=True).decode("ascii")
+            except (binascii.Error, ValueError):
+                return name
+            return text if _UUID.fullmatch(text) else name
+    return ""
+
+
+def _read_memory(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    """Markdown that the memory tool saved for one chat."""
+    with open_origin(origin.path) as file:
+        text = file.read().decode("utf-8", "replace")
+    tally.records += 1
+    parts = PurePath(origin.path).parts
+    name = "/".join(parts[parts.index(_MEMORIES[1]) + 2 :])
+    scribe = Scribe((PRODUCT, memory_session(origin.path)), origin.path, 0)
+    scribe.note("checkpoints", {"kind": "memory", "title": name, "text": text})
+    yield from scribe.facts
+
+
+def _read_cache(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    """What the extension keeps beside CLI sessions: one object, by session id."""
+    with open_origin(origin.path) as file:
+        data = file.read()
+    salvage = read_json(data)
+    value = salvage.values[0] if salvage.values else None
+    if not isinstance(value, dict):
+        tally.records += 1
+        tally.problems += 1
+        scribe = Scribe(NOBODY, origin.path, 0)
+        scribe.problem("invalid-json", data)
+        yield from scribe.facts
+        return
+    for number, (session, kept) in enumerate(value.items()):
+        tally.records += 1
+        scribe = Scribe(("copilot-cli", session), origin.path, number)
+        if isinstance(kept, dict):
+            note_vscode(scribe, kept, 1)  # the file beside the session itself knows better
+        tally.noise += not scribe.facts
+        yield from scribe.facts

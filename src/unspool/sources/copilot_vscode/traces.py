@@ -2,32 +2,23 @@
 
 `invoke_agent` is a turn (nested: a sub-agent), `chat` an engine call with its answer and tokens,
 `execute_tool` a call with what came of it. Contents stand in `span_attributes`, cut at 64,000
-characters.
+characters:
+
+    ("gen_ai.output.messages", '[{"role": "assistant", "parts": [{"type": "text", "content": "…"}]}]')
 """
 
 import sqlite3
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from unspool.facts import (
-    ECHO,
-    NOBODY,
-    AnyFact,
-    Fact,
-    MessageSeen,
-    Noted,
-    Problem,
-    ToolCalled,
-    ToolReturned,
-    UsageReported,
-)
+from unspool.facts import NOBODY, AnyFact, Rank
 from unspool.io.databases import open_database
-from unspool.io.door import sample
+from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.lookup import content_id
 from unspool.sources.copilot_cli.texts import arguments_text, plain, whole_number
-from unspool.sources.copilot_vscode.spoken import answer, bare_call, decoded
+from unspool.sources.scribe import Scribe
 
 _ERROR = 2
 _DEPTH = 64
@@ -44,7 +35,6 @@ class Span:
     def __init__(self, row: dict[str, Any], offset: int) -> None:
         self.row = row
         self.offset = offset
-        self.number = 0
         self.attributes: dict[str, str] = {}
 
     def text(self, name: str) -> str:
@@ -65,15 +55,12 @@ class Traces:
         self.spans = spans
         self.by_id = {span.id: span for span in spans}
 
-    def fact(self, span: Span, made: type[Fact], /, **fields: Any) -> Any:
-        span.number += 1
-        fields.setdefault("offset", span.offset)
-        fields.setdefault("number", span.number)
-        fields.setdefault("entry", f"trace:{span.id}")
-        fields.setdefault("rank", ECHO)
-        fields.setdefault("time", parse_time(span.row.get("start_time_ms")))
-        fields.setdefault("key", (self.product, self.conversation(span)))
-        return made(origin=self.origin.path, **fields)
+    def scribe(self, span: Span) -> Scribe:
+        return Scribe(
+            (self.product, self.conversation(span)), self.origin.path, span.offset,
+            time=parse_time(span.row.get("start_time_ms")), entry=f"trace:{span.id}",
+            rank=Rank.ECHO,
+        )  # fmt: skip
 
     def above(self, span: Span) -> Iterator[Span]:
         """The spans that hold this one, innermost first."""
@@ -110,34 +97,31 @@ class Traces:
 
 
 def read_traces(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
+    problems = Scribe(NOBODY, origin.path, 0)
+    spans: list[Span] = []
     try:
         with open_database(origin.path) as database:
             if database.stale:
-                tally.records += 1
-                tally.problems += 1
-                yield _problem(origin, "stale-database", "the log beside it is too long to copy")
+                problems.problem("stale-database", "the log beside it is too long to copy")
             spans = _load(database.connection)
     except (sqlite3.Error, OSError) as error:
-        tally.records += 1
-        tally.problems += 1
-        yield _problem(origin, "unreadable-database", str(error))
-        return
-    held = Traces(origin, product, spans)
+        problems.problem("unreadable-database", str(error))
+    tally.records += len(problems.facts)
+    tally.problems += len(problems.facts)
+    yield from problems.facts
+    traces = Traces(origin, product, spans)
     for span in spans:
         tally.records += 1
-        reader = READERS.get(span.text("operation_name"))
-        if reader is not None and held.session(span):
-            yield from reader(held, span)
-        elif span.text("operation_name") in _NOISE or reader is not None:
+        operation = span.text("operation_name")
+        reader = _READERS.get(operation)
+        if reader is not None and traces.session(span):
+            scribe = traces.scribe(span)
+            reader(traces, span, scribe)
+            yield from scribe.facts
+        elif operation in _NOISE or reader is not None:
             tally.noise += 1
         else:
-            tally.unrecognise(span.text("operation_name") or "no name", origin.path, span.offset)
-
-
-def _problem(origin: Origin, code: str, text: str) -> Problem:
-    return Problem(
-        key=NOBODY, origin=origin.path, offset=0, number=99, code=code, sample=sample(text)
-    )
+            tally.unrecognise(operation or "no name", origin.path, span.offset)
 
 
 def _load(connection: sqlite3.Connection) -> list[Span]:
@@ -154,61 +138,68 @@ def _load(connection: sqlite3.Connection) -> list[Span]:
     return spans
 
 
-def _agent(traces: Traces, span: Span) -> Iterator[AnyFact]:
+def _agent(traces: Traces, span: Span, scribe: Scribe) -> None:
     """A turn: what was asked. Of a nested run: who started it."""
     asked = span.attributes.get("copilot_chat.user_request", "")
     nested = traces.run(span)
-    yield traces.fact(span, Noted, name="session_id", value=traces.session(span))
+    session = traces.session(span)
+    scribe.note("session_id", session, Rank.ECHO)
     if nested is not None:
         outer = next(iter(traces.above(span)), None)
-        tie = {
-            "conversation_id": traces.conversation(outer) if outer else traces.session(span),
+        parent = {
+            "conversation_id": traces.conversation(outer) if outer else session,
             "tool_call_id": traces.call_of(span) or None,
             "name": span.text("agent_name") or None,
         }
-        yield traces.fact(span, Noted, name="parent", value=tie)
-    parent = span.attributes.get("copilot_chat.parent_chat_session_id", "")
-    if parent and parent != traces.session(span):
-        yield traces.fact(span, Noted, name="parent", value={"conversation_id": parent})
+        scribe.note("parent", parent, Rank.ECHO)
+    outside = span.attributes.get("copilot_chat.parent_chat_session_id", "")
+    if outside and outside != session:
+        scribe.note("parent", {"conversation_id": outside}, Rank.ECHO)
     if asked:
-        yield traces.fact(
-            span, MessageSeen, id=f"trace:{span.id}", role="user", text=asked,
-            typed=None if nested else asked,
-        )  # fmt: skip
+        typed = None if nested else asked
+        scribe.message(id=f"trace:{span.id}", role="user", text=asked, typed=typed)
     elif nested is None:
-        yield traces.fact(span, Noted, name="agent", value=span.text("agent_name") or None)
+        scribe.note("agent", span.text("agent_name") or None, Rank.ECHO)
 
 
-def _chat(traces: Traces, span: Span) -> Iterator[AnyFact]:
+def _chat(traces: Traces, span: Span, scribe: Scribe) -> None:
     """An engine call: the answer, its model and tokens; the system prompt and tools it saw."""
     prompt = span.attributes.get("gen_ai.system_instructions", "")
     if prompt:
-        text = answer([{"parts": decoded(prompt)}]).text or prompt
+        text = said_in([{"parts": _decoded(prompt)}]).text or prompt
         ident = f"system:{content_id(text)[:16]}"
         # Every call repeats it; it stands before the first.
-        yield traces.fact(
-            span, MessageSeen, id=ident, role="system", text=text, entry=f"trace:{ident}", offset=0,
+        scribe.message(
+            id=ident, role="system", text=text, entry=f"trace:{ident}", offset=0,
             number=span.offset, time=None,
         )  # fmt: skip
-    tools = decoded(span.attributes.get("gen_ai.tool.definitions"))
+    tools = _decoded(span.attributes.get("gen_ai.tool.definitions"))
     if isinstance(tools, list) and tools:
-        known = [_definition(tool) for tool in tools if isinstance(tool, dict)]
-        yield traces.fact(span, Noted, name="tool_definitions", value=known)
-    said = answer(span.attributes.get("gen_ai.output.messages"))
+        definitions = [_definition(tool) for tool in tools if isinstance(tool, dict)]
+        scribe.note("tool_definitions", definitions, Rank.ECHO)
+    said = said_in(span.attributes.get("gen_ai.output.messages"))
     ident = f"trace:{span.id}"
+    model = span.text("response_model") or span.text("request_model")
     thinking = said.thinking or span.attributes.get("copilot_chat.reasoning_content", "")
     if said.text or said.calls or thinking:
-        yield traces.fact(
-            span, MessageSeen, id=ident, role="assistant", text=said.text, thinking=thinking,
-            model=span.text("response_model") or span.text("request_model"),
+        scribe.message(
+            id=ident, role="assistant", text=said.text, thinking=thinking, model=model,
             time=parse_time(span.row.get("end_time_ms")),
         )  # fmt: skip
     for index, call in enumerate(said.calls):
-        yield traces.fact(
-            span, ToolCalled, id=bare_call(call.get("id")), message=ident, index=index,
+        scribe.call(
+            id=bare_call(call.get("id")), message=ident, index=index,
             name=plain(call.get("name")), arguments=arguments_text(call.get("arguments")),
         )  # fmt: skip
-    yield from _usage(traces, span, ident)
+    names = {
+        "prompt": "input",
+        "completion": "output",
+        "cached": "cached",
+        "reasoning": "reasoning",
+    }
+    usage = {ours: whole_number(span.row.get(f"{theirs}_tokens")) for ours, theirs in names.items()}
+    if any(count is not None for count in usage.values()):
+        scribe.usage(subject=ident, model=model, **usage)
 
 
 def _definition(tool: dict[str, Any]) -> dict[str, Any]:
@@ -219,48 +210,78 @@ def _definition(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _usage(traces: Traces, span: Span, ident: str) -> Iterator[AnyFact]:
-    figures = {
-        ours: whole_number(span.row.get(native))
-        for ours, native in (
-            ("prompt", "input_tokens"),
-            ("completion", "output_tokens"),
-            ("cached", "cached_tokens"),
-            ("reasoning", "reasoning_tokens"),
-        )
-    }
-    if any(value is not None for value in figures.values()):
-        yield traces.fact(
-            span, UsageReported, subject=ident,
-            model=span.text("response_model") or span.text("request_model"), **figures,
-        )  # fmt: skip
-
-
-def _tool(traces: Traces, span: Span) -> Iterator[AnyFact]:
+def _tool(traces: Traces, span: Span, scribe: Scribe) -> None:
     call = bare_call(span.text("tool_call_id"))
     name = span.text("tool_name")
     arguments = span.attributes.get("gen_ai.tool.call.arguments", "")
     result = span.attributes.get("gen_ai.tool.call.result")
     failed = whole_number(span.row.get("status_code")) == _ERROR
-    yield traces.fact(span, ToolCalled, id=call, name=name, arguments=arguments, rank=ECHO + 1)
-    yield traces.fact(
-        span,
-        ToolReturned,
-        call=call,
-        name=name,
-        arguments="" if call else arguments,
-        text=result if result is not None else span.text("status_message") if failed else None,
-        failed=failed or None,
-        time=parse_time(span.row.get("end_time_ms")),
-        duration_ms=_lasted(span),
-    )
-
-
-def _lasted(span: Span) -> float | None:
+    if result is None and failed:
+        result = span.text("status_message")
     started, ended = span.row.get("start_time_ms"), span.row.get("end_time_ms")
+    took = None
     if isinstance(started, int | float) and isinstance(ended, int | float):
-        return float(ended - started)
-    return None
+        took = float(ended - started)
+    scribe.call(id=call, name=name, arguments=arguments, rank=Rank.ECHO + 1)
+    scribe.returned(
+        call=call, name=name, arguments="" if call else arguments, text=result,
+        failed=failed or None, time=parse_time(ended), duration_ms=took,
+    )  # fmt: skip
 
 
-READERS = {"invoke_agent": _agent, "chat": _chat, "execute_tool": _tool}
+_READERS: dict[str, Callable[[Traces, Span, Scribe], None]] = {
+    "invoke_agent": _agent,
+    "chat": _chat,
+    "execute_tool": _tool,
+}
+
+_CUT = "...[truncated, original "
+
+
+class Said(NamedTuple):
+    """What one engine call answered."""
+
+    text: str
+    thinking: str
+    calls: list[dict[str, Any]]
+
+
+def _decoded(value: Any) -> Any:
+    """JSON text that may be cut off, as far as it goes."""
+    if not isinstance(value, str) or not value:
+        return value or None
+    text = value.partition(_CUT)[0]
+    if text[:1] not in ("[", "{"):
+        return value
+    return next(iter(read_json(text.encode("utf-8", "replace"), recover=True).values), None)
+
+
+def said_in(value: Any) -> Said:
+    """The assistant's words, reasoning and calls in a list of output messages: a role and typed parts,
+    as OpenTelemetry has them."""
+    messages = _decoded(value)
+    if isinstance(messages, str):
+        return Said(messages, "", [])
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for message in messages if isinstance(messages, list) else [messages]:
+        if not isinstance(message, dict):
+            continue
+        parts = message.get("parts")
+        if parts is None:
+            parts = [{"type": "text", "content": message.get("content")}]
+        for part in parts if isinstance(parts, list) else ():
+            kind = part.get("type") if isinstance(part, dict) else None
+            if kind == "text":
+                texts.append(plain(part.get("content", part.get("text"))))
+            elif kind in ("reasoning", "thinking"):
+                thoughts.append(plain(part.get("content", part.get("text"))))
+            elif kind == "tool_call":
+                calls.append(part)
+    return Said("\n".join(t for t in texts if t), "\n\n".join(t for t in thoughts if t), calls)
+
+
+def bare_call(ident: Any) -> str:
+    """The id of a call without what VS Code puts behind it."""
+    return plain(ident).partition("__vscode-")[0]
