@@ -64,6 +64,37 @@ ZONE = "time_zone"
 NO_ZONE = "unknown"
 """A note of this name and value: the times of its origin were written without their zone."""
 
+# Names of notes, and where they land. All others on the conversation go to `metadata`, all others on a
+# message or call to its `extra`.
+TEXT_NOTES = frozenset((
+    "agent", "agent_version", "ended_at", "file_path", "session_id", "started_at",
+    "telemetry_type", "title",
+))  # fmt: skip
+"""Fields of the trajectory that are text."""
+VALUE_NOTES = frozenset(("model_usage", "tool_definitions"))
+"""Fields of the trajectory that are not."""
+LIST_NOTES = frozenset(("children", "references", "checkpoints", "partial"))
+"""Fields of the trajectory that add up instead of replacing one another."""
+GROUPS = ("context.", "workspace.", "extra.")
+"""What begins so is a field of that part of the trajectory (`workspace.branch`)."""
+CALL_NOTES = frozenset(("status", "duration_ms", "started_at", "ended_at", "child_id"))
+"""On a call: fields of the tool call."""
+CALLER_NOTES = frozenset(("model", "thinking"))
+"""On a call: fields of the message that called."""
+TURN_NOTES = frozenset(("mode", "typed"))
+"""On a request or turn: fields of the words that opened it, and of no other message."""
+DECIDING_NOTES = frozenset(("expected_model", "served", "side", "utility"))
+"""Which message lists are the conversation's, and by which model; they land nowhere. On a request:
+`expected_model` {"model", "source"} holds where no call tells, `side` names the sub-agent's run that it
+belongs to, `served` says that one of its calls, which has no id, serves the program and not the
+conversation; `utility`, on a request or call, says so of all."""
+DENIED_BY = "denied_by"
+"""On a call: "user" where the person said no, and not a rule."""
+ENCRYPTED = "encrypted_reasoning"
+"""In a message's `extra`: how many pieces of its reasoning nobody can read; the totals count them."""
+CONCURRENT = "concurrent"
+"""In the data of a start or resumption: another program had the conversation at that time, too."""
+
 Role = Literal["system", "user", "assistant", "tool"]
 On = Literal["conversation", "message", "call", "request", "turn", "entry", "following"]
 
@@ -300,7 +331,6 @@ class ListSeen(Fact, frozen=True, kw_only=True, gc=False):
     """JSON array of ids, undecoded; where it was sent in pieces, one piece of it."""
     piece: int = 0
     pieces: int = 1
-    count: int | None = None
     options: str = ""
     view: View | None = None
 

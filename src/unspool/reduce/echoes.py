@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 from bisect import bisect_right
 from typing import Protocol
 
-SIDE_BY_SIDE = 4
-"""So many ties back are looked at: tools that run side by side come back in another order."""
-
 Channel = tuple[int, str]
 """(rank, origin): those who say the same thing as well as each other, in one order."""
 
@@ -68,14 +65,9 @@ class Anchors:
         if not pairs:
             return place
         at = bisect_right(pairs, place, key=lambda pair: pair[0])
-        if not at:
-            return _place_of(pairs[0][1]) - 1 + (place + 1) / (total + 2)
-        base = max(_place_of(target) for _, target in pairs[max(at - SIDE_BY_SIDE, 0) : at])
-        return base + (place + 1) / (total + 2)
-
-
-def _place_of(target: Placed | float) -> float:
-    return target if isinstance(target, int | float) else target.place
+        target = pairs[at - 1][1] if at else pairs[0][1]
+        base = target if isinstance(target, int | float) else target.place
+        return (base if at else base - 1) + (place + 1) / (total + 2)
 
 
 Group = list[tuple[int, MessageSeen]]

@@ -7,40 +7,24 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import Noted
+from unspool.facts import (
+    CALL_NOTES,
+    CALLER_NOTES,
+    GROUPS,
+    LIST_NOTES,
+    TEXT_NOTES,
+    TURN_NOTES,
+    VALUE_NOTES,
+    Noted,
+    Rank,
+)
 from unspool.io.digests import digest
 from unspool.reduce.records import Record
 from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
-_LISTS = {"children", "references", "checkpoints", "partial"}
-"""Notes that add up instead of replacing one another."""
-
-_SCALARS = {
-    "agent",
-    "agent_version",
-    "ended_at",
-    "file_path",
-    "model_usage",
-    "session_id",
-    "started_at",
-    "telemetry_type",
-    "title",
-    "tool_definitions",
-}
-_NOT_TEXT = {"model_usage", "tool_definitions"}
 _MESSAGE_FIELDS = {field for field in Message.__struct_fields__ if field != "extra"}
-GUESS = 8
-"""From this rank on a note is a guess from the content: of equal ones the first stays."""
-
-_OF_THE_TURN = {"mode", "typed"}
-"""What a request or turn tells about the words that opened it, and about no other message; and so
-does its time."""
-_OF_THE_CALLER = {"model", "thinking"}
-"""What a call tells about the message that called."""
-_CALL_FIELDS = {"status", "duration_ms", "started_at", "ended_at", "child_id"}
-
-
-_CONTEXT = "context."
+GUESS = Rank.GUESS
+_CONTEXT = GROUPS[0]
 
 
 def settle(notes: Iterable[Noted]) -> dict[tuple[str, str, str], Noted]:
@@ -82,7 +66,7 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
                 message.timestamp = note.value  # a result is there when its call has ended
         for call in message.tool_calls or ():
             for note in by_subject.get(("call", call.id), ()):
-                if note.name in _OF_THE_CALLER:
+                if note.name in CALLER_NOTES:
                     setattr(message, note.name, getattr(message, note.name) or note.value)
                 else:
                     _note_call(call, note)
@@ -106,7 +90,7 @@ def follow(
 
 
 def _note_message(message: Message, note: Noted) -> None:
-    opening = note.name in _OF_THE_TURN or (note.name == "timestamp" and note.on != "message")
+    opening = note.name in TURN_NOTES or (note.name == "timestamp" and note.on != "message")
     if opening and (message.role != "user" or message.kind is not None):
         return
     if note.name in _MESSAGE_FIELDS:
@@ -117,7 +101,7 @@ def _note_message(message: Message, note: Noted) -> None:
 
 
 def _note_call(call: ToolCall, note: Noted) -> None:
-    if note.name in _CALL_FIELDS:
+    if note.name in CALL_NOTES:
         if getattr(call, note.name) is None or note.rank < 0:
             setattr(call, note.name, note.value)
     else:
@@ -133,15 +117,17 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
         if note.on in ("conversation", "entry")
     ]
     for note in sorted(own, key=lambda n: n.rank):
-        if note.name in _LISTS and note.value is not None:
+        if note.name in LIST_NOTES and note.value is not None:
             _append(trajectory, note)
     for name, value in _gather(own).items():
         trajectory.context[name] = value
     for (_, _, name), note in settle(own).items():
         if name.startswith(_CONTEXT):
             continue
-        known = name in _SCALARS and getattr(trajectory, name) is not None
-        if name not in _LISTS and not (known and note.rank > 0):
+        known = (name in TEXT_NOTES or name in VALUE_NOTES) and getattr(
+            trajectory, name
+        ) is not None
+        if name not in LIST_NOTES and not (known and note.rank > 0):
             _set(trajectory, name, note.value)
 
 
@@ -196,7 +182,7 @@ def _set(trajectory: Trajectory, name: str, value: Any) -> None:
     group, dot, rest = name.partition(".")
     if name == "parent":
         trajectory.parent = msgspec.convert(value, Link)
-    elif name in _SCALARS and (name in _NOT_TEXT or isinstance(value, str)):
+    elif name in VALUE_NOTES or (name in TEXT_NOTES and isinstance(value, str)):
         setattr(trajectory, name, value)
     elif group == "workspace" and dot and isinstance(value, str):
         if trajectory.workspace is None:

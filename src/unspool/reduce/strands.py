@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import (
+    DECIDING_NOTES,
     AnyFact,
     Key,
     Marked,
@@ -41,9 +42,6 @@ from unspool.reduce.models import annotate, stamp, take_usage
 from unspool.reduce.records import LIST, Listed, Record
 from unspool.reduce.references import fill_gaps
 from unspool.trajectory import Message
-
-INNER = frozenset(("expected_model", "served", "side", "utility"))
-"""Notes that the choice of lists and models is made by; they land nowhere themselves."""
 
 
 class Strand:
@@ -109,7 +107,7 @@ class Strand:
             last = winner.messages[-1] if winner.messages else last
         by_message = _by_message(self.views, rest)
         notes = annotate(self.winners, self.candidates, [*rest, *by_message], merge_tool_metadata)
-        self.notes = [note for note in notes if note.name not in INNER]
+        self.notes = [note for note in notes if note.name not in DECIDING_NOTES]
         for number, winner in enumerate(self.winners):
             self._add_winner(number, winner)
         self._add_leftovers(rest)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import Noted
+from unspool.facts import DENIED_BY, ENCRYPTED, Noted
 from unspool.prompts.typed import context_kind
 from unspool.reduce.lists import identity
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
@@ -204,7 +204,7 @@ def take_files(trajectory: Trajectory) -> None:
         call.id
         for message in trajectory.messages
         for call in message.tool_calls or ()
-        if (call.extra or {}).get("denied_by") == "user"
+        if (call.extra or {}).get(DENIED_BY) == "user"
     }
     """Calls that the person said no to, as against a rule."""
     files: list[FileTouch] = []
@@ -283,11 +283,9 @@ def take_references(trajectory: Trajectory) -> None:
 
 def count_encrypted(trajectory: Trajectory) -> None:
     """Reasoning that is there but cannot be read is left out; how often is said."""
-    counts = [
-        (message.extra or {}).get("encrypted_reasoning", 0) for message in trajectory.messages
-    ]
+    counts = [(message.extra or {}).get(ENCRYPTED, 0) for message in trajectory.messages]
     if any(counts):
-        trajectory.metadata["encrypted_reasoning"] = sum(counts)
+        trajectory.metadata[ENCRYPTED] = sum(counts)
 
 
 def count_modes(trajectory: Trajectory) -> None:

@@ -3,7 +3,7 @@
 A conversation is carried on in run segments, each of which may report what it used.
 
 A report covers what lies between the start or resumption of its run (or the report before it) and
-itself. Where a second program took the conversation up while a first one had it (`already_in_use`),
+itself. Where a second program took the conversation up while a first one had it (`concurrent`),
 both report: between them they cover it from where the first began. What no report covers is the sum
 of the calls known for that time, or of the messages: a run that ended without a report used
 something all the same.
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import Marked, Noted, Rank, UsageReported
+from unspool.facts import CONCURRENT, Marked, Noted, Rank, UsageReported
 from unspool.reduce.drafts import Assembly
 from unspool.trajectory import Message, Trajectory, Usage
 
@@ -140,7 +140,7 @@ def _spans(
     events: dict[float, tuple[str, int | None]] = {}
     for place, mark in marks:
         if mark.kind in OPENERS:
-            beside = (mark.data or {}).get("already_in_use")
+            beside = (mark.data or {}).get(CONCURRENT)
             events[place] = ("beside" if beside else "open", mark.time)
     for place, report in usage:
         if report.on == "segment" and report.rank <= Rank.ITSELF:

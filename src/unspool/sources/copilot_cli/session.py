@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from unspool.facts import Key, Rank
+from unspool.facts import CONCURRENT, Key, Rank
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
 from unspool.sources.copilot_cli.texts import plain, snake, whole_number
@@ -50,15 +50,19 @@ def read_start(event: Event, lookup: Lookup) -> None:
     parent = event.text("detachedFromSpawningParentSessionId")
     if parent:
         event.note("parent", {"conversation_id": parent, "kind": "handoff"})
-    event.mark(
-        "start", event.chosen("selectedModel", "producer", "alreadyInUse", "startTime"), rank=rank
-    )
+    data = event.chosen("selectedModel", "producer", "startTime")
+    event.mark("start", {**data, **_concurrent(event)}, rank=rank)
+
+
+def _concurrent(event: Event) -> dict[str, Any]:
+    """{"alreadyInUse": true}: another program has the session open (case `two_programs_at_once`)."""
+    in_use = event.data.get("alreadyInUse")
+    return {} if in_use is None else {CONCURRENT: in_use}
 
 
 def read_resume(event: Event, lookup: Lookup) -> None:
-    data = event.chosen(
-        "eventCount", "selectedModel", "reasoningEffort", "sessionWasActive", "alreadyInUse"
-    )
+    data = event.chosen("eventCount", "selectedModel", "reasoningEffort", "sessionWasActive")
+    data.update(_concurrent(event))
     if event.data.get("continuePendingWork") is True:
         data["continues"] = True
     event.mark("resume", data)

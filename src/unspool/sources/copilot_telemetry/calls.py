@@ -143,7 +143,7 @@ def read_list(event: Event, tally: Tally) -> list[AnyFact]:
         key=key, origin=event.origin, offset=event.offset, time=event.time,
         call=call, request=request, answer=event.name.endswith("output"), ids=ids[0],
         piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
-        count=event.number("messageCount"), options=event.text("requestOptionsId"),
+        options=event.text("requestOptionsId"),
         view=_view(event, call, request, 0),
     )  # fmt: skip
     return [listed]
