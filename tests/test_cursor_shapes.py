@@ -308,3 +308,60 @@ def real_databases() -> list[Path]:
 @pytest.mark.parametrize("dump", real_databases(), ids=lambda path: path.name)
 def test_real_databases_agree_with_the_second_reader(dump: Path, tmp_path: Path) -> None:
     assert differences(load(dump, tmp_path)) == []
+
+
+def test_a_transcript_finds_the_folder_that_its_slug_stands_for(tmp_path: Path) -> None:
+    def said(*parts: dict[str, Any]) -> str:
+        return json.dumps({"role": "assistant", "message": {"content": list(parts)}}) + "\n"
+
+    folder = tmp_path / ".cursor/projects/w-green-tea/agent-transcripts/one"
+    folder.mkdir(parents=True)
+    read = {"type": "tool_use", "name": "Read", "input": {"path": "/w/green-tea/src/cup.py"}}
+    elsewhere = {"type": "tool_use", "name": "Read", "input": {"path": "/w/green/tea.md"}}
+    (folder / "one.jsonl").write_text(said(elsewhere) + said(read))
+    made = made_of(tmp_path)["one"]
+    assert made.workspace is not None
+    assert made.workspace.path == "/w/green-tea"
+
+
+def test_a_hook_log_without_roots_knows_its_project(tmp_path: Path) -> None:
+    """The beta of 2025 names no folder: the project keeps the log, else the files are in it."""
+    base = {"conversation_id": "c", "generation_id": "g"}
+    edits = [{"old_string": "", "new_string": "hot"}]
+    lines = [
+        {**base, "prompt": "hi"},
+        {**base, "file_path": "/w/tea/cup.py", "edits": edits},
+        {**base, "file_path": "/w/tea/src/pot.py", "edits": edits},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "any.log").write_text(text)
+    made = made_of(tmp_path)["c"]
+    assert made.workspace is not None
+    assert made.workspace.path == "/w/tea"
+    own = tmp_path / "project/.cursor"
+    own.mkdir(parents=True)
+    (own / "hooks.json").write_text("{}")
+    (own / "hooks.log").write_text(text)
+    kept = made_of(own)["c"]
+    assert kept.workspace is not None
+    assert kept.workspace.path == str(tmp_path / "project")
+
+
+def test_tokens_of_a_response_stay_on_it_and_count(tmp_path: Path) -> None:
+    base = {"conversation_id": "c", "generation_id": "g", "cursor_version": "1.7"}
+    lines = [
+        {"hook_event_name": "beforeSubmitPrompt", "prompt": "hi"},
+        {"hook_event_name": "afterAgentResponse", "text": "One.", "tokens_used": 45},
+        {"hook_event_name": "preToolUse", "tool_name": "Read", "tool_input": {"path": "/w/a"},
+         "tool_use_id": "k"},
+        {"hook_event_name": "afterAgentResponse", "text": "Two.", "tokens_used": 5,
+         "model": "default"},
+    ]  # fmt: skip
+    text = "".join(json.dumps({**base, **line}) + "\n" for line in lines)
+    (tmp_path / "hooks.log").write_text(text)
+    made = made_of(tmp_path)["c"]
+    answers = [(m.content, m.usage.completion_tokens) for m in made.messages if m.usage]
+    assert answers == [("One.", 45), ("Two.", 5)]
+    assert made.usage is not None
+    assert made.usage.completion_tokens == 50
+    assert not any(m.model for m in made.messages)

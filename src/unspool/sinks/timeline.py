@@ -170,7 +170,7 @@ class Entries:
         tools = turn.pop("tools_used")
         turn |= _lean(
             {
-                "response_length": sum(len(m.content) for m in answers) if answers else None,
+                "response_length": sum(len(m.content) for m in answers) or None,
                 "tokens_used": sum(tokens) if tokens else None,
                 "lines_added": lines(edits, "lines_added") if edits else None,
                 "lines_removed": lines(edits, "lines_removed") if edits else None,
