@@ -80,13 +80,15 @@ def iter_json_lines(
     recover: bool = False,
     begins: tuple[bytes, ...] = (b'{"', b'{ "', b"["),
     mend: "Callable[[Any], Any] | None" = None,
-    noise: bytes = b"",
+    noise: tuple[bytes, ...] = (),
+    whole: bool = False,
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
     """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
 
     `begins` is how a record's line begins; any other line goes on from the one before it. A record
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
-    texts across fields. A line that begins with `noise` and ends as an object does is not read.
+    texts across fields. A line that begins with `noise` and ends as an object does is not read. `whole`:
+    the shape holds whatever a record has, so that decoding it has met all its bytes.
 
     A file of which no line seems to be a record (`Origin.lines`) is read whole: an array, or objects
     over many lines each.
@@ -99,6 +101,7 @@ def iter_json_lines(
             with open_origin(origin.path) as file:
                 yield from reader.read_odd(0, file.read())
         return
+    refuse = refuse_depth if whole else refuse_dirt
     spoiled: list[tuple[int, bytes]] = []
     """A line that cannot be read as it stands, and those that go on from it."""
     for offset, line in _iter_own_lines(origin, begins):
@@ -111,8 +114,8 @@ def iter_json_lines(
         if spoiled:
             yield from reader.read_spoiled(spoiled)
             spoiled = []
-        if noise and line.startswith(noise) and line.endswith(b"}"):
-            tally.records += 1
+        if noise and line.startswith(noise) and line.endswith(b"}") and not line.rfind(line[:8]):
+            tally.records += 1  # and no other record seems to be glued to it
             tally.noise += 1
             continue
         if len(line) > LONGEST_BYTES:
@@ -120,7 +123,7 @@ def iter_json_lines(
             yield from reader.tell_flaws(offset, flaws)
         try:
             value = shape.decode(line)
-            refuse_dirt(line)
+            refuse(line)
         except UNREADABLE:
             spoiled = [(offset, line)]
             continue

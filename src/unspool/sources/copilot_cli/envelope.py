@@ -33,7 +33,7 @@ _EMPTY: tuple[Any, ...] = ("", [], {})
 class Event(Scribe):
     """One event, and the scribe of the facts that it states about its own agent."""
 
-    __slots__ = ("agent", "data", "ephemeral", "model", "offset", "origin", "root", "type")
+    __slots__ = ("agent", "data", "ephemeral", "model", "offset", "root", "type")
 
     def __init__(
         self, envelope: Envelope, data: dict[str, Any], key: Key, root: Key, origin: str,
@@ -48,7 +48,6 @@ class Event(Scribe):
         self.agent = envelope.agentId or ""
         self.ephemeral = bool(envelope.ephemeral)
         self.model = (envelope.model or "").strip()
-        self.origin = origin
         self.offset = offset
         self.root = root
         """The session; `key` is the sub-agent where the event is one's."""

@@ -149,15 +149,17 @@ _BEGINS = tuple(
     for space in ("", " ")
 )
 """How an event's line begins. Any other line goes on from the one before it, or is no event."""
-_UNREAD = b'{"type":"hook.start"'
-"""Not even looked into: its input repeats a whole tool result (37 % of all bytes in real logs)."""
+_UNREAD = (b'{"type":"hook.', b'{"type":"assistant.turn_end"')
+"""Not even looked into: the input of a hook repeats a whole tool result (37 % of all bytes in real
+logs)."""
 
 
 def read_events(
     origin: Origin, tally: Tally, root: Key, lookup: Lookup, rank: int = 0, recover: bool = False
 ) -> Iterator[AnyFact]:
     """The facts of an event log about the conversation `root` and its sub-agents."""
-    for record in iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD):
+    records = iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD, whole=True)
+    for record in records:
         if isinstance(record, Problem):
             yield record
             continue

@@ -21,9 +21,7 @@ from unspool.sources.copilot_cli.texts import plain, whole_number
 
 STATE = "session-state"
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_WANTED = re.compile(
-    rb'"(?:subagent\.started|custom_agent\.started|skill\.invoked|session\.binary_asset)"'
-)
+_CHUNK_BYTES = 1 << 20
 _TAIL_BYTES = 65536
 _PACKED = (".gz", ".zst")
 
@@ -82,10 +80,6 @@ class Lookup:
         return _last_result(self.path) if head.whole or not self.path.endswith(_PACKED) else ""
 
     @cached_property
-    def _found(self) -> list[dict[str, Any]]:
-        return list(_search(self.path))
-
-    @cached_property
     def _agents(self) -> dict[str, str]:
         """Agent id → the call that started it first."""
         agents: dict[str, str] = {}
@@ -96,7 +90,8 @@ class Lookup:
 
     @cached_property
     def _started(self) -> list[dict[str, Any]]:
-        return [e for e in self._found if str(e.get("type")).endswith("agent.started")]
+        started = _search(self.path, b'agent.started"')
+        return [event for event in started if str(event.get("type")).endswith("agent.started")]
 
     @cached_property
     def started(self) -> dict[str, str]:
@@ -120,7 +115,7 @@ class Lookup:
     @cached_property
     def _skills(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for event in self._found:
+        for event in _search(self.path, b'"skill.invoked"'):
             content = event["data"].get("content") if event.get("type") == "skill.invoked" else None
             if isinstance(content, str):
                 found[content_id(content)] = content
@@ -134,7 +129,7 @@ class Lookup:
     def _assets(self) -> dict[str, dict[str, Any]]:
         return {
             str(event["data"].get("assetId")): event["data"]
-            for event in self._found
+            for event in _search(self.path, b'"session.binary_asset"')
             if event.get("type") == "session.binary_asset"
         }
 
@@ -192,14 +187,19 @@ def _call(event: dict[str, Any]) -> str:
     return str(event["data"].get("toolCallId") or "")
 
 
-def _search(path: str) -> Iterator[dict[str, Any]]:
+def _search(path: str, word: bytes) -> Iterator[dict[str, Any]]:
+    """The events of the log on whose lines the word stands."""
     with open_origin(path) as file:
-        for line in file:
-            if _WANTED.search(line) is None:
-                continue
-            for value in read_json(line.strip(b"\0\r\n ")).values:
-                if isinstance(value, dict) and isinstance(value.get("data"), dict):
-                    yield value
+        while chunk := file.read(_CHUNK_BYTES):
+            chunk += file.readline()
+            at = chunk.find(word)
+            while at >= 0:
+                start, end = chunk.rfind(b"\n", 0, at) + 1, chunk.find(b"\n", at)
+                end = end if end >= 0 else len(chunk)
+                for value in read_json(chunk[start:end].strip(b"\0\r ")).values:
+                    if isinstance(value, dict) and isinstance(value.get("data"), dict):
+                        yield value
+                at = chunk.find(word, end)
 
 
 def _last_result(path: str) -> str:
