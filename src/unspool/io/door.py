@@ -87,8 +87,8 @@ def iter_json_lines(
 
     `begins` is how a record's line begins; any other line goes on from the one before it. A record
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
-    texts across fields. A line that begins with `noise` and ends as an object does is not read. `whole`:
-    the shape holds whatever a record has, so that decoding it has met all its bytes.
+    texts across fields. A line that begins with `noise` and ends as an object does is not read.
+    `whole`: the shape holds whatever a record has, so that decoding it has met all its bytes.
 
     A file of which no line seems to be a record (`Origin.lines`) is read whole: an array, or objects
     over many lines each.
