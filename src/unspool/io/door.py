@@ -80,7 +80,7 @@ def iter_json_lines(
     recover: bool = False,
     begins: tuple[bytes, ...] = (b'{"', b'{ "', b"["),
     mend: "Callable[[Any], Any] | None" = None,
-    noise: tuple[bytes, ...] = (),
+    noise: bytes | tuple[bytes, ...] = (),
     whole: bool = False,
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
     """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
