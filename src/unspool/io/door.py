@@ -306,6 +306,7 @@ def _skip(text: str, at: int) -> int:
 
 
 _OBJECT = re.compile(r'\{\s*"')
+_RECORD_ENDS = re.compile(r'[\0 \t\r\n]*+(?:\Z|\{\s*")')
 _LINE = re.compile(r'(?<=\n)\{(?=\s*")')
 _OPENING = re.compile(r'\{\s*"\w+":')
 _FAR_ENOUGH = 50
@@ -340,8 +341,7 @@ def _next_record(text: str, start: int, broken: int) -> int:
             _, end = _decoder.raw_decode(text, candidate.start())
         except (ValueError, RecursionError):
             continue
-        # What goes on in another way is a part of the broken record.
-        if not text[end:].lstrip("\0 \t\r\n") or _OBJECT.match(text[end:].lstrip("\0 \t\r\n")):
+        if _RECORD_ENDS.match(text, end):  # else it is a part of the broken record
             return candidate.start()
     return len(text)
 

@@ -36,8 +36,8 @@ class Shape(Generic[StructType]):
     def convert(self, value: Any, wrong: list[str] | None = None) -> StructType:
         """The value, which may be anything; paths of what does not fit are added to `wrong`."""
         paths: list[str] = [] if wrong is None else wrong
-        made: StructType | None = convert(value, self.kind, paths)
-        return self.kind() if made is None else made
+        struct: StructType | None = convert(value, self.kind, paths)
+        return self.kind() if struct is None else struct
 
 
 def convert(value: Any, wanted: Any, wrong: list[str], path: str = "") -> Any:
@@ -59,22 +59,22 @@ def convert(value: Any, wanted: Any, wrong: list[str], path: str = "") -> Any:
             return [item for item in items if item is not None]
         elif isinstance(value, dict) and get_origin(option) is dict:
             inner = get_args(option)[1]
-            made = {str(k): convert(v, inner, wrong, f"{path}.{k}") for k, v in value.items()}
-            return {k: v for k, v in made.items() if v is not None}
+            fields = {str(k): convert(v, inner, wrong, f"{path}.{k}") for k, v in value.items()}
+            return {k: v for k, v in fields.items() if v is not None}
     wrong.append(path or "root")
     return None
 
 
 def _convert_struct(value: dict[str, Any], wanted: Any, wrong: list[str], path: str) -> Any:
-    made = wanted()
+    struct = wanted()
     fields = msgspec.structs.fields(wanted)
     for field in fields:
         if field.encode_name in value:
             where = f"{path}.{field.name}" if path else field.name
-            found = convert(value[field.encode_name], field.type, wrong, where)
-            if found is not None:
-                setattr(made, field.name, found)
-    if isinstance(made, Whole):
+            fitting = convert(value[field.encode_name], field.type, wrong, where)
+            if fitting is not None:
+                setattr(struct, field.name, fitting)
+    if isinstance(struct, Whole):
         names = {field.encode_name for field in fields}
-        made.rest = {k: v for k, v in value.items() if k not in names} or None
-    return made
+        struct.rest = {k: v for k, v in value.items() if k not in names} or None
+    return struct
