@@ -107,7 +107,9 @@ class Worker:
         self.job = job
         self.plan = plan
         self.progress = progress
-        self.limit = job.memory_bytes // max(1, job.workers)
+        self.limit = job.memory_bytes // job.workers
+        if job.workers > 1:
+            self.limit = self.limit // 2  # beside facts, every process has a heap of its own
         self.tally = Tally()
         self.collection = Collection()
         self.facts = Spool(folder / f"facts-{number}")
@@ -138,9 +140,7 @@ class Worker:
             self._put_problems()
         shares: list[FactSlots] = [{} for _ in range(self.job.workers)]
         if self.job.workers > 1:
-            conversations = self.collection.conversations
-            for key in [key for key in conversations if not self._is_mine(key)]:
-                self._put_away(key)
+            self._put_away_others()
             for key in [key for key in self.fact_slots if not self._is_mine(key)]:
                 shares[self.plan.owner(family_of(key))][key] = self.fact_slots.pop(key)
         self.collection.take_met()
@@ -180,7 +180,16 @@ class Worker:
             self.progress(max(0, end - done))
 
     def _spill(self) -> None:
+        """Facts to disk: those first that go to another worker anyway."""
+        if self.job.workers > 1:
+            self._put_away_others()
+            if self.collection.weight <= self.limit // 2:
+                return
         for key in list(self.collection.conversations):
+            self._put_away(key)
+
+    def _put_away_others(self) -> None:
+        for key in [key for key in self.collection.conversations if not self._is_mine(key)]:
             self._put_away(key)
 
     def _put_away(self, key: Key) -> None:
@@ -344,6 +353,7 @@ class Worker:
             reduced += outcome.reduced
             superseded += outcome.superseded
             self.collection.problems += outcome.problems
+        self.families.clear()
         self._put_problems()
         self.trajectories.close()
         samples = [problem for some in self.problem_samples.values() for problem in some]
