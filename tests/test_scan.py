@@ -1,6 +1,7 @@
 """What a machine holds: made-up homes, laid out as each system has them."""
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -207,7 +208,7 @@ def test_list_and_show_need_no_path(home: Path) -> None:
 
 @pytest.mark.parametrize(("source", "case"), real_cases(), ids=[name for name, _ in real_cases()])
 def test_every_source_is_found_where_it_lies(source: str, case: Path, home: Path) -> None:
-    places = sources.load(source).places(home, {}, "linux")
+    places = sources.load(source).places(home, os.environ, "linux")
     folder = next(place for place in places if not place.suffix)
     shutil.copytree(case, folder)
     found = json.loads(run("scan", "--json"))

@@ -114,22 +114,25 @@ def telemetry_type_search(paths: tuple[str, ...], contains: str, as_json: bool) 
     if as_json:
         print_json(report)
         return
-    for made in report.types:
-        _print_type(made)
-    shown = sum(made.count for made in report.types)
+    for event_type in report.types:
+        _print_type(event_type)
+    shown = sum(event_type.count for event_type in report.types)
     say(f"{len(report.types):,} types, {shown:,} of {report.events:,} events", err=True)
     _print_problems(report)
 
 
-def _print_type(made: EventType) -> None:
-    say(made.name, bold=True, nl=False)
-    say(f"  {made.count:,}")
-    if made.first:
-        say(f"    from {made.first} to {made.last}")
-    for label, names in (("properties", made.properties), ("measurements", made.measurements)):
+def _print_type(event_type: EventType) -> None:
+    say(event_type.name, bold=True, nl=False)
+    say(f"  {event_type.count:,}")
+    if event_type.first:
+        say(f"    from {event_type.first} to {event_type.last}")
+    for label, names in (
+        ("properties", event_type.properties),
+        ("measurements", event_type.measurements),
+    ):
         if names:
-            listed = (n if c == made.count else f"{n} ({c:,})" for n, c in names.items())
+            listed = (n if c == event_type.count else f"{n} ({c:,})" for n, c in names.items())
             say(f"    {label}: " + ", ".join(listed))
-    say(f"    example: {made.example['origin']}:{made.example['offset']}")
-    for name, value in made.example["properties"].items():
+    say(f"    example: {event_type.example['origin']}:{event_type.example['offset']}")
+    for name, value in event_type.example["properties"].items():
         say(f"        {name} = {' '.join(value.split())}")

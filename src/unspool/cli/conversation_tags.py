@@ -45,8 +45,10 @@ def command(
             scan.add(trajectory)
     if run.summary.problems:
         say(f"not wholly readable: {run.summary.told}", err=True)
-    made = summary(scan)
-    text = json.dumps(made, indent=1, ensure_ascii=False) + "\n" if as_json else to_markdown(made)
+    report = summary(scan)
+    text = (
+        json.dumps(report, indent=1, ensure_ascii=False) + "\n" if as_json else to_markdown(report)
+    )
     if output is None:
         click.echo(text if as_json else printable(text), nl=False)
         return

@@ -116,7 +116,7 @@ def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
     if width:
         widths[ID] = min(widths[ID], ID_WIDTH)  # a longer one pushes its own row, not all rows
     shown = _shown(widths, width)
-    made: list[str] = []
+    lines: list[str] = []
     for number, row in enumerate(rows):
         cells = []
         for at in shown:
@@ -125,13 +125,13 @@ def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
         left = width - sum(cell_len(cell) + 2 for cell in cells)
         title = cut(row[TITLE], left) if width else row[TITLE]
         if colours and number == 0:
-            made.append(click.style("  ".join([*cells, title]).rstrip(), dim=True))
+            lines.append(click.style("  ".join([*cells, title]).rstrip(), dim=True))
             continue
         if colours:
             cells[0] = click.style(cells[0], fg="yellow")
             cells[1] = click.style(cells[1], dim=True)
-        made.append("  ".join([*cells, title]).rstrip())
-    return made
+        lines.append("  ".join([*cells, title]).rstrip())
+    return lines
 
 
 def _shown(widths: list[int], width: int) -> list[int]:

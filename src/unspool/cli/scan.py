@@ -78,18 +78,18 @@ def _nothing(findings: Findings, verbose: bool) -> None:
 
 
 def _found(findings: Findings, verbose: bool) -> None:
-    for held in findings.holdings:
-        click.echo(f"{click.style(held.source, bold=True)}  {_counts(held)}")
-        span = [day for day in (_day(held.first), _day(held.last)) if day]
-        facts = [" … ".join(dict.fromkeys(span)), _versions(held)]
-        told = "  ".join(fact for fact in facts if fact)
-        if told:
-            click.echo(f"    {told}")
-        for place in held.places if verbose else held.places[:2]:
+    for holding in findings.holdings:
+        click.echo(f"{click.style(holding.source, bold=True)}  {_counts(holding)}")
+        span = [day for day in (_day(holding.first), _day(holding.last)) if day]
+        facts = [" … ".join(dict.fromkeys(span)), _versions(holding)]
+        line = "  ".join(fact for fact in facts if fact)
+        if line:
+            click.echo(f"    {line}")
+        for place in holding.places if verbose else holding.places[:2]:
             click.secho(f"    {_short(place)}", dim=True)
-        if len(held.places) > 2 and not verbose:
-            click.secho(f"    … and {plural(len(held.places) - 2, 'more place')}", dim=True)
-    held_sources = {held.source for held in findings.holdings}
+        if len(holding.places) > 2 and not verbose:
+            click.secho(f"    … and {plural(len(holding.places) - 2, 'more place')}", dim=True)
+    held_sources = {holding.source for holding in findings.holdings}
     missing = dict.fromkeys(p.source for p in findings.places if p.source not in held_sources)
     if missing:
         click.secho(f"Nothing of {', '.join(missing)}.", dim=True)
@@ -103,21 +103,21 @@ def _day(stamp: str | None) -> str:
     return day_and_time(stamp)[:10]
 
 
-def _counts(held: Holding) -> str:
-    parts = [plural(held.conversations, "conversation")]
-    if held.subagents:
-        parts.append(plural(held.subagents, "sub-agent"))
+def _counts(holding: Holding) -> str:
+    parts = [plural(holding.conversations, "conversation")]
+    if holding.subagents:
+        parts.append(plural(holding.subagents, "sub-agent"))
     parts += [
-        plural(held.messages, "message"),
-        f"{size(held.size_bytes)} in {plural(held.files, 'file')}",
+        plural(holding.messages, "message"),
+        f"{size(holding.size_bytes)} in {plural(holding.files, 'file')}",
     ]
     return ", ".join(parts)
 
 
-def _versions(held: Holding) -> str:
-    if not held.versions:
+def _versions(holding: Holding) -> str:
+    if not holding.versions:
         return ""
-    ends = list(dict.fromkeys((held.versions[0], held.versions[-1])))
+    ends = list(dict.fromkeys((holding.versions[0], holding.versions[-1])))
     return ("version " if len(ends) == 1 else "versions ") + one_line(" … ".join(ends), 60)
 
 

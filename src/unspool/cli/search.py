@@ -62,18 +62,18 @@ def command(
         raise UsageError("--substring and --regex do not go together")
     mode: Mode = "substring" if substring else "regex" if regex else "words"
     with reading(path_of(store_path)) as connection:
-        found = search(connection, query, mode, fields or FIELDS, Filters(**filters), limit)
+        result = search(connection, query, mode, fields or FIELDS, Filters(**filters), limit)
         # A person has no need of all of an id, and a line has no room for it.
         shown = short_names(connection) if columns() else {}
     if as_json:
-        print_json(_plain(found))
+        print_json(_plain(result))
     else:
-        _print(found, shown)
+        _print(result, shown)
 
 
-def _plain(found: Found) -> list[dict[str, Any]]:
+def _plain(result: Found) -> list[dict[str, Any]]:
     rows = []
-    for hit in found.hits:
+    for hit in result.hits:
         row = {name: getattr(hit, name) for name in hit.__struct_fields__}
         row["snippet"] = hit.snippet.replace(OPEN, "«").replace(CLOSE, "»")
         row["show"] = _show(hit)
@@ -88,14 +88,14 @@ def _show(hit: Hit, shown: Mapping[Key, str] | None = None) -> str:
     return f"unspool show {(shown or {}).get((hit.source, hit.conversation_id), full)}{turn}"
 
 
-def _print(found: Found, shown: Mapping[Key, str]) -> None:
-    if not found.hits:
+def _print(result: Found, shown: Mapping[Key, str]) -> None:
+    if not result.hits:
         say("nothing found", err=True)
         return
     color = coloured()
-    for hit in found.hits:
+    for hit in result.hits:
         _print_hit(hit, color, _show(hit, shown))
-    if found.capped:
+    if result.capped:
         say(f"(ranked among the latest {RANKED:,} places)", err=True)
 
 

@@ -45,7 +45,7 @@ def command(
     tell_problems(collection)
     reading = read_family(family.root, family.descendants)
     options = Options(full=full, context=context, turn=turn or 0)
-    if turn and not any((known.number or 0) >= turn - 1 for known in reading.turns):
+    if turn and not any((one.number or 0) >= turn - 1 for one in reading.turns):
         raise UsageError(f"it has {plural(entry.turns, 'turn')}: there is no turn {turn}")
     blocks = iter_blocks(reading, options)
     on_terminal = sys.stdout.isatty()

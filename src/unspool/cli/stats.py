@@ -62,10 +62,10 @@ def command(
 
 
 def _plain(row: Figures) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(row)
+    fields: dict[str, Any] = msgspec.to_builtins(row)
     if row.acceptance_rate is not None:
-        made["acceptance_rate"] = round(row.acceptance_rate, 3)
-    return made
+        fields["acceptance_rate"] = round(row.acceptance_rate, 3)
+    return fields
 
 
 def _csv(rows: list[Figures]) -> str:

@@ -81,9 +81,9 @@ def sync(
     if paths and not any(is_there(Path(top)) for top in tops):
         raise NothingToRead(f"nothing to read: {', '.join(tops)} is not there")
     with Display(quiet=quiet) as display, writing(path, wait_seconds) as connection:
-        found = survey(connection, tops)
-        progress = display.start(sum(changed.size_bytes for changed in found.changed))
-        report = Sync(connection, raw=raw, progress=progress).run([], found)
+        changes = survey(connection, tops)
+        progress = display.start(sum(changed.size_bytes for changed in changes.changed))
+        report = Sync(connection, raw=raw, progress=progress).run([], changes)
         if pieces:
             catch_up(connection)
         return report

@@ -37,16 +37,16 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
 
 
 def _print(verdicts: list[Verdict], quiet: bool) -> None:
-    for found in verdicts:
-        for finding in found.findings:
+    for checked in verdicts:
+        for finding in checked.findings:
             if finding.level == "error" or not quiet:
                 say(
-                    f"{found.file}: {finding.level}: {finding.path}: "
+                    f"{checked.file}: {finding.level}: {finding.path}: "
                     f"{finding.message} [{finding.rule}]"
                 )
     if not quiet:
-        invalid = sum(1 for found in verdicts if found.errors)
-        errors = plural(sum(found.errors for found in verdicts), "error")
-        warnings = plural(sum(found.warnings for found in verdicts), "warning")
+        invalid = sum(1 for checked in verdicts if checked.errors)
+        errors = plural(sum(checked.errors for checked in verdicts), "error")
+        warnings = plural(sum(checked.warnings for checked in verdicts), "warning")
         files = plural(len(verdicts), "file")
         say(f"{files}, {invalid} invalid: {errors}, {warnings}", err=True)

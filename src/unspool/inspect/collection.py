@@ -96,15 +96,15 @@ def make_entry(trajectory: Trajectory) -> Entry:
 
 def _first_prompt(trajectory: Trajectory) -> str | None:
     for message in trajectory.messages:
-        if is_turn(message) and (said := text_of(message).strip()):
-            return " ".join(said[: 2 * _TITLE_LENGTH].split())[:_TITLE_LENGTH]
+        if is_turn(message) and (words := text_of(message).strip()):
+            return " ".join(words[: 2 * _TITLE_LENGTH].split())[:_TITLE_LENGTH]
     return None
 
 
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:
     """By the last time known; those without any time come last, by source and id."""
-    made = sorted(entries, key=lambda entry: (entry.source, entry.id))
-    return sorted(made, key=last_time, reverse=True)
+    by_name = sorted(entries, key=lambda entry: (entry.source, entry.id))
+    return sorted(by_name, key=last_time, reverse=True)
 
 
 def last_time(entry: Entry) -> int:
@@ -116,11 +116,11 @@ def match(ident: str, entries: Iterable[Entry]) -> Entry:
 
     The id of a sub-agent, `parent/agent`, may be shortened in both its parts.
     """
-    found = [(entry, _closeness(ident, entry)) for entry in entries]
-    closest = max((close for _, close in found), default=0)
+    candidates = [(entry, _closeness(ident, entry)) for entry in entries]
+    closest = max((close for _, close in candidates), default=0)
     if not closest:
         raise UnknownConversation(f"no conversation {ident!r} here: `unspool list` shows them")
-    chosen = [entry for entry, close in found if close == closest]
+    chosen = [entry for entry, close in candidates if close == closest]
     if len(chosen) == 1:
         return chosen[0]
     roots = [entry for entry in chosen if entry.parent_id is None]
@@ -169,12 +169,12 @@ def short_ids(entries: Iterable[Entry]) -> Callable[[Entry], str]:
     for parent, slash, agent in parts:
         if slash:
             below.setdefault(parent, []).append(agent)
-    agents = {parent: _shortest(held, SHORTEST_AGENT, set()) for parent, held in below.items()}
+    agents = {parent: _shortest(names, SHORTEST_AGENT, set()) for parent, names in below.items()}
 
     def short(entry: Entry) -> str:
         parent, slash, agent = entry.id.partition("/")
-        made = parent[: parents.get(parent)]
-        return f"{made}/{agent[: agents[parent].get(agent)]}" if slash else made
+        shortened = parent[: parents.get(parent)]
+        return f"{shortened}/{agent[: agents[parent].get(agent)]}" if slash else shortened
 
     return short
 

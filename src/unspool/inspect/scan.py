@@ -15,7 +15,7 @@ from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.job import Job, Progress
 from unspool.trajectory import Trajectory
 
-MAIN = 4
+MAIN = 1
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -70,22 +70,22 @@ def usual_places(
     """Where the sources' traces lie on this machine, whether there are any or not."""
     home = home if home is not None else Path.home()
     env = env if env is not None else os.environ
-    found: dict[tuple[str, str], Place] = {}
+    places: dict[tuple[str, str], Place] = {}
     for name in sources.SOURCES:
         for path in sources.load(name).places(home, env, platform or sys.platform):
-            found.setdefault((name, str(path)), Place(name, str(path), is_there(path)))
-    return list(found.values())
+            places.setdefault((name, str(path)), Place(name, str(path), is_there(path)))
+    return list(places.values())
 
 
 def main_places(places: Iterable[Place]) -> list[Place]:
-    """The first few of each source: the rest are those of rarer editors."""
+    """The first of each source: the rest are those of rarer editors."""
     met: Counter[str] = Counter()
-    made: list[Place] = []
+    main: list[Place] = []
     for place in places:
         met[place.source] += 1
         if met[place.source] <= MAIN:
-            made.append(place)
-    return made
+            main.append(place)
+    return main
 
 
 def is_there(path: Path) -> bool:
@@ -138,15 +138,15 @@ def _take(findings: Findings, run: Run) -> None:
         _count(holding(trajectory.source), trajectory, entry)
         entries.append(entry)
     for origin in run.found.origins:
-        held = holding(origin.source)
-        held.files += 1
-        held.size_bytes += origin.size
-    for held in holdings.values():
-        own = [place for place in findings.places if place.source == held.source and place.exists]
-        held.places = [place.path for place in own]
-        held.versions.sort(key=_version)
+        each = holding(origin.source)
+        each.files += 1
+        each.size_bytes += origin.size
+    for each in holdings.values():
+        own = [place for place in findings.places if place.source == each.source and place.exists]
+        each.places = [place.path for place in own]
+        each.versions.sort(key=_version)
     findings.holdings = sorted(
-        holdings.values(), key=lambda held: (-held.conversations, held.source)
+        holdings.values(), key=lambda each: (-each.conversations, each.source)
     )
     troubles: dict[tuple[str, str], Trouble] = {}
     for problem in run.problems():
@@ -161,18 +161,18 @@ def _take(findings: Findings, run: Run) -> None:
         findings.newest_id = short_ids(entries)(roots[0])
 
 
-def _count(held: Holding, trajectory: Trajectory, entry: Entry) -> None:
+def _count(holding: Holding, trajectory: Trajectory, entry: Entry) -> None:
     if entry.parent_id is None:
-        held.conversations += 1
+        holding.conversations += 1
     else:
-        held.subagents += 1
-    held.messages += entry.messages
-    stamps = [stamp for stamp in (held.first, entry.started_at) if stamp]
-    held.first = min(stamps, default=None)
-    stamps = [stamp for stamp in (held.last, entry.ended_at, entry.started_at) if stamp]
-    held.last = max(stamps, default=None)
-    if trajectory.agent_version and trajectory.agent_version not in held.versions:
-        held.versions.append(trajectory.agent_version)
+        holding.subagents += 1
+    holding.messages += entry.messages
+    stamps = [stamp for stamp in (holding.first, entry.started_at) if stamp]
+    holding.first = min(stamps, default=None)
+    stamps = [stamp for stamp in (holding.last, entry.ended_at, entry.started_at) if stamp]
+    holding.last = max(stamps, default=None)
+    if trajectory.agent_version and trajectory.agent_version not in holding.versions:
+        holding.versions.append(trajectory.agent_version)
 
 
 def _version(text: str) -> list[tuple[int, str]]:

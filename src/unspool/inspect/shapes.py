@@ -63,8 +63,8 @@ def report(findings: Findings, paths: Iterable[str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": sys.platform,
         "holdings": [
-            {name: getattr(held, name) for name in _COUNTS if getattr(held, name)}
-            for held in findings.holdings
+            {name: getattr(holding, name) for name in _COUNTS if getattr(holding, name)}
+            for holding in findings.holdings
         ],
         "problems": findings.problems,
         "shapes": list(iter_shapes(paths)),

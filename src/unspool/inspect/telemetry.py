@@ -55,31 +55,31 @@ def iter_telemetry(
 ) -> Iterator[Event | Problem]:
     """The events of all telemetry under the paths, in order, and what could not be read."""
     paths = list(paths)
-    found = discover(paths, NAME)
-    if not found.origins:
-        raise NothingToRead(found.nothing_in(paths))
-    for problem in found.problems:
+    discovered = discover(paths, NAME)
+    if not discovered.origins:
+        raise NothingToRead(discovered.nothing_in(paths))
+    for problem in discovered.problems:
         tally.problems += 1
         yield problem
-    told = progress(sum(origin.size for origin in found.origins)) if progress else None
-    for origin in found.origins:
-        if told is None:
+    advance = progress(sum(origin.size for origin in discovered.origins)) if progress else None
+    for origin in discovered.origins:
+        if advance is None:
             yield from iter_events(origin, tally)
         else:
-            yield from _told(iter_events(origin, tally), origin.size, told)
+            yield from _told(iter_events(origin, tally), origin.size, advance)
 
 
 def _told(
-    events: Iterator[Event | Problem], size: int, told: Callable[[int], None]
+    events: Iterator[Event | Problem], size: int, advance: Callable[[int], None]
 ) -> Iterator[Event | Problem]:
     done = 0
     for number, event in enumerate(events):
         yield event
         # A packed file is longer unpacked than its size says.
         if number % _EVERY == 0 and done < event.offset <= size:
-            told(event.offset - done)
+            advance(event.offset - done)
             done = event.offset
-    told(size - done)
+    advance(size - done)
 
 
 EXAMPLE_CHARS = 200
@@ -119,7 +119,7 @@ class _Span(msgspec.Struct):
 def search_types(paths: Iterable[str], contains: str = "", progress: Progress = None) -> TypeReport:
     """The types whose name contains the text, whatever its case."""
     report = TypeReport()
-    found: dict[str, EventType] = {}
+    types: dict[str, EventType] = {}
     spans: dict[str, _Span] = {}
     for event in iter_telemetry(paths, Tally(), progress):
         if isinstance(event, Problem):
@@ -129,24 +129,29 @@ def search_types(paths: Iterable[str], contains: str = "", progress: Progress = 
         name = event.full_name or "(no name)"
         if contains.lower() not in name.lower():
             continue
-        _count(found.setdefault(name, EventType(name)), event)
+        _count(types.setdefault(name, EventType(name)), event)
         spans.setdefault(name, _Span()).take(event.time)
-    for name, made in found.items():
-        made.first, made.last = format_time(spans[name].low), format_time(spans[name].high)
-        made.properties = dict(sorted(made.properties.items()))
-        made.measurements = dict(sorted(made.measurements.items()))
-    report.types = sorted(found.values(), key=lambda made: (-made.count, made.name))
+    for name, event_type in types.items():
+        event_type.first, event_type.last = (
+            format_time(spans[name].low),
+            format_time(spans[name].high),
+        )
+        event_type.properties = dict(sorted(event_type.properties.items()))
+        event_type.measurements = dict(sorted(event_type.measurements.items()))
+    report.types = sorted(
+        types.values(), key=lambda event_type: (-event_type.count, event_type.name)
+    )
     return report
 
 
-def _count(made: EventType, event: Event) -> None:
-    made.count += 1
+def _count(event_type: EventType, event: Event) -> None:
+    event_type.count += 1
     for name in {_stem(name, event.properties) for name in event.properties}:
-        made.properties[name] = made.properties.get(name, 0) + 1
+        event_type.properties[name] = event_type.properties.get(name, 0) + 1
     for name in event.measures:
-        made.measurements[name] = made.measurements.get(name, 0) + 1
-    if made.count == 1:
-        made.example = {
+        event_type.measurements[name] = event_type.measurements.get(name, 0) + 1
+    if event_type.count == 1:
+        event_type.example = {
             "origin": event.origin,
             "offset": event.offset,
             "time": format_time(event.time),

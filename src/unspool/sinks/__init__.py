@@ -98,8 +98,8 @@ def recognise(head: Head, only: str | None = None) -> str | None:
 
 def safe_name(ident: str) -> str:
     """A file name out of an id: nothing that any system's file names forbid."""
-    made = "".join(c if c.isalnum() or c in "-_." else "_" for c in ident).strip(".") or "_"
-    return made[:150]
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in ident).strip(".") or "_"
+    return name[:150]
 
 
 def unique_names(names: Iterable[str]) -> Iterator[str]:
@@ -107,9 +107,9 @@ def unique_names(names: Iterable[str]) -> Iterator[str]:
     taken: set[str] = set()
     for name in names:
         stem, dot, suffix = name.partition(".")
-        made, number = name, 2
-        while made.lower() in taken:
-            made = f"{stem}-{number}{dot}{suffix}"
+        unique, number = name, 2
+        while unique.lower() in taken:
+            unique = f"{stem}-{number}{dot}{suffix}"
             number += 1
-        taken.add(made.lower())
-        yield made
+        taken.add(unique.lower())
+        yield unique

@@ -46,10 +46,10 @@ def parse(line: bytes) -> Trajectory:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        found = read_json(line)  # another program may have cut a character in two
-        if found.code or len(found.values) != 1:
+        mended = read_json(line)  # another program may have cut a character in two
+        if mended.code or len(mended.values) != 1:
             raise
-    return msgspec.convert(found.values[0], Trajectory)
+    return msgspec.convert(mended.values[0], Trajectory)
 
 
 def claims(head: Head) -> bool:

@@ -84,17 +84,17 @@ def stamp(text: str | None) -> str | None:
 
 def _lean(entry: Entry) -> Entry:
     """What is known; whole numbers of milliseconds without a fraction."""
-    known = {name: value for name, value in entry.items() if value is not None}
-    duration = known.get("duration_ms")
+    lean = {name: value for name, value in entry.items() if value is not None}
+    duration = lean.get("duration_ms")
     if isinstance(duration, float) and duration.is_integer():
-        known["duration_ms"] = int(duration)
-    return known
+        lean["duration_ms"] = int(duration)
+    return lean
 
 
 def lines(edits: list[FileTouch], name: str) -> int | None:
     """How many lines the edits added or removed; unknown where none of them tells."""
-    known = [number for touch in edits if (number := getattr(touch, name)) is not None]
-    return sum(known) if known or not edits else None
+    counts = [number for touch in edits if (number := getattr(touch, name)) is not None]
+    return sum(counts) if counts or not edits else None
 
 
 class Entries:
@@ -113,51 +113,51 @@ class Entries:
 
     def prompts(self) -> list[Entry]:
         """Prompts, responses and file edits, each an entry of its own; other tools with the prompt."""
-        made: list[Entry] = []
+        entries: list[Entry] = []
         asked: Message | None = None
         turn: Entry | None = None
         for index, message in enumerate(self._trajectory.messages):
-            made += self._marks_at(index)
+            entries += self._marks_at(index)
             if is_turn(message):
                 asked = message
                 turn = _prompt(message)
-                made.append(turn)
+                entries.append(turn)
             elif message.role == "assistant" and message.content:
-                made.append(_response(message, asked))
+                entries.append(_response(message, asked))
             edits = self._files.get(index, [])
-            made += [self._edit(touch, message) for touch in edits]
+            entries += [self._edit(touch, message) for touch in edits]
             shown = {touch.tool_call_id for touch in edits}
             calls = [call for call in message.tool_calls or () if call.id not in shown]
             if calls and turn is None:
                 turn = _opened(message)
-                made.insert(len(made) - len(edits), turn)
+                entries.insert(len(entries) - len(edits), turn)
             if calls and turn is not None:
                 tools = [self._tool(call, message) for call in calls]
                 turn["tools_used"] = [*turn.get("tools_used", ()), *tools]
-        return made + self._marks_at(len(self._trajectory.messages), last=True)
+        return entries + self._marks_at(len(self._trajectory.messages), last=True)
 
     def turns(self) -> list[Entry]:
         """User turns, each with the tools that it used."""
-        made: list[Entry] = []
+        entries: list[Entry] = []
         turn: Entry | None = None
         number = 0
         begun = 0
         messages = self._trajectory.messages
         for index, message in enumerate(messages):
-            made += self._marks_at(index)
+            entries += self._marks_at(index)
             if is_turn(message):
                 number += 1
                 self._close(turn, begun, index)
                 turn, begun = _turn(message, number), index
-                made.append(turn)
+                entries.append(turn)
             calls = [self._tool(call, message) for call in message.tool_calls or ()]
             if calls and turn is None:
                 turn, begun = _opened(message), index
-                made.append(turn)
+                entries.append(turn)
             if turn is not None:
                 turn["tools_used"] += calls
         self._close(turn, begun, len(messages))
-        return made + self._marks_at(len(messages), last=True)
+        return entries + self._marks_at(len(messages), last=True)
 
     def _close(self, turn: Entry | None, begun: int, end: int) -> None:
         """What a turn came to: its answers, its edits, its time."""
@@ -181,13 +181,13 @@ class Entries:
 
     def _measured(self, begun: int, end: int) -> float | None:
         """What the agent itself measured of the turn."""
-        found = [
+        durations = [
             (mark.data or {}).get("duration_ms")
             for mark in self._trajectory.marks or ()
             if mark.kind == "turn_end" and begun < mark.index <= end
         ]
-        known = [n for n in found if isinstance(n, int | float) and not isinstance(n, bool)]
-        return sum(known) if known else None
+        measured = [n for n in durations if isinstance(n, int | float) and not isinstance(n, bool)]
+        return sum(measured) if measured else None
 
     def _marks_at(self, index: int, last: bool = False) -> list[Entry]:
         marks = [
@@ -212,8 +212,8 @@ class Entries:
                 }
             )
         if mark.kind == "compaction":
-            told = {n: data.get(n) for n in ("trigger", "messages_before", "messages_after")}
-            return _lean({"type": "context_compaction", "timestamp": when, **told})
+            fields = {n: data.get(n) for n in ("trigger", "messages_before", "messages_after")}
+            return _lean({"type": "context_compaction", "timestamp": when, **fields})
         if mark.kind == "end":
             return _lean({"type": "session_end", "timestamp": when, "reason": data.get("reason")})
         return None
@@ -221,14 +221,14 @@ class Entries:
     def _tool(self, call: ToolCall, message: Message) -> Entry:
         result = self._results.get(call.id)
         started = call.started_at or message.timestamp
-        known = call.status is not None or result is not None
+        ended = call.status is not None or result is not None
         return _lean(
             {
                 "tool": call.name,
                 "start_time": stamp(started),
                 "end_time": stamp(call.ended_at or (result.timestamp if result else None)),
                 "parameters": _parameters(call.arguments),
-                "success": call.status in (None, "completed") if known else None,
+                "success": call.status in (None, "completed") if ended else None,
                 "result_length": len(result.content) if result else None,
                 "duration_ms": call.duration_ms,
             }
@@ -309,9 +309,9 @@ def _response(message: Message, asked: Message | None) -> Entry:
 def _tokens(usage: Usage | None) -> int | None:
     if usage is None:
         return None
-    known = [v for v in (usage.prompt_tokens, usage.completion_tokens) if v is not None]
+    counts = [v for v in (usage.prompt_tokens, usage.completion_tokens) if v is not None]
     total = (usage.extra or {}).get("total_tokens")
-    return sum(known) if known else total
+    return sum(counts) if counts else total
 
 
 def _between(asked: Message | None, answer: Message) -> float | None:
@@ -347,10 +347,10 @@ def _edits(given: Any) -> list[Entry] | None:
     if not isinstance(given, dict):
         return None
     listed = given.get("edits")
-    found: list[Entry] = []
+    edits: list[Entry] = []
     for value in listed if isinstance(listed, list) else [given]:
         for old, new in _SPELLINGS:
             if isinstance(value, dict) and isinstance(value.get(new), str):
-                found.append({"old_string": value.get(old) or "", "new_string": value[new]})
+                edits.append({"old_string": value.get(old) or "", "new_string": value[new]})
                 break
-    return found or None
+    return edits or None

@@ -165,8 +165,8 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
         yield Block("attachment", attachment_line(attachment), depth)
     for call in said.calls:
         yield from _call(call, options, depth)
-    if told := failure_of(message):
-        yield Block("error", told, depth)
+    if failure := failure_of(message):
+        yield Block("error", failure, depth)
     for part in parts_of(message):
         shown = part.target or (part.text if options.full else one_line(part.text, 120))
         yield Block("attachment", f"{part.label}: {shown}", depth)
@@ -187,8 +187,8 @@ def _words(said: Said, words: str, turn: Turn, depth: int) -> Block:
     elif said.category == "user":
         kind = "prompt"
     usage = message.usage
-    made = usage.completion_tokens if usage is not None else None
-    margin = f"{count(made)} out" if made is not None else ""
+    written = usage.completion_tokens if usage is not None else None
+    margin = f"{count(written)} out" if written is not None else ""
     if said is turn.prompt:
         margin = "  ".join(w for w in (clock(message.timestamp), duration(turn.duration_ms)) if w)
     return Block(kind, text, depth, _label(said, turn, kind), margin)
@@ -226,8 +226,8 @@ def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:
     if options.full:
         yield from _opened(call, result, depth)
     elif call.failed:
-        said = one_line(result, 160) or call.call.status or ""
-        yield Block("failure", said, depth)
+        reason = one_line(result, 160) or call.call.status or ""
+        yield Block("failure", reason, depth)
     elif result and call.call.name in QUESTIONS:
         yield Block("output", _beginning(result), depth)
     for child, title in call.agents():

@@ -68,15 +68,15 @@ def headline(call: ToolCall, root: str = "") -> str:
     if arguments is None:
         return one_line(_patched(call.arguments) or call.arguments, LIMIT)
     for name in _TELLING:
-        said = _said(arguments.get(name))
-        if not said:
+        words = _said(arguments.get(name))
+        if not words:
             continue
-        if name == "command" and said.isidentifier() and (path := _said(arguments.get("path"))):
-            said = f"{said} {_below(path, root)}"  # `str_replace_editor` has a verb for a command
+        if name == "command" and words.isidentifier() and (path := _said(arguments.get("path"))):
+            words = f"{words} {_below(path, root)}"  # `str_replace_editor` has a verb for a command
         companion = _said(arguments.get(_COMPANIONS.get(name, "")))
         if companion:
-            said = f"{said}  in {_below(companion, root)}"
-        return one_line(_below(said, root), LIMIT)
+            words = f"{words}  in {_below(companion, root)}"
+        return one_line(_below(words, root), LIMIT)
     return one_line(_leftover(arguments), LIMIT)
 
 

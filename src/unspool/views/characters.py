@@ -59,10 +59,10 @@ def one_line(text: str, limit: int = 0) -> str:
     """The text on one line, cut to `limit` characters with an ellipsis."""
     # A prompt may be megabytes: only its beginning can be seen.
     head = text[: limit * 8 + 200] if limit else text
-    made = " ".join(printable(head).split())
-    if limit and len(made) > limit:
-        return made[: limit - 1].rstrip() + "…"
-    return made
+    line = " ".join(printable(head).split())
+    if limit and len(line) > limit:
+        return line[: limit - 1].rstrip() + "…"
+    return line
 
 
 COLOURED_CHARS = 20_000

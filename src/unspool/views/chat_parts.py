@@ -99,8 +99,8 @@ def _tool(part: dict[str, Any]) -> str:
 
 
 def _hook(part: dict[str, Any]) -> str:
-    said = [markdown(part.get(name)) for name in ("hookType", "systemMessage", "stopReason")]
-    return ": ".join(text for text in said if text) if any(said[1:]) else ""
+    texts = [markdown(part.get(name)) for name in ("hookType", "systemMessage", "stopReason")]
+    return ": ".join(text for text in texts if text) if any(texts[1:]) else ""
 
 
 def _pull_request(part: dict[str, Any]) -> str:

@@ -51,8 +51,8 @@ class Edit(NamedTuple):
 def edits_of(call: ToolCall, result: Message | None = None) -> list[Edit]:
     """The edits of a call, best first: the patch that its result holds, else its arguments."""
     details = result.details if result is not None else None
-    if isinstance(details, dict) and (made := _structured(details)):
-        return [made]
+    if isinstance(details, dict) and (reported := _structured(details)):
+        return [reported]
     arguments = arguments_of(call)
     if arguments is None:
         return _patch(call.arguments)
@@ -65,8 +65,8 @@ def edits_of(call: ToolCall, result: Message | None = None) -> list[Edit]:
     if made_pairs:
         return [Edit(where, diff(old, new)) for where, old, new in made_pairs]
     for name in _PATCHES:
-        if isinstance(arguments.get(name), str) and (found := _patch(arguments[name])):
-            return found
+        if isinstance(arguments.get(name), str) and (patched := _patch(arguments[name])):
+            return patched
     whole = _first(arguments, _WHOLE)
     if path and whole:
         return [Edit(path, [Line("+", text) for text in _rows(whole)])]
@@ -132,25 +132,25 @@ def _patch(text: str) -> list[Edit]:
     """A patch as text: unified, or in the envelope `*** Begin Patch`."""
     if "*** Begin Patch" not in text and "\n@@ " not in f"\n{text}":
         return []
-    made: list[Edit] = []
+    edits: list[Edit] = []
     rows = _rows(text)
     left = 0
     for number, row in enumerate(rows):
         if left > 0:
             # Within a counted hunk nothing is a header: `--- x` is the removed line `-- x`.
-            made[-1].lines.append(_signed(row))
+            edits[-1].lines.append(_signed(row))
             left -= 1 if row[:1] in ("+", "-") else 2
             continue
         path = _patched_path(row, rows[number - 1] if number else "")
         if path is not None:
-            made.append(Edit(path, []))
+            edits.append(Edit(path, []))
         elif row.startswith(_HEADERS):
             continue
-        elif row[:2] == "@@" or made:
-            made = made or [Edit("", [])]
-            made[-1].lines.append(_signed(row))
+        elif row[:2] == "@@" or edits:
+            edits = edits or [Edit("", [])]
+            edits[-1].lines.append(_signed(row))
             left = _counted(row)
-    return made
+    return edits
 
 
 _HEADERS = ("*** ", "--- ", "diff --git ", "index ", "new file mode ", "deleted file mode ")
@@ -159,8 +159,8 @@ _COUNTS = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 def _counted(row: str) -> int:
     """How many old and new lines the hunk holds together; 0 where it does not say."""
-    found = _COUNTS.match(row)
-    return int(found[1] or 1) + int(found[2] or 1) if found else 0
+    counts = _COUNTS.match(row)
+    return int(counts[1] or 1) + int(counts[2] or 1) if counts else 0
 
 
 def _patched_path(row: str, before: str) -> str | None:

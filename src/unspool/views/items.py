@@ -123,20 +123,22 @@ class Turn(msgspec.Struct):
 
     @property
     def completion_tokens(self) -> int | None:
-        known = [
+        counts = [
             item.message.usage.completion_tokens
             for item in self.items
             if isinstance(item, Said) and item.message.usage
         ]
-        numbers = [number for number in known if number is not None]
+        numbers = [number for number in counts if number is not None]
         return sum(numbers) if numbers else None
 
 
 def _measured(item: Item) -> float | None:
     if not isinstance(item, Rule) or item.kind != "turn_end":
         return None
-    found = (item.data or {}).get("duration_ms")
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+    duration = (item.data or {}).get("duration_ms")
+    return (
+        duration if isinstance(duration, int | float) and not isinstance(duration, bool) else None
+    )
 
 
 class Reading(msgspec.Struct):

@@ -95,11 +95,11 @@ class _Layout:
         for call in message.tool_calls or ():
             at = results.get(call.id)
             result = trajectory.messages[at] if at is not None else None
-            made = Call(call, headline(call, root), result, at, edits_of(call, result))
-            made.counted = counted.get(call.id)
+            shown = Call(call, headline(call, root), result, at, edits_of(call, result))
+            shown.counted = counted.get(call.id)
             named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
-            made.children = [child for ident in named if (child := self._child(ident)) is not None]
-            calls.append(made)
+            shown.children = [child for ident in named if (child := self._child(ident)) is not None]
+            calls.append(shown)
         return Said(message, index, category_of(message), calls)
 
     def _child(self, ident: str) -> Reading | None:
@@ -111,9 +111,9 @@ class _Layout:
             return None
         self.agents += 1
         self.depth += 1
-        made = self.read(child, f"a{self.agents}-")
+        reading = self.read(child, f"a{self.agents}-")
         self.depth -= 1
-        return made
+        return reading
 
 
 def read_family(root: Trajectory, descendants: Iterable[Trajectory] = ()) -> Reading:
@@ -145,21 +145,21 @@ def category_of(message: Message) -> Category:
 def _results(messages: list[Message]) -> dict[str, int]:
     """Tool call → the number of the message that is its result."""
     called = {call.id for message in messages for call in message.tool_calls or () if call.id}
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for index, message in enumerate(messages):
         ident = message.tool_call_id
         if message.role == "tool" and ident in called:
-            found.setdefault(str(ident), index)
-    return found
+            results.setdefault(str(ident), index)
+    return results
 
 
 def _started(trajectory: Trajectory) -> dict[str, list[str]]:
     """Tool call → the sub-agents that it started; one may start many."""
-    found: dict[str, list[str]] = {}
+    agents: dict[str, list[str]] = {}
     for link in trajectory.children or ():
         if link.tool_call_id:
-            found.setdefault(link.tool_call_id, []).append(link.conversation_id)
-    return found
+            agents.setdefault(link.tool_call_id, []).append(link.conversation_id)
+    return agents
 
 
 def _counted(trajectory: Trajectory) -> dict[str, tuple[int, int]]:
@@ -179,10 +179,10 @@ T = TypeVar("T", Mark, Branch)
 
 
 def _by_index(things: Iterable[T]) -> dict[int, list[T]]:
-    made: dict[int, list[T]] = {}
+    by_index: dict[int, list[T]] = {}
     for thing in things:
-        made.setdefault(thing.index, []).append(thing)
-    return made
+        by_index.setdefault(thing.index, []).append(thing)
+    return by_index
 
 
 def _rule_text(mark: Mark) -> str:
@@ -191,8 +191,8 @@ def _rule_text(mark: Mark) -> str:
     if mark.kind == "answer":
         return _asked(text, data)
     before, after = _number(data, _BEFORE), _number(data, _AFTER)
-    told = (data.get(name) for name in _TOLD)
-    notes = [one_line(one, 80) for one in told if isinstance(one, str) and one.strip()][:1]
+    subjects = (data.get(name) for name in _TOLD)
+    notes = [one_line(one, 80) for one in subjects if isinstance(one, str) and one.strip()][:1]
     if before is not None:
         notes.append(
             f"{before:,} → {after:,} tokens" if after is not None else f"{before:,} tokens"
@@ -203,8 +203,10 @@ def _rule_text(mark: Mark) -> str:
 def _asked(text: str, data: dict[str, object]) -> str:
     """What a person was asked, and what they answered."""
     asked = data.get("title") or data.get("message") or data.get("asked_by")
-    told = [data[name] for name in ("answer", "result") if name in data]
-    words = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in told]
+    answers = [data[name] for name in ("answer", "result") if name in data]
+    words = [
+        one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in answers
+    ]
     return one_line(f"{text}: {asked} → {', '.join(words)}", 200)
 
 

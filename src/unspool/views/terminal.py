@@ -146,11 +146,11 @@ def safe_markdown(text: str) -> ConsoleRenderable:
         return Text(text)
     try:
         # No hyperlinks: what is seen is where it leads.
-        made = Markdown(text, hyperlinks=False, code_theme="ansi_dark")
+        rendered = Markdown(text, hyperlinks=False, code_theme="ansi_dark")
     except RecursionError:
         return Text(text)
     # Again after parsing: `&#27;` is an escape character only now.
-    for token in _tokens(made.parsed):
+    for token in _tokens(rendered.parsed):
         if token.type == "fence":
             language = (token.info.split() or [""])[0]
             token.info = language if colourable(token.content, language) else "text"
@@ -159,7 +159,7 @@ def safe_markdown(text: str) -> ConsoleRenderable:
             name: printable(value) if isinstance(value, str) else value
             for name, value in token.attrs.items()
         }
-    return made
+    return rendered
 
 
 def _tokens(tokens: Iterable[Any]) -> Iterator[Any]:

@@ -38,11 +38,11 @@ class Called:
 
 
 def _unique(ident: str, taken: set[str]) -> str:
-    made, number = ident, 2
-    while made in taken:
-        made = f"{ident}#{number}"
+    unique, number = ident, 2
+    while unique in taken:
+        unique = f"{ident}#{number}"
         number += 1
-    return made
+    return unique
 
 
 def _build(call: ToolCall, ident: str, linked: bool) -> AtifCall:
@@ -83,12 +83,12 @@ _LAST = re.compile(r"<exited with exit code (-?\d{1,10})>\s*$")
 
 def exit_code(message: Message) -> int | None:
     """As the tool's own result tells it, else as the text does that the model got."""
-    found = _in_details(message.details)
-    if found is not None:
-        return found
-    said = _FIRST.match(message.content) if message.is_error else None
-    said = said or _LAST.search(message.content[-60:])
-    return int(said[1]) if said else None
+    code = _in_details(message.details)
+    if code is not None:
+        return code
+    match = _FIRST.match(message.content) if message.is_error else None
+    match = match or _LAST.search(message.content[-60:])
+    return int(match[1]) if match else None
 
 
 def _in_details(details: Any) -> int | None:
@@ -107,7 +107,8 @@ def are_flat(definitions: list[dict[str, Any]] | None) -> bool:
     """Whether all of them are `{name, parameters}` without a wrapper: such can be unwrapped again."""
     return (
         bool(definitions)
-        and [made.get("function") for made in to_definitions(definitions)] == definitions
+        and [definition.get("function") for definition in to_definitions(definitions)]
+        == definitions
     )
 
 

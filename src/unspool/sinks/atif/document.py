@@ -61,8 +61,8 @@ def build_document(
         final_metrics=total(steps, trajectory.usage, _below(costs, refs)),
         extra=merged(trajectory.extra, {}, rest),
     )
-    made: dict[str, Any] = msgspec.to_builtins(document)
-    return made, writer.places
+    plain: dict[str, Any] = msgspec.to_builtins(document)
+    return plain, writer.places
 
 
 def _placed(trajectory: Trajectory) -> set[str]:
@@ -73,9 +73,9 @@ def _placed(trajectory: Trajectory) -> set[str]:
 
 def _below(costs: dict[str, float], refs: Refs) -> float | None:
     """The cost of the sub-agents that the document holds or refers to: no other adds up."""
-    told = {tie.conversation_id for tie in refs.placed}
-    known = [cost for child, cost in costs.items() if refs.embedded or child in told]
-    return sum(known) if known else None
+    referred = {tie.conversation_id for tie in refs.placed}
+    counted = [cost for child, cost in costs.items() if refs.embedded or child in referred]
+    return sum(counted) if counted else None
 
 
 def _is_plain(parent: Link, call: str | None) -> bool:
@@ -112,16 +112,16 @@ def build_agent(trajectory: Trajectory) -> Agent:
 
 def build_notes(trajectory: Trajectory, steps: list[Step]) -> str | None:
     """What a reader of the document must know about its figures."""
-    said: list[str] = []
+    notes: list[str] = []
     copied = sum(1 for step in steps if step.is_copied_context)
     if copied:
-        said.append(
+        notes.append(
             f"{copied} of {len(steps)} steps are copied from an earlier conversation "
             "and not counted in the totals."
         )
     if trajectory.partial:
-        said.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
-    return " ".join(said) or None
+        notes.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
+    return " ".join(notes) or None
 
 
 FOREIGN = "atif"
@@ -158,16 +158,16 @@ def without_derived(trajectory: Trajectory) -> Trajectory:
     again = msgspec.structs.replace(bare, messages=[_bare(m) for m in bare.messages])
     derive(again)
     for name in ("started_at", "ended_at", "model_usage"):
-        known = getattr(trajectory, name)
-        if known is not None and known != getattr(again, name):
-            setattr(bare, name, known)
+        value = getattr(trajectory, name)
+        if value is not None and value != getattr(again, name):
+            setattr(bare, name, value)
     pairs = list(zip(bare.messages, trajectory.messages, again.messages, strict=True))
-    if any(message.turn != found.turn for _, message, found in pairs):
-        for made, message, _ in pairs:
-            made.turn = message.turn
-    if any(message.segment != found.segment for _, message, found in pairs):
-        for made, message, _ in pairs:
-            made.segment = message.segment
+    if any(message.turn != derived.turn for _, message, derived in pairs):
+        for copy, message, _ in pairs:
+            copy.turn = message.turn
+    if any(message.segment != derived.segment for _, message, derived in pairs):
+        for copy, message, _ in pairs:
+            copy.segment = message.segment
     return bare
 
 

@@ -59,43 +59,43 @@ def keep_residue(extra: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
 
 def difference(made: Any, wanted: Any) -> dict[str, Any]:
     """`set` and `unset` that turn `made` into `wanted`; empty where they are equal."""
-    found: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     if _bytes(made) != _bytes(wanted):
-        _compare(made, wanted, "", found)
-    return found
+        _compare(made, wanted, "", changes)
+    return changes
 
 
 def _bytes(value: Any) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
-def _compare(made: Any, wanted: Any, path: str, found: dict[str, Any]) -> None:
+def _compare(made: Any, wanted: Any, path: str, changes: dict[str, Any]) -> None:
     if isinstance(made, dict) and isinstance(wanted, dict):
         for key in made.keys() - wanted.keys():
-            found.setdefault("unset", []).append(f"{path}/{_escape(key)}")
-        if "unset" in found:
-            found["unset"].sort()
+            changes.setdefault("unset", []).append(f"{path}/{_escape(key)}")
+        if "unset" in changes:
+            changes["unset"].sort()
         for key, value in wanted.items():
             below = f"{path}/{_escape(key)}"
             if key in made:
-                _compare(made[key], value, below, found)
+                _compare(made[key], value, below, changes)
             else:
-                found.setdefault("set", {})[below] = value
+                changes.setdefault("set", {})[below] = value
     elif isinstance(made, list) and isinstance(wanted, list) and len(made) == len(wanted):
         for number, (one, other) in enumerate(zip(made, wanted, strict=True)):
-            _compare(one, other, f"{path}/{number}", found)
+            _compare(one, other, f"{path}/{number}", changes)
     elif type(made) is not type(wanted) or made != wanted:
-        found.setdefault("set", {})[path] = wanted
+        changes.setdefault("set", {})[path] = wanted
 
 
-def restore(made: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
+def restore(document: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
     """Put a difference back, where the places that it names still stand."""
     for path in gone:
-        holder, last = _holder(made, path)
+        holder, last = _holder(document, path)
         if isinstance(holder, dict):
             holder.pop(last, None)
     for path, value in changed.items():
-        holder, last = _holder(made, path)
+        holder, last = _holder(document, path)
         if isinstance(holder, dict):
             holder[last] = deepcopy(value)
         elif isinstance(holder, list) and last.isdigit() and int(last) < len(holder):
@@ -132,14 +132,14 @@ def _unescape(word: str) -> str:
 
 def leftover(struct: msgspec.Struct, placed: set[str]) -> dict[str, Any]:
     """The fields that are set and were not placed."""
-    made: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
     for name, default in _defaults(type(struct)):
         value = getattr(struct, name)
         if value is default or name in placed:
             continue
         if value != default or type(value) is not type(default):
-            made[name] = msgspec.to_builtins(value)
-    return made
+            rest[name] = msgspec.to_builtins(value)
+    return rest
 
 
 @cache
@@ -158,10 +158,10 @@ def merged(
     if own.keys() & words.keys() or OURS in own:
         rest = {**rest, "extra": own}
         own = {}
-    made = {**own, **words}
+    both = {**own, **words}
     if rest:
-        made[OURS] = rest
-    return made or None
+        both[OURS] = rest
+    return both or None
 
 
 Words = dict[str, type | tuple[type, ...]]
@@ -173,13 +173,13 @@ def parted(
 ) -> tuple[dict[str, Any] | None, dict[str, Any], dict[str, Any]]:
     """The way back: the struct's own `extra`, our words where they are what we mean, the rest."""
     own = dict(extra or {})
-    found = {word: own.pop(word) for word, kind in words.items() if _is(own.get(word), kind)}
+    ours = {word: own.pop(word) for word, kind in words.items() if _is(own.get(word), kind)}
     rest = own.pop(OURS) if isinstance(own.get(OURS), dict) else {}
     rest = dict(rest)
     if isinstance(rest.get("extra"), dict):
         own.update(rest.pop("extra"))
     own.pop(KEY, None)  # a foreign one: it comes back with the residue
-    return own or None, found, rest
+    return own or None, ours, rest
 
 
 def _is(value: Any, kind: type | tuple[type, ...]) -> bool:

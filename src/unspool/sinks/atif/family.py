@@ -31,20 +31,21 @@ class Node:
 
 def plant(family: Family) -> Node:
     """The family as a tree. Ties that would close a circle, or give a child twice, are left out."""
-    known = {t.conversation_id: t for t in family.descendants if t is not family.root}
-    known.pop(family.root.conversation_id, None)
-    ties = _ties([family.root, *known.values()])
+    descendants = {t.conversation_id: t for t in family.descendants if t is not family.root}
+    descendants.pop(family.root.conversation_id, None)
+    ties = _ties([family.root, *descendants.values()])
     root = Node(family.root)
     placed = {root.id}
     waiting = [root]
     while waiting:  # breadth first: the nearest parent gets the child
         node = waiting.pop(0)
         for child, call in ties[node.id].items():
-            if child in known and child not in placed:
+            if child in descendants and child not in placed:
                 placed.add(child)
-                node.children.append(Node(known[child], call))
+                node.children.append(Node(descendants[child], call))
         waiting += node.children
-    for ident, trajectory in known.items():  # said to be of the family, but tied to nothing in it
+    # Those that are said to be of the family, but are tied to nothing in it.
+    for ident, trajectory in descendants.items():
         if ident not in placed:
             root.children.append(Node(trajectory))
     root.children.sort(key=lambda node: node.id not in ties[root.id])
@@ -58,10 +59,10 @@ def plant(family: Family) -> Node:
 
 def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:
     """Parent → child → the call that started it, as any of the two sides tells it."""
-    found: dict[str, dict[str, str | None]] = defaultdict(dict)
+    ties: dict[str, dict[str, str | None]] = defaultdict(dict)
 
     def tie(parent: str, child: str, call: str | None) -> None:
-        found[parent][child] = found[parent].get(child) or call
+        ties[parent][child] = ties[parent].get(child) or call
 
     for trajectory in trajectories:
         for link in trajectory.children or ():
@@ -74,7 +75,7 @@ def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:
         if trajectory.parent is not None:
             parent = trajectory.parent
             tie(parent.conversation_id, trajectory.conversation_id, parent.tool_call_id)
-    return found
+    return ties
 
 
 class Refs:
@@ -89,8 +90,8 @@ class Refs:
         self.told = {
             child
             for message in trajectory.messages
-            for told in (message, *lone_results(message))
-            for child, _ in residue_of(told.extra).refs
+            for result in (message, *lone_results(message))
+            for child, _ in residue_of(result.extra).refs
         }
         """Children that results refer to by what a document said."""
         self.placed: list[Link] = []
@@ -111,19 +112,19 @@ class Refs:
         self.placed += [Link(child, tool_call_id=call) for child in children]
         return [self.own[child] for child in children]
 
-    def of_message(self, message: Message, made: list[Ref]) -> tuple[list[Ref], list[Ref]]:
+    def of_message(self, message: Message, own: list[Ref]) -> tuple[list[Ref], list[Ref]]:
         """With the references that the result had; and those that ATIF does not take as they are."""
         odd: list[Ref] = []
         for child, given in residue_of(message.extra).refs:
             self.placed.append(Link(child, tool_call_id=message.tool_call_id))
             if child in self.own:
-                if self.own[child] not in made:
-                    made.append(self.own[child])
+                if self.own[child] not in own:
+                    own.append(self.own[child])
             elif given and self._may_stand(given):
-                made.append(given)
+                own.append(given)
             elif given:
                 odd.append(given)
-        return made, odd
+        return own, odd
 
     def _may_stand(self, given: Ref) -> bool:
         """A path may lead anywhere; by an id alone only embedded trajectories are found."""

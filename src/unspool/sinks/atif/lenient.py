@@ -37,7 +37,7 @@ class Tidied:
 
     def _root(self, given: Json, path: str) -> Json:
         agent = given.get("agent")
-        made = {
+        root = {
             **given,
             "agent": self._agent(agent if isinstance(agent, dict) else {}, f"{path}/agent"),
             "steps": [
@@ -46,7 +46,7 @@ class Tidied:
             ],
         }
         if isinstance(given.get("final_metrics"), dict):
-            made["final_metrics"] = self._tidy(
+            root["final_metrics"] = self._tidy(
                 given["final_metrics"], model.FinalMetrics, f"{path}/final_metrics"
             )
         if isinstance(given.get("subagent_trajectories"), list):
@@ -54,13 +54,13 @@ class Tidied:
                 (at, self._root(sub, at))
                 for at, sub in self._objects(given, "subagent_trajectories", path)
             ]
-            made["subagent_trajectories"] = [sub for _, sub in below if sub["steps"]]
+            root["subagent_trajectories"] = [sub for _, sub in below if sub["steps"]]
             self.wrong += [f"{at}/steps" for at, sub in below if not sub["steps"]]
-        made = self._tidy(made, model.Document, path)
-        self.wrong += [f"{path}/{name}" for name in mend_root(made)]
-        if made.get("schema_version") is None:
-            made.pop("schema_version", None)
-        return made
+        root = self._tidy(root, model.Document, path)
+        self.wrong += [f"{path}/{name}" for name in mend_root(root)]
+        if root.get("schema_version") is None:
+            root.pop("schema_version", None)
+        return root
 
     def _objects(self, holder: Json, name: str, path: str) -> list[tuple[str, Json]]:
         """The objects of an array and their paths; what is none is wrong."""
@@ -72,46 +72,46 @@ class Tidied:
         return [(at, value) for at, value in places if self._is_object(value, at)]
 
     def _agent(self, given: Json, path: str) -> Json:
-        made = self._tidy(given, model.Agent, path)
+        agent = self._tidy(given, model.Agent, path)
         for name in ("name", "version"):
-            if not isinstance(made.get(name), str):
-                made[name] = "unknown"
-        return made
+            if not isinstance(agent.get(name), str):
+                agent[name] = "unknown"
+        return agent
 
     def _step(self, given: Json, number: int, path: str) -> Json:
-        made = dict(given)
-        source = made.get("source")
+        step = dict(given)
+        source = step.get("source")
         if source not in ("system", "user", "agent"):
             self.wrong.append(f"{path}/source")
-            made["source"] = SOURCES.get(str(source), "system")
-        if not _is(made.get("step_id"), int):
-            made["step_id"] = number + 1
-        content = self._content(made.get("message"), f"{path}/message", made)
-        made["message"] = "" if content is None else content
-        if isinstance(made.get("tool_calls"), list):
-            made["tool_calls"] = [
+            step["source"] = SOURCES.get(str(source), "system")
+        if not _is(step.get("step_id"), int):
+            step["step_id"] = number + 1
+        content = self._content(step.get("message"), f"{path}/message", step)
+        step["message"] = "" if content is None else content
+        if isinstance(step.get("tool_calls"), list):
+            step["tool_calls"] = [
                 self._call(call, f"{path}/tool_calls/{at}")
-                for at, call in enumerate(made["tool_calls"])
+                for at, call in enumerate(step["tool_calls"])
                 if self._is_object(call, f"{path}/tool_calls/{at}")
             ]
-        if isinstance(made.get("metrics"), dict):
-            made["metrics"] = self._tidy(made["metrics"], model.Metrics, f"{path}/metrics")
-        if isinstance(made.get("observation"), dict):
-            made["observation"] = self._observation(
-                made["observation"], f"{path}/observation", made
+        if isinstance(step.get("metrics"), dict):
+            step["metrics"] = self._tidy(step["metrics"], model.Metrics, f"{path}/metrics")
+        if isinstance(step.get("observation"), dict):
+            step["observation"] = self._observation(
+                step["observation"], f"{path}/observation", step
             )
-        made = self._tidy(made, model.Step, path)
-        self.wrong += [f"{path}/{name}" for name in mend_step(made, number + 1)]
+        step = self._tidy(step, model.Step, path)
+        self.wrong += [f"{path}/{name}" for name in mend_step(step, number + 1)]
         if older(self.version, "1.7"):
-            self._lower(made, given)
-        return made
+            self._lower(step, given)
+        return step
 
-    def _lower(self, made: Json, given: Json) -> None:
+    def _lower(self, step: Json, given: Json) -> None:
         """Calls and results had no `extra` before 1.7: what was put there goes to the step's."""
         newer: Json = {}
         for path, holders, before in (
-            ("/tool_calls", made.get("tool_calls"), given.get("tool_calls")),
-            ("/observation/results", _results(made), _results(given)),
+            ("/tool_calls", step.get("tool_calls"), given.get("tool_calls")),
+            ("/observation/results", _results(step), _results(given)),
         ):
             if not isinstance(before, list) or len(holders or ()) != len(before):
                 continue
@@ -119,22 +119,22 @@ class Tidied:
                 if "extra" in holder and "extra" not in old:
                     newer[f"{path}/{number}/extra"] = holder.pop("extra")
         if newer:
-            keep(made, NEWER, newer)
+            keep(step, NEWER, newer)
 
     def _call(self, given: Json, path: str) -> Json:
-        made = dict(given)
-        arguments = made.get("arguments")
+        call = dict(given)
+        arguments = call.get("arguments")
         if not isinstance(arguments, dict):
             if arguments is not None:
                 self.wrong.append(f"{path}/arguments")
             text = arguments if isinstance(arguments, str) else ""
             parsed = parse_arguments(text)
-            made["arguments"] = {"raw": arguments} if parsed is None else parsed
+            call["arguments"] = {"raw": arguments} if parsed is None else parsed
         for name in ("tool_call_id", "function_name"):
-            if not isinstance(made.get(name), str):
+            if not isinstance(call.get(name), str):
                 self.wrong.append(f"{path}/{name}")
-                made[name] = ""
-        return self._tidy(made, model.ToolCall, path)
+                call[name] = ""
+        return self._tidy(call, model.ToolCall, path)
 
     def _observation(self, given: Json, path: str, step: Json) -> Json:
         results = given.get("results")
@@ -150,15 +150,15 @@ class Tidied:
         }
 
     def _result(self, given: Json, path: str, step: Json) -> Json:
-        made = dict(given)
-        if "content" in made:
-            made["content"] = self._content(made["content"], f"{path}/content", made)
-        refs = made.get("subagent_trajectory_ref")
+        result = dict(given)
+        if "content" in result:
+            result["content"] = self._content(result["content"], f"{path}/content", result)
+        refs = result.get("subagent_trajectory_ref")
         if isinstance(refs, dict):  # an array since the beginning, but written bare by some
             refs = [refs]
         if isinstance(refs, list):
-            self._refs(made, refs, f"{path}/subagent_trajectory_ref")
-        return self._tidy(made, model.Result, path)
+            self._refs(result, refs, f"{path}/subagent_trajectory_ref")
+        return self._tidy(result, model.Result, path)
 
     def _refs(self, result: Json, given: list[Any], path: str) -> None:
         """References; those by a session's id alone, which find nothing, are told in `extra`."""
@@ -184,7 +184,7 @@ class Tidied:
             self.wrong.append(path)
             stray(holder, path.rpartition("/")[2], given)
             return ""
-        made = []
+        parts = []
         for number, part in enumerate(given):
             if isinstance(part, str):
                 part = {"type": "text", "text": part}
@@ -192,25 +192,25 @@ class Tidied:
                 self.wrong.append(f"{path}/{number}")
                 stray(holder, f"{path.rpartition('/')[2]}.{number}", part)
                 continue
-            made.append(part)
-        return made
+            parts.append(part)
+        return parts
 
     def _tidy(self, given: Json, kind: type[msgspec.Struct], path: str) -> Json:
         """Unknown keys and values of a wrong type into `extra`."""
-        known = _fields(kind)
-        made: Json = {}
+        fields = _fields(kind)
+        tidied: Json = {}
         strays: Json = {}
         for key, value in given.items():
-            if key not in known:
+            if key not in fields:
                 strays[key] = value
-            elif value is None or _is(value, known[key]):
-                made[key] = value
+            elif value is None or _is(value, fields[key]):
+                tidied[key] = value
             else:
                 self.wrong.append(f"{path}/{key}")
                 strays[key] = value
         for key, value in strays.items():
-            stray(made, key, value)
-        return made
+            stray(tidied, key, value)
+        return tidied
 
     def _is_object(self, value: Any, path: str) -> bool:
         if isinstance(value, dict):
@@ -318,14 +318,14 @@ def is_part(part: Json) -> bool:
         return part.get("text") is not None and source is None
     if part.get("text") is not None or not isinstance(source, dict):
         return False
-    said = str(source.get("media_type"))
+    media_type = str(source.get("media_type"))
     if part.get("type") == "image":
-        return said in IMAGE_TYPES and source.keys() <= {"media_type", "path"}
-    said = said.strip().lower()
+        return media_type in IMAGE_TYPES and source.keys() <= {"media_type", "path"}
+    media_type = media_type.strip().lower()
     duration = source.get("duration_sec")
     lasts = duration is None or (math.isfinite(float(duration)) and float(duration) >= 0)
-    known = source.keys() <= {"media_type", "path", "duration_sec"}
-    return AUDIO_ALIASES.get(said, said) in AUDIO_TYPES and lasts and known
+    only_known = source.keys() <= {"media_type", "path", "duration_sec"}
+    return AUDIO_ALIASES.get(media_type, media_type) in AUDIO_TYPES and lasts and only_known
 
 
 def _is_time(text: str) -> bool:

@@ -104,38 +104,40 @@ def _bytes_of(attachment: Attachment) -> bytes | None:
 
 def media_type_of(attachment: Attachment, data: bytes | None) -> str:
     """The type in the spelling that ATIF knows; by the first bytes where nothing says it."""
-    said = attachment.media_type.strip().lower().partition(";")[0]
-    if not said and attachment.uri.startswith("data:"):
-        said = attachment.uri[5:].partition(",")[0].partition(";")[0].lower()
-    if not said and data is not None:
-        said = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
+    media_type = attachment.media_type.strip().lower().partition(";")[0]
+    if not media_type and attachment.uri.startswith("data:"):
+        media_type = attachment.uri[5:].partition(",")[0].partition(";")[0].lower()
+    if not media_type and data is not None:
+        media_type = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-            said = "image/webp"
-    if not said:
+            media_type = "image/webp"
+    if not media_type:
         name = attachment.name or attachment.path or attachment.uri.partition("?")[0]
-        said = mimetypes.guess_type(name)[0] or ("" if data is None else "application/octet-stream")
-    return AUDIO_ALIASES.get(said, "image/jpeg" if said == "image/jpg" else said)
+        media_type = mimetypes.guess_type(name)[0] or (
+            "" if data is None else "application/octet-stream"
+        )
+    return AUDIO_ALIASES.get(media_type, "image/jpeg" if media_type == "image/jpg" else media_type)
 
 
 def describe(attachment: Attachment, file: str) -> dict[str, Any] | None:
     """The attachment in words; None where the part alone says all of it."""
-    held = dict(attachment.extra or {})
-    kept = held.pop(FROM_PART, "")
-    bare = msgspec.structs.replace(attachment, data="", extra=held or None)
+    extra = dict(attachment.extra or {})
+    kept = extra.pop(FROM_PART, "")
+    bare = msgspec.structs.replace(attachment, data="", extra=extra or None)
     if attachment.uri.startswith("data:"):
         bare = msgspec.structs.replace(bare, uri="")
-    if kept and kept in (attachment.path, attachment.uri) and not held.keys() - {"duration_sec"}:
-        said = Attachment(
+    if kept and kept in (attachment.path, attachment.uri) and not extra.keys() - {"duration_sec"}:
+        from_part = Attachment(
             attachment.kind,
             path=attachment.path,
             uri=attachment.uri,
             media_type=attachment.media_type,
-            extra=held or None,
+            extra=extra or None,
         )
-        if said == bare:
+        if from_part == bare:
             return None
-    made: dict[str, Any] = msgspec.to_builtins(bare)
-    return {**made, "file": file or kept} if file or kept else made
+    described: dict[str, Any] = msgspec.to_builtins(bare)
+    return {**described, "file": file or kept} if file or kept else described
 
 
 def from_content(content: Content) -> tuple[str, list[Attachment], list[Any] | None]:

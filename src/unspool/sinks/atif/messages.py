@@ -70,18 +70,19 @@ class MessageReader:
         calls = [_call(call) for call in step.tool_calls or ()]
         message = self._message(step, extra, rest, calls)
         self.messages.append(message)
-        known = {
-            made.tool_call_id: call for made, call in zip(step.tool_calls or (), calls, strict=True)
+        by_id = {
+            written.tool_call_id: call
+            for written, call in zip(step.tool_calls or (), calls, strict=True)
         }
         for result in results:
-            self._result(result, step, known)
+            self._result(result, step, by_id)
 
     def _mark(self, step: Step, managed: dict[str, Any], rest: dict[str, Any]) -> None:
-        said = rest.get("mark")
-        kind = said if isinstance(said, str) else managed_kind(managed)
+        named = rest.get("mark")
+        kind = named if isinstance(named, str) else managed_kind(managed)
         at, end = rest.get("index"), len(self.messages)
         if kind is not None and rest.get("mark") is not False:
-            place = at if isinstance(at, int) and isinstance(said, str) and 0 <= at < end else end
+            place = at if isinstance(at, int) and isinstance(named, str) and 0 <= at < end else end
             self.marks.append(Mark(kind, place, utc(step.timestamp)))
 
     def _message(
@@ -199,7 +200,7 @@ class MessageReader:
         """Text, attachments (their bytes are loaded later), and an unusual layout."""
         text, media, layout = from_content(content if content is not None else "")
         parts = {attachment.path or attachment.uri: attachment for attachment in media}
-        made: list[Attachment] = []
+        attachments: list[Attachment] = []
         for described in _list(rest.pop("attachments", None)):
             file = described.pop("file", "")
             try:
@@ -210,18 +211,18 @@ class MessageReader:
             if file:
                 extra = {**(attachment.extra or {}), FROM_PART: file}
                 attachment = msgspec.structs.replace(attachment, extra=extra)
-            made.append(attachment)
-        return text, [*made, *parts.values()], layout
+            attachments.append(attachment)
+        return text, [*attachments, *parts.values()], layout
 
 
 def _refs(rest: dict[str, Any]) -> list[Ref]:
     """References that ATIF would not take, as we wrote them; else they are what they are."""
     try:
-        found = msgspec.convert(rest.get("refs", []), list[Ref])
+        refs = msgspec.convert(rest.get("refs", []), list[Ref])
     except msgspec.ValidationError:
         return []
     rest.pop("refs", None)
-    return found
+    return refs
 
 
 def _list(value: Any) -> list[dict[str, Any]]:
@@ -242,10 +243,10 @@ def _fill(struct: _Filled, fields: dict[str, Any]) -> _Filled:
     if not fields:
         return struct
     strays: dict[str, Any] = {}
-    known = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for name, value in fields.items():
         try:
-            setattr(struct, name, msgspec.convert(value, known[name]))
+            setattr(struct, name, msgspec.convert(value, types[name]))
         except (KeyError, msgspec.ValidationError):
             strays[name] = value
     if strays:
@@ -261,12 +262,12 @@ def _call(call: AtifCall) -> ToolCall:
     else:
         arguments = msgspec.json.encode(call.arguments).decode()
     ident = rest.pop("id", call.tool_call_id)
-    made = ToolCall(
+    tool_call = ToolCall(
         id=ident if isinstance(ident, str) else call.tool_call_id,
         function=ToolFunction(name if isinstance(name, str) else call.function_name, arguments),
         extra=extra,
     )
-    return _fill(_fill(made, words), rest)
+    return _fill(_fill(tool_call, words), rest)
 
 
 def _usage(metrics: Metrics | None, count: int | None) -> Usage | None:
@@ -276,7 +277,7 @@ def _usage(metrics: Metrics | None, count: int | None) -> Usage | None:
     for name in LISTS:
         if getattr(metrics, name) is not None:
             extra = {**(extra or {}), name: getattr(metrics, name)}
-    made = Usage(
+    usage = Usage(
         prompt_tokens=metrics.prompt_tokens,
         completion_tokens=metrics.completion_tokens,
         cached_tokens=metrics.cached_tokens,
@@ -285,5 +286,5 @@ def _usage(metrics: Metrics | None, count: int | None) -> Usage | None:
         extra=extra,
     )
     ours = {word: name for name, word in WORDS.items()}
-    made = _fill(_fill(made, {ours[word]: value for word, value in words.items()}), rest)
-    return made if made != Usage() else None
+    usage = _fill(_fill(usage, {ours[word]: value for word, value in words.items()}), rest)
+    return usage if usage != Usage() else None

@@ -28,27 +28,27 @@ def build_metrics(usage: Usage | None) -> Metrics | None:
     if usage is None:
         return None
     rest: dict[str, Any] = leftover(usage, _PLACED)
-    made = Metrics()
+    metrics = Metrics()
     for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd"):
         value = getattr(usage, name)
         if value is None:
             continue
         if math.isfinite(value) and value >= 0:
-            setattr(made, name, value)
+            setattr(metrics, name, value)
         elif math.isfinite(value):
             rest[name] = value
-    cached, prompt = made.cached_tokens, made.prompt_tokens
+    cached, prompt = metrics.cached_tokens, metrics.prompt_tokens
     if cached is not None and prompt is not None and cached > prompt:
-        rest["cached_tokens"], made.cached_tokens = cached, None
+        rest["cached_tokens"], metrics.cached_tokens = cached, None
     extra = dict(usage.extra or {})
     for name in LISTS:
         if isinstance(extra.get(name), list):
-            setattr(made, name, extra.pop(name))
+            setattr(metrics, name, extra.pop(name))
     words = {
         word: value for name, word in WORDS.items() if (value := getattr(usage, name)) is not None
     }
-    made.extra = merged(extra, words, rest)
-    return made if made != Metrics() else None
+    metrics.extra = merged(extra, words, rest)
+    return metrics if metrics != Metrics() else None
 
 
 def call_count(message: Message) -> int | None:
@@ -68,29 +68,29 @@ def total(steps: list[Step], reported: Usage | None, below: float | None) -> Fin
     `below` is the cost of the sub-agents, which ATIF counts into the total.
     """
     own = [step.metrics for step in steps if step.metrics and not step.is_copied_context]
-    made = FinalMetrics(total_steps=len(steps))
-    told: dict[str, Any] = {}
+    final = FinalMetrics(total_steps=len(steps))
+    disagreeing: dict[str, Any] = {}
     for total_name, name in _TOTALS:
         values = [value for metrics in own if (value := getattr(metrics, name)) is not None]
         figure = getattr(reported, name) if reported is not None else None
         if figure is not None and (not math.isfinite(figure) or figure < 0):
             figure = None
         if values:
-            setattr(made, total_name, sum(values))
+            setattr(final, total_name, sum(values))
             if figure is not None and not math.isclose(figure, sum(values), rel_tol=1e-9):
-                told[name] = figure
+                disagreeing[name] = figure
         elif figure is not None:
-            setattr(made, total_name, figure)
+            setattr(final, total_name, figure)
     if below is not None:
-        made.total_cost_usd = (made.total_cost_usd or 0) + below
-    _keep_subset(made, told)
-    if told:
-        made.extra = {"reported": told}
-    return made
+        final.total_cost_usd = (final.total_cost_usd or 0) + below
+    _keep_subset(final, disagreeing)
+    if disagreeing:
+        final.extra = {"reported": disagreeing}
+    return final
 
 
-def _keep_subset(made: FinalMetrics, told: dict[str, Any]) -> None:
+def _keep_subset(final: FinalMetrics, disagreeing: dict[str, Any]) -> None:
     """Cached tokens are part of the prompt: a report that says otherwise is only told."""
-    cached, prompt = made.total_cached_tokens, made.total_prompt_tokens
+    cached, prompt = final.total_cached_tokens, final.total_prompt_tokens
     if cached is not None and prompt is not None and cached > prompt:
-        told["cached_tokens"], made.total_cached_tokens = cached, None
+        disagreeing["cached_tokens"], final.total_cached_tokens = cached, None

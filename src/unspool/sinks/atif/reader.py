@@ -62,12 +62,12 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     with open_origin(origin.path) as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t\r\n")
     values, code = _parse(data)
-    found = [(n, name, d) for n, value in enumerate(values) for name, d in documents_in(value)]
-    if code or not found:
+    documents = [(n, name, d) for n, value in enumerate(values) for name, d in documents_in(value)]
+    if code or not documents:
         tally.records += 1
         tally.problems += 1
         yield _problem(origin, code or "not-a-trajectory", data)
-    for number, name, document in found:
+    for number, name, document in documents:
         tally.records += 1
         ident = _fallback_id(origin, name, number)
         try:
@@ -165,19 +165,19 @@ class Reading:
 
     def _own_id(self, document: Document, ident: str, parent: Trajectory | None) -> str:
         """The trajectory's id, the run's where it has none; never one that is taken already."""
-        made = document.trajectory_id or (document.session_id if parent is None else "") or ident
-        while made in self._ids:
-            made = f"{ident}/{made}" if ident and ident != made else f"{made}'"
-        self._ids.add(made)
-        return made
+        own = document.trajectory_id or (document.session_id if parent is None else "") or ident
+        while own in self._ids:
+            own = f"{ident}/{own}" if ident and ident != own else f"{own}'"
+        self._ids.add(own)
+        return own
 
     def _resolve(self, ref: Ref, inner: dict[str, Trajectory]) -> tuple[str, bool]:
         if ref.trajectory_id and ref.trajectory_id in inner:
             return inner[ref.trajectory_id].conversation_id, True
         if ref.trajectory_id:
             return ref.trajectory_id, False
-        found = self._peek(ref.trajectory_path) if ref.trajectory_path else ""
-        return found or ref.session_id or "", False
+        beside = self._peek(ref.trajectory_path) if ref.trajectory_path else ""
+        return beside or ref.session_id or "", False
 
     def _peek(self, path: str) -> str:
         """The id of the document in a file beside this one."""
@@ -224,18 +224,20 @@ class Reading:
         trajectory.extra, _, rest = parted(document.extra, {})
         if rest.pop("flat_tools", None) is True:
             definitions = agent.tool_definitions or []
-            trajectory.tool_definitions = [made.get("function", made) for made in definitions]
+            trajectory.tool_definitions = [
+                definition.get("function", definition) for definition in definitions
+            ]
         unset = rest.get("unset")
         if isinstance(unset, list):
             rest.pop("unset")
             for name in unset:
                 if name in ("agent", "session_id"):
                     setattr(trajectory, name, None)
-        known = {field.name: field.type for field in msgspec.structs.fields(trajectory)}
+        types = {field.name: field.type for field in msgspec.structs.fields(trajectory)}
         strays: Json = {}
         for name, value in rest.items():
             try:
-                found = msgspec.convert(value, known[name])
+                found = msgspec.convert(value, types[name])
             except (KeyError, msgspec.ValidationError):
                 strays[name] = value
                 continue
@@ -263,8 +265,8 @@ class Reading:
     def _tie(self, trajectory: Trajectory, links: list[Link], inner: dict[str, Trajectory]) -> None:
         """The ties that references tell, on both sides where both are here."""
         for link in links:
-            known = {tie.conversation_id: tie for tie in trajectory.children or ()}
-            tie = known.get(link.conversation_id)
+            children = {tie.conversation_id: tie for tie in trajectory.children or ()}
+            tie = children.get(link.conversation_id)
             if tie is None:
                 trajectory.children = [*(trajectory.children or []), link]
             elif tie.tool_call_id is None:
@@ -289,58 +291,63 @@ class Reading:
         newest = self._newest(wanted)
         if len(draft.made["steps"]) == len(newest["steps"]):
             _keep_steps(trajectory, draft, newest["steps"])
-        made = writing.finish(draft)
-        if writing.in_files or "subagent_trajectories" in made:
-            made.pop("subagent_trajectories", None)
+        written_back = writing.finish(draft)
+        if writing.in_files or "subagent_trajectories" in written_back:
+            written_back.pop("subagent_trajectories", None)
             wanted = {k: v for k, v in wanted.items() if k != "subagent_trajectories"}
-        found = difference(made, wanted)
-        _keep_version(found, version)
+        if trajectory.source != FOREIGN and trajectory.children and "final_metrics" in wanted:
+            # The cost of sub-agents in other files is counted in, and is known again with them.
+            totals = {**(written_back.get("final_metrics") or {})}
+            totals["total_cost_usd"] = wanted["final_metrics"].get("total_cost_usd")
+            written_back["final_metrics"] = {k: v for k, v in totals.items() if v is not None}
+        changes = difference(written_back, wanted)
+        _keep_version(changes, version)
         embedded = [child.conversation_id for child in self._inner[trajectory.conversation_id]]
         written = [child.id for child in writing.root.children]
         if len(embedded) > 1 and (trajectory.source == FOREIGN or written != embedded):
-            found["children"] = embedded  # linking puts them in another order
-        if found:
-            trajectory.extra = keep_residue(trajectory.extra, **found)
+            changes["children"] = embedded  # linking puts them in another order
+        if changes:
+            trajectory.extra = keep_residue(trajectory.extra, **changes)
 
     def _below(self, trajectory: Trajectory) -> tuple[Trajectory, ...]:
         """All trajectories that were embedded in the document of this one."""
-        found: list[Trajectory] = []
+        below: list[Trajectory] = []
         for child in self._inner[trajectory.conversation_id]:
-            found += [child, *self._below(child)]
-        return tuple(found)
+            below += [child, *self._below(child)]
+        return tuple(below)
 
 
-def _keep_version(found: Json, version: str) -> None:
+def _keep_version(changes: Json, version: str) -> None:
     """The label is always ours to write; what differs within steps differs at this version only."""
     label = "/schema_version"
-    found.get("set", {}).pop(label, None)
-    if label in found.get("unset", ()):
-        found["unset"].remove(label)
+    changes.get("set", {}).pop(label, None)
+    if label in changes.get("unset", ()):
+        changes["unset"].remove(label)
     for name in ("set", "unset"):
-        if name in found and not found[name]:
-            del found[name]
-    if any(p.startswith("/steps/") for name in ("set", "unset") for p in found.get(name, ())):
-        found["version"] = version
+        if name in changes and not changes[name]:
+            del changes[name]
+    if any(p.startswith("/steps/") for name in ("set", "unset") for p in changes.get(name, ())):
+        changes["version"] = version
 
 
 def _keep_steps(trajectory: Trajectory, draft: Draft, wanted: list[Json]) -> None:
-    for made, step, place in zip(draft.made["steps"], wanted, draft.places, strict=True):
-        found = difference(made, step)
-        if found and place is not None:
+    for written, step, place in zip(draft.made["steps"], wanted, draft.places, strict=True):
+        changes = difference(written, step)
+        if changes and place is not None:
             message = trajectory.messages[place]
-            message.extra = keep_residue(message.extra, **found)
+            message.extra = keep_residue(message.extra, **changes)
 
 
 def _usage(metrics: FinalMetrics) -> Usage | None:
-    made = Usage(
+    usage = Usage(
         prompt_tokens=metrics.total_prompt_tokens,
         completion_tokens=metrics.total_completion_tokens,
         cached_tokens=metrics.total_cached_tokens,
         cost_usd=metrics.total_cost_usd,
     )
-    return made if made != Usage() else None
+    return usage if usage != Usage() else None
 
 
 def _copy(document: Json) -> Json:
-    made: Json = msgspec.json.decode(msgspec.json.encode(document))
-    return made
+    copy: Json = msgspec.json.decode(msgspec.json.encode(document))
+    return copy

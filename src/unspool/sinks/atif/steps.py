@@ -65,7 +65,7 @@ class StepWriter:
 
     def build(self) -> list[Step]:
         messages = self.trajectory.messages
-        told = {m.index for m in self.trajectory.marks or () if m.kind == "compaction"}
+        marked = {m.index for m in self.trajectory.marks or () if m.kind == "compaction"}
         marks = self._context_marks()
         results = find_results(messages)
         for index, message in enumerate(messages):
@@ -73,7 +73,7 @@ class StepWriter:
                 self._add(None, self._boundary(mark, index))
             if message.role != "tool":
                 self._tell(index, message)
-                self._add(index, self._step(message, results.get(index, []), index in told))
+                self._add(index, self._step(message, results.get(index, []), index in marked))
             elif index in results:  # its own home: no call and no message to stand with
                 self._add(index, self._orphan(message))
         for left in sorted(marks):
@@ -89,12 +89,12 @@ class StepWriter:
     def _context_marks(self) -> dict[int, list[Mark]]:
         """Marks that need a step of their own: no summary stands where they are."""
         messages = self.trajectory.messages
-        found: dict[int, list[Mark]] = defaultdict(list)
+        marks: dict[int, list[Mark]] = defaultdict(list)
         for mark in self.trajectory.marks or ():
             index = min(max(mark.index, 0), len(messages))
             if mark.kind in MANAGED and not self._tells(index, mark.kind):
-                found[index].append(mark)
-        return found
+                marks[index].append(mark)
+        return marks
 
     def _tell(self, index: int, message: Message) -> None:
         for kind in MANAGED:
@@ -114,16 +114,16 @@ class StepWriter:
     def _boundary(self, mark: Mark, index: int) -> Step:
         self.told.append(Mark(mark.kind, index, utc(mark.timestamp)))
         text = next((t for n in ("summary", "text") if (t := (mark.data or {}).get(n))), None)
-        told: dict[str, Any] = {"mark": mark.kind}
+        rest: dict[str, Any] = {"mark": mark.kind}
         if self.trajectory.messages[index:] and self.trajectory.messages[index].role == "tool":
-            told["index"] = index  # between a call and its result, which stand in one step
+            rest["index"] = index  # between a call and its result, which stand in one step
         return Step(
             step_id=0,
             source="system",
             message="",
             timestamp=utc(mark.timestamp),
             observation=Observation([Result(content=text)]) if isinstance(text, str) else None,
-            extra=merged({MANAGING: MANAGED[mark.kind]}, {}, told),
+            extra=merged({MANAGING: MANAGED[mark.kind]}, {}, rest),
         )
 
     def _step(self, message: Message, results: list[Message], marked: bool) -> Step:
@@ -148,10 +148,10 @@ class StepWriter:
             rest["tool_calls"] = leftover(message, set())["tool_calls"]
         called = Called((message.tool_calls or []) if agent else [], self.refs)
         step.tool_calls = called.made or None
-        made = [self._result(result, called, message.copied) for result in results]
-        self._add_lone_refs(message, called, made)
-        if made:
-            step.observation = Observation(made)
+        observed = [self._result(result, called, message.copied) for result in results]
+        self._add_lone_refs(message, called, observed)
+        if observed:
+            step.observation = Observation(observed)
         step.extra = merged(extra, {}, rest)
         return step
 
@@ -172,15 +172,15 @@ class StepWriter:
             rest["role"] = message.role
         if not marked:
             rest["mark"] = False
-        made = [Result(content=content)]
-        made += [self._result(result, None, message.copied) for result in results]
+        observed = [Result(content=content)]
+        observed += [self._result(result, None, message.copied) for result in results]
         extra = {MANAGING: MANAGED["compaction"], **(message.extra or {})}
         return Step(
             step_id=0,
             source="system",
             message="",
             timestamp=self._time(message, rest),
-            observation=Observation(made),
+            observation=Observation(observed),
             is_copied_context=message.copied or None,
             extra=merged(extra, {}, rest),
         )
@@ -238,7 +238,7 @@ class StepWriter:
             rest["refs"] = msgspec.to_builtins(odd)
         return Result(ident, content, refs or None, merged(message.extra, words, rest))
 
-    def _add_lone_refs(self, message: Message, called: Called, made: list[Result]) -> None:
+    def _add_lone_refs(self, message: Message, called: Called, observed: list[Result]) -> None:
         """A sub-agent whose call has no result yet is still told of."""
         kept = {result.tool_call_id: result for result in lone_results(message)}
         for call in message.tool_calls or () if called.made else ():
@@ -246,7 +246,7 @@ class StepWriter:
             if call.id in kept:
                 refs, _ = self.refs.of_message(kept[call.id], refs)
             if refs:
-                made.append(Result(called.answered(call.id), None, refs))
+                observed.append(Result(called.answered(call.id), None, refs))
 
 
 def has_steps(trajectory: Trajectory) -> bool:
@@ -273,7 +273,7 @@ def find_results(messages: list[Message]) -> dict[int, list[Message]]:
         if message.role == "assistant":
             for call in message.tool_calls or ():
                 homes[call.id].append(index)
-    found: dict[int, list[Message]] = defaultdict(list)
+    results: dict[int, list[Message]] = defaultdict(list)
     behind: int | None = None
     for index, message in enumerate(messages):
         if message.role != "tool":
@@ -285,5 +285,5 @@ def find_results(messages: list[Message]) -> dict[int, list[Message]]:
         elif message.tool_call_id in homes:
             called = homes[message.tool_call_id]
             home = max((place for place in called if place < index), default=called[0])
-        found[index if home is None else home].append(message)
-    return found
+        results[index if home is None else home].append(message)
+    return results

@@ -43,9 +43,9 @@ def older(version: str, than: str) -> bool:
 
 def version_of(document: Json) -> str:
     """The version that the document declares; the newest where it declares none that is known."""
-    said = str(document.get("schema_version"))
-    version = said.removeprefix(PREFIX)
-    return version if said.startswith(PREFIX) and version in VERSIONS else NEWEST
+    label = str(document.get("schema_version"))
+    version = label.removeprefix(PREFIX)
+    return version if label.startswith(PREFIX) and version in VERSIONS else NEWEST
 
 
 def to_version(document: Json, version: str) -> Json:
@@ -180,14 +180,14 @@ def _lower_content(path: str, holder: Json, key: str, version: str, contents: Js
     plain = older(version, PARTS)
     if not plain and not any(part.get("type") == "audio" for part in parts):
         return
-    held = ("text",) if plain else ("text", "image")
+    kinds = ("text",) if plain else ("text", "image")
     contents[path] = [
         len(part.get("text") or "")
         if part.get("type") == "text"
-        else ("media" if part.get("type") in held else part)
+        else ("media" if part.get("type") in kinds else part)
         for part in parts
     ]
-    kept = [part for part in parts if part.get("type") in held]
+    kept = [part for part in parts if part.get("type") in kinds]
     holder[key] = JOINT.join(part.get("text") or "" for part in kept) if plain else kept
 
 

@@ -27,10 +27,10 @@ Json = dict[str, Any]
 def write(family: Family, options: Options) -> Iterator[Piece]:
     """The documents of a family: the root, its sub-agents where they are files, the media."""
     version = options.get("atif_version")
-    made = Writing(family, version, str(options.get("subagents") or "embedded"))
-    for name, document in made.documents():
+    writing = Writing(family, version, str(options.get("subagents") or "embedded"))
+    for name, document in writing.documents():
         yield Piece(name, encode(document))
-    for name, data in made.files.found.items():
+    for name, data in writing.files.found.items():
         yield Piece(name, data)
 
 
@@ -100,12 +100,12 @@ class Writing:
 
     def documents(self) -> list[tuple[str, Json]]:
         """(file name, document) of all that has steps; the root first."""
-        found: list[tuple[str, Json]] = []
+        documents: list[tuple[str, Json]] = []
         for node in self._tops(self.root):
             self._apart = []
-            found.append((self.names[node.id], self.finish(self.draft(node))))
-            found += self._apart
-        return found
+            documents.append((self.names[node.id], self.finish(self.draft(node))))
+            documents += self._apart
+        return documents
 
     def _tops(self, node: Node) -> Iterator[Node]:
         """The root; its sub-agents where it has no steps itself."""
@@ -121,15 +121,15 @@ class Writing:
         embedded: list[Json] = []
         costs: dict[str, float] = {}
         for child, call in self._children(node):
-            made = self.finish(self.draft(child, inside=not self.in_files))
-            cost = (made.get("final_metrics") or {}).get("total_cost_usd")
+            document_below = self.finish(self.draft(child, inside=not self.in_files))
+            cost = (document_below.get("final_metrics") or {}).get("total_cost_usd")
             if cost is not None:
                 costs[child.id] = cost
-            refs.add(child.id, call, self._ref(child, made))
+            refs.add(child.id, call, self._ref(child, document_below))
             if self.in_files:
-                self._apart.append((self.names[child.id], made))
+                self._apart.append((self.names[child.id], document_below))
             else:
-                embedded.append(made)
+                embedded.append(document_below)
         parent = node.trajectory.parent
         is_fork = parent is not None and parent.kind != "subagent"  # and so a run of its own
         session = _session(node.trajectory) if is_fork else self.session
@@ -141,9 +141,9 @@ class Writing:
         trajectory, made, odd = draft.node.trajectory, draft.made, False
         for step, place in zip(made["steps"], draft.places, strict=True):
             if place is not None:
-                held = residue_of(trajectory.messages[place].extra)
-                restore(step, held.set, held.unset)
-                odd = odd or bool(held.set or held.unset)
+                residue = residue_of(trajectory.messages[place].extra)
+                restore(step, residue.set, residue.unset)
+                odd = odd or bool(residue.set or residue.unset)
         if draft.embedded:
             made["subagent_trajectories"] = draft.embedded
         made = to_version(made, self.version)
@@ -169,9 +169,9 @@ class Writing:
                 for below, _ in self._children(child):
                     yield below, child.call
 
-    def _ref(self, child: Node, made: Json) -> Ref:
+    def _ref(self, child: Node, document: Json) -> Ref:
         path = self.names[child.id] if self.in_files else None
-        return Ref(made.get("trajectory_id") or child.id, made.get("session_id"), path)
+        return Ref(document.get("trajectory_id") or child.id, document.get("session_id"), path)
 
 
 def _session(trajectory: Trajectory) -> str:

@@ -127,8 +127,8 @@ def _arguments(call: Call) -> Iterator[Markup]:
 
 
 def _json(value: object) -> str:
-    made = msgspec.json.encode(value)
-    return (msgspec.json.format(made, indent=2) if len(made) > 100 else made).decode()
+    data = msgspec.json.encode(value)
+    return (msgspec.json.format(data, indent=2) if len(data) > 100 else data).decode()
 
 
 def diff_part(edit: Edit) -> Markup:

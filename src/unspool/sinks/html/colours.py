@@ -55,10 +55,10 @@ def _lexer(language: str) -> Any:
 def language_of(path: str) -> str:
     """The language of a file, by its name; empty where unknown."""
     try:
-        found = find_lexer_class_for_filename(path.replace("\\", "/").rpartition("/")[2])
+        lexer = find_lexer_class_for_filename(path.replace("\\", "/").rpartition("/")[2])
     except ClassNotFound:
         return ""
-    return str(found.aliases[0]) if found and found.aliases else ""
+    return str(lexer.aliases[0]) if lexer and lexer.aliases else ""
 
 
 def highlight(code: str, language: str) -> Markup:

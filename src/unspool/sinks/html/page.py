@@ -217,8 +217,8 @@ def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
     yield "Turns", str(len(turns)) if turns else "", ""
     yield "Tool calls", str(calls) if calls else "", ""
     if usage is not None:
-        read, made = count(usage.prompt_tokens), count(usage.completion_tokens)
-        tokens = ", ".join(w for w in (read and f"{read} in", made and f"{made} out") if w)
+        read, written = count(usage.prompt_tokens), count(usage.completion_tokens)
+        tokens = ", ".join(w for w in (read and f"{read} in", written and f"{written} out") if w)
         yield "Tokens", tokens, ""
         yield "Cost", f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else "", ""
     if trajectory.files:

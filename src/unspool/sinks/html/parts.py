@@ -129,7 +129,7 @@ def _tokens(message: Message) -> list[Markup | None]:
     usage = message.usage
     if usage is None:
         return []
-    read, made = count(usage.prompt_tokens), count(usage.completion_tokens)
+    read, written = count(usage.prompt_tokens), count(usage.completion_tokens)
     title = ", ".join(
         f"{number:,} tokens {what}"
         for number, what in (
@@ -139,7 +139,7 @@ def _tokens(message: Message) -> list[Markup | None]:
         )
         if number is not None
     )
-    shown = " ".join(word for word in (read and f"↑{read}", made and f"↓{made}") if word)
+    shown = " ".join(word for word in (read and f"↑{read}", written and f"↓{written}") if word)
     return [_figure(shown, title)]
 
 
@@ -155,8 +155,8 @@ def _body(said: Said) -> Iterator[Markup]:
         sent = element("div", {"class": "typed"}, clipped(message.content))
         yield fold("As sent to the model", sent, kind="injected")
     shown = [attachment_part(attachment) for attachment in message.attachments or ()]
-    if told := failure_of(message):
-        yield element("p", {"class": "note status"}, f"Error: {one_line(told, 2000)}")
+    if failure := failure_of(message):
+        yield element("p", {"class": "note status"}, f"Error: {one_line(failure, 2000)}")
     shown += [_part(part) for part in parts_of(message)]
     if shown:
         yield element("div", {"class": "attachments"}, shown)

@@ -47,12 +47,12 @@ class _Renderer:
 
 
 def _make() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    rules = made.renderer.rules  # type: ignore[attr-defined]  # the protocol does not name it
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    rules = parser.renderer.rules  # type: ignore[attr-defined]  # the protocol does not name it
     rules["fence"] = _Renderer.fence
     rules["image"] = _Renderer.image
-    made.core.ruler.push("lower_headings", _lower_headings)
-    return made
+    parser.core.ruler.push("lower_headings", _lower_headings)
+    return parser
 
 
 def _lower_headings(state: Any) -> None:

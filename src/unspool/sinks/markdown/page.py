@@ -50,15 +50,15 @@ def _head(trajectory: Trajectory) -> str:
         ("Started", trajectory.started_at or ""),
         ("Ended", trajectory.ended_at or ""),
     ]
-    made = [f"- {name}: {plain(value)}" for name, value in rows if value]
+    lines = [f"- {name}: {plain(value)}" for name, value in rows if value]
     if workspace is not None and workspace.path:
-        made.append(f"- Folder: {link(workspace.path, workspace.path)}")
+        lines.append(f"- Folder: {link(workspace.path, workspace.path)}")
     if usage is not None and (usage.prompt_tokens or usage.completion_tokens):
         tokens = [(usage.prompt_tokens, "in"), (usage.completion_tokens, "out")]
-        told = ", ".join(f"{count(number)} {word}" for number, word in tokens if number)
-        made.append(f"- Tokens: {told}")
-    made.append(f"- Source: {plain(trajectory.source)} {code(trajectory.conversation_id)}")
-    return "\n".join(made)
+        figures = ", ".join(f"{count(number)} {word}" for number, word in tokens if number)
+        lines.append(f"- Tokens: {figures}")
+    lines.append(f"- Source: {plain(trajectory.source)} {code(trajectory.conversation_id)}")
+    return "\n".join(lines)
 
 
 def _conversation(reading: Reading, level: int) -> Iterator[str]:
@@ -153,13 +153,13 @@ def _call(call: Call, level: int) -> str:
 def _invocation(call: Call) -> str:
     """How the program itself put the call into words."""
     extra = call.call.extra or {}
-    found = extra.get("past_tense") or extra.get("invocation")
-    return _LINK.sub(_linked, found) if isinstance(found, str) else ""
+    words = extra.get("past_tense") or extra.get("invocation")
+    return _LINK.sub(_linked, words) if isinstance(words, str) else ""
 
 
-def _linked(found: re.Match[str]) -> str:
+def _linked(match: re.Match[str]) -> str:
     """A link as words: VS Code leaves its text empty and shows the file's name."""
-    return found[1] or unquote(found[2].partition("#")[0].rstrip("/").rpartition("/")[2])
+    return match[1] or unquote(match[2].partition("#")[0].rstrip("/").rpartition("/")[2])
 
 
 def _diff(edit: Edit) -> str:
@@ -184,8 +184,8 @@ def _aside(item: Aside, level: int) -> str:
 
 def _rule(rule: Rule) -> Iterator[str]:
     if rule.kind == "answer" and rule.data:
-        told = [t for name in ("title", "message") if isinstance(t := rule.data.get(name), str)]
-        asked = " — ".join(dict.fromkeys(t for t in told if t)) or rule.data.get("asked_by")
+        words = [t for name in ("title", "message") if isinstance(t := rule.data.get(name), str)]
+        asked = " — ".join(dict.fromkeys(t for t in words if t)) or rule.data.get("asked_by")
         yield f"*The person was asked:* {plain(str(asked))}"
         yield fenced(_answer(rule.data), "json")
     elif rule.kind == CHECKPOINT and rule.data:
@@ -212,8 +212,8 @@ def _files(trajectory: Trajectory) -> str:
         what = ", ".join(dict.fromkeys(t.operation for t in touches))
         added = sum(t.lines_added or 0 for t in touches)
         removed = sum(t.lines_removed or 0 for t in touches)
-        known = any(t.lines_added is not None for t in touches)
-        lines = f"+{added} −{removed}" if known else ""
+        counted = any(t.lines_added is not None for t in touches)
+        lines = f"+{added} −{removed}" if counted else ""
         outcome = ", ".join(dict.fromkeys(t.outcome for t in touches if t.outcome))
         times = f" ({plural(len(touches), 'time')})" if len(touches) > 1 else ""
         rows.append(f"| {link(path, path)} | {plain(what)}{times} | {lines} | {plain(outcome)} |")

@@ -40,8 +40,8 @@ def _attachment(attachment: Attachment) -> str:
 def remarks(message: Message) -> Iterator[str]:
     """What is known about an answer besides its words."""
     extra = message.extra or {}
-    if told := failure_of(message):
-        yield f"> **Error:** {plain(told)}"
+    if failure := failure_of(message):
+        yield f"> **Error:** {plain(failure)}"
     for part in parts_of(message):
         if part.uri:
             yield f"- 🔗 {link(part.text, part.uri)}"
@@ -72,8 +72,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _followup(value: Any) -> str:
-    found = value.get("message") if isinstance(value, dict) else None
-    return found if isinstance(found, str) else ""
+    text = value.get("message") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 _COMMANDS = ("command", "cmd", "script")

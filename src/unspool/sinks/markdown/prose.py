@@ -29,12 +29,12 @@ def prose(text: str) -> str:
     lines: list[str] = []
     fence = ""
     for line in _GLUED.sub(r"\1\n\n\2", printable(text)).split("\n"):
-        found = _FENCE.match(line)
+        match = _FENCE.match(line)
         if fence:
-            if found and found[1].startswith(fence) and not found[2].strip():
+            if match and match[1].startswith(fence) and not match[2].strip():
                 fence = ""
-        elif found and not ("`" in found[2] and found[1][0] == "`"):
-            fence = found[1]
+        elif match and not ("`" in match[2] and match[1][0] == "`"):
+            fence = match[1]
         else:
             line = _without_tags(line)
         lines.append(line)
@@ -48,7 +48,7 @@ def _without_tags(line: str) -> str:
     if "<" not in line:
         return line
     pieces = _TICKS.split(line)
-    made: list[str] = []
+    safe: list[str] = []
     opened = ""
     for number, piece in enumerate(pieces):
         ticks = number % 2 == 1
@@ -58,8 +58,8 @@ def _without_tags(line: str) -> str:
             opened = piece
         elif not ticks and not opened:
             piece = _TAG.sub("&lt;", piece)
-        made.append(piece)
-    return "".join(made)
+        safe.append(piece)
+    return "".join(safe)
 
 
 def quoted(text: str) -> str:

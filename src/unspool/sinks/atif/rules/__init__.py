@@ -105,8 +105,8 @@ def _is_atif(path: str) -> bool:
 
 def _verdict(path: str) -> Verdict:
     try:
-        found = check_file(Path(path))
+        findings = check_file(Path(path))
     except OSError as error:
-        found = [Finding("error", "unreadable", "$", error.strerror or str(error))]
-    errors = sum(1 for finding in found if finding.level == "error")
-    return Verdict(path, errors, len(found) - errors, found)
+        findings = [Finding("error", "unreadable", "$", error.strerror or str(error))]
+    errors = sum(1 for finding in findings if finding.level == "error")
+    return Verdict(path, errors, len(findings) - errors, findings)

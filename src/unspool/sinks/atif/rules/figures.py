@@ -30,10 +30,10 @@ def _check_metrics(metrics: Json, path: str, findings: Findings) -> None:
     _check_signs(metrics, path, names, findings)
     _check_subset(metrics, path, "cached_tokens", "prompt_tokens", findings)
     for kind in ("prompt", "completion"):
-        ids, said = metrics.get(f"{kind}_token_ids"), _number(metrics.get(f"{kind}_tokens"))
-        if isinstance(ids, list) and said is not None and len(ids) != said:
+        ids, tokens_told = metrics.get(f"{kind}_token_ids"), _number(metrics.get(f"{kind}_tokens"))
+        if isinstance(ids, list) and tokens_told is not None and len(ids) != tokens_told:
             findings.warning(
-                "token-ids", f"{path}.{kind}_token_ids", f"{len(ids)} ids for {said} tokens"
+                "token-ids", f"{path}.{kind}_token_ids", f"{len(ids)} ids for {tokens_told} tokens"
             )
     logprobs, tokens = metrics.get("logprobs"), metrics.get("completion_token_ids")
     if isinstance(logprobs, list) and isinstance(tokens, list) and len(logprobs) != len(tokens):
@@ -47,18 +47,20 @@ def _check_final(
 ) -> None:
     _check_signs(final, path, (*(name for name, _ in TOTALS), "total_steps"), findings)
     _check_subset(final, path, "total_cached_tokens", "total_prompt_tokens", findings)
-    said = _number(final.get("total_steps"))
-    if said is not None and said != len(steps):
+    total_steps = _number(final.get("total_steps"))
+    if total_steps is not None and total_steps != len(steps):
         report = findings.warning if document.get("notes") else findings.error
-        report("total-steps", f"{path}.total_steps", f"is {said}, there are {len(steps)} steps")
+        report(
+            "total-steps", f"{path}.total_steps", f"is {total_steps}, there are {len(steps)} steps"
+        )
     for name, of_step in TOTALS:
-        told = _number(final.get(name))
-        if told is not None:
-            _check_total(document, steps, told, of_step, f"{path}.{name}", findings)
+        total = _number(final.get(name))
+        if total is not None:
+            _check_total(document, steps, total, of_step, f"{path}.{name}", findings)
 
 
 def _check_total(
-    document: Json, steps: list[Json], told: float, name: str, path: str, findings: Findings
+    document: Json, steps: list[Json], total: float, name: str, path: str, findings: Findings
 ) -> None:
     """The sum of the steps that are not copied; sub-agents' may be counted in."""
     own = [
@@ -67,39 +69,39 @@ def _check_total(
         if (s.get("source") == "agent" or s.get("metrics")) and not s.get("is_copied_context")
     ]
     values = [_number(field(s.get("metrics"), name)) for s in own]
-    known = [value for value in values if value is not None]
-    if not known:
+    figures = [value for value in values if value is not None]
+    if not figures:
         return
-    least = math.fsum(known)
+    least = math.fsum(figures)
     most = math.fsum([least, *_below(document, name)])
-    if _near(told, least) or _near(told, most):
+    if _near(total, least) or _near(total, most):
         return
     # Sub-agents in other files, and steps without figures, may account for what is above the sum.
-    open_ended = len(known) < len(values) or _refers_outside(steps)
-    if told > least and open_ended:
-        findings.warning("total", path, f"is {told}, the known steps add up to {_shown(least)}")
+    open_ended = len(figures) < len(values) or _refers_outside(steps)
+    if total > least and open_ended:
+        findings.warning("total", path, f"is {total}, the figures steps add up to {_shown(least)}")
     else:
-        findings.error("total", path, f"is {told}, the steps add up to {_shown(least)}")
+        findings.error("total", path, f"is {total}, the steps add up to {_shown(least)}")
 
 
 def _below(document: Json, name: str) -> list[float]:
     """The same figure of all embedded sub-agents, as their totals or their steps tell it."""
     total = next(total for total, of_step in TOTALS if of_step == name)
-    found: list[float] = []
+    figures: list[float] = []
     for sub in items(document.get("subagent_trajectories")):
         if not isinstance(sub, dict):
             continue
         final = sub.get("final_metrics")
-        told = _number(final.get(total)) if isinstance(final, dict) else None
-        if told is None:
+        own_total = _number(final.get(total)) if isinstance(final, dict) else None
+        if own_total is None:
             steps = [s for s in items(sub.get("steps")) if isinstance(s, dict)]
             values = [_number(field(s.get("metrics"), name)) for s in steps]
-            found += [*(value for value in values if value is not None), *_below(sub, name)]
+            figures += [*(value for value in values if value is not None), *_below(sub, name)]
         else:
-            found.append(told)
+            figures.append(own_total)
             if name != "cost_usd":  # a cost has its sub-agents' in it already
-                found += _below(sub, name)
-    return found
+                figures += _below(sub, name)
+    return figures
 
 
 def _refers_outside(steps: list[Json]) -> bool:

@@ -41,19 +41,19 @@ def check_references(document: Json, path: str, folder: Path | None, findings: F
 
 def _check_embedded(document: Json, path: str, findings: Findings) -> dict[str, str]:
     """The ids of the embedded sub-agents and where they stand."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for number, sub in enumerate(items(document.get("subagent_trajectories"))):
         at = f"{path}.subagent_trajectories[{number}]"
         ident = field(sub, "trajectory_id")
         if not isinstance(ident, str) or not ident:
             findings.error("missing", f"{at}.trajectory_id", "required in an embedded trajectory")
-        elif ident in found:
+        elif ident in places:
             findings.error(
                 "duplicate-trajectory", f"{at}.trajectory_id", f"{ident!r} is another's as well"
             )
         else:
-            found[ident] = at
-    return found
+            places[ident] = at
+    return places
 
 
 def _results(document: Json, path: str) -> Iterator[tuple[str, Json]]:

@@ -98,7 +98,7 @@ class Shape:
         since: dict[str, str] | None = None,
     ) -> bool:
         """The fields of one object; False where it is none."""
-        known = known_fields(kind)
+        types = known_fields(kind)
         if not isinstance(value, dict):
             self.findings.error("wrong-type", path, f"must be an object, is {_kind(value)}")
             return False
@@ -106,10 +106,10 @@ class Shape:
             if value.get(name) is None:
                 self.findings.error("missing", f"{path}.{name}", "required, but missing")
         for name, item in value.items():
-            if name not in known:
+            if name not in types:
                 self.findings.error("unknown-field", f"{path}.{name}", "not a field of ATIF")
-            elif item is not None and not TYPES[known[name]](item):
-                self._wrong(f"{path}.{name}", known[name], item)
+            elif item is not None and not TYPES[types[name]](item):
+                self._wrong(f"{path}.{name}", types[name], item)
             elif item is not None and since and name in since:
                 self.since(since[name], f"{path}.{name}")
         return True
@@ -221,10 +221,12 @@ class Shape:
             return
         if kind == "image" and "duration_sec" in source:
             self.findings.error("unknown-field", f"{path}.duration_sec", "not a field of ATIF")
-        said = source.get("media_type")
-        if kind == "audio" and isinstance(said, str):
-            said = AUDIO_ALIASES.get(said.strip().lower(), said.strip().lower())
-        if isinstance(said, str) and said not in (IMAGE_TYPES if kind == "image" else AUDIO_TYPES):
+        media_type = source.get("media_type")
+        if kind == "audio" and isinstance(media_type, str):
+            media_type = AUDIO_ALIASES.get(media_type.strip().lower(), media_type.strip().lower())
+        if isinstance(media_type, str) and media_type not in (
+            IMAGE_TYPES if kind == "image" else AUDIO_TYPES
+        ):
             self.findings.error(
                 "media-type",
                 f"{path}.media_type",
@@ -244,13 +246,13 @@ def check_shape(document: Any, path: str, findings: Findings, embedded: bool) ->
     if not isinstance(document, dict):
         findings.error("wrong-type", path, f"must be an object, is {_kind(document)}")
         return False
-    said = document.get("schema_version")
-    version = str(said or "").removeprefix(PREFIX)
-    if said is None:
+    label = document.get("schema_version")
+    version = str(label or "").removeprefix(PREFIX)
+    if label is None:
         findings.error("missing", f"{path}.schema_version", "required, but missing")
-    elif not isinstance(said, str) or not said.startswith(PREFIX) or version not in VERSIONS:
+    elif not isinstance(label, str) or not label.startswith(PREFIX) or version not in VERSIONS:
         findings.error(
-            "unknown-version", f"{path}.schema_version", f"{said!r} is no version of ATIF"
+            "unknown-version", f"{path}.schema_version", f"{label!r} is no version of ATIF"
         )
     version = version if version in VERSIONS else NEWEST
     Shape(version, findings).root(document, path)

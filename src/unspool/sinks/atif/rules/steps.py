@@ -27,17 +27,17 @@ def check_steps(document: Json, path: str, findings: Findings) -> None:
 
 
 def _check_time(step: Json, path: str, last: int | None, findings: Findings) -> int | None:
-    said = step.get("timestamp")
-    if not isinstance(said, str):
+    text = step.get("timestamp")
+    if not isinstance(text, str):
         return last
     try:
-        moment = datetime.fromisoformat(said.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        findings.error("timestamp", f"{path}.timestamp", f"{said!r} is no ISO 8601 time")
+        findings.error("timestamp", f"{path}.timestamp", f"{text!r} is no ISO 8601 time")
         return last
     if moment.tzinfo is None:
-        findings.warning("no-time-zone", f"{path}.timestamp", f"{said!r} names no time zone")
-    when = parse_time(said.replace("Z", "+00:00"))
+        findings.warning("no-time-zone", f"{path}.timestamp", f"{text!r} names no time zone")
+    when = parse_time(text.replace("Z", "+00:00"))
     if when is not None and last is not None and when < last:
         findings.warning("time-goes-back", f"{path}.timestamp", "is before the step before it")
     return last if when is None else max(when, last or when)
