@@ -305,7 +305,6 @@ class Chat:
                 if thinking and text:
                     self._steps.part("text", ident, group)
                 self._say(scribe, bubble, step, text=text, thinking=thinking, extra=_ids(bubble))
-                self._count(scribe, bubble, step)
         tool = bubble.call
         if tool is not None:  # seen on bubbles of the person's too
             self._call(scribe, bubble, tool, ident)
@@ -314,6 +313,7 @@ class Chat:
                 id=f"{ident}:error", role="system", kind="error", text=bubble.error[1],
                 request=bubble.error[0] or bubble.request or self.request, after=None,
             )  # fmt: skip
+        self._count(scribe, bubble)
         return scribe.facts
 
     def _time(self, bubble: Bubble, time: int | None) -> None:
@@ -370,20 +370,18 @@ class Chat:
                 call=call, name=name, text=text, details=details, failed=failed, status=status,
                 files=files,
             )  # fmt: skip
-        self._count(scribe, bubble, step)
 
-    def _count(self, scribe: Scribe, bubble: Bubble, step: str) -> None:
+    def _count(self, scribe: Scribe, bubble: Bubble) -> None:
         """The last bubble of a request has its count, all others 0, which is unknown. A second count
         of the same request replaces the first: 13962/50, then 14192/218 (test_tokens_count_once)."""
-        count = bubble.tokenCount
-        if count is None or not (count.inputTokens or count.outputTokens):
-            return
-        request = bubble.request or self.request
-        scribe.usage(
-            on="request" if request else "message", subject=request or step,
-            prompt=int(count.inputTokens or 0) or None,
-            completion=int(count.outputTokens or 0) or None,
-        )  # fmt: skip
+        count = bubble.tokenCount or Count()
+        given, taken = int(count.inputTokens or 0), int(count.outputTokens or 0)
+        request, step = bubble.request or self.request, self._steps.step
+        if (given or taken) and (request or step):
+            scribe.usage(
+                on="request" if request else "message", subject=request or step,
+                prompt=given or None, completion=taken or None,
+            )  # fmt: skip
 
     def files(self, bubble: Bubble, ident: str, offset: int) -> list[AnyFact]:
         """Files that the bubble changed without a tool, by the code blocks of its text."""

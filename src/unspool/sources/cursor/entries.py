@@ -88,24 +88,24 @@ class Steps:
     """
 
     def __init__(self) -> None:
-        self._step = ""
+        self.step = ""
         self._stage = -1
         self._group = ""
         self._running: set[str] = set()
 
     def close(self) -> None:
         """Somebody else spoke, or the turn ended."""
-        self._step, self._stage, self._group = "", -1, ""
+        self.step, self._stage, self._group = "", -1, ""
         self._running.clear()
 
     def part(self, kind: Literal["thinking", "text", "call"], ident: str, group: str = "") -> str:
         """The step that the part belongs to, named after its first part."""
-        if not self._step or not self._goes_on(_ORDER[kind], group):
+        if not self.step or not self._goes_on(_ORDER[kind], group):
             self.close()
-            self._step = ident
+            self.step = ident
         self._stage = _ORDER[kind]
         self._group = group or self._group
-        return self._step
+        return self.step
 
     def began(self, like: str) -> None:
         """A call is running: what is called before it comes back was called beside it."""
