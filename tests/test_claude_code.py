@@ -13,7 +13,7 @@ import pytest
 from tests.harness import CASES, case_id, cases, facts_of, origins_of, plain, reduce_all
 from unspool import sources
 from unspool.facts import MessageSeen, ToolReturned
-from unspool.io.origins import Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources import claude_code
 from unspool.sources.claude_code.hooks import EVENTS, event_of
 from unspool.sources.claude_code.words import read_words
@@ -357,3 +357,25 @@ def test_no_value_of_any_type_ends_in_a_traceback(case: Path, tmp_path: Path) ->
             origin = Origin(str(target), path.name, source="claude-code", size=1)
             for made in reduce_all(facts_of([origin])):
                 decode_trajectory(encode_trajectory(made))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        # Codex: every payload names its turn, or its transcript lies in Codex's home.
+        [{"session_id": "s", "turn_id": "t", "hook_event_name": "Stop", "transcript_path": "/r"}],
+        [{"session_id": "s", "hook_event_name": "SessionEnd", "transcript_path": "/h/.codex/r"}],
+        # Qwen Code: hooks, a session file, a stream.
+        [{"session_id": "s", "hook_event_name": "PreToolUse", "tool_call_id": "c", "tool_name": "x"}],
+        [{"type": "user", "uuid": "u", "parentUuid": None, "sessionId": "s",
+          "message": {"role": "user", "parts": [{"text": "Hi"}]}}],
+        [{"type": "system", "subtype": "init", "session_id": "s", "tools": [],
+          "qwen_code_version": "0.24.4"},
+         {"type": "assistant", "session_id": "s", "parent_tool_use_id": None,
+          "message": {"id": "m", "content": []}}],
+    ],
+    ids=["codex-turn", "codex-home", "qwen-hook", "qwen-session", "qwen-stream"],
+)  # fmt: skip
+def test_the_same_events_of_other_agents_are_not_ours(rows: list[dict[str, object]]) -> None:
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    assert not claude_code.claims(Head("/logs/log.jsonl", data, True))

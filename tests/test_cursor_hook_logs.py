@@ -78,7 +78,7 @@ def test_a_local_clock_is_set_by_the_bubbles(tmp_path: Path, hours: int, zone: s
     (tmp_path / "audit.log").write_text(text)
     made = only(tmp_path)
     assert (made.started_at, made.ended_at) == (
-        "2026-01-01T10:00:00.100Z",
+        "2026-01-01T10:00:00.000Z",
         "2026-01-01T10:05:00.000Z",
     )
     assert [(m.kind, m.index, m.timestamp) for m in made.marks or ()] == [

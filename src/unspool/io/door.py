@@ -82,13 +82,16 @@ def iter_json_lines(
     mend: "Callable[[Any], Any] | None" = None,
     noise: bytes | tuple[bytes, ...] = (),
     whole: bool = False,
+    lazy: bool = False,
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
     """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
 
     `begins` is how a record's line begins; any other line goes on from the one before it. A record
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
     texts across fields. A line that begins with `noise` and ends as an object does is not read.
-    `whole`: the shape holds whatever a record has, so that decoding it has met all its bytes.
+    `whole`: the shape holds whatever a record has, so that decoding it has met all its bytes. `lazy`:
+    what the shape leaves undecoded (`msgspec.Raw`) is not looked at, and the caller mends a line that
+    proves bad there: to look costs as much as to decode.
 
     A file of which no line seems to be a record (`Origin.lines`) is read whole: an array, or objects
     over many lines each.
@@ -123,7 +126,8 @@ def iter_json_lines(
             yield from reader.tell_flaws(offset, flaws)
         try:
             value = shape.decode(line)
-            refuse(line)
+            if not lazy:
+                refuse(line)
         except UNREADABLE:
             spoiled = [(offset, line)]
             continue

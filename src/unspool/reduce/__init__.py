@@ -29,6 +29,8 @@ import msgspec
 from unspool.facts import (
     ECHO,
     MESSAGE_BEARING,
+    NO_ZONE,
+    ZONE,
     AnyFact,
     Key,
     ListSeen,
@@ -235,10 +237,12 @@ def _reduce_records(
         trajectory.partial = strand.partial or None
         trajectory.tool_definitions = strand.tools()
         describe(trajectory, strand.last_view.notes)
-    times = times or assembly.echo_times
+    # A hook may run before the first record and behind the last one (cases/claude_code/hooks_envelope).
+    # A log whose zone nothing tells may be hours off.
+    zoneless = any(note.name == ZONE and note.value == NO_ZONE for note in notes)
+    times = times if times and zoneless else times + assembly.echo_times
     if messages and strand is None and _only_echoes(records):
         trajectory.partial = ["only-echoes"]
-        times = assembly.times + assembly.echo_times
     if times:
         trajectory.started_at = format_time(min(times))
         trajectory.ended_at = format_time(max(times))

@@ -151,12 +151,13 @@ class _Heard:
         self._told: dict[str, Alike] = defaultdict(Alike)
         """Words → the answers with an id that the channel itself has told so far."""
         self._retold: set[int] = set()
-        self._pieced = {
+        self._named = {
             id(draft)
             for draft in self._drafts
-            if any(part.piece and part.id and part.rank == channel[0] for part in draft.parts)
+            if any(part.id and part.rank == channel[0] for part in draft.parts)
         }
-        """What another log of the kind has told in pieces, under another id: that is another one."""
+        """What another log of the kind has told under another id: that is another one, whatever it says
+        (cases/claude_code/stream_totals)."""
 
     def take(self, ident: str, group: Group) -> None:
         said = words([fact for _, fact in group])
@@ -196,7 +197,7 @@ class _Heard:
                 target = alike.find(self._taken, first.time) or target
         if target is None and first.role == "user":
             target = self._asked.get(next((f.request for _, f in group if f.request), ""))
-        barred = self._pieced if first.id and first.piece else frozenset()
+        barred = self._named if first.id and first.role == "assistant" else frozenset()
         if target is None and said:
             waits = any(fact.status == "queued" for _, fact in group)
             alike = self._known[(first.role, said)]

@@ -305,7 +305,7 @@ def complete_workspace(trajectory: Trajectory) -> None:
     if workspace.path:
         workspace.name = workspace.name or _last_part(workspace.path)
         digest = hashlib.sha256(workspace.path.encode("utf-8", "replace")).hexdigest()
-        workspace.hash = workspace.hash or digest[:16]
+        workspace.hash = digest[:16]
 
 
 def _last_part(path: str) -> str | None:

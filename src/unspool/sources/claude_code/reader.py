@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, ROOT, AnyFact, Key, Problem, Rank
-from unspool.io.door import iter_json_lines
+from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Origin, Tally, read_head
 from unspool.io.times import parse_time
 from unspool.sources import hooklogs
@@ -72,7 +72,9 @@ class Reader:
         origin = msgspec.structs.replace(self.origin, lines=lines)
         # Undo state may hold whole files; nothing in it was said.
         undo = b'{"type":"file-history-snapshot"'
-        for record in iter_json_lines(origin, LINE, self.tally, self.recover, noise=undo):
+        for record in iter_json_lines(
+            origin, LINE, self.tally, self.recover, noise=undo, lazy=True
+        ):
             if isinstance(record, Problem):
                 yield self._of_session(record)
             else:
@@ -106,12 +108,25 @@ class Reader:
         self, offset: int, data: bytes, line: Line, moment: hooklogs.Moment | None
     ) -> list[AnyFact]:
         """All facts of the line at once. What was left undecoded may prove bad only when it is looked
-        at: then none of them counts."""
+        at: then the line is mended and read anew."""
         try:
             return self._facts_of(offset, data, line, moment)
-        except _BAD as error:
-            self.tally.problems += 1
-            return [self._problem(offset, "wrong-types", f"{type(error).__name__}: {error}")]
+        except _BAD:
+            salvage = read_json(data, self.recover)
+        facts: list[AnyFact] = []
+        lost = salvage.lost
+        for value in salvage.values:
+            try:
+                mended = LINE.convert(value)
+                facts += self._facts_of(offset, msgspec.json.encode(value), mended, moment)
+            except _BAD as error:
+                lost = True
+                sample = f"{type(error).__name__}: {error}"
+                facts.append(self._problem(offset, "wrong-types", sample))
+        if salvage.code:
+            facts.append(self._problem(offset, salvage.code, data))
+        self.tally.problems += lost
+        return facts
 
     def _facts_of(
         self, offset: int, data: bytes, line: Line, moment: hooklogs.Moment | None

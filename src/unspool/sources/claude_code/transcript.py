@@ -91,7 +91,7 @@ def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
                 id=block.id or "",
                 message=message,
                 name=name,
-                arguments=arguments.decode("utf-8", "replace"),
+                arguments=arguments.decode(),
                 files=files_of(name, arguments),
             )
         else:  # a tool that ran at the model's side: what it returned stands in the answer itself
