@@ -121,22 +121,35 @@ def family(path: str) -> str | None:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    name = PurePath(origin.path).name
+    path = PurePath(origin.path)
+    name = path.name
     for suffix in (".gz", ".zst"):
         name = name.removesuffix(suffix)
-    if name in _STORES and not origin.named and is_spare(origin.path):
+    spare = name in _STORES and not origin.named and is_spare(origin.path)
+    if spare or name == _DESCRIPTION:
+        # Every chat beside a description looks its folder up by itself, also when it is read alone.
         tally.records += 1
         tally.noise += 1
-    elif name in _STORES:
+        return iter(())
+    if name in _STORES:
         from unspool.sources.vscode_chat.stores import read_store
 
-        yield from read_store(origin, tally)
-    elif name == _DESCRIPTION:
-        # Every chat beside it looks its folder up by itself: also when only that chat is read.
-        tally.records += 1
-        tally.noise += 1
-    else:
-        yield from _read_json(origin, tally, recover)
+        return read_store(origin, tally)
+    if name.endswith(".jsonl") and path.parent.name in CHAT_FOLDERS:
+        return read_log(origin, tally, recover)
+    head = read_head(origin.path)
+    data = _start(head)
+    if is_archive(head):
+        return read_archive(origin, tally)
+    if is_state(head):
+        return read_state(origin, tally)
+    if _is_log(head, data):
+        return read_log(origin, tally, recover)
+    if _is_replay(head, data) and not _is_chat(data):
+        from unspool.sources.vscode_chat.replay import read_replay
+
+        return read_replay(origin, tally)
+    return read_document(origin, tally)
 
 
 def visits(head: Head) -> bool:
@@ -150,20 +163,3 @@ def visit(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if origin.named or not is_spare(origin.path):
         rows, _ = read_rows(origin.path)
         yield from rows_facts(rows, origin, tally)
-
-
-def _read_json(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    head = read_head(origin.path)
-    data = _start(head)
-    if is_archive(head):
-        yield from read_archive(origin, tally)
-    elif is_state(head):
-        yield from read_state(origin, tally)
-    elif _is_log(head, data):
-        yield from read_log(origin, tally, recover)
-    elif _is_replay(head, data) and not _is_chat(data):
-        from unspool.sources.vscode_chat.replay import read_replay
-
-        yield from read_replay(origin, tally)
-    else:
-        yield from read_document(origin, tally)

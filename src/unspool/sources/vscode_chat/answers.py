@@ -16,11 +16,10 @@ import msgspec
 
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.edits import KINDS as EDITS
-from unspool.sources.vscode_chat.edits import touches
 from unspool.sources.vscode_chat.fields import bare_call_id
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, Words
-from unspool.sources.vscode_chat.uris import name_of
+from unspool.sources.vscode_chat.uris import name_of, uri_of
 
 _WORD = re.compile(r"\w")
 _ROUNDS_AHEAD = 8
@@ -365,12 +364,12 @@ class Placing:
     def _editor(self, part: dict[str, Any]) -> str:
         """The call that made an edit which names none: the last edit so far that is of the file, else
         the last one of the round (edits_of_calls)."""
-        names = [name_of(touch["path"]) for touch in touches(part)]
+        name = name_of(uri_of(part.get("uri")))
         before, now = self._answer.calls[: self._now], self._answer.calls[self._now]
         editors = [call for call in now[: self._seen] if call.name in tools.EDITORS]
         earlier = [call for group in before for call in group if call.name in tools.EDITORS]
         for call in reversed([*earlier, *editors]):
-            if any(name in (call.arguments or str(call.part)) for name in names):
+            if name and name in (call.arguments or str(call.part)):
                 return call.id
         return editors[-1].id if editors else ""
 

@@ -21,7 +21,6 @@ from unspool.io.door import (
     cut_long_strings,
     read_json,
     refuse_depth,
-    refuse_dirt,
     sample,
 )
 from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
@@ -224,7 +223,7 @@ def _apply(replay: Replay, line: bytes, offset: int, recover: bool) -> list[Flaw
     if len(line) > LONGEST_BYTES:
         line, flaws = cut_long_strings(without_long_images(line))
     try:
-        refuse_dirt(line)
+        refuse_depth(line)
         done = replay.apply(decode_mutation(line), offset)
         return flaws if done else [Flaw("bad-mutation", 0, sample(line))]
     except UNREADABLE:
