@@ -24,7 +24,7 @@ import jiter
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.io.origins import Origin, Tally, iter_lines, open_origin
+from unspool.io.origins import Origin, Tally, iter_lines, open_origin, read_head
 from unspool.io.structs import Shape
 
 StructType = TypeVar("StructType", bound=msgspec.Struct)
@@ -93,17 +93,19 @@ def iter_json_lines(
     what the shape leaves undecoded (`msgspec.Raw`) is not looked at, and the caller mends a line that
     proves bad there: to look costs as much as to decode.
 
-    A file of which no line seems to be a record (`Origin.lines`) is read whole: an array, or objects
-    over many lines each.
+    A file of which no line is a record is read whole: an array, or objects over many lines each.
 
     It counts the records: what is yielded typed is left to the caller to judge, all else is settled.
     """
     reader = _Reader(origin, shape, tally, recover, mend or clean)
     if not origin.lines:
-        if not origin.start:  # whoever reads the first range reads it all
-            with open_origin(origin.path) as file:
-                yield from reader.read_odd(0, file.read())
-        return
+        if origin.start:  # it is not cut into ranges: whoever reads the first reads it all
+            return
+        origin = msgspec.structs.replace(origin, end=None)
+        head = read_head(origin.path)
+        if not (head.objects or head.is_one_line):
+            yield from reader.read_whole()
+            return
     refuse = refuse_depth if whole else refuse_dirt
     spoiled: list[tuple[int, bytes]] = []
     """A line that cannot be read as it stands, and those that go on from it."""
@@ -173,6 +175,20 @@ class _Reader:
         self.tally = tally
         self.recover = recover
         self.mend = mend
+
+    def read_whole(self) -> Iterator[Record | Problem]:
+        """The file as one text; a packed one that is damaged is read as far as it goes."""
+        pieces: list[bytes] = []
+        damage: OSError | None = None
+        with open_origin(self.origin.path) as file:
+            try:
+                while piece := file.read1(1 << 20):
+                    pieces.append(piece)
+            except OSError as error:
+                damage = error
+        yield from self.read_odd(0, b"".join(pieces))
+        if damage is not None:
+            raise damage
 
     def read_spoiled(self, lines: list[tuple[int, bytes]]) -> Iterator[Record | Problem]:
         """A line that cannot be read, with those that go on from it: as one, else each by itself."""
