@@ -139,10 +139,10 @@ def test_every_real_conversation_can_be_read() -> None:
     folder = corpus()
     if folder is None:
         pytest.skip("no corpus on this machine")
-    shelf = FileCollection([str(folder)])
-    entries = [entry for entry in shelf.entries() if entry.parent_id is None]
+    files = FileCollection([str(folder)])
+    entries = [entry for entry in files.entries() if entry.parent_id is None]
     for entry in entries[:150]:
-        family = shelf.family(entry)
+        family = files.family(entry)
         (piece,) = write(family, {})
         page = piece.data.decode()
         assert UNSAFE.search(page.replace("\n", "")) is None

@@ -29,6 +29,7 @@ Examples:
 """
 
 STRICT_CODE = 3
+_FILTERS = ("since", "require_system_first", "sample", "seed", "sample_mode")
 
 
 class Extract(click.Command):
@@ -137,27 +138,16 @@ def command(
     paths: tuple[str, ...],
     sink: str,
     output: str | None,
-    source: str | None,
-    workers: int | None,
-    memory_limit: int,
-    json_recovery: bool,
-    since: int | None,
-    require_system_first: bool | None,
     regex: str | None,
-    sample: int | None,
-    seed: int,
-    sample_mode: str,
-    atif_version: str | None,
-    subagents: str,
     context_tag_map: str | None,
     context_tag_summary_dir: str | None,
     no_context_tag_summary: bool,
-    no_reasoning: bool,
     problems_file: str | None,
     strict: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
+    **given: Any,
 ) -> int:
     """Rebuild the conversations in files and folders, whole, each piece once.
 
@@ -170,21 +160,17 @@ def command(
     _check(sink, many, output, problems_file, regex, context_tag_map)
     job = Job(
         paths=list(paths),
-        source=source,
+        source=given["source"],
         sink=sink,
-        sink_options={"atif_version": atif_version, "subagents": subagents},
+        sink_options={name: given[name] for name in ("atif_version", "subagents")},
         scan_tags=not no_context_tag_summary
         and (context_tag_summary_dir is not None or (to_file and not many)),
-        workers=workers or os.cpu_count() or 1,
-        memory_bytes=max(memory_limit, MEGABYTE),
-        recover=json_recovery,
-        reasoning=not no_reasoning,
-        since=since,
-        require_system_first=require_system_first,
+        workers=given["workers"] or os.cpu_count() or 1,
+        memory_bytes=max(given["memory_limit"], MEGABYTE),
+        recover=given["json_recovery"],
+        reasoning=not given["no_reasoning"],
         regex=regex,
-        sample=sample,
-        seed=seed,
-        sample_mode="first" if sample_mode == "first" else "random",
+        **{name: given[name] for name in _FILTERS},
     )
     display = Display(quiet=quiet or as_json)
     with display, open_run(job, display.start) as run:

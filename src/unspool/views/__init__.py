@@ -3,10 +3,11 @@
 Turns with their prompt, answers with the tool calls that they made and what came of each, sub-agents
 at the call that started them, rules where history was compacted or rewound, abandoned branches.
 
-items.py       what there is to read          layout.py   put in order
-characters.py  what is safe to look at        figures.py  numbers for people
-calls.py       a tool call in a line          edits.py    a tool call as a diff
-languages.py   which code is coloured
+items.py       what there is to read          layout.py      put in order
+calls.py       a tool call in a line          edits.py       a tool call as a diff
+chat_parts.py  other parts of an answer       figures.py     numbers for people
+characters.py  what is safe to look at        blocks.py      flattened, one after the other
+plain.py       blocks in a pipe               terminal.py    blocks on a screen
 """
 
 from unspool.views.items import Aside, Call, Item, Reading, Rule, Said, Turn

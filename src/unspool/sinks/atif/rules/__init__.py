@@ -3,9 +3,9 @@
 Stricter than Harbor's validator and independent of it: an error is what a producer can always avoid,
 a warning what real conversations contain. All findings are told, each with its path.
 
-shape.py    types, required and unknown fields, fields newer than the declared version
-steps.py    step ids, times, sources, calls and their results
-figures.py  metrics and totals
+shape.py       types, required and unknown fields, fields newer than the declared version
+steps.py       step ids, times, sources, calls and their results
+figures.py     metrics and totals
 references.py  sub-agents, references, media files
 """
 
