@@ -429,6 +429,7 @@ def _sum(first: int | None, second: int | None) -> int | None:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip("\ufeff").rstrip("\n")
+        with open_origin(str(path)) as file:
+            return file.read().decode("utf-8", "replace").strip("\ufeff").rstrip("\n")
     except OSError:
         return ""
