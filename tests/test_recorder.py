@@ -581,6 +581,20 @@ def test_max_entries(tmp_path: Path) -> None:
         assert 1 <= sum(len(t.messages) // 2 for t in again.trajectories()) <= 10
 
 
+def test_times_and_counts_stand_where_a_replay_has_them(tmp_path: Path) -> None:
+    """`final_metrics.extra.total_tool_calls` and `metrics.extra.duration_ms`, as `replay` gives them."""
+    call = {"id": "c1", "function": {"name": "view", "arguments": "{}"}}
+    with Recorder(path=tmp_path / "journal") as recorder:
+        recorder.log_request(
+            "m", [{"role": "user", "content": "hi"}], "", tool_calls=[call], session_id="c",
+            usage={"prompt_tokens": 5, "completion_tokens": 2}, started_at=1000.0, ended_at=1001.5,
+        )  # fmt: skip
+        (path,) = recorder.export(tmp_path / "out")
+    document = json.loads(path.read_bytes())
+    assert document["final_metrics"]["extra"] == {"total_tool_calls": 1}
+    assert document["steps"][1]["metrics"]["extra"] == {"duration_ms": 1500.0}
+
+
 def test_limits_take_whole_conversations(tmp_path: Path) -> None:
     """Not the beginning of one and the middle of another; and who goes on without it says so."""
     with Recorder(path=tmp_path, max_entries=40) as recorder:

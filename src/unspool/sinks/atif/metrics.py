@@ -84,8 +84,11 @@ def total(steps: list[Step], reported: Usage | None, below: float | None) -> Fin
     if below is not None:
         final.total_cost_usd = (final.total_cost_usd or 0) + below
     _keep_subset(final, disagreeing)
+    calls = sum(len(step.tool_calls or ()) for step in steps if not step.is_copied_context)
+    extra: dict[str, Any] = {"total_tool_calls": calls} if calls else {}
     if disagreeing:
-        final.extra = {"reported": disagreeing}
+        extra["reported"] = disagreeing
+    final.extra = extra or None
     return final
 
 
