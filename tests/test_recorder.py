@@ -582,7 +582,7 @@ def test_max_entries(tmp_path: Path) -> None:
 
 
 def test_times_and_counts_stand_where_a_replay_has_them(tmp_path: Path) -> None:
-    """`final_metrics.extra.total_tool_calls` and `metrics.extra.duration_ms`, as `replay` gives them."""
+    """In the `extra` of `metrics` and of `final_metrics`."""
     call = {"id": "c1", "function": {"name": "view", "arguments": "{}"}}
     with Recorder(path=tmp_path / "journal") as recorder:
         recorder.log_request(
