@@ -6,14 +6,13 @@ The home is made up: Claude Code transcripts of prompts, tool rounds and answers
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
 
-from bench.measure import Row, floor
+from bench.measure import Measured, Row, floor
 
 WORDS = [
     "the limiter", "refills", "its bucket", "by clock", "not by call", "so a burst", "has to wait",
@@ -89,8 +88,8 @@ def _words(rng: random.Random, count: int) -> str:
     return " ".join(rng.choices(WORDS, k=count))
 
 
-def _timed(home: Path, *arguments: str, times: int = 1) -> float:
-    """Seconds of the command, the best of several."""
+def _measured(home: Path, *arguments: str, times: int = 1) -> Measured:
+    """What the command costs, the best of several."""
     environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
     # As it is where unspool is installed: with its modules compiled, which pip does.
     for name in (
@@ -98,28 +97,24 @@ def _timed(home: Path, *arguments: str, times: int = 1) -> float:
         "PYTHONDONTWRITEBYTECODE",
     ):  # fmt: skip
         environment.pop(name, None)
-    best = float("inf")
-    for _ in range(times):
-        start = time.perf_counter()
-        command = [sys.executable, "-m", "unspool", *arguments]
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-        best = min(best, time.perf_counter() - start)
-    return best
+    command = [sys.executable, "-m", "unspool", *arguments]
+    runs = [Measured(command, environment) for _ in range(times)]
+    return min(runs, key=lambda run: run.seconds)
 
 
 def run(size_bytes: int = SIZE_BYTES) -> list[Row]:
     """Rows for the table."""
     with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
         home = Path(temporary)
-        rows = [("front: unspool --help", f"{1000 * _timed(home, '--help', times=5):.0f} ms")]
+        start = _measured(home, "--help", times=5).seconds
+        rows = [("front: unspool --help", f"{1000 * start:.0f} ms")]
         total = generate(home, size_bytes)
         base = floor(home / ".claude")
         given = f"{CONVERSATIONS} conversations, {total / 1e6:.0f} MB"
         for name in ("first time", "again"):
-            seconds = _timed(home, "list")
-            shown = f"{seconds:.2f} s = {seconds / base.seconds:.2f} × floor"
+            shown = _measured(home, "list").over(base)
             rows.append((f"front: unspool list, {given}, {name}", shown))
-        rows.append(("front: unspool scan, the same", f"{_timed(home, 'scan'):.2f} s"))
+        rows.append(("front: unspool scan, the same", _measured(home, "scan").over(base)))
     return rows
 
 
