@@ -203,6 +203,8 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
         "selectedImages": bubble.selectedImages, "images": bubble.images,
     }  # fmt: skip
     for holder in (bubble.context if isinstance(bubble.context, dict) else {}, own):
+        if not any(holder.values()):
+            continue
         for item in _listed(holder, "fileSelections"):
             made.append(Attachment(kind="file", path=_uri(item)))
         for item in (*_listed(holder, "selections"), *_listed(holder, "terminalSelections")):

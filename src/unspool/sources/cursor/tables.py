@@ -11,6 +11,10 @@ from typing import Any
 from unspool.io.door import Flaw, read_json
 
 
+_VALUE = "CAST(value AS BLOB)"
+"""Values are TEXT or BLOB, whatever the column says; NULL is a deleted row."""
+
+
 class Broken(Exception):
     """A row whose value is not what it should be: (code, the value)."""
 
@@ -30,9 +34,9 @@ class Keys:
 
     def range(self, prefix: str) -> Iterator[tuple[str, bytes | None]]:
         """Keys and values of the rows whose key begins with the prefix, by key."""
-        statement = f"SELECT key, value {self._range}"
+        statement = f"SELECT key, {_VALUE} {self._range}"
         for key, value in self._connection.execute(statement, (prefix, after(prefix))):
-            yield str(key), _bytes(value)
+            yield str(key), value
 
     def keys(self, prefix: str) -> Iterator[str]:
         """The keys alone: the index holds them, the values stay unread."""
@@ -45,9 +49,9 @@ class Keys:
 
     def row(self, key: str) -> tuple[int, bytes | None]:
         """(number of the row, value): rows are numbered in the order in which they were written."""
-        statement = f"SELECT rowid, value FROM {self._table} WHERE key = ?"
+        statement = f"SELECT rowid, {_VALUE} FROM {self._table} WHERE key = ?"
         row = self._connection.execute(statement, (key,)).fetchone()
-        return (int(row[0]), _bytes(row[1])) if row else (0, None)
+        return (int(row[0]), row[1]) if row else (0, None)
 
     def get(self, key: str) -> bytes | None:
         return self.row(key)[1]
@@ -68,13 +72,6 @@ class Keys:
 def after(prefix: str) -> str:
     """The first key behind all that begin with the prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
-
-
-def _bytes(value: Any) -> bytes | None:
-    """Values are TEXT or BLOB, whatever the column says; NULL is a deleted row."""
-    if value is None or isinstance(value, bytes):
-        return value
-    return str(value).encode("utf-8", "replace")
 
 
 def parse(data: bytes, flaws: list[Flaw] | None = None) -> Any:
