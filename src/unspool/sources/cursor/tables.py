@@ -10,7 +10,6 @@ from typing import Any
 
 from unspool.io.door import Flaw, read_json
 
-
 _VALUE = "CAST(value AS BLOB)"
 """Values are TEXT or BLOB, whatever the column says; NULL is a deleted row."""
 
