@@ -35,7 +35,7 @@ from unspool.io.door import sample
 class Scribe:
     """The facts of one record, in the order in which they are told."""
 
-    __slots__ = ("_place", "entry", "facts", "key", "origin", "rank", "side", "time")
+    __slots__ = ("after", "entry", "facts", "key", "offset", "origin", "rank", "side", "time")
 
     def __init__(
         self,
@@ -52,78 +52,107 @@ class Scribe:
         self.facts: list[AnyFact] = []
         self.key = key
         self.origin = origin
+        self.offset = offset
         self.time = time
         self.entry = entry
+        self.after = after
         self.rank = rank
         self.side = side
-        self._place: dict[str, Any] = {
-            "key": key,
-            "origin": origin,
-            "offset": offset,
-            "time": time,
-            "entry": entry,
-            "after": after,
-        }
 
     def at(self, *, entry: str, after: str | None) -> "Scribe":
         """A scribe for a record of this line that has an id; both write to the same facts."""
-        place = {**self._place, "entry": entry, "after": after}
-        other = Scribe(**place, rank=self.rank, side=self.side)
+        other = Scribe(
+            self.key, self.origin, self.offset,
+            time=self.time, entry=entry, after=after, rank=self.rank, side=self.side,
+        )  # fmt: skip
         other.facts = self.facts
         return other
+
+    def _place(self) -> dict[str, Any]:
+        return {
+            "key": self.key, "origin": self.origin, "offset": self.offset, "time": self.time,
+            "entry": self.entry, "after": self.after, "number": len(self.facts),
+        }  # fmt: skip
+
+    def _write(self, kind: type[AnyFact], fields: dict[str, Any]) -> None:
+        """A fact of which the record's own place, rank or side is overridden."""
+        place = self._place() | {"rank": self.rank}
+        if kind is not UsageReported:
+            place["side"] = self.side
+        self.facts.append(kind(**place | fields))
 
     def message(self, **fields: Any) -> None:
         """A message, or a part of one: the fields of MessageSeen."""
         facts = self.facts
-        place = {**self._place, "number": len(facts), "rank": self.rank, "side": self.side}
-        facts.append(MessageSeen(**place | fields))
+        try:
+            facts.append(MessageSeen(
+                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
+                time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
+                **fields,
+            ))  # fmt: skip
+        except TypeError:
+            self._write(MessageSeen, fields)
 
     def call(self, **fields: Any) -> None:
         """A tool call: the fields of ToolCalled."""
         facts = self.facts
-        place = {**self._place, "number": len(facts), "rank": self.rank, "side": self.side}
-        facts.append(ToolCalled(**place | fields))
+        try:
+            facts.append(ToolCalled(
+                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
+                time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
+                **fields,
+            ))  # fmt: skip
+        except TypeError:
+            self._write(ToolCalled, fields)
 
     def returned(self, **fields: Any) -> None:
         """What a call returned: the fields of ToolReturned."""
         facts = self.facts
-        place = {**self._place, "number": len(facts), "rank": self.rank, "side": self.side}
-        facts.append(ToolReturned(**place | fields))
+        try:
+            facts.append(ToolReturned(
+                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
+                time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
+                **fields,
+            ))  # fmt: skip
+        except TypeError:
+            self._write(ToolReturned, fields)
 
     def usage(self, **fields: Any) -> None:
         """Tokens or cost: the fields of UsageReported."""
         facts = self.facts
-        place = {**self._place, "number": len(facts), "rank": self.rank}
-        facts.append(UsageReported(**place | fields))
+        try:
+            facts.append(UsageReported(
+                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
+                time=self.time, entry=self.entry, after=self.after, rank=self.rank,
+                **fields,
+            ))  # fmt: skip
+        except TypeError:
+            self._write(UsageReported, fields)
 
     def note(
         self, name: str, value: Any, rank: int = 0, on: On = "conversation", subject: str = "",
         **fields: Any,
     ) -> None:  # fmt: skip
         """`name` = `value` of the conversation, or of the message, call or request named."""
-        facts = self.facts
         given = {"name": name, "value": value, "rank": rank, "on": on, "subject": subject}
-        facts.append(Noted(**{**self._place, "number": len(facts), **given, **fields}))
+        self.facts.append(Noted(**{**self._place(), **given, **fields}))
 
     def mark(
         self, kind: str, data: dict[str, Any] | None = None, subject: str = "", rank: int = 0,
         **fields: Any,
     ) -> None:  # fmt: skip
         """Something that happened between messages."""
-        facts = self.facts
         given = {"kind": kind, "data": data or None, "subject": subject, "rank": rank}
-        facts.append(Marked(**{**self._place, "number": len(facts), **given, **fields}))
+        self.facts.append(Marked(**{**self._place(), **given, **fields}))
 
     def link(self) -> None:
         """The record only holds the chain together."""
-        facts = self.facts
-        facts.append(Link(**self._place, number=len(facts)))
+        self.facts.append(Link(**self._place()))
 
     def problem(self, code: str, found: bytes | str) -> None:
         """Something in the record is not as it should be; `found` is shown, clipped."""
-        facts = self.facts
-        place = {**self._place, "key": NOBODY}
-        facts.append(Problem(**place, number=len(facts), code=code, sample=sample(found)))
+        place = self._place() | {"key": NOBODY}
+        self.facts.append(Problem(**place, code=code, sample=sample(found)))
 
 
 def title_of(prompt: str) -> str:
