@@ -90,7 +90,7 @@ class Scribe:
                 time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
                 **fields,
             ))  # fmt: skip
-        except TypeError:
+        except (TypeError, KeyError):  # a field of the place is given too
             self._write(MessageSeen, fields)
 
     def call(self, **fields: Any) -> None:
@@ -102,7 +102,7 @@ class Scribe:
                 time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
                 **fields,
             ))  # fmt: skip
-        except TypeError:
+        except (TypeError, KeyError):  # a field of the place is given too
             self._write(ToolCalled, fields)
 
     def returned(self, **fields: Any) -> None:
@@ -114,7 +114,7 @@ class Scribe:
                 time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
                 **fields,
             ))  # fmt: skip
-        except TypeError:
+        except (TypeError, KeyError):  # a field of the place is given too
             self._write(ToolReturned, fields)
 
     def usage(self, **fields: Any) -> None:
@@ -126,7 +126,7 @@ class Scribe:
                 time=self.time, entry=self.entry, after=self.after, rank=self.rank,
                 **fields,
             ))  # fmt: skip
-        except TypeError:
+        except (TypeError, KeyError):  # a field of the place is given too
             self._write(UsageReported, fields)
 
     def note(
