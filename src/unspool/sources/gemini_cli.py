@@ -107,7 +107,14 @@ _ENTRY = Shape(Entry)
 _PROMPT = Shape(Prompt)
 
 
+def _is_beside(name: str, parts: tuple[str, ...]) -> bool:
+    """Files that chats are read with: the project's folder, and results too long for a chat."""
+    return name == ".project_root" or (name.endswith(".txt") and "tool-outputs" in parts[-2:])
+
+
 def claims(head: Head) -> bool:
+    if _is_beside(head.name, head.parts):
+        return ".gemini" in head.parts
     if head.name == "logs.json":
         return b'"sessionId"' in head.data and b'"messageId"' in head.data
     if not head.name.endswith((".json", ".jsonl")) or "chats" not in head.parts:
@@ -120,7 +127,12 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    name = Head(origin.path, b"", True).name
+    head = Head(origin.path, b"", True)
+    name = head.name
+    if _is_beside(name, head.parts):
+        tally.records += 1
+        tally.noise += 1
+        return
     if name == "logs.json":
         yield from _read_prompts(origin, tally)
         return
