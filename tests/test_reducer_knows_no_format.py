@@ -1,16 +1,29 @@
-"""A tiny made-up source proves that the reducer needs to know no format: only facts."""
+"""A tiny made-up source proves that the reducer needs to know no format: only facts. And no room but
+the sources names one."""
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import unspool
 from unspool.facts import (
     ROOT,
     AnyFact,
     Marked,
     MessageSeen,
     Noted,
+    SnapshotSeen,
     ToolCalled,
     ToolReturned,
     UsageReported,
+    View,
 )
+from unspool.prompts.catalogue import active
 from unspool.reduce import reduce_facts
+from unspool.sources import SOURCES
 
 KEY = ("smoke-signals", "hill-7")
 
@@ -93,3 +106,69 @@ def test_notes_and_usage_settle_by_rank_then_order() -> None:
     assert made.title == "new"
     assert made.usage is not None
     assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (5, 7)
+
+
+def test_lists_need_no_format_either() -> None:
+    """A message list of nobody's format and the records of the same hill are one conversation."""
+    text = b'[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}'
+    view = View(size=len(text), origin="valley", offset=0)
+    seen = SnapshotSeen(key=KEY, origin="valley", offset=0, text=text, escaped=False, views=(view,))
+    facts = read("2<- a: hi\n3<2 u: and the weather?\n4<3 a: fine")
+    for mixed in ([*facts, seen], [seen, *facts]):
+        (made,) = reduce_facts(KEY, mixed).trajectories
+        assert [m.content for m in made.messages] == ["hello", "hi", "and the weather?", "fine"]
+
+
+ROOMS = ("reduce", "link", "pipeline", "store", "sinks")
+DECLARED = {
+    "sinks/chat_json": "is the format of VS Code's own exports",
+    "sinks/timeline.py": "is the format of a collector, with its names of fields",
+    "store/align.py": "maps the ids of a collector's database, which begin with its names of agents",
+    "store/rows.py": "fills the table of that collector",
+    "store/tables.py": "holds the tables of that collector",
+}
+"""Who may name an agent, an event or a field of one, and why."""
+
+_NATIVE = re.compile(r"[a-z]+(?:[A-Z][a-z]*)+|[a-z]+(?:\.[a-z]+)+\.")
+"""Names as agents write them: `parentUuid`, `engine.messages.`"""
+
+
+def _literals(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts in the code of a file, without what only explains it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explaining = {
+        id(line.value)
+        for node in ast.walk(tree)
+        if isinstance(body := getattr(node, "body", None), list)
+        for line in body
+        if isinstance(line, ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in explaining:
+            if isinstance(node.value, str):
+                yield node.lineno, node.value
+            elif isinstance(node.value, bytes):
+                yield node.lineno, node.value.decode("latin-1")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_format_is_known_outside_its_source(room: str) -> None:
+    """No agent, no tag and no native name of an event or field, but where it is declared."""
+    catalogue = active()
+    agents = {name for source in SOURCES for name in (source, source.replace("-", "_"))}
+    tags = {
+        name
+        for name in catalogue.standing | catalogue.requests | catalogue.summaries
+        if not name.isalpha() or not name.islower()
+    }
+    package = Path(unspool.__file__).parent
+    known = []
+    for path in sorted((package / room).rglob("*.py")):
+        place = path.relative_to(package).as_posix()
+        if any(place == name or place.startswith(f"{name}/") for name in DECLARED):
+            continue
+        for line, text in _literals(path):
+            words = set(re.findall(r"[\w.-]+", text))
+            if words & (agents | tags) or (room in ("reduce", "link") and _NATIVE.fullmatch(text)):
+                known.append(f"{place}:{line}: {text[:60]}")
+    assert not known
