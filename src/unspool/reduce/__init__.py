@@ -55,7 +55,7 @@ from unspool.reduce.notes import (
     find_naming,
 )
 from unspool.reduce.order import Ordered, put_in_order, weave_records
-from unspool.reduce.records import LIST, Record
+from unspool.reduce.records import LIST, SPOKEN, Record
 from unspool.reduce.references import read_references
 from unspool.reduce.strands import Strand
 from unspool.reduce.thread import (
@@ -98,7 +98,7 @@ def reduce_facts(key: Key, facts: Iterable[AnyFact], merge_tool_metadata: bool =
     for fact in facts:
         if isinstance(fact, SnapshotSeen):
             snapshots.append(fact)
-        elif isinstance(fact, ListSeen | PieceSeen):
+        elif isinstance(fact, (ListSeen, PieceSeen)):
             references.append(fact)
         else:
             rest.append(fact)
@@ -218,11 +218,11 @@ def _reduce_records(
         thread = _with_lists(thread, strand)
     thread = settle_echoes(thread)
     assembly = Assembly()
-    assembly.take(thread.records)
+    assembly.take(thread.records, lists_alone=strand is not None and strand.alone)
     told = assembly.notes if strand is None or not strand.alone else strand.notes
     own = [note for note in told if note.on not in ("conversation", "entry")]
     assembly.notes = own + still_told(notes, thread)
-    messages, places = build_messages(assembly.in_order())
+    messages, places = build_messages(assembly.in_order(), assembly.listed)
     if strand is None or not strand.alone:
         mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
@@ -268,10 +268,7 @@ def _with_lists(thread: Thread, strand: Strand) -> Thread:
 def _only_echoes(records: list[Record]) -> bool:
     """Whether the thing itself was seen nowhere, only what other channels repeated of it."""
     return all(
-        fact.rank >= ECHO
-        for record in records
-        for fact in record.facts
-        if isinstance(fact, MessageSeen | ToolCalled)
+        fact.rank >= ECHO for record in records for fact in record.facts if isinstance(fact, SPOKEN)
     )
 
 

@@ -73,8 +73,9 @@ class Candidate:
         """The system prompt where it is sent apart from the list."""
         if any(message.role == "system" for message in self.messages):
             return
-        for call in sorted(self.calls, key=by_time, reverse=True):
-            text = decode_system(call.view.system)
+        latest = sorted(self.calls, key=by_time, reverse=True)
+        for raw in dict.fromkeys(call.view.system for call in latest):
+            text = decode_system(raw)
             if text:
                 self.messages.insert(0, Message("system", text))
                 self.lead = 1

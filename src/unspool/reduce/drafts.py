@@ -24,7 +24,8 @@ from unspool.facts import (
 )
 from unspool.reduce.echoes import Anchors, Channel, match_echoes
 from unspool.reduce.matching import Calls
-from unspool.reduce.records import Record
+from unspool.reduce.records import Listed, Record
+from unspool.trajectory import Message
 
 ENDS = ("turn_end", "end")
 """Marks that stand behind the words of their own record."""
@@ -68,6 +69,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self.drafts: dict[str, Draft] = {}
+        self.listed: list[tuple[float, Message]] = []
         self.calls: dict[str, CallDraft] = {}
         self.notes: list[Noted] = []
         self.following: list[tuple[float, Noted]] = []
@@ -93,14 +95,18 @@ class Assembly:
         self._told: list[tuple[int, str, ToolCalled | ToolReturned]] = []
         """Echoes of calls that are known by their id."""
 
-    def take(self, records: Iterable[Record]) -> None:
+    def take(self, records: Iterable[Record], lists_alone: bool = False) -> None:
+        """`lists_alone`: nobody tells of the conversation but its lists, whose messages are ready."""
         total = 0
         for place, record in enumerate(records):
             total = place + 1
             for origin in record.others:  # it stands at the same place in all of them
                 self.anchors.tie(origin, place, place, record.time is not None)
             for fact in record.facts:
-                self._take(place, record, fact)
+                if lists_alone and isinstance(fact, Listed):
+                    self.listed.append((place, fact.ready))
+                else:
+                    self._take(place, record, fact)
         self._tie_calls()
         Calls(self, self._nameless).match()
         match_echoes(self, self._echoes)
@@ -112,7 +118,8 @@ class Assembly:
 
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
         if fact.time is not None:
-            (self.echo_times if getattr(fact, "rank", 0) >= ECHO else self.times).append(fact.time)
+            echo = getattr(fact, "rank", 0) >= ECHO
+            (self.echo_times if echo else self.times).append(fact.time)
         if isinstance(fact, MessageSeen):
             ident = fact.id or f"{record.entry}#{fact.number}"
             if fact.rank:

@@ -66,7 +66,7 @@ def by_time(item: Call | Answer) -> When:
 class Listing:
     """A message list and the calls that saw a beginning of it."""
 
-    __slots__ = ("calls", "chain", "gaps", "messages", "missing", "trouble")
+    __slots__ = ("_chain", "calls", "gaps", "messages", "missing", "trouble")
 
     def __init__(
         self,
@@ -83,11 +83,17 @@ class Listing:
         """Messages are missing between others: their numbers are not those of other lists."""
         self.trouble = trouble
         """The code of the problem that showed when the list was decoded."""
-        chain = [0]
-        for message in messages:
-            chain.append(hash((chain[-1], identity(message))))
-        self.chain = chain
+        self._chain: list[int] = []
+
+    @property
+    def chain(self) -> list[int]:
         """Per n the hash of the first n messages: whether two lists begin alike is one comparison."""
+        if not self._chain:
+            chain = [0]
+            for message in self.messages:
+                chain.append(hash((chain[-1], identity(message))))
+            self._chain = chain
+        return self._chain
 
     @property
     def final(self) -> list[Call]:
@@ -193,10 +199,7 @@ def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | 
     trouble = ""
     try:
         for start, end in pairwise([0, *ends]):
-            piece = text[start + 1 : end]
-            if fact.escaped:
-                piece = unescape(piece)
-            values = decode_array(b"".join((b"[", piece, b"]")))
+            values = _decode_piece(text[start + 1 : end], fact.escaped)
             objects = [value for value in values if type(value) is dict]
             if len(objects) < len(values):
                 trouble = "message-not-an-object"
@@ -280,6 +283,21 @@ def unescape(text: bytes) -> bytes:
     except msgspec.DecodeError:  # lone surrogates: real where a pair was cut in two
         inner: str = json.loads(quoted, strict=False)
         return inner.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_list = msgspec.json.Decoder(list).decode
+
+
+def _decode_piece(piece: bytes, escaped: bool) -> list[Any]:
+    """Elements of an array that stand one behind the other."""
+    array = b"[%b]" % piece
+    try:
+        refuse_depth(array)
+        return _decode_list(_decode_text(b'"%b"' % array) if escaped else array)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # not clean: read as far as it is JSON, or refused
+    return decode_array(b"[%b]" % (unescape(piece) if escaped else piece))
 
 
 def decode_array(text: bytes) -> list[Any]:

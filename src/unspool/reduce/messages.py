@@ -5,7 +5,7 @@ The results of a message's calls stand right behind it.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned
@@ -34,10 +34,15 @@ def _first(ranked: list[MessageSeen], field: str) -> Any:
     return None
 
 
-def build_messages(drafts: list[Draft]) -> tuple[list[Message], list[float]]:
-    """The messages of the drafts, each with the results of its calls behind it, and their places."""
-    messages: list[Message] = []
-    places: list[float] = []
+def build_messages(
+    drafts: list[Draft], listed: Sequence[tuple[float, Message]] = ()
+) -> tuple[list[Message], list[float]]:
+    """The messages of the drafts, each with the results of its calls behind it, and their places.
+
+    Those that lists told alone are ready, and stand before them.
+    """
+    messages = [message for _, message in listed]
+    places = [place for place, _ in listed]
     ranks = [_best_rank(draft) for draft in drafts]
     whole = 0 in ranks
     for draft, rank in zip(drafts, ranks, strict=True):
@@ -63,24 +68,59 @@ def build_message(draft: Draft) -> list[Message]:
     listed = [part.ready for part in parts if type(part) is Listed]
     if listed and len(parts) == 1 and not draft.calls:
         return listed
-    ranked = parts if len(parts) == 1 else sorted(parts, key=_by_rank)
+    calls = draft.calls
+    if len(calls) > 1:
+        calls = [call for _, call in sorted(enumerate(calls), key=lambda item: _call_order(*item))]
+    if len(parts) == 1:
+        message = _build_single(draft, parts[0])
+    else:
+        message = _build_joined(draft, parts)
+    message.tool_calls = [build_call(call) for call in calls] or None
+    for ready in listed:
+        fill_missing(message, ready)
+    if not calls:
+        return [message]
+    results = [build_result(call, call.seen[0].name) for call in calls if call.results]
+    return [message, *(result for result in results if not _is_bare(result))]
+
+
+def _build_single(draft: Draft, part: MessageSeen) -> Message:
+    return Message(
+        role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
+        content=part.text,
+        mode=part.mode or None,
+        model=part.model or None,
+        id=draft.id if part.id else None,
+        kind=part.kind or None,
+        typed=part.typed,
+        thinking=part.thinking or None,
+        timestamp=format_time(draft.time),
+        request_id=part.request or None,
+        stop_reason=part.stop or None,
+        status=part.status or None,
+        attachments=list(part.attachments) or None,
+        extra=dict(part.extra) if part.extra else None,
+    )
+
+
+def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
+    """One message of its parts: each field from the part that knows best."""
+    ranked = sorted(parts, key=_by_rank)
     extra: dict[str, Any] = {}
-    for part in parts if len(parts) == 1 else sorted(parts, key=lambda p: -p.rank):
+    for part in sorted(parts, key=lambda p: -p.rank):
         if part.extra:
             extra.update(part.extra)
     attachments: list[Attachment] = []
     for part in parts:
         attachments += [a for a in part.attachments if a not in attachments]
-    calls = sorted(enumerate(draft.calls), key=lambda item: _call_order(*item))
     # What a message is and what became of it, who knows it best says: no echo makes it another.
     least = ranked[0].rank if ranked else 0
     best = [part for part in ranked if part.rank == least]
-    message = Message(
+    return Message(
         role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
         content=joined_text(parts),
         mode=_first(ranked, "mode"),
         model=_first(ranked, "model"),
-        tool_calls=[build_call(call) for _, call in calls] or None,
         id=draft.id if parts and parts[0].id else None,
         kind=_first(best, "kind"),
         typed=next((p.typed for p in ranked if p.typed is not None), None),
@@ -92,10 +132,6 @@ def build_message(draft: Draft) -> list[Message]:
         attachments=attachments or None,
         extra=extra or None,
     )
-    for ready in listed:
-        fill_missing(message, ready)
-    results = [build_result(call, call.seen[0].name) for _, call in calls if call.results]
-    return [message, *(result for result in results if not _is_bare(result))]
 
 
 _OF_A_LIST = ("mode", "request_id", "call_id", "timestamp", "stop_reason", "model_conflict")
@@ -159,6 +195,8 @@ def _begun(call: CallDraft) -> int | None:
 
 def _standing(results: list[ToolReturned]) -> list[ToolReturned]:
     """Lowest rank first; a second answer in the same channel says nothing: the first one stands."""
+    if len(results) == 1:
+        return results
     found: list[ToolReturned] = []
     answered: set[int] = set()
     for result in sorted(results, key=lambda fact: fact.rank):

@@ -25,6 +25,7 @@ from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 _MESSAGE_FIELDS = {field for field in Message.__struct_fields__ if field != "extra"}
 GUESS = Rank.GUESS
 _CONTEXT = GROUPS[0]
+_OPENED = ("request", "turn")
 
 
 def settle(notes: Iterable[Noted]) -> dict[tuple[str, str, str], Noted]:
@@ -46,21 +47,33 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
     A negative rank replaces what the message itself says.
     """
     by_subject: dict[tuple[str, str], list[Noted]] = defaultdict(list)
-    on_parts = (n for n in notes if n.on not in ("conversation", "entry"))
-    for (on, subject, _), note in settle(on_parts).items():
-        by_subject[(on, subject)].append(note)
-    if not by_subject:
+    opening: dict[tuple[str, str], list[Noted]] = defaultdict(list)
+    """Those on the words that opened a request or turn."""
+    for (on, subject, name), note in settle(notes).items():
+        if on == "conversation" or on == "entry":
+            continue
+        opens = (name in TURN_NOTES and on != "call") or (name == "timestamp" and on in _OPENED)
+        (opening if opens else by_subject)[(on, subject)].append(note)
+    if not by_subject and not opening:
         return
     for message in messages:
         found: list[Noted] = []
-        if message.id is not None:
-            found += by_subject.get(("message", message.id), ())
-        if message.request_id is not None:
-            found += by_subject.get(("request", message.request_id), ())
-        if message.turn is not None:
-            found += by_subject.get(("turn", str(message.turn)), ())
-        for note in sorted(found, key=lambda n: n.rank):
+        asked = message.role == "user" and message.kind is None
+        subjects = (
+            ("message", message.id),
+            ("request", message.request_id),
+            ("turn", None if message.turn is None else str(message.turn)),
+        )
+        for of, ident in subjects:
+            if ident is not None:
+                place = (of, ident)
+                found += by_subject.get(place, ())
+                if asked:
+                    found += opening.get(place, ())
+        for note in sorted(found, key=_by_rank) if len(found) > 1 else found:
             _note_message(message, note)
+        if message.role == "assistant" and not message.tool_calls:
+            continue
         for note in by_subject.get(("call", message.tool_call_id or ""), ()):
             if note.name == "ended_at" and message.timestamp is None:
                 message.timestamp = note.value  # a result is there when its call has ended
@@ -89,10 +102,11 @@ def follow(
                 setattr(message, name, found[number - 1][1].value)
 
 
+def _by_rank(note: Noted) -> int:
+    return note.rank
+
+
 def _note_message(message: Message, note: Noted) -> None:
-    opening = note.name in TURN_NOTES or (note.name == "timestamp" and note.on != "message")
-    if opening and (message.role != "user" or message.kind is not None):
-        return
     if note.name in _MESSAGE_FIELDS:
         if getattr(message, note.name) in (None, "", False) or note.rank < 0:
             setattr(message, note.name, note.value)

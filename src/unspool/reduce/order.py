@@ -27,14 +27,17 @@ class Ordered:
 def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
     sequences = _sequences(facts)
     best: dict[str, Record] = {}
+    editions: dict[str, int] = {}
     superseded = 0
-    editions = {name: max(r.edition for r in records) for name, records in sequences.items()}
     for sequence in sequences.values():
         for record in sequence:
-            known = best.get(record.entry)
-            if known is None:
-                best[record.entry] = record
+            known = best.setdefault(record.entry, record)
+            if known is record:
                 continue
+            if not editions:
+                editions = {
+                    name: max(one.edition for one in records) for name, records in sequences.items()
+                }
             superseded += 1
             editions_of = (editions[record.origin], editions[known.origin])
             better = (record.worth, editions_of[0]) > (known.worth, editions_of[1])

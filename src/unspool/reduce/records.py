@@ -3,6 +3,11 @@
 from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 from unspool.trajectory import Message
 
+THINGS = (MessageSeen, ToolCalled, ToolReturned)
+"""What is said, called and returned, as against what is noted of it."""
+
+SPOKEN = (MessageSeen, ToolCalled)
+
 LIST = "\0list:"
 """The origin of what message lists tell, which as a channel stand apart from the files that they lie
 in; and how the ids of their records begin, which nobody else knows."""
@@ -18,8 +23,7 @@ class Record:
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
     __slots__ = (
-        "after", "edition", "entry", "facts", "offset", "origin", "others", "richness", "side",
-        "time", "withdrawn",
+        "after", "entry", "facts", "offset", "origin", "others", "side", "time", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, entry: str, origin: str, offset: int) -> None:
@@ -29,12 +33,10 @@ class Record:
         self.facts: list[AnyFact] = []
         self.after: str | None = None
         self.time: int | None = None
-        self.richness = 0
         self.side = False
         """Whether it stands on a side thread."""
         self.withdrawn = False
         """Whether it was taken out of the conversation again."""
-        self.edition = 0
         self.others: tuple[str, ...] = ()
         """The other origins that hold it too."""
 
@@ -44,20 +46,25 @@ class Record:
             self.after = fact.after
         if self.time is None:
             self.time = fact.time
-        self.richness += 1
-        if isinstance(fact, MessageSeen):
-            self.richness += len(fact.text) + len(fact.thinking)
-            self.withdrawn = self.withdrawn or fact.withdrawn
-            self.edition = max(self.edition, fact.edition)
-        elif isinstance(fact, ToolReturned):
-            self.richness += len(fact.text or "")
-        elif isinstance(fact, ToolCalled):
-            self.richness += len(fact.arguments)
-        else:
-            return
-        self.side = self.side or fact.side
+        if isinstance(fact, THINGS):
+            if fact.side:
+                self.side = True
+            if isinstance(fact, MessageSeen) and fact.withdrawn:
+                self.withdrawn = True
+
+    @property
+    def edition(self) -> int:
+        return max((f.edition for f in self.facts if isinstance(f, MessageSeen)), default=0)
 
     @property
     def worth(self) -> tuple[bool, int]:
         """Which copy to keep: one that knows its place in the tree, then the richest."""
-        return (self.after is not None, self.richness)
+        richness = len(self.facts)
+        for fact in self.facts:
+            if isinstance(fact, MessageSeen):
+                richness += len(fact.text) + len(fact.thinking)
+            elif isinstance(fact, ToolReturned):
+                richness += len(fact.text or "")
+            elif isinstance(fact, ToolCalled):
+                richness += len(fact.arguments)
+        return (self.after is not None, richness)

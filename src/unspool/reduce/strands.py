@@ -86,7 +86,8 @@ class Strand:
         latest = sorted(
             self.all_views, key=lambda v: (v.time or -1, v.origin, v.offset), reverse=True
         )
-        return next((tools for view in latest if (tools := decode_tools(view.tools))), None)
+        named = dict.fromkeys(view.tools for view in latest)  # most calls name the same
+        return next((tools for raw in named if (tools := decode_tools(raw))), None)
 
     def tell(self, rest: list[AnyFact], merge_tool_metadata: bool) -> None:
         """Make the records; `rest` is what all other records of the conversation state."""

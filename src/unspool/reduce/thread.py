@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 
 from unspool.facts import ECHO, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.reduce.notes import GUESS
-from unspool.reduce.records import Record
+from unspool.reduce.records import SPOKEN, THINGS, Record
 
 
 class Thread:
@@ -85,7 +85,7 @@ def _kinds(record: Record) -> set[str]:
     return {
         fact.kind if isinstance(fact, MessageSeen) and fact.role != "assistant" else "model"
         for fact in record.facts
-        if isinstance(fact, MessageSeen | ToolCalled | ToolReturned)
+        if isinstance(fact, THINGS)
     }
 
 
@@ -122,10 +122,9 @@ def _is_turn(record: Record) -> bool:
     if record.side:
         return False
     for fact in record.facts:
-        if isinstance(fact, MessageSeen):
-            if fact.kind != "injected" and fact.role != "system":
-                return True
-        elif isinstance(fact, ToolCalled | ToolReturned):
+        if isinstance(fact, THINGS) and (
+            not isinstance(fact, MessageSeen) or (fact.kind != "injected" and fact.role != "system")
+        ):
             return True
     return False
 
@@ -352,11 +351,10 @@ def _speaks(record: Record) -> bool:
     return any(
         fact.rank == 0 and (isinstance(fact, ToolCalled) or bool(fact.text) or fact.role == "user")
         for fact in record.facts
-        if isinstance(fact, MessageSeen | ToolCalled)
+        if isinstance(fact, SPOKEN)
     )
 
 
-_THINGS = (MessageSeen, ToolCalled, ToolReturned)
 Evidence = tuple[str, str]
 
 
@@ -387,7 +385,7 @@ def thing_times(thread: Thread) -> list[int]:
         for _, records in thread.branches
         for record in records
         for fact in record.facts
-        if fact.time is not None and isinstance(fact, _THINGS) and fact.rank < ECHO
+        if fact.time is not None and isinstance(fact, THINGS) and fact.rank < ECHO
     ]
 
 
@@ -433,7 +431,7 @@ def _ends_turn(record: Record) -> bool:
 
 
 def _is_echo(record: Record) -> bool:
-    told = [f for f in record.facts if isinstance(f, _THINGS)]
+    told = [f for f in record.facts if isinstance(f, THINGS)]
     return record.after is None and bool(told) and all(fact.rank > 0 for fact in told)
 
 
@@ -450,7 +448,7 @@ def _evidence(record: Record) -> Iterator[Evidence]:
             for words in (fact.text, fact.typed or "", fact.thinking):
                 if words.strip():
                     yield fact.role, words.strip()
-        elif isinstance(fact, ToolCalled | ToolReturned):
+        elif isinstance(fact, THINGS):
             ident = fact.id if isinstance(fact, ToolCalled) else fact.call
             if ident:
                 yield "call", ident

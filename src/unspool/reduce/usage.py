@@ -36,12 +36,14 @@ TOKENS = (
 
 def total(usages: Sequence[Usage]) -> Usage | None:
     """The sum; a figure that nobody knows stays unknown."""
-    made = Usage()
-    for name in TOKENS:
-        values = [value for usage in usages if (value := getattr(usage, name)) is not None]
-        if values:
-            setattr(made, name, sum(values))
-    return made if made != Usage() else None
+    if not usages:
+        return None
+    columns = zip(*map(msgspec.structs.astuple, usages), strict=True)
+    sums: list[Any] = []
+    for column in list(columns)[: len(TOKENS)]:
+        values = [value for value in column if value is not None]
+        sums.append(sum(values) if values else None)
+    return Usage(*sums) if sums.count(None) < len(sums) else None
 
 
 class Span:
