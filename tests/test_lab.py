@@ -221,8 +221,8 @@ def _is_anywhere(step: Value, words: Words) -> bool:
     kept the beginning, or nothing."""
     if step["type"] == "prompt" or step["status"] == "ok":
         return True
-    starts = [(step[name] or "")[:20] for name in ("reasoning", "text")]
-    starts += [call["id"] for call in step["calls"]]
+    starts = [(step.get(name) or "")[:20] for name in ("reasoning", "text")]
+    starts += [call["id"] for call in step.get("calls") or ()]
     return any(start and words.hold(start) for start in starts)
 
 
