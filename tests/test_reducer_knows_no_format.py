@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import unspool
+from tests.harness import CASES
 from unspool.facts import (
     ROOT,
     AnyFact,
@@ -172,3 +173,9 @@ def test_no_format_is_known_outside_its_source(room: str) -> None:
             if words & (agents | tags) or (room in ("reduce", "link") and _NATIVE.fullmatch(text)):
                 known.append(f"{place}:{line}: {text[:60]}")
     assert not known
+
+
+def test_cases_that_rules_name_exist() -> None:
+    for path in sorted((Path(unspool.__file__).parent / "reduce").glob("*.py")):
+        for named in re.findall(r"cases/(\w+/\w+)", path.read_text(encoding="utf-8")):
+            assert (CASES / named).is_dir(), f"{path.name} names {named}"

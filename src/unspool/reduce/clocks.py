@@ -1,5 +1,10 @@
 """Clocks: logs whose times have no zone are set right by what other origins saw too.
 
+    [2026-05-04 12:00:01] {"tool_use_id": "c1", …}         a log of a script, no zone
+    {"timestamp": "2026-05-04T10:00:01Z", … "id": "c1"}    the same call: the log is two hours ahead
+
+(cases/claude_code/hooks_prefixed has such a log alone: its times stay as they are, and say so)
+
 Such times were read as UTC. Where a log and an origin that knows the zone tell of the same call,
 result, prompt or sub-agent, the difference, in whole quarters of an hour, is the zone; the logs of
 one conversation were written on one machine, so what one of them shows holds for all. Where they

@@ -1,5 +1,11 @@
 """Drafts: the facts of a thread put together by the message and the call that they are about.
 
+    {"message": {"id": "m1", "content": [{"type": "text", …}]}}             one message, m1, of two
+    {"message": {"id": "m1", "content": [{"type": "tool_use", "id": "c1"}]}}  records, that calls c1
+    {"content": [{"type": "tool_result", "tool_use_id": "c1"}]}             the result of c1, behind it
+
+(cases/claude_code/parallel_tools)
+
 A message is all parts with its id; a result belongs to its call. Nothing is paired by adjacency. A
 call or a text whose message nobody saw stands by itself. What several channels saw is matched in
 echoes.py and matching.py; messages.py makes messages out of the drafts.

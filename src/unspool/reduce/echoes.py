@@ -1,5 +1,10 @@
 """Echoes: messages that a channel of a higher rank tells of again.
 
+    {"type": "user", "message": {"content": "List the files."}}          the thing itself
+    {"hook_event_name": "UserPromptSubmit", "prompt": "List the files."}   its echo: no second message
+
+(cases/claude_code/hooks_and_transcript)
+
 A channel is an origin at a rank. What has an id that is known already is that message; else it is
 the k-th of its role with its words. What matches nothing stands by itself: beside the things of its
 own origin that did match, where time does not tell its place.

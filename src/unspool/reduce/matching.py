@@ -1,5 +1,10 @@
 """Matching: the same call seen by several channels is one.
 
+    {"tool_name": "Bash", "tool_input": {"command": "ls"}}         no id: the first call of Bash with
+    {"tool_name": "Bash", "tool_input": {"command": "ls"}, …}      these arguments, and the second
+
+(cases/claude_code/hooks_oldest, cases/cursor/hooks_tools)
+
 A channel is an origin at a rank. What has an id that is known already is that call; one without an
 id, or one of a higher rank with a likeness, is the k-th with its signature.
 """

@@ -1,6 +1,10 @@
 """Messages: drafts become messages, tool calls, results and marks.
 
-The results of a message's calls stand right behind it.
+    call c1, call c2, words, result of c2, result of c1    →    message with c1 and c2, result of c1,
+                                                               result of c2, words
+
+The results of a message's calls stand right behind it (cases/claude_code/parallel_tools). A second
+result of a call in the same channel says nothing (cases/copilot_cli/second_result).
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,10 @@
-"""Notes: what knows best wins, field by field: the lowest rank, then the last in order."""
+"""Notes: what knows best wins, field by field: the lowest rank, then the last in order.
+
+    title "Fix the cart" of rank 0          the name that the person gave: it stays
+    title "fix the cart pl…" of rank 8      drawn from the first prompt
+
+(cases/claude_code/seed_rename). The names of notes, and where they land, are a table in facts.py.
+"""
 
 from bisect import bisect_left
 from collections import defaultdict

@@ -1,4 +1,7 @@
-"""Records: the facts of one native unit, together."""
+"""Records: the facts of one native unit (a line, a row, a message of a list), together.
+
+{"uuid": "2", "parentUuid": "1", "message": {…}}    entry "2", after "1": a message and a call
+"""
 
 from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 from unspool.trajectory import Message

@@ -1,4 +1,9 @@
-"""Totals: what follows from the messages once they stand: turns, segments, usage, models."""
+"""Totals: what follows from the messages once they stand: turns, segments, files, references.
+
+user "fix it"                    turn 0
+user "<system-reminder>…"        injected: still turn 0
+mark compaction                  what is behind it is segment 1 (cases/claude_code/compaction)
+"""
 
 import hashlib
 from collections import Counter

@@ -1,7 +1,11 @@
 """Usage: tokens and cost of messages, requests, runs and the conversation.
 
-A conversation is carried on in run segments, each of which may report what it used.
+    {"type": "session.start"} … {"type": "session.shutdown", "modelMetrics": {…}}    run 1, reported
+    {"type": "session.resume"} … killed                                             run 2: the sum of
+                                                                                    its messages
+(cases/copilot_cli/three_runs, two_programs_at_once)
 
+A conversation is carried on in run segments, each of which may report what it used.
 A report covers what lies between the start or resumption of its run (or the report before it) and
 itself. Where a second program took the conversation up while a first one had it (`concurrent`),
 both report: between them they cover it from where the first began. What no report covers is the sum
