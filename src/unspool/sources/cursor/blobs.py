@@ -74,31 +74,31 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def references(data: bytes, depth: int = 0) -> list[tuple[int, bytes]]:
     """(field, 32 bytes) that may be ids, in order, from the node and the messages inside it."""
     try:
-        found = list(fields(data))
+        node = list(fields(data))
     except BadWire:
         return [] if depth else _scanned(data)
-    made: list[tuple[int, bytes]] = []
-    for number, value in found:
+    ids: list[tuple[int, bytes]] = []
+    for number, value in node:
         if isinstance(value, int) or number not in _LEADING:
             continue
         if len(value) == _ID_BYTES:
-            made.append((number, value))
+            ids.append((number, value))
         elif len(value) > _ID_BYTES and value[:1] != b"{" and depth < DEEPEST:
-            made += [(number * 100 + n, ref) for n, ref in references(value, depth + 1)]
-    return made
+            ids += [(number * 100 + n, ref) for n, ref in references(value, depth + 1)]
+    return ids
 
 
 def _scanned(data: bytes) -> list[tuple[int, bytes]]:
     """Ids by the two bytes before them, in a node that cannot be read as a whole."""
-    made: list[tuple[int, bytes]] = []
+    ids: list[tuple[int, bytes]] = []
     at = 0
     while at + 2 + _ID_BYTES <= len(data):
         if data[at + 1] == _ID_BYTES and data[at] in (0x0A, 0x12):
-            made.append((data[at] >> 3, data[at + 2 : at + 2 + _ID_BYTES]))
+            ids.append((data[at] >> 3, data[at + 2 : at + 2 + _ID_BYTES]))
             at += 2 + _ID_BYTES
         else:
             at += 1
-    return made
+    return ids
 
 
 def message_of(data: bytes) -> dict[str, Any] | None:
@@ -156,8 +156,8 @@ def subagents(root: bytes) -> Iterator[tuple[str, bytes]]:
     for number, entry in node_fields(root):
         if number != _SUBAGENTS or not isinstance(entry, bytes):
             continue
-        known = dict(node_fields(entry))
-        name, kept = known.get(1), known.get(2)
+        entry_fields = dict(node_fields(entry))
+        name, kept = entry_fields.get(1), entry_fields.get(2)
         state = dict(node_fields(kept)).get(1) if isinstance(kept, bytes) else None
         if isinstance(name, bytes) and name and isinstance(state, bytes):
             yield name.decode("utf-8", "replace"), state
@@ -229,8 +229,8 @@ def _node(data: bytes) -> Node:
 
 
 def _first(node: Node, number: int) -> bytes:
-    found = node.get(number, [b""])[0]
-    return found if isinstance(found, bytes) else b""
+    value = node.get(number, [b""])[0]
+    return value if isinstance(value, bytes) else b""
 
 
 def _text(data: bytes) -> str:
@@ -253,9 +253,9 @@ def _time(values: list[bytes | int] | None) -> int | None:
 class Clock:
     """When the k-th message with these words was said, by the turns."""
 
-    def __init__(self, found: Iterator[Turned]) -> None:
+    def __init__(self, spoken: Iterator[Turned]) -> None:
         self._times: dict[tuple[str, bytes], list[int]] = defaultdict(list)
-        for said in found:
+        for said in spoken:
             if said.time is not None and said.text.strip():
                 self._times[(said.role, _digest(said.text))].append(said.time)
 

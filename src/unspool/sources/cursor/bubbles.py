@@ -138,12 +138,12 @@ class Bubble(msgspec.Struct):
     def error(self) -> tuple[str, str]:
         """(request, words) of a notice in place of an answer: `{"requestId": …, "error": {"details":
         {"title": "You've hit your usage limit", "detail": "Get Cursor Pro …"}}}`."""
-        told = self.errorDetails if isinstance(self.errorDetails, dict) else {}
-        inner = told.get("error")
+        notice = self.errorDetails if isinstance(self.errorDetails, dict) else {}
+        inner = notice.get("error")
         details = inner.get("details") if isinstance(inner, dict) else None
-        holder = details if isinstance(details, dict) else {"title": told.get("message")}
+        holder = details if isinstance(details, dict) else {"title": notice.get("message")}
         words = [holder.get("title"), holder.get("detail")]
-        request = told.get("requestId", told.get("generationUUID"))
+        request = notice.get("requestId", notice.get("generationUUID"))
         return request_id(request), "\n\n".join(w for w in words if isinstance(w, str) and w)
 
     @property
@@ -196,7 +196,7 @@ def _children(node: Any) -> list[dict[str, Any]]:
 
 def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
     """Files, selections, folders, documents and images that the person put in."""
-    made: list[Attachment] = []
+    attachments: list[Attachment] = []
     own = {
         "fileSelections": bubble.fileSelections, "selections": bubble.selections,
         "folderSelections": bubble.folderSelections, "selectedDocs": bubble.selectedDocs,
@@ -206,13 +206,13 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
         if not any(holder.values()):
             continue
         for item in _listed(holder, "fileSelections"):
-            made.append(Attachment(kind="file", path=_uri(item)))
+            attachments.append(Attachment(kind="file", path=_uri(item)))
         for item in (*_listed(holder, "selections"), *_listed(holder, "terminalSelections")):
             text = item.get("text", item.get("rawText"))
             lines = item.get("range")
             lines = lines if isinstance(lines, dict) else {}
             first, last = lines.get("selectionStartLineNumber"), lines.get("positionLineNumber")
-            made.append(
+            attachments.append(
                 Attachment(
                     kind="selection",
                     path=_uri(item),
@@ -222,14 +222,16 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
                 )
             )
         for item in _listed(holder, "folderSelections"):
-            made.append(
+            attachments.append(
                 Attachment(kind="folder", path=_uri(item) or _str(item.get("relativePath")))
             )
         for item in _listed(holder, "selectedDocs"):
-            made.append(Attachment(kind="doc", name=_str(item.get("name", item.get("docId")))))
+            attachments.append(
+                Attachment(kind="doc", name=_str(item.get("name", item.get("docId"))))
+            )
         for item in (*_listed(holder, "selectedImages"), *_listed(holder, "images")):
-            made.append(Attachment(kind="image", path=clean_path(_str(item.get("path")))))
-    return tuple(dict.fromkeys(made))
+            attachments.append(Attachment(kind="image", path=clean_path(_str(item.get("path")))))
+    return tuple(dict.fromkeys(attachments))
 
 
 def _listed(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -324,8 +326,8 @@ class Chat:
         self.ended = _moment(timing.clientEndTime if timing else None) or self.ended
         if bubble.turnDurationMs and self.sent is not None:
             self.ended = self.sent + int(bubble.turnDurationMs * 1000)
-        known = [at for at in (self.last, time, self.ended) if at is not None]
-        self.last = max(known, default=None)
+        moments = [at for at in (self.last, time, self.ended) if at is not None]
+        self.last = max(moments, default=None)
 
     def _look_around(self, bubble: Bubble) -> None:
         """Where the work is done, for composers that do not name their folder."""
@@ -394,8 +396,8 @@ class Chat:
 
 
 def _ids(bubble: Bubble) -> dict[str, Any] | None:
-    known = {
+    ids = {
         "server_bubble_id": bubble.serverBubbleId, "checkpoint_id": bubble.checkpointId,
         "thinking_ms": bubble.thinkingDurationMs, "refunded": bubble.isRefunded,
     }  # fmt: skip
-    return {name: value for name, value in known.items() if value} or None
+    return {name: value for name, value in ids.items() if value} or None

@@ -90,8 +90,8 @@ def _read_meta(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         "ended_at": format_time(parse_time(value.get("updatedAtMs"))),
         "title": value.get("title") or value.get("name"),
     }
-    for name, told in notes.items():
-        scribe.note(name, told, rank_of(key, name, told, RANK + 1))
+    for name, note in notes.items():
+        scribe.note(name, note, rank_of(key, name, note, RANK + 1))
     yield from scribe.facts
 
 
@@ -145,9 +145,9 @@ class Chat:
         clock = Clock(turns(root, blobs.get))
         sent = Sent(self.key, self.origin, RANK, self._offsets, self._mode, self._model, clock)
         if not layout.main:
-            said = [fact for told in turns(root, blobs.get) for fact in self._turn(told)]
-            yield from said
-            layout.main = [] if said else layout.rest
+            facts = [fact for turn in turns(root, blobs.get) for fact in self._turn(turn)]
+            yield from facts
+            layout.main = [] if facts else layout.rest
         yield from self._messages(blobs, sent, layout)
 
     def _messages(self, blobs: "Blobs", sent: Sent, layout: "Layout") -> Iterator[AnyFact]:
@@ -158,23 +158,23 @@ class Chat:
             for fork, names in layout.before(place):
                 above = after if fork <= place else sent.entry(ident)
                 yield from self._branch(blobs, sent, names, above)
-            made = self._message(blobs, sent, name, ident, after if is_tree else None)
-            yield from made
-            after = made[0].entry if made and made[0].entry else after
+            facts = self._message(blobs, sent, name, ident, after if is_tree else None)
+            yield from facts
+            after = facts[0].entry if facts and facts[0].entry else after
 
     def _branch(
         self, blobs: "Blobs", sent: Sent, names: list[str], above: str
     ) -> Iterator[AnyFact]:
         """What was taken back. Context that another stands for now was replaced, not taken back."""
-        told: list[list[AnyFact]] = []
+        messages: list[list[AnyFact]] = []
         for lost in names:
-            made = self._message(blobs, sent, lost, sent.ident(lost, "~"), above)
-            above = made[0].entry if made and made[0].entry else above
-            told.append(made)
-        if all(_is_context(made) for made in told):
-            self.tally.noise += sum(1 for made in told if made)
+            facts = self._message(blobs, sent, lost, sent.ident(lost, "~"), above)
+            above = facts[0].entry if facts and facts[0].entry else above
+            messages.append(facts)
+        if all(_is_context(facts) for facts in messages):
+            self.tally.noise += sum(1 for facts in messages if facts)
         else:
-            yield from (fact for made in told for fact in made)
+            yield from (fact for facts in messages for fact in facts)
 
     def _turn(self, said: Turned) -> Iterator[AnyFact]:
         """What was said, where no message tells it."""
@@ -201,9 +201,9 @@ class Chat:
         value = message_of(data)
         if value is None:
             return [self.problem("invalid-json", data)]
-        made = sent.read(value, ident, after)
-        self.tally.noise += not made
-        return made
+        facts = sent.read(value, ident, after)
+        self.tally.noise += not facts
+        return facts
 
     def _notes(self, meta: dict[str, Any]) -> Iterator[AnyFact]:
         self._mode = mode_name(meta.get("mode"))
@@ -225,9 +225,9 @@ class Chat:
 
     def _state(self, root: bytes) -> Iterator[AnyFact]:
         """What the root knows of the chat as a whole: how full its context is, where it works."""
-        known = dict(node_fields(root))
+        fields = dict(node_fields(root))
         notes: dict[str, Any] = {}
-        tokens, place = known.get(_TOKENS), known.get(_CHECKOUT)
+        tokens, place = fields.get(_TOKENS), fields.get(_CHECKOUT)
         used, most = map(dict(node_fields(tokens) if isinstance(tokens, bytes) else ()).get, (1, 2))
         if isinstance(used, int) and isinstance(most, int) and used and most:
             notes = {"context_tokens": used, "context_limit": most}
@@ -245,10 +245,10 @@ class Chat:
         yield from scribe.facts
 
 
-def _is_context(made: list[AnyFact]) -> bool:
+def _is_context(facts: list[AnyFact]) -> bool:
     return all(
         isinstance(fact, MessageSeen) and (fact.role == "system" or fact.kind == "injected")
-        for fact in made
+        for fact in facts
     )
 
 
@@ -294,13 +294,13 @@ class Blobs:
     def root(self, named: Any) -> bytes:
         """The root that is named; where it is missing or empty (4 of 648 real stores), the node that
         names the most blobs; empty without any."""
-        found = self.get(named) if isinstance(named, str) else None
-        if found:
-            return found
-        known = {str(name) for (name,) in self._connection.execute("SELECT id FROM blobs")}
+        root = self.get(named) if isinstance(named, str) else None
+        if root:
+            return root
+        names = {str(name) for (name,) in self._connection.execute("SELECT id FROM blobs")}
         best, most = b"", 0
         for _, data in self._nodes("ASC"):
-            size = sum(reference.hex() in known for _, reference in references(data))
+            size = sum(reference.hex() in names for _, reference in references(data))
             if size > most:
                 best, most = data, size
         return best
@@ -314,11 +314,11 @@ class Blobs:
         if not layout.main:
             layout.rest = list(lost)
             return layout
-        known = set(lost)
+        names = set(lost)
         for name in layout.main:
             lost.pop(name, None)
         for _, data in self._nodes("DESC") if lost else ():
-            listed = [name for _, found in references(data) if (name := found.hex()) in known]
+            listed = [name for _, found in references(data) if (name := found.hex()) in names]
             if any(name in lost for name in listed):
                 layout.add(listed)
                 for name in listed:
@@ -336,10 +336,10 @@ class Blobs:
 
     def _of_others(self, root: bytes, depth: int) -> set[str]:
         """The messages of the sub-agents whose chats the root holds."""
-        found: set[str] = set()
+        names: set[str] = set()
         for _, state in subagents(root) if depth < DEEPEST else ():
-            found.update(self.narrow_layout(state).main, self._of_others(state, depth + 1))
-        return found
+            names.update(self.narrow_layout(state).main, self._of_others(state, depth + 1))
+        return names
 
     def _nodes(self, order: str) -> Iterator[tuple[str, bytes]]:
         """What is no message, as it was written."""
@@ -374,11 +374,11 @@ class Layout:
 
     def add(self, earlier: list[str]) -> None:
         """The messages that an earlier root names; the latest such root comes first."""
-        known = set(self.main)
+        listed = set(self.main)
         at = 0
         lost: list[str] = []
         for name in earlier:
-            if name not in known:
+            if name not in listed:
                 lost.append(name)
                 continue
             at = self._put(at, lost)
@@ -414,9 +414,9 @@ class Layout:
     def recall(self, archived: list[str], summary: str) -> None:
         """The messages that a summary stands for, as the root's own archive names them; those of an
         earlier summary come first."""
-        known = set(self.main)
-        rest = [name for name in archived if name not in known]
-        if summary in known:
+        listed = set(self.main)
+        rest = [name for name in archived if name not in listed]
+        if summary in listed:
             at = self.main.index(summary)
         else:
             at = next((i for i, name in enumerate(self.main) if self._is_summary(name)), 0)

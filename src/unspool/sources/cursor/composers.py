@@ -329,10 +329,10 @@ class Bubbles:
 
     def notices(self, request: str, last: bool) -> list[str]:
         """The notices about a request, or all that are left; they are gone then."""
-        found = [i for i, about in self._notices.items() if last or (about and about == request)]
-        for ident in found:
+        due = [i for i, about in self._notices.items() if last or (about and about == request)]
+        for ident in due:
             del self._notices[ident]
-        return found
+        return due
 
     def fetch(self, ident: str) -> Bubble | None:
         """The row, over what the composer itself holds; None where there is neither."""
@@ -440,17 +440,17 @@ def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:
 
 
 def _by_id(listed: Any) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    bubbles: dict[str, dict[str, Any]] = {}
     for bubble in listed if isinstance(listed, list) else ():
         ident = bubble.get("bubbleId", bubble.get("id")) if isinstance(bubble, dict) else None
         if isinstance(ident, str) and ident:
-            found.setdefault(ident, bubble)
-    return found
+            bubbles.setdefault(ident, bubble)
+    return bubbles
 
 
 def _old_tools(composer: Composer) -> dict[str, dict[str, Any]]:
     """Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text."""
-    found: dict[str, dict[str, Any]] = {}
+    tools: dict[str, dict[str, Any]] = {}
     listed = composer.get("capabilities")
     for capability in listed if isinstance(listed, list) else ():
         if isinstance(capability, dict) and capability.get("type") == _TOOLS:
@@ -458,8 +458,8 @@ def _old_tools(composer: Composer) -> dict[str, dict[str, Any]]:
             kept = decoded(data.get("bubbleDataMap")) if isinstance(data, dict) else None
             for ident, tool in kept.items() if isinstance(kept, dict) else ():
                 if isinstance(tool, dict):
-                    found[str(ident)] = tool
-    return found
+                    tools[str(ident)] = tool
+    return tools
 
 
 def _names(listed: Any) -> list[str]:

@@ -114,13 +114,13 @@ def _header_table(database: Database, reader: Reader) -> Iterator[AnyFact]:
     columns = database.columns("composerHeaders")
     statement = f"SELECT {', '.join(columns)} FROM composerHeaders"
     for row in database.connection.execute(statement):
-        known: dict[str, Any] = dict(zip(columns, row, strict=True))
+        fields: dict[str, Any] = dict(zip(columns, row, strict=True))
         reader.tally.records += 1
-        ident = str(known.get("composerId") or "")
-        value = known.get("value")
+        ident = str(fields.get("composerId") or "")
+        value = fields.get("value")
         try:
             data = value if isinstance(value, bytes) else str(value or "{}").encode()
-            head = {**known, **parse_object(data)}
+            head = {**fields, **parse_object(data)}
         except Broken as broken:
             yield reader.problem(("cursor", ident), broken.code, broken.data)
             continue

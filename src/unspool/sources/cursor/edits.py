@@ -52,10 +52,10 @@ class Changes:
             outcome = _VERDICTS.get(str(block.get("status") or ""), "")
         if not outcome and tool.status == "error":
             outcome = "failed"
-        found = touches(name, params, outcome) or touches(name, raw, outcome)
+        changed = touches(name, params, outcome) or touches(name, raw, outcome)
         counts = self._counts(tool, block)
-        for touch in found:
-            yield {**touch, **counts} if len(found) == 1 else touch
+        for touch in changed:
+            yield {**touch, **counts} if len(changed) == 1 else touch
 
     def of_bubble(self, listed: Any) -> Iterator[dict[str, Any]]:
         """What the code blocks of a text changed (composers of 2024 had no tools for it)."""
@@ -63,8 +63,8 @@ class Changes:
             if not isinstance(block, dict):
                 continue
             path = path_of(block)
-            for at, (known, entry) in enumerate(self._blocks):
-                if known != path or entry.get("version") != block.get("version"):
+            for at, (file, entry) in enumerate(self._blocks):
+                if file != path or entry.get("version") != block.get("version"):
                     continue
                 if at in self._used:
                     continue
@@ -76,10 +76,10 @@ class Changes:
     def _verdict(self, at: int) -> str:
         """What the person made of a block: its status, else the answer for its file's last one."""
         path, entry = self._blocks[at]
-        told = _VERDICTS.get(str(entry.get("status") or ""), "")
-        later = any(known == path for known, _ in self._blocks[at + 1 :])
-        if told or later:
-            return told
+        verdict = _VERDICTS.get(str(entry.get("status") or ""), "")
+        later = any(other == path for other, _ in self._blocks[at + 1 :])
+        if verdict or later:
+            return verdict
         return next((v for name, v in self._answers if path.endswith(name)), "")
 
     def _block(self, ident: str, bubble: str) -> dict[str, Any] | None:
@@ -93,15 +93,15 @@ class Changes:
     def _counts(self, tool: "Tool", block: dict[str, Any] | None) -> dict[str, Any]:
         result = decoded(tool.result)
         if isinstance(result, dict):
-            made = self._contents(result) or _chunks(result.get("diff"))
-            if made:
-                return made
+            counts = self._contents(result) or _chunks(result.get("diff"))
+            if counts:
+                return counts
         names = [(block or {}).get("diffId"), _ident(tool.additionalData)]
         for name in names:
             if name:
-                made = _diff(self._fetch(f"codeBlockDiff:{self._ident}:{name}"))
-                if made:
-                    return made
+                counts = _diff(self._fetch(f"codeBlockDiff:{self._ident}:{name}"))
+                if counts:
+                    return counts
         return {}
 
     def _contents(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -113,12 +113,12 @@ class Changes:
         if old is None or new is None:
             return {}
         added, removed = count_lines(old, new)
-        made: dict[str, Any] = {"lines_added": added, "lines_removed": removed}
+        change: dict[str, Any] = {"lines_added": added, "lines_removed": removed}
         if _hash(before).startswith(_EMPTY):
-            made["operation"] = "create"
+            change["operation"] = "create"
         elif _hash(after).startswith(_EMPTY):
-            made["operation"] = "delete"
-        return made
+            change["operation"] = "delete"
+        return change
 
     def _content(self, ident: str) -> str | None:
         if _hash(ident).startswith(_EMPTY):
@@ -128,8 +128,8 @@ class Changes:
 
 
 def _answered(answer: dict[str, Any]) -> str:
-    told = answer.get("userResponseType")
-    return _ANSWERS.get(told, "") if isinstance(told, int) else ""
+    answer_type = answer.get("userResponseType")
+    return _ANSWERS.get(answer_type, "") if isinstance(answer_type, int) else ""
 
 
 def _hash(ident: str) -> str:

@@ -58,18 +58,18 @@ def sent_time(text: str) -> int | None:
     match = _TIMESTAMP.search(text)
     if match is None:
         return None
-    said = match[1].strip()
-    plain = parse_time(said)
+    stamp = match[1].strip()
+    plain = parse_time(stamp)
     if plain is not None:
         return plain
-    zone = _ZONE.search(said)
+    zone = _ZONE.search(stamp)
     offset = timedelta()
     if zone is not None:
-        said = said[: zone.start()]
+        stamp = stamp[: zone.start()]
         offset = timedelta(hours=int(zone[1] or 0), minutes=int(zone[2] or 0))
     for form in _FORMATS:
         try:
-            moment = datetime.strptime(said, form).replace(tzinfo=timezone(offset))
+            moment = datetime.strptime(stamp, form).replace(tzinfo=timezone(offset))
         except ValueError:
             continue
         return parse_time(moment.astimezone(UTC).isoformat())

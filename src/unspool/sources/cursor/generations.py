@@ -37,14 +37,14 @@ class Generation(NamedTuple):
 
 def generations_in(value: Any, folder: str | None) -> list[Generation]:
     """Those that a prompt was sent with."""
-    made = []
+    generations = []
     for item in value if isinstance(value, list) else ():
         if isinstance(item, dict) and item.get("type", "composer") == "composer":
             words = item.get("textDescription")
             words = words if isinstance(words, str) else ""
             ident, time = request_id(item.get("generationUUID")), parse_time(item.get("unixMs"))
-            made.append(Generation(ident, time, words, folder))
-    return made
+            generations.append(Generation(ident, time, words, folder))
+    return generations
 
 
 class Generations:
@@ -54,16 +54,16 @@ class Generations:
         self._workspaces = workspaces
         self._by_id: dict[str, Generation] | None = None
 
-    def add(self, made: Iterable[Generation]) -> None:
-        self._by_id = {**(self._by_id or {}), **{g.ident: g for g in made if g.ident}}
+    def add(self, more: Iterable[Generation]) -> None:
+        self._by_id = {**(self._by_id or {}), **{g.ident: g for g in more if g.ident}}
 
     def time(self, request: str) -> int | None:
-        known = self._find(request)
-        return known.time if known is not None else None
+        generation = self._find(request)
+        return generation.time if generation is not None else None
 
     def words(self, request: str) -> str:
-        known = self._find(request)
-        return known.words if known is not None else ""
+        generation = self._find(request)
+        return generation.words if generation is not None else ""
 
     def folder(self, requests: Iterable[str]) -> str | None:
         """The project of the workspace that knows one of the requests."""

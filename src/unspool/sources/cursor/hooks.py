@@ -312,9 +312,9 @@ class Said:
 
     def call(self, name: str, arguments: Any, rank: int, like: str) -> str:
         """The call, and the step that it belongs to: it has a turn though it may say nothing."""
-        known = self.talk.again(like, self.event) if rank == AGAIN else None
-        step = known.step if known else self.talk.steps.part("call", self.scribe.entry)
-        ident = known.ident if known else self.text("tool_use_id")
+        run = self.talk.again(like, self.event) if rank == AGAIN else None
+        step = run.step if run else self.talk.steps.part("call", self.scribe.entry)
+        ident = run.ident if run else self.text("tool_use_id")
         if rank == RANK and ident:
             self.talk.runs.append(Run(like, ident, step))
         self.scribe.call(
@@ -365,10 +365,10 @@ class Said:
             self.call(name, given, AGAIN, like)
             return
         text, details = output_of(output)
-        known = self.talk.again(like, self.event)
+        run = self.talk.again(like, self.event)
         self.scribe.returned(
             name=name, arguments=arguments_text(given), like=like, text=text,
-            call=known.ident if known is not None else "", details=details, rank=AGAIN,
+            call=run.ident if run is not None else "", details=details, rank=AGAIN,
             duration_ms=self.number("duration", "duration_ms"),
         )  # fmt: skip
 

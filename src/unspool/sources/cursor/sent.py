@@ -198,14 +198,14 @@ class Sent:
             )  # fmt: skip
 
     def _read_results(self, scribe: Scribe, message: Message) -> None:
-        told = message.own.highLevelToolCallResult
+        outcome = message.own.highLevelToolCallResult
         results = [part for part in message.parts if part.type == "tool-result"]
-        _, body = result_body(told) if len(results) == 1 else ("", {})
+        _, body = result_body(outcome) if len(results) == 1 else ("", {})
         for part in results:
             given = part.output if part.result is None else part.result
             text, details = output_of(given if given is not None else _shown(part))
             call, name = part.toolCallId or "", part.toolName or ""
-            failed, status = of_message(told, name, text or "")
+            failed, status = of_message(outcome, name, text or "")
             scribe.returned(
                 call=call, text=text, name=name, status=status,
                 details=details if details is not None else _beside(body, text or ""),

@@ -108,11 +108,11 @@ def path_of(given: Any) -> str:
         return match[2].strip() if match else ""
     if isinstance(given, dict):
         for field in _PATHS:
-            found = given.get(field)
-            if isinstance(found, dict):
-                found = found.get("fsPath", found.get("path"))
-            if isinstance(found, str) and found:
-                return clean_path(found)
+            value = given.get(field)
+            if isinstance(value, dict):
+                value = value.get("fsPath", value.get("path"))
+            if isinstance(value, str) and value:
+                return clean_path(value)
         for field in ("patch", "input"):
             if isinstance(given.get(field), str):
                 return path_of(given[field])
@@ -141,17 +141,17 @@ def touch(
     path: str, edits: list[tuple[str, str]] | None, outcome: str = "", tool: str = ""
 ) -> dict[str, Any]:
     """What an edit did to a file, as far as its replacements tell."""
-    made: dict[str, Any] = {"path": path}
+    change: dict[str, Any] = {"path": path}
     if edits is not None:
         added, removed = count_edits(edits)
-        made["lines_added"], made["lines_removed"] = added, removed
+        change["lines_added"], change["lines_removed"] = added, removed
         if all(not old for old, _ in edits) and len(edits) == 1:
-            made["operation"] = "create"
+            change["operation"] = "create"
     if outcome:
-        made["outcome"] = outcome
+        change["outcome"] = outcome
     if tool:
-        made["tool"] = tool
-    return made
+        change["tool"] = tool
+    return change
 
 
 def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any], ...]:
@@ -168,13 +168,13 @@ def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any
         return ()
     if kind == "delete":
         return ({**touch(path, None, outcome, name), "operation": "delete"},)
-    made = touch(path, edits_of(given), outcome, name)
-    if "lines_added" not in made and isinstance(given, dict):
+    change = touch(path, edits_of(given), outcome, name)
+    if "lines_added" not in change and isinstance(given, dict):
         whole = next((given[f] for f in _WHOLE if isinstance(given.get(f), str)), None)
         if whole is not None and kind_of(name) == "edit" and "edit" not in name.lower():
             # Written whole: what was there before, nobody tells.
-            made["lines_added"] = count_edits([("", whole)])[0]
-    return (made,)
+            change["lines_added"] = count_edits([("", whole)])[0]
+    return (change,)
 
 
 _COUNTED = {"lines_added": ("linesAdded", "linesCreated"), "lines_removed": ("linesRemoved",)}
@@ -184,44 +184,44 @@ def counted(name: str, body: Any, path: str = "") -> tuple[dict[str, Any], ...]:
     """How many lines the result of an edit says that it changed."""
     if not isinstance(body, dict) or kind_of(name) not in ("edit", "delete"):
         return ()
-    made: dict[str, Any] = {"path": path or path_of(body)}
+    change: dict[str, Any] = {"path": path or path_of(body)}
     for field, names in _COUNTED.items():
         for spelling in names:
             if isinstance(body.get(spelling), int):
-                made[field] = body[spelling]
-    return (made,) if len(made) > 1 and made["path"] else ()
+                change[field] = body[spelling]
+    return (change,) if len(change) > 1 and change["path"] else ()
 
 
 _VERBS = {"Add": "create", "Update": "edit", "Delete": "delete"}
 
 
 def _patched(patch: str, outcome: str, tool: str) -> list[dict[str, Any]]:
-    found = list(_PATCHED.finditer(patch))
-    made: list[dict[str, Any]] = []
-    for match, following in zip(found, [*found[1:], None], strict=True):
+    files = list(_PATCHED.finditer(patch))
+    changes: list[dict[str, Any]] = []
+    for match, following in zip(files, [*files[1:], None], strict=True):
         body = patch[match.end() : following.start() if following else len(patch)].split("\n")
         entry = touch(clean_path(match[2].strip()), None, outcome, tool)
         entry["operation"] = _VERBS[match[1]]
         entry["lines_added"] = sum(1 for line in body if line[:1] == "+")
         entry["lines_removed"] = sum(1 for line in body if line[:1] == "-")
-        made.append(entry)
-    return made
+        changes.append(entry)
+    return changes
 
 
 def output_of(value: Any) -> tuple[str | None, Any]:
     """(what the model got, what the tool returned beside it) of an output, which may be JSON text."""
-    found = decoded(value)
-    if found is None:
+    output = decoded(value)
+    if output is None:
         return None, None
-    if isinstance(found, str):
-        return found, None
-    if isinstance(found, dict):
+    if isinstance(output, str):
+        return output, None
+    if isinstance(output, dict):
         for field in _SAID:
-            if isinstance(found.get(field), str):
-                beside = {name: value for name, value in found.items() if name != field}
-                return found[field], beside or None
-    text = value if isinstance(value, str) else msgspec.json.encode(found).decode()
-    return text, found
+            if isinstance(output.get(field), str):
+                beside = {name: value for name, value in output.items() if name != field}
+                return output[field], beside or None
+    text = value if isinstance(value, str) else msgspec.json.encode(output).decode()
+    return text, output
 
 
 Outcome = tuple[bool | None, str]
@@ -255,10 +255,10 @@ def of_editor(tool: "Tool") -> Outcome:
     return failed, status
 
 
-def of_message(told: Any, name: str, text: str) -> Outcome:
+def of_message(outcome: Any, name: str, text: str) -> Outcome:
     """The outcome of a result that was sent to the model: by `highLevelToolCallResult`, else by the
     first line of a shell's text."""
-    high = told if isinstance(told, dict) else {}
+    high = outcome if isinstance(outcome, dict) else {}
     kind, _ = result_body(high)
     if kind in _DENIED or text.startswith("Rejected:"):
         return True, "denied"

@@ -231,10 +231,10 @@ def _give_times(composers: list[Composer], generations: list[Generation]) -> set
         if bubble.get("type") in (1, "user")
     ]
     often = Counter(words for _, words in prompts)
-    made = Counter(digest(generation.words) for generation in generations)
+    generated = Counter(digest(generation.words) for generation in generations)
     sent = {digest(generation.words): generation for generation in generations}
     for bubble, words in prompts:
-        if often[words] == made[words] == 1:
+        if often[words] == generated[words] == 1:
             bubble.setdefault("createdAt", format_time(sent[words].time))
     return set(often)
 
