@@ -159,7 +159,9 @@ class _Heard:
         self._named = {
             id(draft)
             for draft in self._drafts
-            if any(part.id and part.rank == channel[0] for part in draft.parts)
+            if any(
+                part.rank == channel[0] and _is_native(part, draft.parts) for part in draft.parts
+            )
         }
         """What another log of the kind has told under another id: that is another one, whatever it says
         (cases/claude_code/stream_totals)."""
@@ -202,7 +204,8 @@ class _Heard:
                 target = alike.find(self._taken, first.time) or target
         if target is None and first.role == "user":
             target = self._asked.get(next((f.request for _, f in group if f.request), ""))
-        barred = self._named if first.id and first.role == "assistant" else frozenset()
+        native = first.role == "assistant" and _is_native(first, [fact for _, fact in group])
+        barred = self._named if native else frozenset()
         if target is None and said:
             waits = any(fact.status == "queued" for _, fact in group)
             alike = self._known[(first.role, said)]
@@ -292,6 +295,12 @@ def _is_returned(text: str, turn: list["Draft"], assembly: "Assembly") -> bool:
         if any(assembly.aliases.get(fact.message, fact.message) in asking for fact in call.seen)
         for result in call.results
     )
+
+
+def _is_native(part: MessageSeen, parts: list[MessageSeen]) -> bool:
+    """Whether the format gave the message its id: where it has none, a source names it after a record
+    (`id="transcript:…", entry="transcript:…"`), and two stores name one message differently."""
+    return bool(part.id) and all(part.id != other.entry for other in parts)
 
 
 def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
