@@ -99,6 +99,7 @@ class Agent(msgspec.Struct, gc=False):
     description: str | None = None
     parentSessionId: str = ""
     toolUseId: str | None = None
+    persistedCliFlags: dict[str, Any] | None = None
 
 
 _LINE = Shape(Line)
@@ -135,6 +136,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     noted: set[tuple[Key, str, str]] = set()
     answers: dict[str, str] = {}
     """Line → the answer that it is a part of."""
+    model = _agent_model(origin.path)
     for item in iter_json_lines(origin, _LINE, tally, recover):
         if isinstance(item, Problem):
             yield item
@@ -161,8 +163,20 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         if line.agentId and (key, "parent", "") not in noted:
             noted.add((key, "parent", ""))
             _note_parent(scribe, line.sessionId, line.agentId, line.agentName)
+        line.model = line.model or model
         _read_line(line, scribe, answers, tally, origin, offset)
         yield from scribe.facts
+
+
+def _agent_model(path: str) -> str | None:
+    """Lines of a sub-agent do not name the model; what stands beside the file does."""
+    meta = Path(path.removesuffix(".jsonl") + _META)
+    if meta.parent.parent.name != "subagents" or not meta.is_file():
+        return None
+    values = read_json(meta.read_bytes(), recover=True).values
+    flags = _AGENT.convert(values[0]).persistedCliFlags if values else None
+    model = (flags or {}).get("model")
+    return model if isinstance(model, str) else None
 
 
 def _note_parent(scribe: Scribe, session: str, agent: str, name: str | None) -> None:
