@@ -108,7 +108,7 @@ class Beginnings:
 
 def same_answer(a: Message, b: Message) -> bool:
     """An answer and its place in a later list; the sender trims texts and may leave calls out."""
-    return a.role == b.role and a.content.rstrip() == b.content.rstrip()
+    return a.role == b.role and (a.content == b.content or a.content.rstrip() == b.content.rstrip())
 
 
 def join_answers(lists: list[Listing], answers: list[Answer]) -> None:
