@@ -51,7 +51,10 @@ def to_messages(value: Any) -> list[Message]:
     role = _ROLES.get(str(value.get("role", "")).lower())
     if role is None:
         return []
-    return _Parts(value.get("content")).messages(role, value)
+    content = value.get("content")
+    if isinstance(content, str):
+        return [_message(role, content, value)]
+    return _Parts(content).messages(role, value)
 
 
 _RESPONSE_ITEMS = {"reasoning", "function_call", "custom_tool_call", "message"}
@@ -62,12 +65,16 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
     made: list[Message] = []
     opened: Message | None = None
     for value in values:
-        item = is_response_item(value)
-        for message in to_messages(value):
-            if item and message.role == "assistant" and opened is not None:
+        messages = to_messages(value)
+        if not is_response_item(value):
+            made += messages
+            opened = None if messages else opened
+            continue
+        for message in messages:
+            if message.role == "assistant" and opened is not None:
                 _extend(opened, message)
                 continue
-            opened = message if item and message.role == "assistant" else None
+            opened = message if message.role == "assistant" else None
             made.append(message)
     return made
 
@@ -158,25 +165,31 @@ class _Parts:
         return [Message("assistant", "", thinking=thinking)] if thinking else []
 
     def messages(self, role: Role, value: dict[str, Any]) -> list[Message]:
-        names = value.keys()
-        calls = self.calls
-        if not names.isdisjoint(_CALLS):
-            calls = calls + _openai_calls(value)
-        made = Message(role, "\n".join(self.texts))
-        made.thinking = "\n\n".join(t for t in self.thinking if t) or None
-        if made.thinking is None and not names.isdisjoint(_THINKING):
-            made.thinking = _thinking(value)
-        made.tool_calls = calls or None
+        made = _message(role, "\n".join(self.texts), value)
+        made.thinking = "\n\n".join(t for t in self.thinking if t) or made.thinking
+        if self.calls:
+            made.tool_calls = [*self.calls, *(made.tool_calls or ())]
         made.attachments = self.attachments or None
-        made.name = text(value.get("name")) or None if role == "tool" else None
-        if role == "tool":
-            call = value.get("tool_call_id", value.get("tool_use_id", value.get("toolCallId")))
-            made.tool_call_id = text(call) or None
-            made.is_error = True if value.get("is_error") is True else None
         if self.unknown:
             made.extra = {"parts": self.unknown}
-        alone = bool(self.results) and not (made.content or calls or self.attachments)
+        alone = bool(self.results) and not (made.content or made.tool_calls or self.attachments)
         return self.results if alone else [*self.results, made]
+
+
+def _message(role: Role, content: str, value: dict[str, Any]) -> Message:
+    """A message with what stands beside its content."""
+    made = Message(role, content)
+    names = value.keys()
+    if not names.isdisjoint(_CALLS):
+        made.tool_calls = _openai_calls(value) or None
+    if not names.isdisjoint(_THINKING):
+        made.thinking = _thinking(value)
+    if role == "tool":
+        made.name = text(value.get("name")) or None
+        call = value.get("tool_call_id", value.get("tool_use_id", value.get("toolCallId")))
+        made.tool_call_id = text(call) or None
+        made.is_error = True if value.get("is_error") is True else None
+    return made
 
 
 _THINKING = ("reasoning_content", "reasoning_text", "cot_summary", "thinking")

@@ -275,11 +275,14 @@ def _beginning(text: str) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
+_decode_string = msgspec.json.Decoder(str).decode
+
+
 def unescape(text: bytes) -> bytes:
     """The inside of a JSON string as it reads; ValueError where the escapes are not JSON's."""
     quoted = b"".join((b'"', text, b'"'))
     try:
-        return msgspec.json.decode(quoted, type=str).encode()
+        return _decode_string(quoted).encode()
     except msgspec.DecodeError:  # lone surrogates: real where a pair was cut in two
         inner: str = json.loads(quoted, strict=False)
         return inner.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

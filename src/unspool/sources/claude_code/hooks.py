@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Key, Rank
+from unspool.io.origins import Head
 from unspool.sources import hooklogs
 from unspool.sources.claude_code.lines import NAME, child_id, convert_blocks, flat_text
 from unspool.sources.claude_code.results import read_outcome
@@ -87,6 +88,11 @@ def unwrap(value: Payload) -> Payload | None:
         if isinstance(inner, dict) and is_payload(inner):
             return inner
     return None
+
+
+def may_be_log(head: Head) -> bool:
+    """Whether a word stands there that every payload, or what a script put around it, has."""
+    return any(name in head.data for name in (b"hook_event_name", b"transcript_path", b"hook_type"))
 
 
 def is_log(values: Iterable[Payload]) -> bool:

@@ -64,7 +64,7 @@ class Reader:
 
     def read(self) -> Iterator[AnyFact]:
         head = read_head(self.origin.path)
-        if hooks.is_log(head.objects or hooklogs.head_payloads(head)):
+        if hooks.may_be_log(head) and hooks.is_log(head.objects or hooklogs.head_payloads(head)):
             yield from self._read_hook_log()
             return
         # A packed file, which is not cut into ranges, has lines all the same.
