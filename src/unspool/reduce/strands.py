@@ -77,10 +77,6 @@ class Strand:
         self.rank = Rank.ITSELF
         """A store of the conversation knows better than its lists, an echo of it does not."""
 
-    @property
-    def has_messages(self) -> bool:
-        return any(winner.messages for winner in self.winners)
-
     def tools(self) -> list[dict[str, Any]] | None:
         """The tools of the last call that names any."""
         latest = sorted(
