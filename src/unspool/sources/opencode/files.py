@@ -83,6 +83,8 @@ def read_storage(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         parts.append(part)
     revert = session.revert
     teller = Teller(session, (NAME, path.parent.name), origin.path)
+    earlier = [file.stem for file in path.parent.glob("*.json") if file.stem < path.stem]
+    teller.previous = max(earlier, default=teller.previous)
     teller.reverted = (
         revert is not None and bool(revert.messageID) and message.id >= revert.messageID
     )
