@@ -25,6 +25,7 @@ SOURCES: dict[str, str] = {
     "copilot-vscode": "unspool.sources.copilot_vscode",
     "copilot-cli": "unspool.sources.copilot_cli",
     "pi": "unspool.sources.pi",
+    "cline": "unspool.sources.cline",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""

@@ -1,0 +1,355 @@
+"""Cline and Roo Code: a task is a folder with two lists, each one JSON array.
+
+    tasks/1769053680585/api_conversation_history.json   the messages, as the model gets them:
+    [{"role":"user","content":[{"type":"text","text":"<task>\\nFix it\\n</task>"},{…}]},
+     {"role":"assistant","content":[{"type":"tool_use","id":"t1",…}],"modelInfo":{"modelId":"…"}}, …]
+
+    tasks/1769053680585/ui_messages.json                the screen, with a row per request:
+    [{"ts":1769053681259,"say":"api_req_started","conversationHistoryIndex":-1,
+      "text":"{\\"tokensIn\\":10,\\"tokensOut\\":595,\\"cacheWrites\\":9573,\\"cost\\":0.04}"}, …]
+
+Messages have no ids: their number in the list stands for one (the program only adds to the list, or
+cuts its end off). A request is known by the moment in which it began.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from unspool.facts import ROOT, AnyFact, Attachment, Problem, Rank
+from unspool.io.door import iter_json_lines, read_json
+from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.structs import Shape
+from unspool.io.times import parse_time
+from unspool.prompts.shapes import binary
+from unspool.sources.cursor.paths import user_folder
+from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.vscode_chat.folders import user_folders
+
+NAME = "cline"
+RANGES = False  # a file is one array
+
+_HISTORY = "api_conversation_history.json"
+_SCREEN = "ui_messages.json"
+_EXTENSIONS = {"saoudrizwan.claude-dev": "Cline", "rooveterinaryinc.roo-cline": "Roo Code"}
+_SAID = re.compile(r"<(task|feedback|user_message|answer)>\n?(.*?)\n?</\1>", re.DOTALL)
+"""What the program puts around words that a person typed."""
+_ADDED = re.compile(r"<environment_details>.*?</environment_details>", re.DOTALL)
+_MODE = re.compile(r"^# Current Mode\n(\w+)", re.MULTILINE)
+_FOLDER = re.compile(r"^# Current W\w+ Directory \(([^\n]+)\) Files$", re.MULTILINE)
+_RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:(?:\n|$)")
+"""Before a result that is told as text: `[read_file for 'limiter.py'] Result:`."""
+_DENIED = "The user denied this operation."
+_TOUCHES = {
+    "read_file": "read",
+    "write_to_file": "create",
+    "replace_in_file": "edit",
+    "apply_diff": "edit",
+    "insert_content": "edit",
+}
+_NOTHING = Raw(b"")
+
+
+class Picture(msgspec.Struct, gc=False):
+    media_type: str = ""
+    data: str = ""
+
+
+class Block(msgspec.Struct, gc=False):
+    """One part of a message's content."""
+
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: Raw = _NOTHING
+    tool_use_id: str = ""
+    content: "str | list[Block] | None" = None
+    is_error: bool | None = None
+    source: Picture | None = None
+
+
+class ModelInfo(msgspec.Struct, gc=False):
+    modelId: str = ""
+
+
+class Message(msgspec.Struct, gc=False):
+    """An element of the history."""
+
+    role: str = ""
+    content: str | list[Block] | None = None
+    ts: int | float | None = None
+    modelInfo: ModelInfo | None = None
+
+
+class Row(msgspec.Struct, gc=False):
+    """An element of the screen's list."""
+
+    ts: int | float | None = None
+    type: str = ""
+    say: str = ""
+    text: str | None = None
+    conversationHistoryIndex: int | None = None
+    """How many messages the history had, less one, when the row was written."""
+
+
+class Request(msgspec.Struct, gc=False):
+    """The text of an `api_req_started` row. `tokensIn` leaves out what the cache read or wrote."""
+
+    tokensIn: int | None = None
+    tokensOut: int | None = None
+    cacheReads: int | None = None
+    cacheWrites: int | None = None
+    cost: float | None = None
+
+
+_MESSAGE = Shape(Message)
+_ROW = Shape(Row)
+_REQUEST = Shape(Request)
+
+
+def claims(head: Head) -> bool:
+    if head.name == _HISTORY:
+        return b'"role"' in head.data[:4096]
+    return head.name == _SCREEN and b'"ts"' in head.data
+
+
+def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
+    users = [*user_folders(home, env, platform), user_folder(home, env, platform)]
+    return [user / "globalStorage" / name / "tasks" for user in users for name in _EXTENSIONS]
+
+
+def family(path: str) -> str | None:
+    """A task is a folder, and its name is the task's id."""
+    return Path(path).parent.name or None
+
+
+def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    key = (NAME, family(origin.path) or "")
+    if Head(origin.path, b"", True).name == _SCREEN:
+        yield from _read_screen(origin, tally, key, recover)
+    else:
+        yield from _read_history(origin, tally, key, recover)
+
+
+def _read_screen(
+    origin: Origin, tally: Tally, key: tuple[str, str], recover: bool
+) -> Iterator[AnyFact]:
+    """Of the screen only the tokens and cost of requests: its words are those of the history."""
+    for line in iter_json_lines(origin, _ROW, tally, recover):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        offset, _, row = line
+        request = _request_of(row)
+        if request is None:
+            tally.noise += 1
+            continue
+        entry = _name(row)
+        scribe = Scribe(key, origin.path, offset, time=parse_time(row.ts), entry=entry)
+        counts = (request.tokensIn, request.cacheReads, request.cacheWrites)
+        scribe.usage(
+            on="request",
+            subject=entry,
+            prompt=None if request.tokensIn is None else sum(count or 0 for count in counts),
+            completion=request.tokensOut,
+            cached=request.cacheReads,
+            cache_write=request.cacheWrites,
+            cost_usd=request.cost,
+        )
+        yield from scribe.facts
+
+
+def _read_history(
+    origin: Origin, tally: Tally, key: tuple[str, str], recover: bool
+) -> Iterator[AnyFact]:
+    path = Path(origin.path)
+    requests = _requests_beside(path)
+    after = ROOT
+    open_calls: list[Block] = []
+    """Calls of the answer before that have no result yet."""
+    number = -1
+    for line in iter_json_lines(origin, _MESSAGE, tally, recover):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        number += 1
+        offset, _, message = line
+        entry = f"message-{number}"
+        scribe = Scribe(
+            key, origin.path, offset, time=parse_time(message.ts), entry=entry, after=after
+        )
+        after = entry
+        if number == 0:
+            scribe.note("agent", next((a for e, a in _EXTENSIONS.items() if e in path.parts), NAME))
+        if message.role == "user":
+            _read_user(message, scribe, open_calls)
+        elif message.role == "assistant":
+            open_calls = _read_answer(message, scribe, requests.get(number, ""))
+        else:
+            tally.unrecognise(message.role or "no role", origin.path, offset)
+            scribe.link()
+        yield from scribe.facts
+
+
+def _read_answer(message: Message, scribe: Scribe, request: str) -> list[Block]:
+    blocks = _blocks(message.content)
+    calls = [block for block in blocks if block.type == "tool_use"]
+    scribe.message(
+        id=scribe.entry,
+        role="assistant",
+        text=_text(blocks),
+        thinking="\n\n".join(block.thinking for block in blocks if block.thinking),
+        model=message.modelInfo.modelId if message.modelInfo else "",
+        request=request,
+    )
+    for block in calls:
+        arguments = bytes(block.input).decode("utf-8", "replace")
+        scribe.call(
+            id=block.id,
+            message=scribe.entry,
+            name=block.name,
+            arguments=arguments,
+            files=_touched(block.name, arguments),
+        )
+    return calls
+
+
+def _read_user(message: Message, scribe: Scribe, open_calls: list[Block]) -> None:
+    """Results of the calls before, and what the person and the program said beside them."""
+    words: list[str] = []
+    blocks = _blocks(message.content)
+    has_results = False
+    for number, block in enumerate(blocks):
+        if block.type == "tool_result":
+            has_results = True
+            inner = _blocks(block.content)
+            _return(scribe, block.tool_use_id, _text(inner), block.is_error, _images(inner))
+            open_calls[:] = [call for call in open_calls if call.id != block.tool_use_id]
+        elif block.type == "text":
+            head = _RESULT.match(block.text)
+            call = next((c for c in open_calls if head and c.name == head[1]), None)
+            if head is None or call is None:
+                words.append(block.text)
+                continue
+            # [execute_command for 'pytest -q'] Result: … (case results_as_text)
+            has_results = True
+            open_calls.remove(call)
+            text = block.text[head.end() :]
+            if not text and number + 1 < len(blocks):
+                text, blocks[number + 1].text = blocks[number + 1].text, ""
+            _return(scribe, call.id, text, None, ())
+    _read_words("\n\n".join(filter(None, words)), has_results, _images(blocks), scribe)
+
+
+def _return(
+    scribe: Scribe, call: str, text: str, failed: bool | None, images: tuple[Attachment, ...]
+) -> None:
+    denied = text.startswith(_DENIED)
+    status = "denied" if denied else ""
+    scribe.returned(
+        call=call, text=text, failed=denied or failed, status=status, attachments=images
+    )
+    # What a person says to a call (why not, what else, which one) stands in its result, behind a
+    # sentence of the program's or none. In the middle of a result it is a file's text.
+    said = _SAID.search(text)
+    if said and (not text[: said.start()].strip() or text.startswith("The user ")):
+        ident = f"{scribe.entry}-{call}"
+        scribe.message(id=ident, role="user", text=said[0], typed=said[2].strip())
+
+
+def _read_words(
+    text: str, has_results: bool, images: tuple[Attachment, ...], scribe: Scribe
+) -> None:
+    if not text and not images:
+        return
+    said = "\n\n".join(found[2].strip() for found in _SAID.finditer(text))
+    added = "\n".join(_ADDED.findall(text))
+    if not said and not has_results:
+        rest = _ADDED.sub("", text).strip()
+        # [ERROR] You did not use a tool …, [TASK RESUMPTION] …: the program speaks.
+        said = "" if rest.startswith("[") else rest
+    folder = _FOLDER.search(added)
+    if folder:
+        scribe.note("workspace.path", folder[1])
+    mode = _MODE.search(added)
+    if said or images:
+        scribe.message(
+            id=scribe.entry,
+            role="user",
+            text=text,
+            typed=said or None,
+            mode=mode[1].lower() if mode else "",
+            attachments=images,
+        )
+        if said:
+            scribe.note("title", title_of(said), Rank.GUESS)
+    else:
+        scribe.message(id=scribe.entry, role="user", text=text, kind="injected")
+
+
+def _request_of(row: Row) -> Request | None:
+    """The tokens of a request; None for all other rows, and while it has not answered."""
+    if row.say != "api_req_started" or row.ts is None:
+        return None
+    value = next(iter(read_json((row.text or "").encode()).values), None)
+    request = _REQUEST.convert(value if isinstance(value, dict) else {})
+    return request if request != Request() else None
+
+
+def _name(row: Row) -> str:
+    return f"request-{row.ts}"
+
+
+def _requests_beside(path: Path) -> dict[int, str]:
+    """Number of an answer → its request, as the list beside the history tells.
+
+    A request begins before its prompt is added to the history, so its answer is two further on.
+    """
+    try:
+        with open_origin(str(path.with_name(_SCREEN))) as file:
+            salvage = read_json(file.read())
+    except OSError:
+        return {}
+    found: dict[int, str] = {}
+    for value in salvage.values:  # the array, or of a damaged one each row that is whole
+        for item in value if isinstance(value, list) else [value]:
+            row = _ROW.convert(item)
+            if row.conversationHistoryIndex is not None and _request_of(row) is not None:
+                found[row.conversationHistoryIndex + 2] = _name(row)
+    return found
+
+
+def _blocks(content: str | list[Block] | None) -> list[Block]:
+    if isinstance(content, list):
+        return content
+    return [Block(type="text", text=content)] if content else []
+
+
+def _text(blocks: list[Block]) -> str:
+    return "\n\n".join(block.text for block in blocks if block.type == "text" and block.text)
+
+
+def _images(blocks: list[Block]) -> tuple[Attachment, ...]:
+    pictures = [block.source for block in blocks if block.type == "image" and block.source]
+    return tuple(binary("image", one.data, one.media_type) for one in pictures)
+
+
+class _FileArguments(msgspec.Struct, gc=False):
+    path: str = ""
+
+
+def _touched(tool: str, arguments: str) -> tuple[dict[str, Any], ...]:
+    operation = _TOUCHES.get(tool)
+    if operation is None:
+        return ()
+    try:
+        path = msgspec.json.decode(arguments, type=_FileArguments).path
+    except msgspec.DecodeError:
+        return ()
+    return ({"path": path, "operation": operation, "tool": tool},) if path else ()
