@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import chain
+from operator import methodcaller
 from typing import Any, NamedTuple, TypeVar
 
 import jiter
@@ -80,7 +81,7 @@ def iter_json_lines(
     recover: bool = False,
     begins: tuple[bytes, ...] = (b'{"', b'{ "', b"["),
     mend: "Callable[[Any], Any] | None" = None,
-    noise: bytes | tuple[bytes, ...] = (),
+    noise: bytes | tuple[bytes, ...] | re.Pattern[bytes] = (),
     whole: bool = False,
     lazy: bool = False,
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
@@ -107,9 +108,17 @@ def iter_json_lines(
             yield from reader.read_whole()
             return
     refuse = refuse_depth if whole else refuse_dirt
+    decode = shape.decode
+    is_noise: Callable[[bytes], object] | None = None
+    if isinstance(noise, re.Pattern):
+        is_noise = noise.match
+    elif noise:
+        is_noise = methodcaller("startswith", noise)
     spoiled: list[tuple[int, bytes]] = []
     """A line that cannot be read as it stands, and those that go on from it."""
-    for offset, line in _iter_own_lines(origin, begins):
+    whole_file = not origin.start and origin.end is None
+    lines = iter_lines(origin) if whole_file else _iter_own_lines(origin, begins)
+    for offset, line in lines:
         if not line.startswith(begins):
             if spoiled:
                 spoiled.append((offset, line))
@@ -119,7 +128,12 @@ def iter_json_lines(
         if spoiled:
             yield from reader.read_spoiled(spoiled)
             spoiled = []
-        if noise and line.startswith(noise) and line.endswith(b"}") and not line.rfind(line[:8]):
+        if (
+            is_noise is not None
+            and is_noise(line)
+            and line[-1:] == b"}"
+            and not line.rfind(line[:8])
+        ):
             tally.records += 1  # and no other record seems to be glued to it
             tally.noise += 1
             continue
@@ -127,7 +141,7 @@ def iter_json_lines(
             line, flaws = cut_long_strings(line)
             yield from reader.tell_flaws(offset, flaws)
         try:
-            value = shape.decode(line)
+            value = decode(line)
             if not lazy:
                 refuse(line)
         except UNREADABLE:
@@ -141,9 +155,6 @@ def iter_json_lines(
 
 def _iter_own_lines(origin: Origin, begins: tuple[bytes, ...]) -> Iterator[tuple[int, bytes]]:
     """The lines of a range: from the first that begins a record, to the last that goes on from one."""
-    if not origin.start and origin.end is None:
-        yield from iter_lines(origin)
-        return
     own = not origin.start
     for offset, line in iter_lines(origin):
         own = own or line.startswith(begins)

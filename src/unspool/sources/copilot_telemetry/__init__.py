@@ -62,6 +62,31 @@ NOISE = frozenset(
 )
 """Events that say nothing about what was said."""
 
+READERS: dict[str, Callable[[Event, Tally], list[AnyFact]]] = {
+    "engine.messages": read_engine_messages,
+    "conversation.messageText": read_message_text,
+    "inlineConversation.messageText": read_message_text,
+    "editingSession.messageText": read_message_text,
+    "interactiveSessionMessage": read_session,
+    "interactiveSessionResponse": read_session,
+    "interactiveSessionRequest": read_session,
+    "participantDetectionContext": read_participant,
+    "model.request.added": read_request_added,
+    "model.request.options.added": read_piece,
+    "model.message.added": read_piece,
+    "model.modelCall.input": read_list,
+    "model.modelCall.output": read_list,
+}
+
+_NOISE_LINE = re.compile(
+    rb'\{(?:"(?!name"|eventName")\w++": ?"[^"\\]*+", ?)*+"data": ?\{"baseData": ?\{"name": ?'
+    rb'"[^"\\]*/(?:%b)", ?"properties": ?\{'
+    % b"|".join(re.escape(name.encode()) for name in sorted(NOISE - READERS.keys()))
+)
+"""How most of their lines begin, in the envelope that the sender uses: they need not be decoded.
+
+    {"time":"2026-01-05T09:00:00Z","data":{"baseData":{"name":"GitHub.copilot-chat/request.sent","properties":{…
+"""
 _MARKERS = (
     b"engine.messages",
     b"messageText",
@@ -111,7 +136,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    for event in iter_events(origin, tally, recover):
+    for event in iter_events(origin, tally, recover, _NOISE_LINE):
         if isinstance(event, Problem):
             yield event
             continue
@@ -122,20 +147,3 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             tally.noise += 1
         else:
             tally.unrecognise(event.name or "no event name", event.origin, event.offset)
-
-
-READERS: dict[str, Callable[[Event, Tally], list[AnyFact]]] = {
-    "engine.messages": read_engine_messages,
-    "conversation.messageText": read_message_text,
-    "inlineConversation.messageText": read_message_text,
-    "editingSession.messageText": read_message_text,
-    "interactiveSessionMessage": read_session,
-    "interactiveSessionResponse": read_session,
-    "interactiveSessionRequest": read_session,
-    "participantDetectionContext": read_participant,
-    "model.request.added": read_request_added,
-    "model.request.options.added": read_piece,
-    "model.message.added": read_piece,
-    "model.modelCall.input": read_list,
-    "model.modelCall.output": read_list,
-}

@@ -108,8 +108,15 @@ def _view(event: Event, call: str, request: str, size: int) -> View:
     if size and event.text("subType"):
         side = request or event.text("parentRequestId")
     message = event.text("messageId")
-    described: dict[str, Any] = {"timestamp": event.stamp, "turnIndex": event.number("turnIndex")}
-    described |= {"messageId": message, "telemetry_type": event.full_name}
+    notes: dict[str, Any] = {}
+    if stamp := event.stamp:
+        notes["timestamp"] = stamp
+    if (turn := event.number("turnIndex")) is not None:
+        notes["turnIndex"] = turn
+    if message:
+        notes["messageId"] = message
+    if event.full_name:
+        notes["telemetry_type"] = event.full_name
     return View(
         size=size,
         origin=event.origin,
@@ -125,7 +132,7 @@ def _view(event: Event, call: str, request: str, size: int) -> View:
         tools=event.option_json("tools"),
         prompt=event.number("promptTokens"),
         completion=event.number("completionTokens"),
-        notes={name: value for name, value in described.items() if value not in (None, "")},
+        notes=notes,
     )
 
 

@@ -8,8 +8,10 @@ The name may stand outside or inside, the properties in `data.baseData`, in `dat
 """
 
 import json
+import re
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -52,13 +54,17 @@ _NONE: Properties = {}
 _NOT_READ = -1
 
 
-def iter_events(origin: Origin, tally: Tally, recover: bool = False) -> Iterator["Event | Problem"]:
-    for record in iter_json_lines(origin, _ENVELOPE, tally, recover, mend=_mend):
-        if isinstance(record, Problem):
-            yield record
-        else:
+def iter_events(
+    origin: Origin, tally: Tally, recover: bool = False, noise: re.Pattern[bytes] | None = None
+) -> Iterator["Event | Problem"]:
+    """Every record of the origin; lines that begin as `noise` does are only counted."""
+    path = origin.path
+    for record in iter_json_lines(origin, _ENVELOPE, tally, recover, mend=_mend, noise=noise or ()):
+        if type(record) is tuple:
             offset, line, envelope = record
-            yield Event(envelope, line, origin.path, offset)
+            yield Event(envelope, line, path, offset)
+        else:
+            yield cast(Problem, record)
 
 
 def _mend(value: Any) -> Any:
@@ -150,7 +156,8 @@ class Event:
 
     def option(self, name: str) -> str:
         """A request option that is a text: as a JSON value inside the string, or plainly."""
-        text = self.text(f"request_option_{name}") or self.text(f"request.option.{name}")
+        underscored, dotted = _option_names(name)
+        text = self.text(underscored) or self.text(dotted)
         if not text or text == _UNDEFINED:
             return ""
         if text[0] == text[-1] == '"' and "\\" not in text:
@@ -163,7 +170,8 @@ class Event:
 
     def option_json(self, name: str) -> bytes:
         """A request option as JSON, which may be a JSON string that holds it."""
-        parts = self.joined(f"request_option_{name}") or self.joined(f"request.option.{name}")
+        underscored, dotted = _option_names(name)
+        parts = self.joined(underscored) or self.joined(dotted)
         if parts is None:
             return b""
         text, escaped, _ = parts
@@ -186,22 +194,33 @@ class Event:
         first = properties.get(name)
         if first is None:
             return None
-        head = bytes(first)
-        if head[:1] != b'"':
-            return head, False, False
-        stem = f"{name}_"
-        part = properties.get(f"{stem}02")
-        if part is None and f"{stem}03" not in properties:
-            return head[1:-1], True, False
+        head = memoryview(first)
+        if head[0] != _QUOTE:
+            return bytes(head), False, False
+        stem, second, third = _part_names(name)
+        part = properties.get(second)
+        if part is None and third not in properties:
+            return bytes(head[1:-1]), True, False
         parts = [head[1:-1]]
         number = 2
         while part is not None:
-            parts.append(bytes(part)[1:-1])
+            parts.append(memoryview(part)[1:-1])
             number += 1
             part = properties.get(f"{stem}{number:02d}")
         later = [key[len(stem) :] for key in properties if key.startswith(stem)]
         gap = any(rest.isdigit() and int(rest) > number for rest in later)
         return b"".join(parts), True, gap
+
+
+@cache
+def _option_names(name: str) -> tuple[str, str]:
+    return f"request_option_{name}", f"request.option.{name}"
+
+
+@cache
+def _part_names(name: str) -> tuple[str, str, str]:
+    """How the parts of a cut property are named, and the names of its second and third."""
+    return f"{name}_", f"{name}_02", f"{name}_03"
 
 
 _UNDEFINED = "undefined"
