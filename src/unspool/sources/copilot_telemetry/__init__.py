@@ -41,7 +41,6 @@ NOISE = frozenset(
         "conversation.message",
         "inlineConversation.message",
         "editingSession.message",
-        "model.request.added",
         "toolCallDetails",
         "toolCallDetailsInternal",
         "toolCallDetailsExternal",
@@ -81,7 +80,7 @@ READERS: dict[str, Callable[[Event, Tally], list[AnyFact]]] = {
 _NOISE_LINE = re.compile(
     rb'\{(?:"(?!name"|eventName")\w++": ?"[^"\\]*+", ?)*+"data": ?\{"baseData": ?\{"name": ?'
     rb'"[^"\\]*/(?:%b)", ?"properties": ?\{'
-    % b"|".join(re.escape(name.encode()) for name in sorted(NOISE - READERS.keys()))
+    % b"|".join(re.escape(name.encode()) for name in sorted(NOISE))
 )
 """How most of their lines begin, in the envelope that the sender uses: they need not be decoded.
 
