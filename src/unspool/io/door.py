@@ -94,7 +94,8 @@ def iter_json_lines(
     what the shape leaves undecoded (`msgspec.Raw`) is not looked at, and the caller mends a line that
     proves bad there: to look costs as much as to decode.
 
-    A file of which no line is a record is read whole: an array, or objects over many lines each.
+    A file of which no line is a record is read whole: an array, or objects over many lines each. The
+    elements of an array are records, too: their offset is that of the array plus their number.
 
     It counts the records: what is yielded typed is left to the caller to judge, all else is settled.
     """

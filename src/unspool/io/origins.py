@@ -103,7 +103,7 @@ class Head:
 
     @property
     def objects(self) -> list[dict[str, object]]:
-        """The JSON objects on the first whole lines (at most 50)."""
+        """The JSON objects on the first whole lines (at most 50); none of a file that is one array."""
         if self._objects is None:
             self._objects = list(self._parse())
         return self._objects

@@ -6,6 +6,7 @@ records.py    the facts of one record, together
 clocks.py     times of logs that do not tell their zone
 order.py      records of all origins in one order
 joining.py    message lists that begin alike are one text: what adds nothing is never decoded
+              (begun by the driver as the lists come in, pipeline/collect.py)
 lists.py      message lists that calls logged, decoded once each
 references.py lists that name their messages, whose bodies came apart
 candidates.py lists with their answers joined, that compete

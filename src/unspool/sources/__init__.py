@@ -1,7 +1,7 @@
 """Sources: each knows one format and nothing else.
 
-A source is a module with the names of the `Source` protocol. To add one: the module, a row in
-SOURCES, `tests/cases/<source>/`, and `docs/formats/<source>.md`.
+A source is a module, or a package, with the names of the `Source` protocol. CONTRIBUTING.md walks
+through adding one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,8 @@ chats stand in the same database."""
 
 
 class Source(Protocol):
-    """What a source module offers."""
+    """What a source module offers. It may also have `family(path)` (see `family_of`), RENDERED_PROMPTS
+    (see `has_rendered_prompts`), and for the timeline PLATFORM and TIMELINE (see `declared`)."""
 
     NAME: str
     RANGES: bool

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, ROOT, AnyFact, Key, Problem, Rank
+from unspool.facts import NOBODY, PREVIOUS, ROOT, AnyFact, Key, Problem, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Origin, Tally, read_head
 from unspool.io.times import parse_time
@@ -172,7 +172,7 @@ class Reader:
             time=parse_time(line.timestamp),
             entry=line.uuid or "",
             # Only lines with an id hang in the tree; a missing parent of such a line is a root.
-            after=(line.parentUuid or ROOT) if line.uuid else None,
+            after=(line.parentUuid or ROOT) if line.uuid else PREVIOUS,
             side=side,
         )
         if kind == "assistant":
