@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import case_id, cases
+from tests.harness import CASES, case_id, cases
 from unspool import extract
 
 TYPED = re.compile(r"<(task|feedback|user_message|answer)>\n(.*?)\n</", re.DOTALL)
@@ -79,3 +79,10 @@ def test_tokens_are_those_on_the_screen(case: Path) -> None:
         sum(one.get(name, 0) for one in requests for name in into),
         sum(one.get("tokensOut", 0) for one in requests),
     )
+
+
+def test_a_task_is_known_by_its_folder_also_from_within(monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = (CASES / "cline/tools").rglob("api_conversation_history.json")
+    monkeypatch.chdir(path.parent)
+    (made,) = extract([path.name])
+    assert made.conversation_id == path.parent.name

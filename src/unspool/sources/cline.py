@@ -126,7 +126,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 def family(path: str) -> str | None:
     """A task is a folder, and its name is the task's id."""
-    return Path(path).parent.name or None
+    return Path(path).absolute().parent.name or None  # `unspool extract ui_messages.json`
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
