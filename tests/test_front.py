@@ -205,7 +205,7 @@ def test_nothing_on_this_machine(tmp_path: Path) -> None:
     made = unspool(home=tmp_path)
     assert made.returncode == 0
     assert made.stdout.startswith("No conversations found on this machine. Looked in\n")
-    assert "~/.cursor" in made.stdout
+    assert "  cursor  " in made.stdout
     assert "Next: unspool list PATH" in made.stdout
     listed = unspool("list", home=tmp_path)
     assert (listed.returncode, listed.stdout) == (1, "")

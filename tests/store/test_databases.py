@@ -288,7 +288,8 @@ def test_prompts_leave_when_their_conversation_comes(tmp_path: Path) -> None:
         connection.execute("INSERT INTO ItemTable VALUES (?, ?)", row)
         sync(store, home)
         assert words(store) == ["why?"]
-        chat = {"tabId": "t1", "bubbles": [{"type": "user", "id": "b1", "text": "why?"}]}
+        bubbles = [{"type": "user", "id": "b1", "text": "why?"}, {"type": "ai", "text": "So."}]
+        chat = {"tabId": "t1", "bubbles": bubbles}
         key = "workbench.panel.aichat.view.aichat.chatdata"
         row = (key, json.dumps({"tabs": [chat]}))
         connection.execute("INSERT INTO ItemTable VALUES (?, ?)", row)

@@ -212,8 +212,8 @@ def _as_composer(tab: dict[str, Any]) -> Composer:
     if bubbles and bubbles[-1].get("type") == "user":
         bubbles = bubbles[:-1]
     asked = [bubble for bubble in bubbles if bubble.get("type") == "user"]
-    if asked:
-        asked[-1].setdefault("createdAt", tab.get("lastSendTime"))
+    if asked and tab.get("lastSendTime"):
+        asked[-1].setdefault("createdAt", tab["lastSendTime"])
     title = tab.get("chatTitle")
     return {
         "composerId": tab.get("tabId"), "conversation": bubbles,
