@@ -11,7 +11,7 @@ from unspool.cli.screen import Display
 from unspool.cli.selection import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
 from unspool.pipeline.finish import drop_reasoning
-from unspool.pipeline.output import whole_file
+from unspool.pipeline.output import whole_file, write_combined
 from unspool.sinks import Family, Piece, unique_names
 
 EXAMPLES = """
@@ -42,9 +42,12 @@ def command(
 ) -> None:
     """Write conversations, with their sub-agents, as HTML, Markdown, ATIF, …
 
-    Formats with a file per conversation go to the current folder, others to standard output.
+    Formats of several files go to the current folder, others to standard output.
     """
     sink = sinks.load(to)
+    combine = sinks.load_combine(to)
+    if combine is not None and output == "-":
+        raise UsageError(f"--to {to} writes several files: name a folder with -o")
     with Display(quiet=False) as display:
         families: list[Family] = []
         for argument in conversations:
@@ -62,7 +65,11 @@ def command(
     pieces = [piece for family in families for piece in sink.write(family, {})]
     if not pieces:
         raise UnspoolError(f"{to} has nothing to show of this")
-    if sink.MANY_FILES and output != "-":
+    if combine is not None:
+        data = (piece.data for piece in pieces)
+        for path in write_combined(combine, sinks.combined_files(to), data, output or "."):
+            click.echo(str(path))
+    elif sink.MANY_FILES and output != "-":
         for path in _write_files(pieces, output):
             click.echo(str(path))
     elif output is None or output == "-":

@@ -15,7 +15,14 @@ from unspool.cli.screen import Display, say_rows
 from unspool.errors import UsageError, unwritable
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.job import MEGABYTE, Job, Summary
-from unspool.pipeline.output import is_special, opened, write_many, write_one
+from unspool.pipeline.output import (
+    is_special,
+    iter_pieces,
+    opened,
+    write_combined,
+    write_many,
+    write_one,
+)
 from unspool.prompts import catalogue
 from unspool.prompts.census import write_summary
 from unspool.views.figures import plural, size
@@ -71,7 +78,7 @@ class Extract(click.Command):
     "-o",
     "--output",
     metavar="PATH",
-    help="File (or folder, for formats with a file per conversation). Default: stdout.",
+    help="File (or folder, for formats of several files). Default: stdout.",
 )
 @click.option(
     "--source",
@@ -158,6 +165,7 @@ def command(
     many = sinks.load(sink).MANY_FILES
     to_file = output is not None and output != "-" and not is_special(output)
     _check(sink, many, output, problems_file, regex, context_tag_map)
+    combine = sinks.load_combine(sink)
     job = Job(
         paths=list(paths),
         source=given["source"],
@@ -174,7 +182,7 @@ def command(
     )
     display = Display(quiet=quiet or as_json)
     with display, open_run(job, display.start) as run:
-        summary = _run(run, output, many, problems_file)
+        summary = _run(run, output, many, combine, problems_file)
         if job.scan_tags and any(map(sources.has_rendered_prompts, summary.sources)):
             beside = Path(str(output)).parent / "analysis" / "prompt_context"
             written = write_summary(run.scan, Path(context_tag_summary_dir or beside))
@@ -196,7 +204,7 @@ def _check(
 ) -> None:
     """What is wrong with the options is told before anything is read."""
     if many and (output is None or output == "-"):
-        raise UsageError(f"--to {sink} writes a file per conversation: name a folder with -o")
+        raise UsageError(f"--to {sink} writes several files: name a folder with -o")
     if problems_file == "-" and not many and (output is None or output == "-"):
         raise UsageError("--problems -: standard output has the conversations; name a file")
     try:
@@ -208,13 +216,22 @@ def _check(
     catalogue.active()
 
 
-def _run(run: Run, output: str | None, many: bool, problems_file: str | None) -> Summary:
-    for path in (output, problems_file):
+def _run(
+    run: Run,
+    output: str | None,
+    many: bool,
+    combine: sinks.Combine | None,
+    problems_file: str | None,
+) -> Summary:
+    names = sinks.combined_files(run.job.sink)
+    for path in (output, problems_file, *(f"{output}/{name}" for name in names)):
         if path is not None and run.reads(path):
             raise UsageError(f"{path} is read from: writing there would replace it")
     try:
         written = run.write()
-        if many:
+        if combine is not None:
+            write_combined(combine, names, iter_pieces(written), str(output))
+        elif many:
             write_many(written, str(output))
         else:
             write_one(written, output)

@@ -6,7 +6,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,7 +14,7 @@ from unspool.errors import OutputError
 from unspool.io.signals import Later
 from unspool.pipeline.finish import Written
 from unspool.pipeline.shuffle import Slots
-from unspool.sinks import unique_names
+from unspool.sinks import Combine, unique_names
 
 
 @contextmanager
@@ -117,9 +117,7 @@ def write_many(written: Iterable[Written], output: str) -> list[Path]:
 
     Files in sub-folders (images by their hash) are shared, not told apart.
     """
-    folder = Path(output)
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file; this format needs a folder")
+    folder = _folder(output)
     pieces = [(name, slot) for item in written for name, slot in item.pieces]
     top = unique_names(name for name, _ in pieces if "/" not in name)
     reader = Slots()
@@ -135,3 +133,32 @@ def write_many(written: Iterable[Written], output: str) -> list[Path]:
     finally:
         reader.close()
     return list(made)
+
+
+def write_combined(
+    combine: Combine, names: Iterable[str], pieces: Iterable[bytes], output: str
+) -> list[Path]:
+    """The files that a sink makes of the pieces of all conversations; all of them or none."""
+    paths = {name: _folder(output) / name for name in names}
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(whole_file(path)) for name, path in paths.items()}
+        combine(pieces, files)
+    return list(paths.values())
+
+
+def iter_pieces(written: Iterable[Written]) -> Iterator[bytes]:
+    """What was written of the conversations, one piece at a time."""
+    slots = Slots()
+    try:
+        for item in written:
+            for _, slot in item.pieces:
+                yield slots.read(slot)
+    finally:
+        slots.close()
+
+
+def _folder(output: str) -> Path:
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file; this format needs a folder")
+    return folder

@@ -2,13 +2,15 @@
 
 A sink is a module with the names of the `Sink` protocol and a row in SINKS. It gets a family (a
 conversation, with its sub-agents if the sink wants them) and gives pieces: for a one-file format the
-bytes to append, for a many-file format file names and their contents.
+bytes to append, for a many-file format file names and their contents. A format whose files hold many
+conversations each, but are more than their pieces one after the other, makes them in a second step
+(`load_combine`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from unspool.facts import Problem
 from unspool.io.origins import Head, Origin, Tally
@@ -20,6 +22,7 @@ SINKS: dict[str, str] = {
     "html": "unspool.sinks.html",
     "jsonl": "unspool.sinks.jsonl",
     "markdown": "unspool.sinks.markdown",
+    "parquet": "unspool.sinks.parquet",
     "timeline": "unspool.sinks.timeline",
 }
 """Name → module."""
@@ -27,6 +30,7 @@ SINKS: dict[str, str] = {
 READERS: dict[str, str] = {
     "atif": "unspool.sinks.atif",
     "jsonl": "unspool.sinks.jsonl",
+    "parquet": "unspool.sinks.parquet",
 }
 """Formats that already are trajectories and are decoded directly, beside their writers."""
 
@@ -61,12 +65,17 @@ Options = Mapping[str, Any]
 """The command line's options for sinks: `reasoning`, `atif_version`, `subagents` …"""
 
 
+Combine = Callable[[Iterable[bytes], Mapping[str, BinaryIO]], None]
+"""The pieces of all conversations, in order, into the files that FILES names."""
+
+
 class Sink(Protocol):
-    """What a sink module offers."""
+    """What a sink module offers. One that combines pieces also has FILES, the names of its files, and
+    `load_combine`, which raises MissingExtra where a package that it needs is not installed."""
 
     NAME: str
     MANY_FILES: bool
-    """Whether every conversation is a file of its own, so that the output is a folder."""
+    """Whether the output is a folder: every conversation is a file of its own, or FILES names them."""
     FAMILIES: bool
     """Whether a conversation is wanted together with its sub-agents."""
 
@@ -76,6 +85,16 @@ class Sink(Protocol):
 
 def load(name: str) -> Sink:
     return cast(Sink, import_module(SINKS[name]))
+
+
+def load_combine(name: str) -> Combine | None:
+    """The second step of a sink that has one."""
+    begin: Callable[[], Combine] | None = getattr(load(name), "load_combine", None)
+    return begin() if begin is not None else None
+
+
+def combined_files(name: str) -> tuple[str, ...]:
+    return getattr(load(name), "FILES", ())
 
 
 def is_installed(name: str) -> bool:

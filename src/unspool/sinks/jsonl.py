@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
@@ -9,28 +10,26 @@ from unspool.facts import NOBODY, Problem
 from unspool.io.door import read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.sinks import Family, Options, Piece
-from unspool.trajectory import Attachment, Message, Trajectory, decode_trajectory, encode_trajectory
+from unspool.trajectory import Attachment, Trajectory, decode_trajectory, encode_trajectory
 
 NAME = "jsonl"
 MANY_FILES = False
 FAMILIES = False
+NO_TRAJECTORY = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What `parse` raises."""
 
 _OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages"\s*:\s*\[\s*[{\]]')
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
-    trajectory = family.root
-    for messages in (
-        trajectory.messages,
-        *(branch.messages for branch in trajectory.branches or ()),
-    ):
-        _drop_bytes(messages)
-    yield Piece("", encode_trajectory(trajectory) + b"\n")
+    drop_bytes(family.root)
+    yield Piece("", encode_trajectory(family.root) + b"\n")
 
 
-def _drop_bytes(messages: list[Message]) -> None:
+def drop_bytes(trajectory: Trajectory) -> None:
     """Binary contents stay out of the line: the reference has their size, type and hash."""
-    for message in messages:
+    branches = (branch.messages for branch in trajectory.branches or ())
+    for message in chain(trajectory.messages, *branches):
         if message.attachments and any(a.data for a in message.attachments):
             message.attachments = [_bare(a) for a in message.attachments]
 
@@ -81,12 +80,12 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
         tally.records += 1
         try:
             yield parse(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NO_TRAJECTORY as error:
             tally.problems += 1
-            yield _problem(origin, offset, line, error)
+            yield problem_of(origin, offset, line, error)
 
 
-def _problem(origin: Origin, offset: int, line: bytes, error: Exception) -> Problem:
+def problem_of(origin: Origin, offset: int, line: bytes, error: Exception) -> Problem:
     """What is wrong with the line: it is no JSON, or JSON of another shape."""
     if isinstance(error, msgspec.ValidationError):
         code, shown = "not-a-trajectory", f"{error}: {sample(line)}"
