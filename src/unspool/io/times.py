@@ -103,4 +103,4 @@ def _minute_text(minute: int) -> str | None:
         moment = _EPOCH + timedelta(minutes=minute)
     except OverflowError:
         return None
-    return moment.strftime("%Y-%m-%dT%H:%M") if moment.year >= 1000 else None
+    return moment.isoformat(timespec="minutes")[:16] if moment.year >= 1000 else None

@@ -5,7 +5,7 @@ them by conversation, joining message lists as they come; `rebuild` makes of the
 conversation its trajectory and its card.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from sys import getsizeof
 from typing import Any
 
@@ -64,7 +64,8 @@ class Gathered:
             grown += self.joiner.add(fact)
         else:
             self.facts.append(fact)
-            grown += weigh(fact)
+            if kind in _TEXTS_OF:
+                grown += _TEXTS_OF[kind](fact)
         self.weight += grown
         return grown
 
@@ -74,18 +75,18 @@ class Gathered:
 
 def weigh(fact: Any) -> int:
     """Bytes of its texts: one character beyond Latin-1 doubles a whole text, an emoji quadruples it."""
-    kind = type(fact)
-    if kind is MessageSeen:
-        return getsizeof(fact.text) + getsizeof(fact.thinking)
-    if kind is ToolReturned:
-        return getsizeof(fact.text) + (500 if fact.details is not None else 0)
-    if kind is ToolCalled:
-        return getsizeof(fact.arguments)
-    if kind is Noted:
-        return getsizeof(fact.value) if isinstance(fact.value, str) else 0
-    if kind is SnapshotSeen:
-        return len(fact.text)
-    return len(fact.body) if kind is PieceSeen else 0
+    texts = _TEXTS_OF.get(type(fact))
+    return texts(fact) if texts is not None else 0
+
+
+_TEXTS_OF: dict[type, Callable[[Any], int]] = {
+    MessageSeen: lambda fact: getsizeof(fact.text) + getsizeof(fact.thinking),
+    ToolReturned: lambda fact: getsizeof(fact.text) + (500 if fact.details is not None else 0),
+    ToolCalled: lambda fact: getsizeof(fact.arguments),
+    Noted: lambda fact: getsizeof(fact.value) if isinstance(fact.value, str) else 0,
+    SnapshotSeen: lambda fact: len(fact.text),
+    PieceSeen: lambda fact: len(fact.body),
+}
 
 
 class Collection:
@@ -98,6 +99,8 @@ class Collection:
         self.met: dict[Key, None] = {}
         """Conversations of which facts came, in order; whoever asks for them clears it."""
         self._last: Key = NOBODY
+        self._gathered: Gathered | None = None
+        """What there is of the conversation of the fact before."""
 
     def take(self, source: str, facts: Iterable[AnyFact]) -> None:
         for fact in facts:
@@ -109,12 +112,14 @@ class Collection:
             if fact.key == NOBODY:
                 return
         key = fact.key
-        if key is not self._last:
+        gathered = self._gathered
+        if key is not self._last or gathered is None:
             self._last = key
             self.met[key] = None
-        gathered = self.conversations.get(key)
-        if gathered is None:
-            gathered = self.conversations[key] = Gathered(source)
+            gathered = self.conversations.get(key)
+            if gathered is None:
+                gathered = self.conversations[key] = Gathered(source)
+            self._gathered = gathered
         self.weight += gathered.add(fact)
 
     def take_met(self) -> list[Key]:
@@ -124,6 +129,7 @@ class Collection:
 
     def pop(self, key: Key) -> Gathered | None:
         gathered = self.conversations.pop(key, None)
+        self._gathered = None
         if gathered is not None:
             self.weight -= gathered.weight
         return gathered

@@ -65,14 +65,16 @@ def _strip_telling(rest: str, catalogue: Catalogue) -> str:
 
 def typed_text(text: str, rendered: bool = True) -> str | None:
     """What the person typed; None where the message holds nothing of theirs."""
-    return read_wording(text, blocks(text), active(), rendered).typed
+    found = blocks(text)
+    return read_wording(text, found, active(), rendered).typed if found else text
 
 
 def context_kind(text: str, rendered: bool = True) -> Literal["summary", "injected"] | None:
     """What a user message is that a program wrote: a summary, or context; None where a person did."""
     if "<" not in text:
         return "injected" if rendered and text in _FILLERS else None
-    return read_wording(text, blocks(text), active(), rendered).kind
+    found = blocks(text)
+    return read_wording(text, found, active(), rendered).kind if found else None
 
 
 def find_request(text: str, found: list[Block], catalogue: Catalogue) -> Block | None:

@@ -18,10 +18,10 @@ class Joined:
 
     __slots__ = ("first", "text", "views")
 
-    def __init__(self, fact: SnapshotSeen) -> None:
+    def __init__(self, fact: SnapshotSeen, views: list[View]) -> None:
         self.first = fact
         self.text = fact.text
-        self.views: list[View] = list(fact.views)
+        self.views = views
 
     def covers(self, fact: SnapshotSeen) -> bool:
         """Whether the fact's list is this list's beginning, up to the end of a message."""
@@ -53,11 +53,18 @@ class Row:
     """Lists in the order of their texts: what begins with a text stands right behind it, and since
     none begins another, what it begins with can only stand right before it."""
 
-    __slots__ = ("lists", "texts")
+    __slots__ = ("latest", "lists", "texts")
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
         self.lists: list[Joined] = []
+        self.latest: dict[bytes, Joined] = {}
+        """How a long list begins → the one that was put last."""
+
+    def goes_on(self, new: Joined) -> bool:
+        """Whether a list was put last that this one covers: then none covers this one."""
+        latest = self.latest.get(new.text[:_BEGINNING]) if len(new.text) > _LONG else None
+        return latest is not None and new.covers(latest.first)
 
     def find(self, fact: SnapshotSeen) -> Joined | None:
         """The list that covers the fact's."""
@@ -79,7 +86,13 @@ class Row:
             new.views += self.lists.pop(at).views
         self.texts.insert(at, new.text)
         self.lists.insert(at, new)
+        if len(new.text) > _LONG:
+            self.latest[new.text[:_BEGINNING]] = new
         return gone
+
+
+_LONG = 2048
+_BEGINNING = 256
 
 
 class Joiner:
@@ -93,14 +106,15 @@ class Joiner:
 
     def add(self, fact: SnapshotSeen) -> int:
         """Take the fact in; by how many bytes the kept text grew."""
-        row = self._rows.setdefault((fact.escaped, fact.broken), Row())
-        views = [self._lean(view) for view in fact.views]
-        known = row.find(fact)
+        form = (fact.escaped, fact.broken)
+        row = self._rows.get(form)
+        if row is None:
+            row = self._rows[form] = Row()
+        new = Joined(fact, [self._lean(view) for view in fact.views])
+        known = None if row.goes_on(new) else row.find(fact)
         if known is not None:
-            known.views += views
+            known.views += new.views
             return 0
-        new = Joined(fact)
-        new.views = views
         return len(fact.text) - row.put(new)
 
     def _lean(self, view: View) -> View:

@@ -55,6 +55,7 @@ class Reader:
         self.recover = recover
         self.file = File(origin.path)
         self.spawns = stream.Spawns(origin.path)
+        self._keys: dict[tuple[str, str], Key] = {}
         self._noted: dict[tuple[Key, str], Any] = {}
         self._last_notes: dict[tuple[Key, int], tuple[Any, ...]] = {}
         """By rank: a line may turn out to be told better elsewhere, and its notes go with it."""
@@ -158,10 +159,12 @@ class Reader:
         """The conversation of a line, and whether it is a side thread without a name."""
         file = self.file
         session = file.session if file.certain else line.sessionId or file.or_head()
-        agent = file.agent or (line.agentId if line.isSidechain else None)
-        if agent:
-            return (NAME, child_id(session, agent)), False
-        return (NAME, session), bool(line.isSidechain)
+        agent = file.agent or (line.agentId if line.isSidechain else None) or ""
+        key = self._keys.get((session, agent))
+        if key is None:
+            key = (NAME, child_id(session, agent) if agent else session)
+            self._keys[(session, agent)] = key
+        return key, not agent and bool(line.isSidechain)
 
     def _read_chained(self, offset: int, data: bytes, line: Line, kind: str) -> list[AnyFact]:
         key, side = self._key(line)

@@ -23,6 +23,9 @@ OUTPUT_LIMIT = 1024 * 1024
 """Longest persisted output that is read back, in bytes."""
 
 _SIZE_ONLY = frozenset(("originalFile", "originalFileContents", "original_file", "base64"))
+_TEXTS = frozenset(("stdout", "result", "content", "plan"))
+"""Fields that may hold the text of the result once more."""
+_NULL = msgspec.Raw(b"null")
 _TOLD = frozenset(
     ("oldString", "newString", "content", "edits", "prompt", "newTodos", "new_source")
 )
@@ -61,10 +64,11 @@ class Outcome(msgspec.Struct):
     """Where the whole output was put."""
 
 
-def read_outcome(raw: bytes, text: str, failed: bool) -> Outcome:
+def read_outcome(raw: bytes, text: str, failed: bool, content: bytes = b"") -> Outcome:
+    """`content`: the text, undecoded, as it stands in the result."""
     outcome = Outcome()
     if raw[:1] == b"{":
-        _read_fields(outcome, decode_raws(raw), text)
+        _read_fields(outcome, decode_raws(raw), text, content)
     elif raw and raw != b"null":
         value = msgspec.json.decode(raw)
         if not _repeats(value, text):
@@ -106,24 +110,27 @@ def _repeats(value: Any, text: str) -> bool:
     return False
 
 
-def _read_fields(outcome: Outcome, fields: dict[str, msgspec.Raw], text: str) -> None:
+def _read_fields(
+    outcome: Outcome, fields: dict[str, msgspec.Raw], text: str, content: bytes
+) -> None:
     details: dict[str, Any] = {}
     is_file = "filePath" in fields
     for name, raw in fields.items():
-        data = bytes(raw)
         if name in _SIZE_ONLY:
-            if data != b"null":
-                details[f"{name}_size"] = len(data)
+            if raw != _NULL:
+                details[f"{name}_size"] = len(memoryview(raw))
         elif name in _TOLD and (is_file or name in ("prompt", "newTodos") or "agentId" in fields):
             continue
         elif name == "file":
-            details[name] = _lean_file(data)
-        elif name in ("stdout", "result", "content", "plan"):
-            value = msgspec.json.decode(data)
+            details[name] = _lean_file(raw)
+        elif name in _TEXTS:
+            if memoryview(raw) == content:
+                continue
+            value = msgspec.json.decode(raw)
             if not (isinstance(value, str) and (value.strip() in text)):
                 details[name] = value
         else:
-            details[name] = msgspec.json.decode(data)
+            details[name] = msgspec.json.decode(raw)
     if details.get("interrupted") is True:
         outcome.status = "interrupted"
     agent = details.get("agentId")
@@ -137,14 +144,14 @@ def _read_fields(outcome: Outcome, fields: dict[str, msgspec.Raw], text: str) ->
         outcome.touch = _touch(fields, details)
 
 
-def _lean_file(data: bytes) -> Any:
+def _lean_file(file: msgspec.Raw) -> Any:
     """A file that was read: its content is in the text already."""
-    if data[:1] != b"{":
-        return msgspec.json.decode(data)
+    if memoryview(file)[0] != ord("{"):
+        return msgspec.json.decode(file)
     lean: dict[str, Any] = {}
-    for name, raw in decode_raws(data).items():
+    for name, raw in decode_raws(file).items():
         if name in ("content", "base64"):
-            lean[f"{name}_size"] = len(bytes(raw))
+            lean[f"{name}_size"] = len(memoryview(raw))
         else:
             lean[name] = msgspec.json.decode(raw)
     return lean

@@ -175,9 +175,12 @@ class Event:
         if parts is None:
             return b""
         text, escaped, _ = parts
-        if not escaped:
-            return text
-        return b"" if text in _UNDEFINED_JSON else b'"%b"' % text
+        if escaped:
+            text = b"" if text in _UNDEFINED_JSON else b'"%b"' % text
+        # Short ones are one object: whoever holds them once need not compare them.
+        if len(text) <= _SHORT and len(_short_options) < 1000:
+            return _short_options.setdefault(text, text)
+        return text
 
     def whole(self, name: str) -> str:
         """A property as text, joined where it was cut."""
@@ -228,6 +231,7 @@ _UNDEFINED_JSON = (b"undefined", b'\\"undefined\\"')
 """What the sender writes for an option that is not there."""
 
 
+_short_options: dict[bytes, bytes] = {b"": b""}
 _QUOTE = ord('"')
 _SHORT = 64
 _known: dict[bytes, str] = {}
