@@ -103,13 +103,23 @@ def to_definitions(definitions: list[dict[str, Any]] | None) -> list[dict[str, A
     return [_definition(definition) for definition in definitions or ()]
 
 
-def are_flat(definitions: list[dict[str, Any]] | None) -> bool:
-    """Whether all of them are `{name, parameters}` without a wrapper: such can be unwrapped again."""
-    return (
-        bool(definitions)
-        and [definition.get("function") for definition in to_definitions(definitions)]
-        == definitions
-    )
+def flat_schema_key(definitions: list[dict[str, Any]] | None) -> str | None:
+    """The key of the schemas, where all definitions are `{name, parameters}` or all `{name,
+    input_schema}`, without a wrapper: such can be unwrapped again."""
+    wrapped = to_definitions(definitions)
+    for key in ("parameters", "input_schema") if wrapped else ():
+        if unwrap_definitions(wrapped, key) == definitions:
+            return key
+    return None
+
+
+def unwrap_definitions(definitions: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    unwrapped = []
+    for definition in definitions:
+        function = definition.get("function")
+        flat = function if isinstance(function, dict) else definition
+        unwrapped.append({key if name == "parameters" else name: flat[name] for name in flat})
+    return unwrapped
 
 
 def _definition(definition: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import msgspec
 
 from unspool.reduce.totals import count_modes, number_segments, number_turns
 from unspool.reduce.usage import Runs, add_model_usage
-from unspool.sinks.atif.calls import are_flat, to_definitions
+from unspool.sinks.atif.calls import flat_schema_key, to_definitions
 from unspool.sinks.atif.extras import leftover, merged
 from unspool.sinks.atif.family import Node, Refs
 from unspool.sinks.atif.media import Files
@@ -47,8 +47,8 @@ def build_document(
     unset = [name for name in ("agent", "session_id") if getattr(trajectory, name) is None]
     if unset and trajectory.source != FOREIGN:
         rest["unset"] = unset  # what stands in their places is only the nearest that is known
-    if are_flat(trajectory.tool_definitions):
-        rest["flat_tools"] = True
+    if key := flat_schema_key(trajectory.tool_definitions):
+        rest["flat_tools"] = key
     if parent is not None and not (inside and _is_plain(parent, node.call)):
         rest["parent"] = msgspec.to_builtins(parent)
     document = Document(

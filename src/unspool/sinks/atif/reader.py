@@ -16,6 +16,7 @@ from unspool.facts import NOBODY, Problem
 from unspool.io.door import clean, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.sinks import Family
+from unspool.sinks.atif.calls import unwrap_definitions
 from unspool.sinks.atif.document import FOREIGN, derive
 from unspool.sinks.atif.extras import difference, keep_residue, parted
 from unspool.sinks.atif.lenient import Tidied, is_document
@@ -222,11 +223,8 @@ class Reading:
         trajectory.agent_version = None if agent.version == "unknown" else agent.version
         trajectory.tool_definitions = agent.tool_definitions
         trajectory.extra, _, rest = parted(document.extra, {})
-        if rest.pop("flat_tools", None) is True:
-            definitions = agent.tool_definitions or []
-            trajectory.tool_definitions = [
-                definition.get("function", definition) for definition in definitions
-            ]
+        if isinstance(key := rest.pop("flat_tools", None), str):
+            trajectory.tool_definitions = unwrap_definitions(agent.tool_definitions or [], key)
         unset = rest.get("unset")
         if isinstance(unset, list):
             rest.pop("unset")
