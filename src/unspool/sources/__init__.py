@@ -27,6 +27,7 @@ SOURCES: dict[str, str] = {
     "pi": "unspool.sources.pi",
     "cline": "unspool.sources.cline",
     "copilot-telemetry": "unspool.sources.copilot_telemetry",
+    "otel": "unspool.sources.otel",
 }
 """Name → module, in the order in which they are asked whether a file is theirs."""
 

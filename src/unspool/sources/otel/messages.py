@@ -1,0 +1,265 @@
+"""Messages as GenAI spans hold them, of the conventions of today and of before 1.37.
+
+    {"role":"assistant","parts":[{"type":"text","content":"I look."},{"type":"tool_call","id":"c1",…}]}
+    {"role":"assistant","content":"I look.","tool_calls":[{"id":"c1","function":{"name":…}}]}     before
+
+What holds messages may be JSON text, and may be cut off: `[{"role":"user",…...[truncated, original
+70000 chars]`. What is cut is kept as far as it goes.
+"""
+
+import re
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from unspool.facts import Attachment
+from unspool.io.door import read_json
+from unspool.sources.otel.otlp import Event, Item
+
+CUT = "...[truncated, original "
+_INPUT = "gen_ai.input.messages"
+_OUTPUT = "gen_ai.output.messages"
+_OLD_ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+OLD_EVENTS = frozenset((*_OLD_ROLES, "gen_ai.choice"))
+_NUMBERED = re.compile(r"gen_ai\.(prompt|completion)\.(\d{1,4})\.(.+)")
+
+
+class ToolUse(msgspec.Struct, gc=False):
+    """A call in a message, or what came of one."""
+
+    id: str = ""
+    name: str = ""
+    text: str = ""
+    """The arguments, or the result."""
+
+
+class Said(msgspec.Struct, gc=False):
+    """One message of a list."""
+
+    role: str
+    text: str = ""
+    thinking: str = ""
+    calls: list[ToolUse] = []
+    results: list[ToolUse] = []
+    attachments: list[Attachment] = []
+    stop: str = ""
+
+    @property
+    def identity(self) -> bytes:
+        """What makes it the same message in two lists: calls and results by their ids, else its words.
+        (A later list leaves out the reasoning, and trims.)"""
+        ids = [use.id for use in (*self.calls, *self.results) if use.id]
+        words = ids or [self.text.strip(), *(use.name + use.text for use in self.calls)]
+        words += [] if ids else [use.text for use in self.results]
+        return msgspec.json.encode([self.role, *words])
+
+
+class Exchange(msgspec.Struct, gc=False):
+    """What a model was given and what it answered."""
+
+    system: str = ""
+    given: list[Said] = []
+    answer: Said | None = None
+    is_cut: bool = False
+    """Whether the list of what was given is cut off."""
+
+
+def exchange_of(item: Item) -> Exchange:
+    """The contents of a span, wherever its convention puts them."""
+    given, is_cut = _messages(item.attributes.get(_INPUT), "user")
+    answers, _ = _messages(item.attributes.get(_OUTPUT), "assistant")
+    for event in item.events:
+        if event.name == "gen_ai.client.inference.operation.details":
+            given = given or _messages(event.attributes.get(_INPUT), "user")[0]
+            answers = answers or _messages(event.attributes.get(_OUTPUT), "assistant")[0]
+    if not given and not answers:
+        given, answers = _of_events(item.events)
+    if not given and not answers:
+        given, answers = _of_attributes(item)
+    instructions = item.attributes.get("gen_ai.system_instructions")
+    system = _text_of_parts(decoded(instructions)) if instructions else ""
+    systems = [said.text for said in given if said.role == "system"]
+    answer = None
+    for said in answers:  # several choices: the first is the answer, parts of one go together
+        if answer is None:
+            answer = said
+        elif said.calls and not answer.calls:
+            answer.calls = said.calls
+    return Exchange(
+        system="\n\n".join(filter(None, (system, *systems))),
+        given=[said for said in given if said.role != "system"],
+        answer=answer,
+        is_cut=is_cut,
+    )
+
+
+def _messages(value: Any, role: str) -> tuple[list[Said], bool]:
+    """The messages of a list, and whether it is cut off."""
+    if value in (None, ""):
+        return [], False
+    is_cut = isinstance(value, str) and CUT in value[-80:]
+    values = decoded(value)
+    if isinstance(values, str):
+        return [Said(role, values)], is_cut
+    listed = values if isinstance(values, list) else [values]
+    return [said for one in listed if (said := _said(one, role)) is not None], is_cut
+
+
+def _of_events(events: list[Event]) -> tuple[list[Said], list[Said]]:
+    """Conventions up to 1.36: an event for each message, and one for each choice."""
+    given: list[Said] = []
+    answers: list[Said] = []
+    for event in events:
+        value: dict[str, Any] = dict(event.attributes)
+        for name in ("gen_ai.event.content", "body", "message"):
+            inner = decoded(value.get(name))
+            if isinstance(inner, dict):
+                value |= inner
+                value |= inner["message"] if isinstance(inner.get("message"), dict) else {}
+        if event.name == "gen_ai.choice":
+            answers += filter(None, [_said(value, "assistant")])
+        elif event.name in _OLD_ROLES:
+            given += filter(None, [_said(value, _OLD_ROLES[event.name])])
+        elif event.name in ("gen_ai.content.prompt", "gen_ai.content.completion"):
+            name = event.name.replace("content.", "")
+            role = "user" if name == "gen_ai.prompt" else "assistant"
+            (given if role == "user" else answers).extend(_messages(value.get(name), role)[0])
+    return given, answers
+
+
+def _of_attributes(item: Item) -> tuple[list[Said], list[Said]]:
+    """`gen_ai.prompt`, `gen_ai.completion`, and the same with a number for each message."""
+    given = _messages(item.attributes.get("gen_ai.prompt"), "user")[0]
+    answers = _messages(item.attributes.get("gen_ai.completion"), "assistant")[0]
+    numbered: dict[tuple[str, int], dict[str, Any]] = {}
+    for name, value in item.attributes.items():
+        field = _NUMBERED.fullmatch(name)
+        if field:
+            message = numbered.setdefault((field[1], int(field[2])), {})
+            _put_numbered(message, field[3].split("."), value)
+    for (side, _), message in sorted(numbered.items()):
+        said = _said(message, "user" if side == "prompt" else "assistant")
+        if said is not None:
+            (given if side == "prompt" else answers).append(said)
+    return given, answers
+
+
+def _put_numbered(message: dict[str, Any], path: list[str], value: Any) -> None:
+    """`tool_calls.0.name` = value, into the message."""
+    calls = message.setdefault("tool_calls", []) if path[0] == "tool_calls" else None
+    if len(path) == 3 and re.fullmatch("[0-9]{1,3}", path[1]) and isinstance(calls, list):
+        calls += [{} for _ in range(int(path[1]) + 1 - len(calls))]
+        if isinstance(calls[int(path[1])], dict):
+            calls[int(path[1])][path[2]] = value
+    else:
+        message[".".join(path)] = value
+
+
+def _said(value: Any, role: str) -> Said | None:
+    if not isinstance(value, dict):
+        return Said(role, value) if isinstance(value, str) and value else None
+    role = str(value.get("role") or role)
+    role = {"developer": "system", "model": "assistant", "human": "user"}.get(role, role)
+    said = Said(role if role in ("system", "assistant", "tool") else "user")
+    said.stop = as_text(value.get("finish_reason"))
+    content = decoded(value.get("parts", value.get("content")))
+    call = as_text(value.get("tool_call_id") or value.get("id"))
+    if said.role == "tool" and not isinstance(value.get("parts"), list):
+        said.results = [ToolUse(call, as_text(value.get("name")), as_text(content))]
+        return said
+    texts: list[str] = []
+    thoughts: list[str] = []
+    said.calls, said.results, said.attachments = [], [], []
+    for part in content if isinstance(content, list) else [content]:
+        _take_part(said, part, texts, thoughts)
+    calls = decoded(value.get("tool_calls"))
+    for one in calls if isinstance(calls, list) else ():
+        if isinstance(one, dict):
+            function = one.get("function")
+            named = function if isinstance(function, dict) else one
+            arguments = as_text(named.get("arguments"))
+            said.calls.append(
+                ToolUse(as_text(one.get("id")), as_text(named.get("name")), arguments)
+            )
+    said.text = "\n".join(filter(None, texts))
+    said.thinking = "\n\n".join(filter(None, thoughts))
+    says = said.text or said.thinking or said.calls or said.results or said.attachments
+    return said if says else None
+
+
+def _take_part(said: Said, part: Any, texts: list[str], thoughts: list[str]) -> None:
+    if not isinstance(part, dict):
+        texts.append(as_text(part))
+        return
+    kind = part.get("type")
+    content = part.get("content", part.get("text"))
+    if kind in ("reasoning", "thinking"):
+        thoughts.append(as_text(content))
+    elif kind in ("tool_call", "server_tool_call"):
+        arguments = as_text(part.get("arguments", part.get("server_tool_call")))
+        said.calls.append(ToolUse(as_text(part.get("id")), as_text(part.get("name")), arguments))
+    elif kind in ("tool_call_response", "server_tool_call_response"):
+        # The schema says `response`, its example `result`, and Copilot Chat writes `content`.
+        names = ("response", "result", "content", "server_tool_call_response")
+        result = next((part[name] for name in names if name in part), None)
+        said.results.append(ToolUse(as_text(part.get("id")), text=as_text(decoded(result))))
+    elif kind in ("blob", "file", "uri"):
+        said.attachments.append(
+            Attachment(
+                kind=as_text(part.get("modality")) or "file",
+                media_type=as_text(part.get("mime_type")),
+                uri=as_text(part.get("uri")),
+                name=as_text(part.get("file_id")),
+                data=as_text(content) if kind == "blob" else "",
+            )
+        )
+    elif content is not None:  # text, a compaction, or what nobody knows yet
+        texts.append(as_text(content))
+
+
+def _text_of_parts(value: Any) -> str:
+    parts = value if isinstance(value, list) else [value]
+    texts = [
+        as_text(p.get("content", p.get("text"))) if isinstance(p, dict) else as_text(p)
+        for p in parts
+    ]
+    return "\n".join(filter(None, texts))
+
+
+def decoded(value: Any) -> Any:
+    """JSON text as its value, as far as it goes where it is cut off; all else as it is."""
+    if not isinstance(value, str) or value[:1] not in ("[", "{"):
+        return value
+    text = value.partition(CUT)[0]
+    salvage = read_json(text.encode("utf-8", "replace"), recover=CUT in value)
+    return salvage.values[0] if len(salvage.values) == 1 and not salvage.lost else value
+
+
+def as_text(value: Any) -> str:
+    """Text as it is, the text in a list of parts, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(p, dict) and "text" in p for p in value)
+    ):
+        return "\n".join(as_text(part["text"]) for part in value)
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def chain_ids(given: list[Said], answer: Said | None) -> list[str]:
+    """An id for every message, from all that stands before it: lists that begin alike share them, and
+    an answer has the id that it has in the next list."""
+    running = sha256()
+    ids: list[str] = []
+    for said in [*given, answer] if answer is not None else given:
+        running.update(said.identity + b"\n")
+        ids.append(f"otel:{running.hexdigest()[:24]}")
+    return ids

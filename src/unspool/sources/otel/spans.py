@@ -1,0 +1,378 @@
+"""GenAI spans: what each states.
+
+    invoke_agent            a run of an agent; below an execute_tool span, a sub-agent's
+      chat                  an engine call: the whole list that it was given, its answer, its tokens
+      execute_tool          a call with what came of it
+
+Spans are written when they end, children before parents: all are read, then told in order of time.
+Every chat span repeats the list of the one before. A message of a list has an id made from all that
+stands before it, and follows the one before: so each is told once, and a list that goes on otherwise is
+a fork.
+"""
+
+from collections.abc import Iterator
+
+from unspool.facts import ROOT, AnyFact, Key, Rank
+from unspool.io.origins import Origin, Tally
+from unspool.prompts.typed import typed_text
+from unspool.sources.otel.agents import NAME, product_of, session_of
+from unspool.sources.otel.messages import (
+    CUT,
+    OLD_EVENTS,
+    Exchange,
+    Said,
+    ToolUse,
+    as_text,
+    chain_ids,
+    decoded,
+    exchange_of,
+)
+from unspool.sources.otel.otlp import Event, Item
+from unspool.sources.scribe import Scribe, title_of
+
+_DEPTH = 64
+_CALLS = frozenset(("chat", "generate_content", "text_completion"))
+_DETAILS = "gen_ai.client.inference.operation.details"
+_CONTENT = "no-content"
+_USAGE = {
+    "prompt": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+    "completion": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+    "cached": ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
+    "cache_write": (
+        "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_write.input_tokens",
+        "gen_ai.usage.cache_creation_input_tokens",
+    ),
+    "reasoning": ("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens"),
+}  # fmt: skip
+
+
+def operation_of(item: Item) -> str:
+    """The operation; where it is not told, the first word of the span's name."""
+    if item.is_log:
+        return "chat" if item.name == _DETAILS else ""
+    named = item.text("gen_ai.operation.name")
+    first = item.name.partition(" ")[0]
+    if named or first in ("invoke_agent", "execute_tool"):
+        return named or first
+    has_model = "gen_ai.request.model" in item.attributes or "gen_ai.prompt" in item.attributes
+    return "chat" if has_model else ""
+
+
+def call_of(item: Item) -> str:
+    """The id of a tool call, without what VS Code puts behind it."""
+    ident = item.text("gen_ai.tool.call.id", "gen_ai.tool.call_id")
+    return ident.partition("__vscode-")[0]
+
+
+class Traces:
+    """All spans of a file, and whose conversation each belongs to."""
+
+    def __init__(self, origin: Origin, items: list[Item]) -> None:
+        self.origin = origin
+        self.items = sorted(_with_events(items), key=lambda item: item.start or 0)
+        for number, item in enumerate(self.items, 1):
+            item.number = number
+        self.by_id = {item.id: item for item in self.items if item.id and not item.is_log}
+        self._cut_circles()
+        self.answered: set[str] = set()
+        """Runs of agents of which engine calls are known."""
+        self.trace_sessions: dict[tuple[str, str], str] = {}
+        for item in self.items:
+            product = product_of(item)
+            session = session_of(item, product)
+            if session and item.trace:
+                self.trace_sessions.setdefault((product, item.trace), session)
+            if operation_of(item) in _CALLS:
+                self.answered.update(above.id for above in self.above(item))
+        self.told: set[tuple[Key, str]] = set()
+        """The messages that were told already."""
+        self.last: dict[Key, str] = {}
+        """Conversation → the last message on its chain."""
+        self.requests: dict[Key, list[str]] = {}
+        """Conversation → what its runs say that the person asked: their lists hold it once more."""
+        self.callers: dict[tuple[Key, str], str] = {}
+        """Call → the record of the answer that asked for it."""
+
+    def _cut_circles(self) -> None:
+        """No span holds itself, whatever its file says."""
+        for item in self.by_id.values():
+            seen = {item.id}
+            at = self.by_id.get(item.parent)
+            while at is not None and at.id not in seen:
+                seen.add(at.id)
+                at = self.by_id.get(at.parent)
+            if at is item:
+                item.parent = ""
+
+    def above(self, item: Item) -> Iterator[Item]:
+        """The spans that hold this one, innermost first."""
+        at = self.by_id.get(item.id if item.is_log else item.parent)
+        for _ in range(_DEPTH):
+            if at is None:
+                return
+            yield at
+            at = self.by_id.get(at.parent)
+
+    def session(self, item: Item, product: str) -> str:
+        for one in (item, *self.above(item)):
+            if session := session_of(one, product):
+                return session
+        return self.trace_sessions.get((product, item.trace)) or item.trace
+
+    def run(self, item: Item) -> tuple[Item, Item] | None:
+        """The sub-agent's run that the span is in, or is, and the call that started it."""
+        run: Item | None = None
+        for one in (item, *self.above(item)):
+            operation = operation_of(one)
+            if operation == "invoke_agent" and run is None:
+                run = one
+            elif operation == "execute_tool" and run is not None:
+                return run, one
+            elif operation == "invoke_agent":
+                run = one
+        return None
+
+    def key(self, item: Item) -> Key:
+        """A sub-agent that has no conversation id of its own is named after its run; a known agent
+        names it after the call."""
+        product = product_of(item)
+        session = self.session(item, product)
+        nested = self.run(item)
+        if nested is None or self.session(nested[1], product) != session:
+            return (product, session)
+        run, tool = nested
+        outer = self.key(tool)[1]
+        return (product, f"{outer}/{(call_of(tool) if product != NAME else '') or run.id}")
+
+    def scribe(self, item: Item, key: Key) -> Scribe:
+        rank = Rank.ITSELF if key[0] == NAME else Rank.ECHO
+        return Scribe(
+            key, self.origin.path, item.number, time=item.start,
+            entry=f"span:{item.id or f'{item.name}:{item.start}'}", rank=rank,
+        )  # fmt: skip
+
+    def tell(self, item: Item, tally: Tally) -> list[AnyFact]:
+        """The facts of a span, or of a log record that holds an engine call."""
+        operation = operation_of(item)
+        key = self.key(item)
+        scribe = self.scribe(item, key)
+        if not key[1]:
+            tally.problems += 1
+            scribe.problem("missing-conversation-id", item.name)
+        elif operation in _CALLS:
+            self._tell_call(item, scribe)
+        elif operation == "execute_tool":
+            self._tell_tool(item, scribe)
+        elif operation == "invoke_agent":
+            self._tell_run(item, scribe)
+        if not scribe.facts:
+            tally.noise += 1
+        return scribe.facts
+
+    def _tell_run(self, item: Item, scribe: Scribe) -> None:
+        nested = self.run(item)
+        if nested is not None and nested[0] is item:
+            parent = {
+                "conversation_id": self.key(nested[1])[1],
+                "tool_call_id": call_of(nested[1]) or None,
+                "name": item.text("gen_ai.agent.name") or None,
+            }
+            scribe.note("parent", parent, Rank.ECHO)
+        agent = item.text("gen_ai.agent.name")
+        if agent:
+            scribe.note("agent", agent, Rank.ECHO)
+        asked = item.text("copilot_chat.user_request")
+        if asked:
+            self.requests.setdefault(scribe.key, []).append(asked)
+            scribe.note("title", title_of(asked), Rank.LAST_RESORT)
+            scribe.message(
+                id=scribe.entry, role="user", text=asked, typed=None if nested else asked
+            )
+        if item.id in self.answered:
+            return
+        # No engine call of the run is known here: they may lie in another file, which tells more.
+        exchange = exchange_of(item)
+        scribe.rank = max(scribe.rank, Rank.COPY)
+        self._tell_exchange(item, scribe, exchange, linear=True)
+        usage = _usage(item)
+        if usage:
+            scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
+
+    def _tell_call(self, item: Item, scribe: Scribe) -> None:
+        exchange = exchange_of(item)
+        tools = decoded(item.attributes.get("gen_ai.tool.definitions"))
+        if isinstance(tools, list) and tools:
+            scribe.note("tool_definitions", [t for t in tools if isinstance(t, dict)], Rank.ECHO)
+        if item.attributes.get("gen_ai.conversation.compacted") in (True, "true"):
+            scribe.mark("compaction", rank=scribe.rank)
+        ident = self._tell_exchange(item, scribe, exchange, linear=scribe.rank > 0)
+        usage = _usage(item)
+        if exchange.answer is None and scribe.rank == 0:
+            # Names, times and tokens are all there is: the words are not invented.
+            ident = scribe.entry
+            follows = self.last.get(scribe.key, ROOT)
+            place = scribe.at(entry=ident, after=follows)
+            place.time = item.end or item.start
+            status = "failed" if item.failed else ""
+            place.message(id=ident, role="assistant", model=_model(item), status=status)
+            if not exchange.given:
+                place.note("partial", _CONTENT)
+            self.last[scribe.key] = ident
+        if usage and ident:
+            answered = scribe.at(entry=ident, after=None)  # on a branch, if the answer is
+            answered.usage(subject=ident, model=_model(item), **usage)
+        elif usage:
+            scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
+
+    def _tell_exchange(
+        self, item: Item, scribe: Scribe, exchange: Exchange, linear: bool
+    ) -> str:  # fmt: skip
+        """The messages that are new, and the answer; the answer's id. `linear`: they echo what other
+        records tell, and only their order counts."""
+        key = scribe.key
+        given, answer = exchange.given, exchange.answer
+        ids = chain_ids(given, answer)
+        since = max((n for n, said in enumerate(given) if said.role == "assistant"), default=-1)
+        follows = ROOT
+        for number, (ident, said) in enumerate(zip(ids, given, strict=False)):
+            place = scribe.at(entry=ident, after=None if linear else follows)
+            follows = ident
+            if number == 0 and exchange.system:
+                self._tell_system(place, exchange.system)
+            if (key, ident) in self.told:
+                continue
+            self.told.add((key, ident))
+            # What stands before the last answer was said before this call.
+            place.time = item.start if number > since else None
+            self._tell_message(place, ident, said, linear)
+        if answer is None:
+            if follows:
+                self.last[key] = follows
+            return ""
+        if exchange.is_cut or not given:
+            follows = self.last.get(key, follows)
+            if not given and key in self.last:
+                ids = [f"{scribe.entry}:answer"]
+        ident = ids[-1]
+        place = scribe.at(entry=ident, after=None if linear else follows)
+        place.time = item.end or item.start
+        if not given and exchange.system:
+            self._tell_system(place, exchange.system)
+        reasons = item.attributes.get("gen_ai.response.finish_reasons")
+        answer.stop = answer.stop or (
+            as_text(reasons[0]) if isinstance(reasons, list) and reasons else ""
+        )
+        answer.thinking = answer.thinking or item.text("copilot_chat.reasoning_content")
+        self._tell_message(place, ident, answer, linear, _model(item))
+        self.told.add((key, ident))
+        self.last[key] = ident
+        if exchange.is_cut:
+            place.note("partial", "content-cut")
+        return ident
+
+    def _tell_system(self, place: Scribe, text: str) -> None:
+        """Every call repeats it; it stands before the first message."""
+        ident = chain_ids([Said("system", text)], None)[0]
+        if (place.key, ident) in self.told:
+            return
+        self.told.add((place.key, ident))
+        if place.rank == 0:
+            place.message(id=ident, role="system", text=text)
+        else:
+            place.message(
+                id=ident, role="system", text=text,
+                entry=ident, offset=0, number=place.offset, time=None,
+            )  # fmt: skip
+
+    def _tell_message(
+        self, place: Scribe, ident: str, said: Said, linear: bool, model: str = ""
+    ) -> None:  # fmt: skip
+        for result in said.results:
+            place.returned(
+                call=result.id.partition("__vscode-")[0], name=result.name, text=result.text,
+                rank=max(place.rank, Rank.COPY),
+            )  # fmt: skip
+        if said.role == "tool" and said.results:
+            return
+        if said.role == "user" and said.results and not (said.text or said.attachments):
+            return
+        requests = self.requests.get(place.key, ())
+        if said.role == "user" and any(request in said.text for request in requests):
+            return
+        typed = typed_text(said.text) if linear and said.role == "user" else None
+        place.message(
+            id=ident, role=said.role, text=said.text, thinking=said.thinking, model=model, typed=typed,
+            stop=said.stop, attachments=tuple(said.attachments),
+        )  # fmt: skip
+        for index, call in enumerate(said.calls):
+            self._tell_asked(place, ident, index, call)
+        if said.role == "user" and place.key[0] == NAME:
+            place.note("title", title_of(said.text), Rank.GUESS)
+        if CUT in said.text[-80:]:
+            place.note("partial", "content-cut")
+
+    def _tell_asked(self, place: Scribe, ident: str, index: int, call: ToolUse) -> None:
+        bare = call.id.partition("__vscode-")[0]
+        place.call(id=bare, message=ident, index=index, name=call.name, arguments=call.text)
+        self.callers[(place.key, bare)] = ident
+
+    def _tell_tool(self, item: Item, scribe: Scribe) -> None:
+        """A call as it was run. Without contents, it is all that tells of the call."""
+        call = call_of(item) or (f"span:{item.id}" if scribe.rank == 0 else "")
+        name = item.text("gen_ai.tool.name") or item.name.partition(" ")[2]
+        arguments = item.text("gen_ai.tool.call.arguments")
+        result = item.attributes.get("gen_ai.tool.call.result")
+        text = as_text(decoded(result)) if result is not None else None
+        if text is None and item.failed:
+            text = item.status or item.text("error.type")
+        took = (item.end - item.start) / 1000 if item.end and item.start else None
+        caller = self.callers.get((scribe.key, call), "")
+        if scribe.rank == 0:
+            if caller:
+                scribe.after = caller
+            else:
+                scribe.after = self.last.get(scribe.key, ROOT)
+        asked = {} if caller else {"message": self.last.get(scribe.key, "")}
+        rank = max(scribe.rank, Rank.COPY) if caller else scribe.rank + bool(scribe.rank)
+        scribe.call(
+            id=call, name=name, arguments=arguments, rank=rank, **(asked if not scribe.rank else {})
+        )  # fmt: skip
+        scribe.returned(
+            call=call, name=name, arguments="" if call else arguments, text=text,
+            failed=item.failed or None, time=item.end or item.start, duration_ms=took,
+        )  # fmt: skip
+        if text is not None and CUT in text[-80:]:
+            scribe.note("partial", "content-cut")
+
+
+def _with_events(items: list[Item]) -> list[Item]:
+    """Messages that came as log records become events of their span; one that is in no file becomes a
+    span without a name."""
+    spans = {item.id: item for item in items if not item.is_log and item.id}
+    kept: list[Item] = []
+    for item in items:
+        if not (item.is_log and item.name in OLD_EVENTS):
+            kept.append(item)
+            continue
+        span = spans.get(item.id)
+        if span is None:
+            span = spans[item.id] = Item(
+                name="chat", trace=item.trace, id=item.id, start=item.start, resource=item.resource,
+                scope=item.scope, attributes={"gen_ai.operation.name": "chat", **item.attributes},
+            )  # fmt: skip
+            kept.append(span)
+        body = item.body if isinstance(item.body, dict) else {"content": item.body}
+        span.events = [
+            *span.events,
+            Event(item.name, item.start, {**item.attributes, "body": body}),
+        ]
+    return kept
+
+
+def _model(item: Item) -> str:
+    return item.text("gen_ai.response.model", "gen_ai.request.model")
+
+
+def _usage(item: Item) -> dict[str, int]:
+    counts = {ours: item.count(*theirs) for ours, theirs in _USAGE.items()}
+    return {name: count for name, count in counts.items() if count is not None}
