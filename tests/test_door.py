@@ -98,6 +98,16 @@ def test_a_cut_off_value_is_closed_on_request(tmp_path: Path) -> None:
     ]
 
 
+def test_elements_of_a_written_out_array_are_compact(tmp_path: Path) -> None:
+    """What a source keeps as it was written, such as a call's arguments, has no line breaks in it."""
+    values = [{"type": "a", "text": "x", "data": {"command": "ls", "lines": [1, 2]}}]
+    path = write(tmp_path / "a.json", json.dumps(values, indent=2).encode())
+    origin = Origin(path=str(path), name="x", lines=False)
+    (record,) = iter_json_lines(origin, LINE, Tally())
+    assert not isinstance(record, Problem)
+    assert bytes(record[2].data) == b'{"command":"ls","lines":[1,2]}'
+
+
 def test_a_value_over_several_lines(tmp_path: Path) -> None:
     """Seen in Copilot CLI: newlines that nobody escaped."""
     data = b'{"type":"a","text":"one\n  two\n\nthree"}\n{"type":"b","text":"y"}\n'

@@ -229,7 +229,12 @@ class _Reader:
             yield from self.tell(offset, read_json(data, self.recover, self.mend))
             return
         for number, element in enumerate(elements, offset):
-            yield from self.tell_value(number, bytes(element), None)
+            record = bytes(element)
+            if (
+                b"\n" in record
+            ):  # as a line would hold it: what a source keeps as written is compact
+                record = msgspec.json.encode(msgspec.json.decode(record))
+            yield from self.tell_value(number, record, None)
 
     def tell(self, offset: int, salvage: Salvage) -> Iterator[Record | Problem]:
         for place, value in zip(salvage.places, salvage.values, strict=True):
