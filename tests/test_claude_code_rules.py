@@ -40,6 +40,14 @@ def test_blank_bad_and_unknown_lines_cost_nothing_else(tmp_path: Path) -> None:
     assert tally.records == 5
 
 
+def test_a_boundary_that_names_no_session_is_its_files(tmp_path: Path) -> None:
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "timestamp": at(2)}
+    lines = (said("1", None, "one"), boundary, said("2", "b", "two"))
+    path = write(tmp_path / f"{SESSION}.jsonl", *lines)
+    (made,) = reduce_all(facts_of(origins_of(path)))
+    assert [mark.kind for mark in made.marks or ()] == ["compaction"]
+
+
 def test_what_stands_inside_a_torn_line_is_no_line(tmp_path: Path) -> None:
     """A sub-agent's message, shown in a progress line that breaks off behind it; a line that was
     glued behind the torn one is one."""

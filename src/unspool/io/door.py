@@ -230,9 +230,8 @@ class _Reader:
             return
         for number, element in enumerate(elements, offset):
             record = bytes(element)
-            if (
-                b"\n" in record
-            ):  # as a line would hold it: what a source keeps as written is compact
+            # As a line would hold it: what a source keeps as it was written is compact.
+            if b"\n" in record:
                 record = msgspec.json.encode(msgspec.json.decode(record))
             yield from self.tell_value(number, record, None)
 

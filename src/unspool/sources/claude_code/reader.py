@@ -144,7 +144,7 @@ class Reader:
             bare.BARE[kind](msgspec.json.decode(data), scribe)
             facts = scribe.facts
             self.tally.noise += not facts
-        elif kind in CHAIN and line.uuid and b'"parentUuid"' in data:
+        elif kind in CHAIN and line.uuid and (kind == "system" or b'"parentUuid"' in data):
             # A sub-agent's message inside a torn progress line follows nothing: it is no line.
             line.sessionId = self.file.or_head()
             facts = self._read_chained(offset, data, line, kind)
