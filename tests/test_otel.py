@@ -2,14 +2,16 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import CASES, case_id, cases, facts_of, reduce_all
+from tests.harness import CASES, case_id, cases, facts_of, origins_of, reduce_all
 from unspool import extract
 from unspool.io.origins import Origin
+from unspool.io.times import parse_time
 from unspool.trajectory import Message, Trajectory
 
 OTEL = CASES / "otel"
@@ -108,6 +110,71 @@ def test_logs_add_nothing_to_a_transcript() -> None:
         (m.role, m.content, m.usage) for m in alone.messages
     ]
     assert joined.usage == alone.usage
+
+
+SENDERS = {
+    "claude-code": ("claude-code", "session.id"),
+    "codex": ("codex_cli_rs", "conversation.id"),
+    "copilot-cli": ("github-copilot", "gen_ai.conversation.id"),
+    "gemini-cli": ("gemini-cli", "session.id"),
+    "vscode-chat": ("copilot-chat", "copilot_chat.chat_session_id"),
+}
+"""Product → (service, what it calls the conversation)."""
+
+
+def sent(message: Message) -> dict[str, Any]:
+    if message.role == "tool":
+        result = {"id": message.tool_call_id, "response": message.content}
+        return {"role": "tool", "parts": [{"type": "tool_call_response", **result}]}
+    parts: list[dict[str, Any]] = [{"type": "text", "content": message.content}]
+    for call in message.tool_calls or ():
+        asked = {"id": call.id, "name": call.name, "arguments": call.arguments}
+        parts.append({"type": "tool_call", **asked})
+    return {"role": message.role, "parts": parts if message.content else parts[1:]}
+
+
+def telemetry_of(made: Trajectory) -> dict[str, Any]:
+    """A chat span for every answer, with the whole list before it."""
+    service, name = SENDERS[made.source]
+    spans = []
+    for number, message in enumerate(made.messages):
+        if message.role == "assistant":
+            time = (parse_time(message.timestamp) or 1790000000000000 + number * 1000000) * 1000
+            attributes = {
+                "gen_ai.operation.name": "chat",
+                name: made.conversation_id,
+                "gen_ai.input.messages": json.dumps([sent(m) for m in made.messages[:number]]),
+                "gen_ai.output.messages": json.dumps([sent(message)]),
+            }
+            if message.usage is not None:
+                attributes["gen_ai.usage.output_tokens"] = message.usage.completion_tokens or 0
+            times = {"startTimeUnixNano": str(time - 1000000), "endTimeUnixNano": str(time)}
+            ids = {"traceId": "a" * 32, "spanId": f"{number + 1:016x}"}
+            spans.append({"name": "chat", **ids, **times, "attributes": attributes})
+    resource = {"attributes": {"service.name": service}}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
+
+
+@pytest.mark.parametrize("product", SENDERS)
+def test_telemetry_of_a_known_agent_adds_nothing(product: str, tmp_path: Path) -> None:
+    for case in cases(product.replace("-", "_"))[::5]:
+        folder = tmp_path / case.name
+        shutil.copytree(case / "input", folder, symlinks=True)
+        alone = reduce_all(facts_of(origins_of(folder)))
+        known = [one for one in alone if one.source == product and not one.parent]
+        if not known:
+            continue
+        text = json.dumps(telemetry_of(known[0]))
+        (folder / "zz-telemetry.jsonl").write_text(text, encoding="utf-8")
+        joined = reduce_all(facts_of(origins_of(folder)))
+        for made in (alone, joined):
+            made.sort(key=lambda one: one.conversation_id)
+        assert [[(m.role, m.content) for m in one.messages] for one in joined] == [
+            [(m.role, m.content) for m in one.messages] for one in alone
+        ]
+        assert [one.usage and one.usage.completion_tokens for one in joined] == [
+            one.usage and one.usage.completion_tokens for one in alone
+        ]
 
 
 def test_spans_that_hold_each_other(tmp_path: Path) -> None:

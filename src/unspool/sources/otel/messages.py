@@ -63,7 +63,8 @@ class Said(msgspec.Struct, gc=False):
 class Exchange(msgspec.Struct, gc=False):
     """What a model was given and what it answered."""
 
-    system: str = ""
+    systems: list[tuple[int, str]] = []
+    """System prompts, each with the number of the message given that it stands before."""
     given: list[Said] = []
     answer: Said | None = None
     is_cut: bool = False
@@ -83,8 +84,13 @@ def exchange_of(item: Item) -> Exchange:
     if not given and not answers:
         given, answers = _of_attributes(item)
     instructions = item.attributes.get("gen_ai.system_instructions")
-    system = _text_of_parts(decoded(instructions)) if instructions else ""
-    systems = [said.text for said in given if said.role == "system"]
+    systems = [(0, _text_of_parts(decoded(instructions)))] if instructions else []
+    spoken: list[Said] = []
+    for said in given:
+        if said.role == "system":
+            systems.append((len(spoken), said.text))
+        else:
+            spoken.append(said)
     answer = None
     for said in answers:  # several choices: the first is the answer, parts of one go together
         if answer is None:
@@ -92,8 +98,8 @@ def exchange_of(item: Item) -> Exchange:
         elif said.calls and not answer.calls:
             answer.calls = said.calls
     return Exchange(
-        system="\n\n".join(filter(None, (system, *systems))),
-        given=[said for said in given if said.role != "system"],
+        systems=systems,
+        given=spoken,
         answer=answer,
         is_cut=is_cut,
     )

@@ -11,6 +11,7 @@ a fork.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key, Rank
 from unspool.io.origins import Origin, Tally
@@ -34,6 +35,8 @@ _DEPTH = 64
 _CALLS = frozenset(("chat", "generate_content", "text_completion"))
 _DETAILS = "gen_ai.client.inference.operation.details"
 _CONTENT = "no-content"
+_LOGGED = frozenset(("claude-code", "codex", "gemini-cli"))
+"""Their log records tell the tokens of every call: a span without words would count them again."""
 _USAGE = {
     "prompt": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
     "completion": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
@@ -221,7 +224,7 @@ class Traces:
         if usage and ident:
             answered = scribe.at(entry=ident, after=None)  # on a branch, if the answer is
             answered.usage(subject=ident, model=_model(item), **usage)
-        elif usage:
+        elif usage and scribe.key[0] not in _LOGGED:
             scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
 
     def _tell_exchange(
@@ -237,8 +240,7 @@ class Traces:
         for number, (ident, said) in enumerate(zip(ids, given, strict=False)):
             place = scribe.at(entry=ident, after=None if linear else follows)
             follows = ident
-            if number == 0 and exchange.system:
-                self._tell_system(place, exchange.system)
+            self._tell_systems(place, exchange, number)
             if (key, ident) in self.told:
                 continue
             self.told.add((key, ident))
@@ -256,8 +258,7 @@ class Traces:
         ident = ids[-1]
         place = scribe.at(entry=ident, after=None if linear else follows)
         place.time = item.end or item.start
-        if not given and exchange.system:
-            self._tell_system(place, exchange.system)
+        self._tell_systems(place, exchange, len(given))
         reasons = item.attributes.get("gen_ai.response.finish_reasons")
         answer.stop = answer.stop or (
             as_text(reasons[0]) if isinstance(reasons, list) and reasons else ""
@@ -270,19 +271,17 @@ class Traces:
             place.note("partial", "content-cut")
         return ident
 
-    def _tell_system(self, place: Scribe, text: str) -> None:
-        """Every call repeats it; it stands before the first message."""
-        ident = chain_ids([Said("system", text)], None)[0]
-        if (place.key, ident) in self.told:
-            return
-        self.told.add((place.key, ident))
-        if place.rank == 0:
-            place.message(id=ident, role="system", text=text)
-        else:
-            place.message(
-                id=ident, role="system", text=text,
-                entry=ident, offset=0, number=place.offset, time=None,
-            )  # fmt: skip
+    def _tell_systems(self, place: Scribe, exchange: Exchange, number: int) -> None:
+        """The system prompts before a message. Every call repeats them; they are told once."""
+        for at, text in exchange.systems:
+            ident = chain_ids([Said("system", text)], None)[0]
+            if at != number or not text or (place.key, ident) in self.told:
+                continue
+            self.told.add((place.key, ident))
+            first: dict[str, Any] = {}
+            if place.rank and not at:  # an echo has no chain: it stands before all the others
+                first = {"entry": ident, "offset": 0, "number": len(self.told), "time": None}
+            place.message(id=ident, role="system", text=text, **first)
 
     def _tell_message(
         self, place: Scribe, ident: str, said: Said, linear: bool, model: str = ""
@@ -327,16 +326,15 @@ class Traces:
             text = item.status or item.text("error.type")
         took = (item.end - item.start) / 1000 if item.end and item.start else None
         caller = self.callers.get((scribe.key, call), "")
-        if scribe.rank == 0:
-            if caller:
-                scribe.after = caller
-            else:
-                scribe.after = self.last.get(scribe.key, ROOT)
-        asked = {} if caller else {"message": self.last.get(scribe.key, "")}
-        rank = max(scribe.rank, Rank.COPY) if caller else scribe.rank + bool(scribe.rank)
-        scribe.call(
-            id=call, name=name, arguments=arguments, rank=rank, **(asked if not scribe.rank else {})
-        )  # fmt: skip
+        last = self.last.get(scribe.key, ROOT)
+        if scribe.rank > 0:
+            scribe.call(id=call, name=name, arguments=arguments, rank=Rank.ECHO + 1)
+        else:
+            scribe.after = caller or last
+            rank = Rank.COPY if caller else Rank.ITSELF
+            scribe.call(
+                id=call, name=name, arguments=arguments, message="" if caller else last, rank=rank
+            )  # fmt: skip
         scribe.returned(
             call=call, name=name, arguments="" if call else arguments, text=text,
             failed=item.failed or None, time=item.end or item.start, duration_ms=took,
