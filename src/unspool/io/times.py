@@ -83,6 +83,10 @@ def _from_datetime(moment: datetime) -> int | None:
     return micros if micros > 0 else None
 
 
+_SECONDS = tuple(f":{second:02d}." for second in range(60))
+_MILLIS = tuple(f"{milli:03d}Z" for milli in range(1000))
+
+
 def format_time(micros: int | None) -> str | None:
     """ISO text in UTC with a Z; milliseconds unless the time is finer than that."""
     if micros is None:
@@ -91,9 +95,10 @@ def format_time(micros: int | None) -> str | None:
     start = _minute_text(minute)
     if start is None:
         return None
-    if micros % 1000:
-        return f"{start}:{rest // 1_000_000:02d}.{rest % 1_000_000:06d}Z"
-    return f"{start}:{rest // 1_000_000:02d}.{rest // 1000 % 1000:03d}Z"
+    second, rest = divmod(rest, 1_000_000)
+    if rest % 1000:
+        return f"{start}{_SECONDS[second]}{rest:06d}Z"
+    return start + _SECONDS[second] + _MILLIS[rest // 1000]
 
 
 @lru_cache(maxsize=1024)

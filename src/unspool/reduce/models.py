@@ -52,6 +52,8 @@ def annotate(
 
 def _fill_copies(messages: list[Message]) -> None:
     """What a later segment repeats was made, and asked, where it was said first."""
+    if not any(message.copied for message in messages):
+        return
     known: dict[tuple[Any, ...], Message] = {}
     for message in messages:
         first = known.setdefault(identity(message), message)
@@ -71,11 +73,13 @@ def _number_across(messages: list[Message]) -> None:
 def _stamp_by_index(winner: Candidate, other: Candidate, session: Expected) -> None:
     """A call of a list that lost made the message at its end, if the roles before it agree."""
     roles = [message.role for message in winner.messages]
+    pairs = zip(roles, other.messages, strict=False)
+    agreeing = len(list(takewhile(lambda pair: pair[0] == pair[1].role, pairs)))
     for call in sorted(other.listing.calls, key=by_time):
         count = call.count + other.lead
         if count >= len(roles) or roles[count] != "assistant" or winner.messages[count].model:
             continue
-        if roles[:count] != [message.role for message in other.messages[:count]]:
+        if count > agreeing:
             continue
         made = winner.messages[count]
         if call.answer is None or same_answer(made, call.answer.message):

@@ -100,7 +100,8 @@ class Strand:
             if last is not None:
                 _mark_copied(winner.messages, said)
                 _meet(last, winner.messages)
-            said.update(map(identity, winner.messages))
+            if len(self.winners) > 1:
+                said.update(map(identity, winner.messages))
             last = winner.messages[-1] if winner.messages else last
         by_message = _by_message(self.views, rest)
         notes = annotate(self.winners, self.candidates, [*rest, *by_message], merge_tool_metadata)
