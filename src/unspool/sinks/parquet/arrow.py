@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise MissingExtra("Parquet needs: pip install 'unspool[parquet]'") from error
 
-GROUP_BYTES = 16 * 1024 * 1024
+GROUP_BYTES = 8 * 1024 * 1024
 """Row groups are closed when the rows that wait are about so large: what is held in memory."""
 BATCH_ROWS = 16
 """Rows are read so many at a time: each may be a conversation of many megabytes."""
@@ -84,13 +84,14 @@ class _Table:
 
     def _flush(self) -> None:
         values: list[list[Any]] = [[] for _ in self._columns]
-        for rows in self._waiting:
-            for column, more in zip(values, unpack_rows(rows), strict=True):
+        self._waiting.reverse()
+        while self._waiting:  # each is let go when it is unpacked
+            for column, more in zip(values, unpack_rows(self._waiting.pop()), strict=True):
                 column += more
-        self._waiting, self._size = [], 0
+        self._size = 0
         arrays = []
         for kind in self._columns.values():
-            arrays.append(_array(kind, values.pop(0)))  # each is let go when it is made
+            arrays.append(_array(kind, values.pop(0)))  # and each column when it is made
         self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
     def close(self) -> None:

@@ -181,10 +181,12 @@ def rows_of(trajectory: Trajectory) -> bytes:
         rows = tables[table]
         values: list[list[Any]] = []
         for name, kind in columns.items():
+            if name in keys:
+                values.append([keys[name]] * len(rows))
+                continue
             fit = _FITS[kind]
-            values.append(
-                [keys[name]] * len(rows) if name in keys else [fit(row.get(name)) for row in rows]
-            )
+            column = (row.get(name) for row in rows)
+            values.append([None if value is None else fit(value) for value in column])
         packed.append(_pack(values) if rows else b"")
     return _pack(packed)
 
