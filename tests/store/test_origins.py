@@ -164,8 +164,8 @@ def test_a_place_that_may_not_be_looked_into(tmp_path: Path) -> None:
 def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its facts are written in blocks: what comes out is the same."""
     monkeypatch.setattr("unspool.store.reading.PART_BYTES", 700)
-    monkeypatch.setattr("unspool.store.intake.FACTS_BYTES", 900)
-    monkeypatch.setattr("unspool.store.keeping.MOST_WAITING_BYTES", 500)
+    monkeypatch.setattr("unspool.store.batches.FACTS_BYTES", 900)
+    monkeypatch.setattr("unspool.store.blocks.MOST_WAITING_BYTES", 500)
     store, home = tmp_path / "s.db", tmp_path / "home"
     for name in ("claude_code", "copilot_cli", "copilot_telemetry"):
         for case in sorted((CASES / name).glob("*/input"))[:4]:
@@ -174,6 +174,22 @@ def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     expected = _sorted(unspool.extract(home))
     assert stored(store) == expected
     sound(store)
+
+
+def test_worker_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a conversation, or a parent and its child, stand in different batches."""
+    monkeypatch.setattr("unspool.store.readers.BATCH_BYTES", 2000)
+    monkeypatch.setattr("unspool.store.readers._processors", lambda: 2)
+    home = tmp_path / "home"
+    for name in ("claude_code", "copilot_cli", "copilot_telemetry", "cursor"):
+        for case in sorted((CASES / name).glob("*/input"))[:6]:
+            shutil.copytree(case, home / name / case.parent.name)
+    sync(tmp_path / "alone.db", home)
+    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+    sync(tmp_path / "workers.db", home)
+    assert stored(tmp_path / "workers.db") == stored(tmp_path / "alone.db")
+    assert stored(tmp_path / "workers.db") == _sorted(unspool.extract(home))
+    sound(tmp_path / "workers.db")
 
 
 def test_versions_migrate_once_for_two_programs(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.harness import CASES
 from tests.store.conftest import made
 from tests.store.test_sync import _sorted, run, sound, stored, sync
 from unspool.store import metrics
-from unspool.store.keeping import iter_raw
+from unspool.store.blocks import iter_raw
 from unspool.store.opening import reading, transaction, writing
 from unspool.store.rebuild import rebuild
 from unspool.store.rows import get_trajectory, put_trajectory
@@ -174,7 +174,7 @@ def kept(store: Path, name: str) -> tuple[bytes, list[tuple[Any, ...]]]:
 
 def test_raw_records_are_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks per conversation, compressed, with types and times: put together, the file."""
-    monkeypatch.setattr("unspool.store.keeping.BLOCK_BYTES", 2000)
+    monkeypatch.setattr("unspool.store.blocks.BLOCK_BYTES", 2000)
     home = CASES / "copilot_telemetry"
     store = tmp_path / "s.db"
     sync(store, home)

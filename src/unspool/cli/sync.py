@@ -11,7 +11,6 @@ from unspool.errors import NothingToRead
 from unspool.inspect.scan import found_paths, is_there, usual_places
 from unspool.store.intake import Report
 from unspool.store.opening import writing
-from unspool.store.pieces import catch_up
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
 from unspool.views.figures import size
@@ -83,7 +82,4 @@ def sync(
     with Display(quiet=quiet) as display, writing(path, wait_seconds) as connection:
         changes = survey(connection, tops)
         progress = display.start(sum(changed.size_bytes for changed in changes.changed))
-        report = Sync(connection, raw=raw, progress=progress).run([], changes)
-        if pieces:
-            catch_up(connection)
-        return report
+        return Sync(connection, raw=raw, progress=progress, pieces=pieces).run([], changes)

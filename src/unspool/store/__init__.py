@@ -5,10 +5,12 @@ opening.py   where it lies, who may read it, who writes it
 survey.py    what changed since the store read it
 counters.py  what tells that a database changed
 reading.py   an origin's facts and raw records
-intake.py    both on their way in, in bounded blocks
-keeping.py   facts and raw records in compressed blocks
+batches.py   changed origins read, reduced, linked and made into rows, apart from the store
+readers.py   worker processes that do this ahead of the one that writes
+intake.py    what was read of an origin into the store, whole or not at all
+blocks.py    facts and raw records, compressed
 sync.py      the store brought up to date
-rows.py      a trajectory into the tables, and back
+rows.py      a trajectory as rows of the tables, and back
 metrics.py   the figures of a conversation
 rebuild.py   every trajectory made anew from what was kept
 collection.py  the store as a collection of conversations

@@ -4,9 +4,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from unspool.store.messages import CHECKPOINT
 from unspool.store.pieces import catch_up, caught_up
-from unspool.store.rows import get_trajectory
+from unspool.store.rows import CHECKPOINT, get_trajectory
 
 
 def info(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:

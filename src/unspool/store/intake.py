@@ -1,4 +1,4 @@
-"""Intake: origins on their way into the store, their facts and records in blocks of bounded size.
+"""Intake: what was read of origins into the store.
 
 An origin is taken in whole or not at all: what the store knew of it stays where the new version
 cannot be read, or is a document that somebody is in the middle of writing.
@@ -12,47 +12,24 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from unspool.facts import AnyFact, Key, Problem
-from unspool.io.databases import is_spare
-from unspool.io.origins import Origin, Tally
-from unspool.pipeline.collect import Collection, Gathered
-from unspool.store.keeping import (
-    Press,
+from unspool.facts import Key, Problem
+from unspool.io.origins import Origin
+from unspool.store.batches import Began, Ended, Item, Problems, Whole
+from unspool.store.blocks import (
+    FactBlock,
+    RawBlock,
     forget_facts,
     forget_old_facts,
     forget_records,
     keys_of,
     last_fact,
-    moved,
     put_facts,
     put_raw,
 )
-from unspool.store.reading import (
-    BROKEN,
-    Owners,
-    is_half_written,
-    iter_records,
-    parts_of,
-    read_items,
-    trouble,
-)
-from unspool.store.survey import (
-    Changed,
-    attempt,
-    is_database,
-    is_gone,
-    is_log,
-    recognised,
-    tail_hash,
-    whole_records_end,
-)
-from unspool.trajectory import Trajectory
+from unspool.store.reading import BROKEN, is_half_written
+from unspool.store.survey import Changed, attempt, is_gone
+from unspool.trajectory import Trajectory, unpack_trajectory
 
-FACTS_BYTES = 16 * 1024 * 1024
-"""Facts beyond this are written and let go of."""
-FRESH_BYTES = 48 * 1024 * 1024
-"""Facts of a batch that are still at hand when its conversations are reduced."""
-MOST_PROBLEMS = 1000
 UNREAD = frozenset(("unreadable", "unreadable-database"))
 """Codes of an origin that could not be read to its end."""
 AGAIN = "-"
@@ -79,14 +56,11 @@ class Report(msgspec.Struct):
 class Taking:
     """One origin being taken in."""
 
-    def __init__(self, ident: int, origin: Origin, path: str = "") -> None:
+    def __init__(self, ident: int, origin: Origin, is_database: bool = False) -> None:
         self.ident = ident
         self.origin = origin
-        self.path = path or origin.path
-        """Under which its facts are kept: a rebuild reads it elsewhere."""
-        self.collection = Collection()
-        self.owners = Owners(is_log(origin))
-        self.tally = Tally()
+        self.is_database = is_database
+        self.records = 0
         self.touched: set[Key] = set()
         self.codes: Counter[str] = Counter()
         self.samples: list[Problem] = []
@@ -103,59 +77,47 @@ class Intake:
 
     def __init__(
         self,
-        press: Press,
+        connection: sqlite3.Connection,
         report: Report,
         keep_whole: Callable[[Trajectory, Taking], None],
-        raw: bool = True,
     ) -> None:
-        self.press = press
-        self.connection = press.connection
+        self.connection = connection
         self.report = report
         self.keep_whole = keep_whole
         """Takes what came as a trajectory: there are no facts of it."""
-        self.raw = raw
         self.begin()
 
     def begin(self) -> None:
         """A new batch."""
-        self.fresh: dict[Key, Gathered] = {}
-        """Conversations all of whose facts are at hand."""
-        self._fresh_bytes = 0
         self.touched: set[Key] = set()
+        self.taken_back: set[Key] = set()
+        """Conversations of which something was read that the store did not take."""
 
-    def take(self, changed: Changed) -> None:
-        """A changed origin into the store."""
-        try:
-            origin = recognised(changed)
-            end = changed.size_bytes
-            if origin is not None and is_log(origin):
-                end = whole_records_end(origin.path, changed.size_bytes)
-            tail = tail_hash(changed.path, end) if origin is not None else ""
-        except OSError as error:
-            self._miss(changed, [trouble(changed.path, "unreadable", error)])
-            return
-        if origin is None:
+    def take(self, began: Began, items: Iterator[Item]) -> None:
+        """A changed origin, of which the items tell, into the store."""
+        changed, origin = began.changed, began.origin
+        if began.trouble is not None:
+            self._miss(changed, [began.trouble])
+        elif origin is None:
             self.report.unknown += 1
             self._put_origin(changed, "", changed.size_bytes, "")
-            return
-        if changed.known is not None and is_spare(changed.path):
-            # The database that it is the backup of is good again: what was read while it was not stays.
-            self._put_origin(changed, origin.source, end, tail)
+        elif began.is_spare:
+            self._put_origin(changed, origin.source, began.end, began.tail)
             self.report.unchanged += 1
-            return
-        was_whole = self._was_whole(changed)
-        with savepoint(self.connection) as point:
-            taking = Taking(self._put_origin(changed, origin.source, end, tail), origin)
-            self._forget(taking)
-            self.read(taking, end)
-            self._forget_old(taking)
-            point.keep = self._is_better(changed, taking, was_whole)
-        if point.keep:
-            self._finish(changed, taking)
         else:
-            for key in taking.touched:
-                self.fresh.pop(key, None)  # taken back: what is at hand of it never was
-            self._miss(changed, taking.samples)
+            was_whole = self._was_whole(changed)
+            with savepoint(self.connection) as point:
+                ident = self._put_origin(changed, origin.source, began.end, began.tail)
+                taking = Taking(ident, origin, began.is_database)
+                self._forget(taking)
+                self.put(taking, items)
+                self._forget_old(taking)
+                point.keep = self._is_better(changed, taking, was_whole)
+            if point.keep:
+                self._finish(changed, taking)
+            else:
+                self.taken_back |= taking.touched
+                self._miss(changed, taking.samples)
 
     def _put_origin(self, changed: Changed, source: str, end: int, tail: str) -> int:
         row = self.connection.execute(
@@ -181,7 +143,7 @@ class Intake:
             self.connection.execute(statement, (taking.ident, start))
             return
         forget_records(self.connection, taking.ident)
-        if is_database(taking.origin.path):
+        if taking.is_database:
             taking.told = keys_of(self.connection, taking.ident)
             taking.last = last_fact(self.connection) if taking.told else 0
         else:
@@ -193,68 +155,28 @@ class Intake:
             if forget_old_facts(self.connection, taking.ident, key, taking.last, now()):
                 taking.touched.add(key)
 
-    def read(self, taking: Taking, end: int) -> None:
-        """Its facts and records, a block at a time."""
-        problems = taking.collection.problems
-        for part in parts_of(taking.origin, taking.owners.in_lines, problems):
-            for item in read_items(part, taking.tally):
-                self._add(taking, item)
-            if self.raw:
-                records = iter_records(part, end, taking.owners, problems)
-                put_raw(self.press, taking.ident, records)
-            taking.owners.of.clear()
-        self._put_facts(taking, last=True)
-        self._put_problems(taking)
-
-    def _add(self, taking: Taking, item: AnyFact | Trajectory) -> None:
-        if isinstance(item, Trajectory):
-            taking.gave_whole = True
-            self.keep_whole(item, taking)
-            return
-        taking.owners.add(item)
-        fact = moved(item, taking.path) if taking.path != taking.origin.path else item
-        taking.collection.add(taking.origin.source, fact)
-        if taking.collection.weight > FACTS_BYTES:
-            self._put_facts(taking)
-        if len(taking.collection.problems) >= MOST_PROBLEMS:
-            self._put_problems(taking)
-
-    def _put_facts(self, taking: Taking, last: bool = False) -> None:
-        """Write the facts that are at hand; the last ones stay for reducing, if they are all."""
-        conversations, weight = taking.collection.conversations, taking.collection.weight
-        stay = last and self._fresh_bytes + weight <= FRESH_BYTES
-        self._fresh_bytes += weight if stay else 0
-        keys = list(conversations)
-        for key in keys:
-            gathered = conversations[key] if stay else conversations.pop(key)
-            put_facts(self.press, taking.ident, key, gathered.source, gathered.all_facts())
-            self.fresh.pop(key, None)
-        self.press.flush()
-        taking.touched.update(keys)
-        taking.gave_facts = taking.gave_facts or bool(keys)
-        taking.collection.weight = 0
-        self.fresh |= {
-            key: known
-            for key, known in conversations.items()
-            if not self._has_other_facts(key, taking)
-        }
-        conversations.clear()
-
-    def _has_other_facts(self, key: Key, taking: Taking) -> bool:
-        """Beside the ones that were just put, and those that they replace."""
-        rows = self.connection.execute(
-            "SELECT id FROM facts WHERE platform = ? AND external_id = ?"
-            " AND NOT (origin_id = ? AND id <= ?) LIMIT 2",
-            (*key, taking.ident, taking.last),
-        )
-        return len(rows.fetchall()) > 1
-
-    def _put_problems(self, taking: Taking) -> None:
-        problems = taking.collection.problems
-        taking.codes.update(problem.code for problem in problems)
-        taking.samples = taking.samples or problems[:]
-        put_problems(self.connection, taking.ident, problems)
-        problems.clear()
+    def put(self, taking: Taking, items: Iterator[Item]) -> None:
+        """What the items tell of an origin, up to its end."""
+        for item in items:
+            match item:
+                case FactBlock():
+                    put_facts(self.connection, taking.ident, item)
+                    taking.touched.add(item.key)
+                    taking.gave_facts = True
+                case RawBlock():
+                    put_raw(self.connection, taking.ident, item)
+                case Problems(problems):
+                    taking.codes.update(problem.code for problem in problems)
+                    taking.samples = taking.samples or problems
+                    put_problems(self.connection, taking.ident, problems)
+                case Whole(packed):
+                    taking.gave_whole = True
+                    self.keep_whole(unpack_trajectory(packed), taking)
+                case Ended(records):
+                    taking.records = records
+                    return
+                case _:
+                    raise TypeError(type(item))
 
     def _is_better(self, changed: Changed, taking: Taking, was_whole: bool) -> bool:
         """Whether what was read may stand in place of what the store knew."""
@@ -291,7 +213,7 @@ class Intake:
             self.report.count(code, number)
         self.connection.execute(
             "UPDATE origins SET records = ? + (CASE ? WHEN 0 THEN 0 ELSE records END) WHERE id = ?",
-            (taking.tally.records, start, taking.ident),
+            (taking.records, start, taking.ident),
         )
 
     def _miss(self, changed: Changed, problems: list[Problem]) -> None:

@@ -6,9 +6,10 @@ conversation is first noted as due; `unspool sync` and the search itself index w
 
 import sqlite3
 
-from unspool.store.messages import TEXTS
 from unspool.store.opening import transaction
 
+TEXTS = "typed, answered, called, returned"
+"""What both indexes hold."""
 CONVERSATIONS_AT_ONCE = 100
 _TEXTS_OF = "id IN (SELECT id FROM messages WHERE conversation_id = ?)"
 

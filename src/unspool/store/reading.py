@@ -14,7 +14,7 @@ from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.io.databases import open_database
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.temporary import scratch
-from unspool.store.keeping import BLOCK_BYTES, RawRecord
+from unspool.store.blocks import BLOCK_BYTES, RawRecord
 from unspool.store.survey import LOGS, is_database, is_whole
 from unspool.trajectory import Trajectory
 

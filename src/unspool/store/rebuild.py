@@ -12,8 +12,9 @@ from unspool import sinks, sources
 from unspool.io.compression import PACKED
 from unspool.io.origins import Origin, read_head
 from unspool.io.temporary import scratch
+from unspool.store.batches import Batch
+from unspool.store.blocks import forget_facts, iter_raw
 from unspool.store.intake import Intake, Report, Taking
-from unspool.store.keeping import forget_facts, iter_raw
 from unspool.store.opening import transaction
 from unspool.store.rows import put_trajectory
 from unspool.store.survey import Survey, in_lines
@@ -53,22 +54,21 @@ def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> N
     head = read_head(str(file))
     name = sinks.recognise(head) or sources.recognise(head) or source
     size = file.stat().st_size
-    taking = Taking(
-        ident, Origin(str(file), Path(path).name, name, size, lines=head.has_lines), path
-    )
-    intake = Intake(sync.press, sync.report, _put_whole(sync.connection), raw=False)
+    origin = Origin(str(file), Path(path).name, name, size, lines=head.has_lines)
+    taking = Taking(ident, origin)
+    intake = Intake(sync.connection, sync.report, _put_whole(sync.connection, path))
     with transaction(sync.connection):
         forget_facts(sync.connection, ident)
         sync.connection.execute("DELETE FROM problems WHERE origin_id = ?", (ident,))
-        intake.read(taking, size)
+        intake.put(taking, Batch(raw=False).read_origin(origin, size, path))
         dirty = "INSERT OR IGNORE INTO dirty VALUES (?, ?)"
         sync.connection.executemany(dirty, sorted(taking.touched))
 
 
-def _put_whole(connection: sqlite3.Connection) -> Callable[[Trajectory, Taking], None]:
+def _put_whole(connection: sqlite3.Connection, path: str) -> Callable[[Trajectory, Taking], None]:
     def put(trajectory: Trajectory, taking: Taking) -> None:
         if trajectory.file_path == taking.origin.path:
-            trajectory.file_path = taking.path
+            trajectory.file_path = path
         put_trajectory(connection, trajectory, [taking.ident])
         taking.touched.add((trajectory.source, trajectory.conversation_id))
 

@@ -232,15 +232,25 @@ def _only_grew(path: str, known: Known) -> bool:
 
 
 def iter_batches(changed: list[Changed], size: int) -> Iterator[list[Changed]]:
-    """The changed origins in groups of about `size` bytes, folder by folder."""
+    """The changed origins in groups of about `size` bytes; a session's files stay together.
+
+    `4f0c.jsonl` and `4f0c/subagents/agent-1.jsonl` are next to each other, and in one group.
+    """
     batch: list[Changed] = []
     weight = 0
-    for item in sorted(changed, key=lambda one: os.path.split(one.path)):
+    stem = ""
+    for item in sorted(changed, key=lambda one: _stem(one.path).split(os.sep)):  # noqa: PTH206
+        if weight >= size and not item.path.startswith(stem):
+            yield batch
+            batch, weight = [], 0
+        if not stem or not item.path.startswith(stem):
+            stem = _stem(item.path) + os.sep
         batch.append(item)
         fresh = item.known.read_bytes if item.known and item.change == "grown" else 0
         weight += item.size_bytes - fresh
-        if weight >= size:
-            yield batch
-            batch, weight = [], 0
     if batch:
         yield batch
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(path)[0]  # noqa: PTH122 - thousands of files

@@ -1,12 +1,12 @@
 """Sync: the store brought up to date with the origins, a batch at a time.
 
-1. read what changed: facts and raw records go in, the conversations that they touch become dirty;
-2. reduce the touched conversations, from kept and new facts together;
-3. link over all conversations of the store;
-4. write those that changed, or whose links did.
+1. read what changed and reduce the conversations that it touches (`batches`, in worker processes
+   where there is much): facts and raw records go in, and what is new is written as well;
+2. link over all conversations of the store;
+3. write the others that changed, and those of which linking now says something else.
 
-Steps 1 and 2 end in one transaction per batch, step 4 in one per some conversations, and a
-conversation is clean only when it is written: a sync that was killed goes on where it was.
+Step 1 ends in one transaction per batch, step 3 in one per some conversations, and a conversation
+stays dirty until all links are known: a sync that was killed goes on where it was.
 """
 
 import gc
@@ -20,18 +20,20 @@ from unspool.facts import Key, Problem
 from unspool.io.packing import Packer
 from unspool.io.temporary import scratch
 from unspool.link import Card, Patch, link, make_card
-from unspool.pipeline.collect import Gathered, rebuild
+from unspool.pipeline.collect import rebuild
 from unspool.pipeline.finish import finish
 from unspool.pipeline.shuffle import Slot, Slots, Spool
+from unspool.store.batches import Began, Conversation, Item, Reduced, reduce_key
+from unspool.store.blocks import get_facts
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
-from unspool.store.keeping import Press, get_facts
 from unspool.store.opening import transaction
-from unspool.store.rows import get_trajectory, put_trajectory, remove
-from unspool.store.survey import Changed, Survey, iter_batches, survey
+from unspool.store.pieces import catch_up
+from unspool.store.readers import iter_read
+from unspool.store.rows import get_trajectory, make_rows, put_rows, put_trajectory, remove
+from unspool.store.survey import Survey, survey
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
-BATCH_BYTES = 32 * 1024 * 1024
 WRITE_BATCH = 100
 MADE_WHOLE = "\0"
 """`facts_of` of conversations that came as trajectories: there are no facts of them."""
@@ -46,16 +48,23 @@ class Sync:
         connection: sqlite3.Connection,
         raw: bool = True,
         progress: Callable[[int], None] | None = None,
+        pieces: bool = False,
     ) -> None:
         self.connection = connection
+        self.raw = raw
         self.progress = progress
+        self.pieces = pieces
+        """Whether the index of pieces is brought up to date as well."""
         self.report = Report()
-        self.press = Press(connection)
-        self.intake = Intake(self.press, self.report, self._keep_whole, raw)
-        self.bases: dict[Key, Slot] = {}
-        """Reduced but not yet linked conversations, by (source, id), in a temporary file."""
+        self.intake = Intake(connection, self.report, self._keep_whole)
+        self.bases: dict[Key, Slot | None] = {}
+        """Reduced but not yet written conversations, by (source, id); most in a temporary file."""
         self.reduced: set[Key] = set()
         """What this sync has brought up to date so far."""
+        self.written: set[Key] = set()
+        self.had_card: set[Key] = set()
+        """Conversations that the store knew before this sync."""
+        self.origin_ids: dict[str, int] = {}
 
     def run(self, paths: Iterable[str], found: Survey | None = None) -> Report:
         found = found if found is not None else survey(self.connection, paths)
@@ -64,24 +73,26 @@ class Sync:
         for _ in found.unreadable:
             self.report.count("unreadable")
         self._mark_gone(found)
+        self.had_card = set(self.connection.execute("SELECT platform, external_id FROM cards"))
         collecting = gc.isenabled()
         gc.disable()  # facts hold no cycles; scanning them again and again costs a fifth of the time
         try:
-            self._bring_up_to_date(found)
+            with scratch() as folder:
+                self.spool = Spool(Path(folder, "bases"))
+                for items in iter_read(found.changed, self.raw, folder):
+                    self._take_batch(items)
+                    if self.pieces:
+                        catch_up(self.connection)
+                self._reduce_leftovers()
+                self.spool.close()
+                self._write()
+                if self.pieces:
+                    catch_up(self.connection)
         finally:
-            self.press.close()
             if collecting:
                 gc.enable()
+        self.report.written = len(self.written)
         return self.report
-
-    def _bring_up_to_date(self, found: Survey) -> None:
-        with scratch() as folder:
-            self.spool = Spool(Path(folder, "bases"))
-            for batch in iter_batches(found.changed, BATCH_BYTES):
-                self._read_batch(batch)
-            self._reduce_leftovers()
-            self.spool.close()
-            self._write()
 
     def _mark_gone(self, found: Survey) -> None:
         self.report.gone = len(found.gone)
@@ -97,25 +108,43 @@ class Sync:
 
     # 1. read, 2. reduce
 
-    def _read_batch(self, batch: list[Changed]) -> None:
+    def _take_batch(self, items: Iterator[Item]) -> None:
         with transaction(self.connection):
+            (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM facts").fetchone()
             intake = self.intake
             intake.begin()
-            for changed in batch:
-                intake.take(changed)
-                if self.progress is not None:
-                    self.progress(changed.size_bytes)
-            touched = sorted(intake.touched)
-            self.connection.executemany("INSERT OR IGNORE INTO dirty VALUES (?, ?)", touched)
-            for key in touched:
-                self._reduce(key, intake.fresh.pop(key, None))
+            kept: set[Key] = set()
+            for item in items:
+                if isinstance(item, Began):
+                    intake.take(item, items)
+                    if self.progress is not None:
+                        self.progress(item.changed.size_bytes)
+                elif isinstance(item, Conversation) and not self._has_more(item.key, last):
+                    self._keep(item)
+                    kept.add(item.key)
+            self.connection.executemany(
+                "INSERT OR IGNORE INTO dirty VALUES (?, ?)", sorted(intake.touched)
+            )
+            for key in sorted(intake.touched - kept):
+                self._reduce(key)
+
+    def _has_more(self, key: Key, last: int) -> bool:
+        """Whether the store has facts of the conversation that its batch had not, or lacks some."""
+        if key in self.intake.taken_back or key not in self.intake.touched:
+            return True
+        rows = self._execute(
+            "SELECT 1 FROM facts WHERE platform = ? AND external_id = ? AND id <= ? LIMIT 1",
+            (*key, last),
+        )
+        return rows.fetchone() is not None
 
     def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
         if self._owner((trajectory.source, trajectory.conversation_id)) is not None:
             return  # a copy that was taken away: the conversation itself knows better
-        self._put_base(trajectory, make_card(trajectory), MADE_WHOLE)
+        card = make_card(trajectory)
+        self._put_base(Reduced(card.key, _pack(card), pack_trajectory(trajectory)), MADE_WHOLE)
         # There are no facts to make it from again, so it is written at once.
-        put_trajectory(self.connection, trajectory, [taking.ident], self.press)
+        put_trajectory(self.connection, trajectory, [taking.ident])
         key = (trajectory.source, trajectory.conversation_id)
         self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
         self.reduced.add(key)
@@ -134,17 +163,17 @@ class Sync:
                 self.report.count(problem.code)
                 put_problems(self.connection, int(row[0]), [problem])
 
-    def _reduce(self, key: Key, gathered: Gathered | None) -> None:
-        """The conversation and its side threads into the spool, their cards into the store."""
-        if gathered is None:
-            gathered = get_facts(self.connection, key)
-        made: list[tuple[Trajectory, Card]] = []
-        if gathered is not None:
-            rebuilt = rebuild(key, gathered)
-            made = rebuilt.conversations
-            self._renew_problems(rebuilt.problems)
+    def _reduce(self, key: Key) -> None:
+        """A conversation again, from all facts that the store has of it."""
+        gathered = get_facts(self.connection, key)
+        self._keep(reduce_key(key, gathered) if gathered else Conversation(key, [], []))
+
+    def _keep(self, conversation: Conversation) -> None:
+        """What is new is written; the rest waits until everything is linked."""
+        key = conversation.key
+        self._renew_problems(conversation.problems)
         owner = "\n".join(key)
-        kept = {(t.source, t.conversation_id) for t, _ in made}
+        kept = {reduced.key for reduced in conversation.reduced}
         for source, ident in self._execute(
             "SELECT platform, external_id FROM cards WHERE facts_of = ?", (owner,)
         ).fetchall():
@@ -153,19 +182,28 @@ class Sync:
                     "DELETE FROM cards WHERE platform = ? AND external_id = ?", (source, ident)
                 )
                 remove(self.connection, row_id(source, ident))
+                self.bases.pop((source, ident), None)
                 self.report.removed += 1
-        for trajectory, card in made:
-            self._put_base(trajectory, card, owner)
+        for reduced in conversation.reduced:
+            is_new = reduced.base is None and reduced.key not in self.had_card
+            self._put_base(reduced, owner, is_new)
         self.reduced.add(key)
 
-    def _put_base(self, trajectory: Trajectory, card: Card, owner: str) -> None:
-        key = (trajectory.source, trajectory.conversation_id)
-        self.bases[key] = self.spool.put(pack_trajectory(trajectory))
+    def _put_base(self, reduced: Reduced, owner: str, is_new: bool = False) -> None:
+        key = reduced.key
         self._execute(
             "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET facts_of = excluded.facts_of, card = excluded.card",
-            (*key, owner, _pack(card)),
+            (*key, owner, reduced.card),
         )
+        if is_new:
+            if reduced.rows is not None:
+                put_rows(self.connection, reduced.rows, self._ids_of(reduced.rows.origins))
+                self.written.add(key)
+            self._put_patch(key, reduced.patch)
+        else:
+            self.bases[key] = self.spool.put(reduced.base) if reduced.base is not None else None
+        self.had_card.add(key)
 
     def _reduce_leftovers(self) -> None:
         """What an earlier sync read but did not live to write."""
@@ -178,7 +216,7 @@ class Sync:
     def _reduce_again(self, key: Key) -> None:
         made_whole = "SELECT 1 FROM cards WHERE platform = ? AND external_id = ? AND facts_of = ?"
         if self._execute(made_whole, (*key, MADE_WHOLE)).fetchone() is None:
-            self._reduce(key, None)
+            self._reduce(key)
         elif (trajectory := get_trajectory(self.connection, row_id(*key))) is not None:
             self.bases[key] = self.spool.put(pack_trajectory(trajectory))
             self.reduced.add(key)
@@ -205,8 +243,8 @@ class Sync:
                 for key in targets[start : start + WRITE_BATCH]:
                     self._write_one(key, patches.get(key), slots)
                     if key in changed:
-                        self._put_patch(key, patches.get(key))
-                self.press.flush()
+                        patch = patches.get(key)
+                        self._put_patch(key, _pack(patch) if patch is not None else None)
         slots.close()
         with transaction(self.connection):
             self.connection.execute("DELETE FROM dirty")
@@ -235,14 +273,14 @@ class Sync:
                 remove(self.connection, row_id(*key))
             else:
                 finish(trajectory, patch)
-                origins = self._origin_ids(trajectory)
-                put_trajectory(self.connection, trajectory, origins, self.press)
-                self.report.written += 1
+                rows = make_rows(trajectory)
+                put_rows(self.connection, rows, self._ids_of(rows.origins))
+                self.written.add(key)
 
-    def _put_patch(self, key: Key, patch: Patch | None) -> None:
+    def _put_patch(self, key: Key, packed: bytes | None) -> None:
         self._execute(
             "UPDATE cards SET patch = ? WHERE platform = ? AND external_id = ?",
-            (_pack(patch) if patch is not None else None, *key),
+            (packed, *key),
         )
 
     def _base(self, key: Key, slots: Slots) -> Iterator[Trajectory]:
@@ -261,11 +299,8 @@ class Sync:
             for made, _ in rebuild(owner, gathered).conversations:
                 yield unpack_trajectory(pack_trajectory(made))  # as it would come out of the spool
 
-    def _origin_ids(self, trajectory: Trajectory) -> list[int]:
-        paths = [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
-        found: list[int] = []
-        for path in paths:
-            row = self._execute("SELECT id FROM origins WHERE path = ?", (path,)).fetchone()
-            if row is not None:
-                found.append(int(row[0]))
-        return found
+    def _ids_of(self, paths: list[str]) -> list[int]:
+        """The origins at these paths, as far as there are such."""
+        if any(path not in self.origin_ids for path in paths):
+            self.origin_ids = dict(self.connection.execute("SELECT path, id FROM origins"))
+        return [self.origin_ids[path] for path in paths if path in self.origin_ids]
