@@ -137,8 +137,10 @@ class Batch:
                 collection.add(origin.source, fact)
                 if collection.weight > FACTS_BYTES:
                     yield from self._pack_facts(collection)
-                    self._let_go(collection.conversations)
-                    collection.conversations.clear()
+                    keys = list(collection.conversations)
+                    self._let_go(keys)
+                    for key in keys:
+                        collection.pop(key)
                 if len(problems) >= MOST_PROBLEMS:
                     yield Problems(problems[:])
                     problems.clear()
@@ -156,7 +158,6 @@ class Batch:
     def _pack_facts(self, collection: Collection) -> Iterator[FactBlock]:
         for key, gathered in collection.conversations.items():
             yield fact_block(key, gathered.source, gathered.all_facts())
-        collection.weight = 0
 
     def _stay(self, conversations: dict[Key, Gathered], weight: int, is_tail: bool) -> None:
         """The facts of an origin that was read to its end stay for reducing, if they are all."""
