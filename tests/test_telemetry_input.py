@@ -103,6 +103,20 @@ def test_telemetry_that_begins_with_noise(tmp_path: Path) -> None:
     assert Outcome(tmp_path / "log.jsonl", text).said == {"a": "sua", "b": "sua"}
 
 
+def test_noise_that_is_not_decoded_hides_no_record(tmp_path: Path) -> None:
+    """Lines of noise are told by their beginning; what is glued to one is read all the same."""
+    base = {"name": "GitHub.copilot-chat/request.sent", "properties": {"pad": "x"}}
+    noise = json.dumps({"time": "2026-01-05T09:00:00.000Z", "data": {"baseData": base}})
+    first, *others = [
+        {"time": f"2026-01-05T09:00:0{number}.000Z", "data": {"baseData": bag(made)}}
+        for number, made in enumerate(EVENTS)
+    ]
+    lines = [noise + json.dumps(first), *(json.dumps(made) for made in others), noise]
+    outcome = Outcome(tmp_path / "log.jsonl", "\n".join(lines))
+    assert (outcome.tally.records, outcome.tally.noise) == (len(EVENTS) + 2, 2)
+    assert [len(made.messages) for made in outcome.trajectories] == [3, 3]
+
+
 def spoil(text: str, old: str, new: str) -> str:
     assert old in text
     return text.replace(old, new, 1)
