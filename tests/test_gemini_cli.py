@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.harness import CASES, corpus
+from tests.harness import CASES, cases, corpus, facts_of, origins_of
 from unspool import extract
+from unspool.io.origins import Tally
 
 STRAIGHT = ("document", "resumed", "subagent", "tools")
 """Cases that nothing was taken out of."""
@@ -70,3 +71,15 @@ REAL = corpus("gemini")
 @pytest.mark.parametrize("path", sorted(REAL.rglob("chats/**/*.json*")) if REAL else [], ids=str)
 def test_real_chats_agree(path: Path) -> None:
     agree(path)
+
+
+def test_a_file_counts_the_same_beside_others() -> None:
+    """Whatever else the same worker has read before it."""
+    origins = [o for case in cases("gemini_cli") for o in origins_of(case / "input")]
+    together, apart = Tally(), 0
+    for origin in origins:
+        alone = Tally()
+        facts_of([origin], alone)
+        facts_of([origin], together)
+        apart += alone.noise
+    assert together.noise == apart

@@ -137,6 +137,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         yield from _read_prompts(origin, tally)
         return
     chat = _Chat(origin)
+    before = tally.records - tally.problems
     if name.endswith(".jsonl"):
         for line in iter_json_lines(origin, _ENTRY, tally, recover):
             if isinstance(line, Problem):
@@ -145,7 +146,9 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                 chat.take(line[0], line[2])
     else:
         yield from _read_document(origin, tally, chat)
-    yield from chat.facts(tally)
+    entries = tally.records - tally.problems - before
+    tally.noise += min(chat.noise, max(entries - len(chat.messages), 0))
+    yield from chat.facts()
 
 
 def _read_whole(origin: Origin, tally: Tally) -> Iterator[Problem | Any]:
@@ -297,8 +300,7 @@ class _Chat:
 
     # what it states
 
-    def facts(self, tally: Tally) -> Iterator[AnyFact]:
-        tally.noise += min(self.noise, max(tally.records - len(self.messages), 0))
+    def facts(self) -> Iterator[AnyFact]:
         path = Path(self.origin.path)
         session = self.header.sessionId or path.name.split(".")[0]
         key = (NAME, session)
