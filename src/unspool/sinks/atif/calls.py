@@ -104,21 +104,23 @@ def to_definitions(definitions: list[dict[str, Any]] | None) -> list[dict[str, A
 
 
 def flat_schema_key(definitions: list[dict[str, Any]] | None) -> str | None:
-    """The key of the schemas, where all definitions are `{name, parameters}` or all `{name,
-    input_schema}`, without a wrapper: such can be unwrapped again."""
+    """The key of the schemas, where all definitions are `{name, parameters}`, all `{name,
+    input_schema}` or all `{type, name, parameters}`, without a wrapper: such can be unwrapped again."""
     wrapped = to_definitions(definitions)
-    for key in ("parameters", "input_schema") if wrapped else ():
+    for key in ("parameters", "input_schema", "type+parameters") if wrapped else ():
         if unwrap_definitions(wrapped, key) == definitions:
             return key
     return None
 
 
 def unwrap_definitions(definitions: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    typed, _, key = key.rpartition("+")
     unwrapped = []
     for definition in definitions:
         function = definition.get("function")
         flat = function if isinstance(function, dict) else definition
-        unwrapped.append({key if name == "parameters" else name: flat[name] for name in flat})
+        renamed = {key if name == "parameters" else name: flat[name] for name in flat}
+        unwrapped.append({"type": "function", **renamed} if typed else renamed)
     return unwrapped
 
 
