@@ -257,11 +257,6 @@ STRANGERS: dict[str, str] = {
 {"type":"text","timestamp":1767225600001,"sessionID":"s","part":{"type":"text","text":"hello"}}
 {"type":"tool_use","timestamp":1767225600002,"sessionID":"s","part":{"type":"tool","callID":"c"}}
 """,
-    "otel/logs.jsonl": '{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":'
-    '"claude_code.user_prompt"},"attributes":[{"key":"session.id","value":{"stringValue":"s"}},'
-    '{"key":"prompt","value":{"stringValue":"hello"}}]}]}]}]}',
-    "otel/spans.json": '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"a","name":"chat m",'
-    '"attributes":[{"key":"gen_ai.conversation.id","value":{"stringValue":"g"}}]}]}]}]}',
     "chats/fine-tuning.jsonl": '{"messages":[{"role":"user","content":"hi"}]}',
     "chats/sharegpt.jsonl": '{"id":"a","conversations":[{"from":"human","value":"hi"}]}',
     "chats/api_history.json": '[{"role":"user","content":[{"type":"text","text":"x"}]}]',
