@@ -18,7 +18,7 @@ from unspool.io.temporary import LOCK, PREFIX, scratch, sweep
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
 CONVERSATIONS = 31
-STARTED_S = 0.1
+STARTED_S = 0.2
 """Before that, Python may not yet have got as far as our first line."""
 
 
