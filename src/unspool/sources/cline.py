@@ -15,7 +15,6 @@ cuts its end off). A request is known by the moment in which it began.
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -27,7 +26,7 @@ from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import binary
 from unspool.sources.cursor.paths import user_folder
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, title_of, touched
 from unspool.sources.vscode_chat.folders import user_folders
 
 NAME = "cline"
@@ -215,7 +214,7 @@ def _read_answer(message: Message, scribe: Scribe, request: str) -> list[Block]:
             message=scribe.entry,
             name=block.name,
             arguments=arguments,
-            files=_touched(block.name, arguments),
+            files=touched(_TOUCHES, block.name, arguments, "path"),
         )
     return calls
 
@@ -338,18 +337,3 @@ def _text(blocks: list[Block]) -> str:
 def _images(blocks: list[Block]) -> tuple[Attachment, ...]:
     pictures = [block.source for block in blocks if block.type == "image" and block.source]
     return tuple(binary("image", one.data, one.media_type) for one in pictures)
-
-
-class _FileArguments(msgspec.Struct, gc=False):
-    path: str = ""
-
-
-def _touched(tool: str, arguments: str) -> tuple[dict[str, Any], ...]:
-    operation = _TOUCHES.get(tool)
-    if operation is None:
-        return ()
-    try:
-        path = msgspec.json.decode(arguments, type=_FileArguments).path
-    except msgspec.DecodeError:
-        return ()
-    return ({"path": path, "operation": operation, "tool": tool},) if path else ()

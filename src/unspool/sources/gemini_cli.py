@@ -30,7 +30,7 @@ from unspool.sources.gemini_parts import (
     responses_of,
     text_of,
 )
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, title_of, touched
 
 NAME = "gemini-cli"
 RANGES = False  # later lines say more of earlier messages
@@ -391,17 +391,12 @@ class _Chat:
     def _state_call(
         self, call: Call, message: str, scribe: Scribe, path: Path, session: str
     ) -> None:
-        arguments = call.args if isinstance(call.args, dict) else {}
-        operation = _TOUCHES.get(call.name)
-        file = arguments.get("file_path") or arguments.get("path")
-        touch = {"path": file, "operation": operation, "tool": call.name}
-        files = (touch,) if operation and isinstance(file, str) else ()
         scribe.call(
             id=call.id,
             message=message,
             name=call.name,
             arguments=arguments_of(call.args),
-            files=files,
+            files=touched(_TOUCHES, call.name, call.args, "file_path", "path"),
         )
         if call.agentId:
             scribe.note("child_id", call.agentId, on="call", subject=call.id)

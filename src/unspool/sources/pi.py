@@ -23,7 +23,7 @@ from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import binary
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, title_of, touched
 
 NAME = "pi"
 RANGES = True
@@ -250,7 +250,7 @@ def _read_answer(
             message=ident,
             name=block.name,
             arguments=arguments.decode("utf-8", "replace"),
-            files=_touched(block.name, arguments),
+            files=touched(_TOUCHES, block.name, arguments, "path"),
         )
     _report(message.usage, scribe, ident, "message")
 
@@ -360,19 +360,3 @@ def _report(
         reasoning=usage.reasoning,
         cost_usd=usage.cost.total if usage.cost else None,
     )
-
-
-class _FileArguments(msgspec.Struct, gc=False):
-    path: str = ""
-    content: str = ""
-
-
-def _touched(tool: str, arguments: bytes) -> tuple[dict[str, Any], ...]:
-    operation = _TOUCHES.get(tool)
-    if operation is None:
-        return ()
-    try:
-        path = msgspec.json.decode(arguments, type=_FileArguments).path
-    except msgspec.DecodeError:
-        return ()
-    return ({"path": path, "operation": operation, "tool": tool},) if path else ()

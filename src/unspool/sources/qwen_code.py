@@ -20,7 +20,7 @@ from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources import gemini_parts
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, title_of, touched
 
 NAME = "qwen-code"
 RANGES = False  # a line of a sub-agent goes on from the answer before it
@@ -230,15 +230,12 @@ def _read_answer(line: Line, parts: Any, answer: str, scribe: Scribe) -> None:
     )
     for call in gemini_parts.calls_of(parts):
         name, args = str(call.get("name") or ""), call.get("args")
-        operation = _TOUCHES.get(name)
-        path = args.get("file_path") if isinstance(args, dict) else None
-        touch = {"path": path, "operation": operation, "tool": name}
         scribe.call(
             id=str(call.get("id") or ""),
             message=answer,
             name=name,
             arguments=gemini_parts.arguments_of(args),
-            files=(touch,) if operation and isinstance(path, str) else (),
+            files=touched(_TOUCHES, name, args, "file_path"),
         )
     counts = line.usageMetadata
     if counts is not None:

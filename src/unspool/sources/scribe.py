@@ -12,7 +12,10 @@ Any field of the fact may be given; `key`, `time`, `entry`, `after`, `rank` and 
 of the record.
 """
 
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from unspool.facts import (
     NOBODY,
@@ -159,3 +162,23 @@ def title_of(prompt: str) -> str:
     """The first line of a prompt, short enough for a title: noted with `Rank.GUESS`."""
     first = prompt.strip().split("\n", 1)[0].strip()
     return first if len(first) <= 100 else first[:99].rstrip() + "…"
+
+
+def touched(
+    operations: Mapping[str, str], tool: str, arguments: Any, *names: str
+) -> tuple[dict[str, Any], ...]:
+    """The file that a call is about: `operations` are those of the agent's tools for files, `names`
+    what they call the path. The arguments are an object, or its JSON."""
+    operation = operations.get(tool)
+    if operation is None:
+        return ()
+    if isinstance(arguments, str | bytes):
+        try:
+            arguments = msgspec.json.decode(arguments)
+        except msgspec.DecodeError:
+            return ()
+    given = arguments if isinstance(arguments, dict) else {}
+    path = next((given[name] for name in names if given.get(name)), None)
+    if not isinstance(path, str):
+        return ()
+    return ({"path": path, "operation": operation, "tool": tool},)

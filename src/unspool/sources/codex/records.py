@@ -10,7 +10,7 @@ from unspool.io.structs import Shape
 NOTHING = Raw(b"")
 
 
-class Part(msgspec.Struct, gc=False):
+class Part(msgspec.Struct, gc=False, omit_defaults=True):
     """One part of a message's content, of a summary, or of a tool's output."""
 
     type: str = ""
@@ -19,7 +19,7 @@ class Part(msgspec.Struct, gc=False):
     encrypted_content: str = ""
 
 
-class Passthrough(msgspec.Struct, gc=False):
+class Passthrough(msgspec.Struct, gc=False, omit_defaults=True):
     content_item_kinds: list[str] | None = None
     """What each part of a message is: `user.text` is typed, all else was put there."""
 
@@ -63,8 +63,11 @@ class Item(msgspec.Struct, gc=False):
     tool: str | None = None
 
 
-class Payload(msgspec.Struct, gc=False):
-    """The payload of a line; in files from before 0.32 the line itself."""
+class Payload(msgspec.Struct, gc=False, omit_defaults=True):
+    """The payload of a line; in files from before 0.32 the line itself.
+
+    Items without an id are known by a hash of this: what a record does not say is left out, so that
+    a field that is read some day changes no id of records without it."""
 
     type: str = ""
     id: str | None = None
@@ -86,7 +89,6 @@ class Payload(msgspec.Struct, gc=False):
     subagent_history_start_ordinal: int | None = None
     # turn_context
     model: str | None = None
-    effort: str | None = None
     # response_item
     role: str | None = None
     content: str | list[Part] | None = None

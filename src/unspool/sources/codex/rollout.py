@@ -89,7 +89,6 @@ class _Rollout:
         """Lines below this ordinal are the parent's."""
         self.agent_path = "/root"
         self.model = ""
-        self.effort = ""
         self.previous = ROOT
         """The last record of the chain."""
         self.turns: list[str] = []
@@ -247,7 +246,7 @@ class _Rollout:
         for offset, data, record in lines:
             if record.type != "session_meta":
                 yield from other._read_line(offset, data, record)
-        for name in ("model", "effort", "previous", "turns", "total", "repeats", "prompts"):
+        for name in ("model", "previous", "turns", "total", "repeats", "prompts"):
             setattr(self, name, getattr(other, name))
 
     # what the model was sent, and what it said
@@ -492,7 +491,6 @@ class _Rollout:
 
     def _read_turn_context(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
         self.model = payload.model or self.model
-        self.effort = payload.effort or self.effort
         if payload.cwd:
             scribe.note("workspace.path", payload.cwd)
         else:

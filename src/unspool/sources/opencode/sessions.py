@@ -15,7 +15,7 @@ import msgspec
 from unspool.facts import ROOT, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, title_of, touched
 
 NAME = "opencode"
 
@@ -254,14 +254,12 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
             "tool"
         ]  # a tool that does not exist: {"tool":"invalid","input":{"tool":"foo"}}
     call = part.callID or part.id
-    path = given.get("filePath")
-    touch = {"path": path, "operation": _TOUCHES.get(name), "tool": name}
     scribe.call(
         id=call,
         message=message,
         name=name,
         arguments=msgspec.json.encode(state.input).decode() if state.input is not None else "",
-        files=(touch,) if name in _TOUCHES and isinstance(path, str) else (),
+        files=touched(_TOUCHES, name, given, "filePath"),
         time=parse_time(state.time.start) if state.time else scribe.time,
     )
     metadata = state.metadata or {}
