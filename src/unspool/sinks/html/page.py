@@ -26,7 +26,7 @@ FILTERS = (
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files("unspool.sinks.html").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -40,8 +40,8 @@ def _policy() -> str:
     return "; ".join(
         (
             "default-src 'none'",
-            f"style-src {_hash(_asset('page.css'))}",
-            f"script-src {_hash(_asset('page.js'))}",
+            f"style-src {_hash(asset('page.css'))}",
+            f"script-src {_hash(asset('page.js'))}",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -72,12 +72,12 @@ def _head(reading: Reading) -> Markup:
         element("meta", {"name": "generator", "content": "unspool"}),
         element("link", {"rel": "icon", "href": "data:,"}),
         element("title", None, reading.title),
-        element("style", None, Markup(_asset("page.css"))),
+        element("style", None, Markup(asset("page.css"))),
     )
 
 
 def _script() -> Markup:
-    return element("script", None, Markup(_asset("page.js")))
+    return element("script", None, Markup(asset("page.js")))
 
 
 def _bar(reading: Reading) -> Markup:
@@ -165,7 +165,7 @@ def _main(reading: Reading) -> Markup:
     return element(
         "main",
         {"id": "main", "class": hidden, "aria-label": "Conversation"},
-        _masthead(reading),
+        masthead(reading),
         turns or empty,
         _footer(reading.trajectory),
     )
@@ -177,7 +177,7 @@ def _footer(trajectory: Trajectory) -> Markup:
     return element("footer", None, "Written by unspool from ", code)
 
 
-def _masthead(reading: Reading) -> Markup:
+def masthead(reading: Reading) -> Markup:
     trajectory = reading.trajectory
     facts = [
         element("div", None, element("dt", None, name), element("dd", {"title": full}, value))

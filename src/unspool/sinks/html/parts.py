@@ -1,12 +1,12 @@
 """Parts of the page: turns, messages, rules, sub-agents, abandoned branches."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from unspool.sinks.html.calls import attachment_part, call_part
 from unspool.sinks.html.markup import Markup, clipped, element, fold, join, link, message_id
 from unspool.sinks.html.prose import render, typed
 from unspool.trajectory import Message, text_of
-from unspool.views import Aside, Item, Reading, Rule, Said, Turn
+from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.views.characters import one_line
 from unspool.views.chat_parts import Part, failure_of, parts_of
 from unspool.views.figures import clock, count, day_and_time, duration, plural
@@ -25,17 +25,29 @@ _NAMES = {
 }
 
 
+Agents = Callable[[Reading, Call], list[Markup]]
+"""Makes the sub-agents that a call started: whole, or where somebody may ask for them."""
+
+
+def whole_agents(reading: Reading, call: Call) -> list[Markup]:
+    return [agent_part(child, title) for child, title in call.agents()]
+
+
 def turn_part(reading: Reading, turn: Turn) -> Markup:
-    items: list[Markup] = []
+    items = [
+        item_part(reading, item, turn, again, whole_agents)
+        for item, again in zip(turn.items, speaking_again(turn), strict=True)
+    ]
+    return element("section", {"class": "turn", "id": turn_id(reading, turn)}, items)
+
+
+def speaking_again(turn: Turn) -> Iterator[bool]:
+    """Of every item, whether the one before it is by the same speaker, who is named only once."""
     speaking = ""
     for item in turn.items:
-        # Who speaks is said when it changes, not at every message.
-        again = isinstance(item, Said) and speaker(item.message) == speaking
-        items.append(item_part(reading, item, turn, again))
+        yield isinstance(item, Said) and speaker(item.message) == speaking
         if isinstance(item, Said) and item.category != "injected" and _speaks(item.message):
             speaking = speaker(item.message) if item.category == "assistant" else ""
-    ident = turn_id(reading, turn)
-    return element("section", {"class": "turn", "id": ident}, items)
 
 
 def _speaks(message: Message) -> bool:
@@ -47,15 +59,17 @@ def turn_id(reading: Reading, turn: Turn) -> str:
     return f"{reading.prefix}t{turn.number + 1 if turn.number is not None else 0}"
 
 
-def item_part(reading: Reading, item: Item, turn: Turn, again: bool = False) -> Markup:
+def item_part(reading: Reading, item: Item, turn: Turn, again: bool, agents: Agents) -> Markup:
     if isinstance(item, Rule):
         return rule_part(item)
     if isinstance(item, Aside):
         return aside_part(item)
-    return join(said_parts(reading, item, turn, again))
+    return join(said_parts(reading, item, turn, again, agents))
 
 
-def said_parts(reading: Reading, said: Said, turn: Turn, again: bool) -> Iterator[Markup]:
+def said_parts(
+    reading: Reading, said: Said, turn: Turn, again: bool, agents: Agents
+) -> Iterator[Markup]:
     message = said.message
     body = list(_body(said))
     ident = message_id(reading, said.index)
@@ -79,8 +93,7 @@ def said_parts(reading: Reading, said: Said, turn: Turn, again: bool) -> Iterato
     for number, call in enumerate(said.calls):
         # The message itself must have a place to link to, also where it is nothing but calls.
         own = ident if not body and not number else f"{ident}-{number + 1}"
-        agents = [agent_part(child, title) for child, title in call.agents()]
-        yield call_part(reading, call, own, agents)
+        yield call_part(reading, call, own, agents(reading, call))
 
 
 def _only_thinks(said: Said) -> bool:
