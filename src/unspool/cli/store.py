@@ -3,12 +3,16 @@
 from typing import Any
 
 import click
+import msgspec
 
 from unspool.cli.options import path_of, store_option
 from unspool.cli.screen import print_json, say
 from unspool.store import care
+from unspool.store.collection import StoreCollection
+from unspool.store.events import iter_events
 from unspool.store.opening import reading, writing
 from unspool.store.rebuild import rebuild as rebuild_store
+from unspool.views.characters import one_line
 from unspool.views.figures import plural, size
 
 EXAMPLES = """
@@ -16,6 +20,7 @@ EXAMPLES = """
 Examples:
   unspool store info
   unspool store verify --store work.db
+  unspool store events 4f0c --type PostToolUse --json
 """
 as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 
@@ -87,3 +92,22 @@ def rebuild(store_path: str | None, as_json: bool) -> None:
         print_json(report, indent=0)
     else:
         say(f"{plural(report.written, 'conversation')} made anew", err=True)
+
+
+@command.command("events")
+@click.argument("ident", metavar="ID")
+@click.option("--type", "event_type", metavar="TYPE", help="Only events of this type.")
+@store_option
+@as_json_option
+def events(ident: str, event_type: str | None, store_path: str | None, as_json: bool) -> None:
+    """List the raw records that the store keeps of a conversation: hook events as they arrived,
+    database traces, lines of transcripts. With `--json`, one object per line with the payload.
+    """
+    with reading(path_of(store_path)) as connection:
+        entry = StoreCollection(connection).find(ident)
+        for event in iter_events(connection, (entry.source, entry.id), event_type):
+            if as_json:
+                click.echo(msgspec.json.encode(event))
+            else:
+                place = f"{one_line(event.origin)}:{event.offset}"
+                say(f"{event.received_at or '':<27}  {one_line(event.event_type, 40):<24}  {place}")

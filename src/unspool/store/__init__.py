@@ -13,6 +13,8 @@ sync.py      the store brought up to date
 rows.py      a trajectory as rows of the tables, and back
 metrics.py   the figures of a conversation
 rebuild.py   every trajectory made anew from what was kept
+changes.py   what changed, for readers in any process
+events.py    single events of live capture, and raw records read back
 collection.py  the store as a collection of conversations
 care.py      verify, info, vacuum
 """

@@ -193,8 +193,12 @@ def _raw_block(key: Key, block: list[RawRecord]) -> RawBlock:
         block[0].offset,
         len(block),
         sum(len(record.data) for record in block),
-        squeeze(_encode([(record.offset, record.data) for record in block])),
+        pack_records([(record.offset, record.data) for record in block]),
     )
+
+
+def pack_records(records: list[tuple[int, bytes]]) -> bytes:
+    return squeeze(_encode(records))
 
 
 def iter_raw(connection: sqlite3.Connection, origin_id: int) -> Iterator[tuple[int, bytes]]:

@@ -82,6 +82,52 @@ def mark_lost_facts(connection: sqlite3.Connection) -> None:
     _run(connection, LOST_FACTS)
 
 
+LIVE = """
+CREATE TABLE changes (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice, also after old rows are dropped
+    conversation TEXT NOT NULL,     -- conversations.id
+    kind TEXT NOT NULL,             -- new, changed, removed
+    at TEXT NOT NULL
+);
+CREATE INDEX changes_by_time ON changes(at);
+CREATE TRIGGER conversation_made AFTER INSERT ON conversations BEGIN
+    INSERT INTO changes (conversation, kind, at)
+        VALUES (NEW.id, 'new', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+END;
+CREATE TRIGGER conversation_changed AFTER UPDATE ON conversations BEGIN
+    INSERT INTO changes (conversation, kind, at)
+        VALUES (NEW.id, 'changed', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+END;
+CREATE TRIGGER conversation_removed AFTER DELETE ON conversations BEGIN
+    INSERT INTO changes (conversation, kind, at)
+        VALUES (OLD.id, 'removed', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+END;
+ALTER TABLE raw_traces ADD COLUMN event_id TEXT;    -- of one live event; NULL: a block of records
+ALTER TABLE raw_traces ADD COLUMN event_type TEXT;
+ALTER TABLE raw_traces ADD COLUMN sequence INTEGER; -- its number in the queue
+ALTER TABLE raw_traces ADD COLUMN received_at TEXT; -- when it arrived
+CREATE UNIQUE INDEX raw_traces_by_event ON raw_traces(event_id) WHERE event_id IS NOT NULL;
+CREATE TABLE cursors (
+    name TEXT PRIMARY KEY,          -- the queue that events came from
+    position TEXT NOT NULL          -- the last event of it that the store has
+) WITHOUT ROWID;
+CREATE TABLE activity (
+    platform TEXT NOT NULL,
+    external_id TEXT NOT NULL,
+    state TEXT NOT NULL,            -- working, waiting, idle, failed, ended
+    tool TEXT,                      -- the one that runs now
+    since TEXT NOT NULL,            -- when the state began
+    at TEXT NOT NULL,               -- when it was last heard of
+    PRIMARY KEY (platform, external_id)
+) WITHOUT ROWID;
+"""
+
+
+def add_live(connection: sqlite3.Connection) -> None:
+    """Live capture: what changed, single events, how far a queue was read, who is working."""
+    _run(connection, LIVE)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
@@ -91,6 +137,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     complete_pieces,
     put_off_pieces,
     mark_lost_facts,
+    add_live,
 ]
 
 

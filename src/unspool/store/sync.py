@@ -25,6 +25,7 @@ from unspool.pipeline.finish import finish
 from unspool.pipeline.shuffle import Slot, Slots, Spool
 from unspool.store.batches import Began, Conversation, Item, Reduced, reduce_key
 from unspool.store.blocks import get_facts
+from unspool.store.changes import drop_old_changes
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, mark_gone, put_problems
 from unspool.store.opening import transaction
@@ -248,6 +249,7 @@ class Sync:
         slots.close()
         with transaction(self.connection):
             self.connection.execute("DELETE FROM dirty")
+            drop_old_changes(self.connection)
 
     def _link(self) -> tuple[dict[Key, Patch], set[Key]]:
         """What linking says of every conversation, and for which it says something new."""

@@ -1,0 +1,93 @@
+"""Changes: which conversations were written or removed, for readers in any process.
+
+Triggers on `conversations` write a row of `changes` in the transaction that writes the conversation,
+whoever does it. A reader keeps the number of the last change that it saw and asks for what came after:
+
+    for news in follow(connection, last_change(connection)):
+        if news.reset: ...   # too much was missed: read everything anew
+        for change in news.changes: ...
+
+Changes are kept for a week. A reader that was away for longer is told to begin anew.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+KEPT = timedelta(days=7)
+POLL_SECONDS = 0.1
+MOST_AT_ONCE = 1000
+
+
+class Change(NamedTuple):
+    seq: int
+    conversation: str
+    """`conversations.id`"""
+    kind: str
+    """new, changed or removed"""
+    at: str
+
+
+class News(NamedTuple):
+    """What a reader missed."""
+
+    seq: int
+    """Of the last change: the reader's place from now on."""
+    changes: list[Change]
+    reset: bool = False
+    """Changes that the reader has not seen are no longer there: it must begin anew."""
+
+
+def last_change(connection: sqlite3.Connection) -> int:
+    """The number of the last change ever made, whether or not it is still there."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def changes_after(connection: sqlite3.Connection, seq: int, limit: int = MOST_AT_ONCE) -> News:
+    """The changes behind `seq`, oldest first, at most `limit`."""
+    rows = connection.execute(
+        "SELECT seq, conversation, kind, at FROM changes WHERE seq > ? ORDER BY seq LIMIT ?",
+        (seq, limit),
+    )
+    changes = [Change(*row) for row in rows]
+    last = last_change(connection)
+    # Behind the last one: the store was made anew. A gap at the beginning: rows were dropped.
+    first = changes[0].seq if changes else last + 1
+    if seq > last or first > seq + 1:
+        return News(last, [], reset=True)
+    return News(changes[-1].seq if changes else seq, changes)
+
+
+def follow(
+    connection: sqlite3.Connection,
+    seq: int,
+    is_done: Callable[[], bool] = lambda: False,
+    poll_seconds: float = POLL_SECONDS,
+    idle_seconds: float = 15,
+) -> Iterator[News]:
+    """What changes from now on; without a change, news without any every `idle_seconds`.
+
+    SQLite's data version tells, for some microseconds, whether any other connection has written.
+    """
+    version = -1
+    told = time.monotonic()
+    while not is_done():
+        (now,) = connection.execute("PRAGMA data_version").fetchone()
+        if now != version:
+            version = now
+            while (news := changes_after(connection, seq)).changes or news.reset:
+                seq = news.seq
+                told = time.monotonic()
+                yield news
+        if time.monotonic() - told >= idle_seconds:
+            told = time.monotonic()
+            yield News(seq, [])
+        time.sleep(poll_seconds)
+
+
+def drop_old_changes(connection: sqlite3.Connection) -> None:
+    limit = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    connection.execute("DELETE FROM changes WHERE at < ?", (limit,))
