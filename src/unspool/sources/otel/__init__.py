@@ -1,6 +1,8 @@
-"""OpenTelemetry GenAI: OTLP JSON files, with the spans and log records of any agent.
+"""OpenTelemetry GenAI: OTLP files, with the spans and log records of any agent.
 
 otlp.py      spans and log records, in every form that they are written in
+protobuf.py  the same out of binary files
+shelf.py     their contents, while they wait for their turn
 agents.py    which agent sent them, and what it calls the conversation
 messages.py  message lists, of today's conventions and of older ones
 spans.py     engine calls, tool calls, runs of agents
@@ -10,16 +12,20 @@ logs.py      the events of Claude Code, Codex and Gemini CLI
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import zstandard
 
-from unspool.facts import AnyFact, Problem
+from unspool.errors import MissingExtra
+from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.door import iter_json_lines
-from unspool.io.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.io.structs import Shape
 from unspool.sources.otel.agents import NAME, product_of
 from unspool.sources.otel.logs import tell_log
 from unspool.sources.otel.otlp import Item, is_flat, items_of
+from unspool.sources.otel.shelf import Shelf
 from unspool.sources.otel.spans import Traces, operation_of
 
 RANGES = False  # a span is written before the one that holds it
@@ -28,6 +34,15 @@ _ENVELOPES = frozenset((
     "resourceSpans", "resourceLogs", "resource_spans", "resource_logs", "scopeSpans", "scopeLogs",
 ))  # fmt: skip
 _OPENING = re.compile(rb'[\s\[{]*"(?:resource(?:Spans|Logs|_spans|_logs)|scope(?:Spans|Logs))"\s*:')
+
+# resource_spans { resource { attributes { key: … value: … } } }, or one whose resource says nothing.
+_VARINT = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
+_REQUEST = (
+    rb"\x0a" + _VARINT + rb"(?:\x0a" + _VARINT
+    + rb"(?:\x0a" + _VARINT + rb"\x0a[\x01-\x7f][a-z][\w.-]*)?)?\x12"
+)  # fmt: skip
+_PROTOBUF = re.compile(rb"(?:[\x00-\x09].{3}|" + _VARINT + rb")?" + _REQUEST, re.DOTALL)
+_PACKED = re.compile(rb"[\x00-\x09].{3}(\x28\xb5\x2f\xfd)", re.DOTALL)
 
 
 class Anything(msgspec.Struct, gc=False):
@@ -38,9 +53,22 @@ _LINE = Shape(Anything)
 
 
 def claims(head: Head) -> bool:
-    if _OPENING.match(head.data):
+    if _OPENING.match(head.data) or _is_protobuf(head.data):
         return True
     return any(not _ENVELOPES.isdisjoint(value) or _is_span(value) for value in head.objects)
+
+
+def _is_protobuf(data: bytes) -> bool:
+    if _PROTOBUF.match(data):
+        return True
+    packed = _PACKED.match(data)
+    if packed is None:
+        return False
+    try:
+        first = zstandard.ZstdDecompressor().decompressobj().decompress(data[packed.start(1) :])
+    except zstandard.ZstdError:
+        return False
+    return bool(_OPENING.match(first) or _PROTOBUF.match(first))
 
 
 def _is_span(value: dict[str, object]) -> bool:
@@ -58,22 +86,46 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    items: list[Item] = []
+    with Shelf() as shelf:
+        for value in _values(origin, tally, recover):
+            if isinstance(value, Problem):
+                yield value
+                continue
+            own = list(items_of(value))
+            tally.records += len(own) - 1 if own else 0
+            tally.noise += not own  # metrics, and `{}` where an exporter wrote nothing
+            for item in own:
+                shelf.put(item)
+        traces = Traces(origin, shelf.items)
+        tally.noise += len(shelf.items) - len(traces.items)  # they went into their span
+        for item in map(shelf.whole, traces.items):
+            if item.is_log and not operation_of(item):
+                yield from _tell_log(traces, item, tally)
+            else:
+                yield from traces.tell(item, tally)
+
+
+def _values(
+    origin: Origin, tally: Tally, recover: bool
+) -> Iterator[dict[str, Any] | Problem]:  # fmt: skip
+    """The file's envelopes as JSON values. Without the package for protobuf a binary file that merely
+    lies in a folder is a problem, and one that was asked for is an error."""
+    if _is_protobuf(read_head(origin.path).data):
+        try:
+            from unspool.sources.otel.protobuf import iter_values
+        except MissingExtra as error:
+            if origin.named:
+                raise
+            tally.records += 1
+            tally.problems += 1
+            yield Problem(
+                key=NOBODY, origin=origin.path, offset=0, code="missing-extra", sample=str(error)
+            )
+            return
+        yield from iter_values(origin, tally)
+        return
     for line in iter_json_lines(origin, _LINE, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        own = list(items_of(msgspec.json.decode(line[1])))
-        tally.records += len(own) - 1 if own else 0
-        tally.noise += not own  # metrics, and `{}` where an exporter wrote nothing
-        items += own
-    traces = Traces(origin, items)
-    tally.noise += len(items) - len(traces.items)  # they went into their span
-    for item in traces.items:
-        if item.is_log and not operation_of(item):
-            yield from _tell_log(traces, item, tally)
-        else:
-            yield from traces.tell(item, tally)
+        yield line if isinstance(line, Problem) else msgspec.json.decode(line[1])
 
 
 def _tell_log(traces: Traces, item: Item, tally: Tally) -> list[AnyFact]:

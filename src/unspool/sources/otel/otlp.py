@@ -51,6 +51,10 @@ class Item(msgspec.Struct, gc=False):
     scope: str = ""
     number: int = 0
     """Its place among all items of the file, in order of time."""
+    contents: tuple[int, int] | None = None
+    """Where its attributes, events and body lie, of which only what is short is here."""
+    logs: "list[Item]" = []
+    """Log records that are events of it."""
 
     def text(self, *names: str) -> str:
         """The first of the attributes that says something, as text."""

@@ -28,7 +28,7 @@ from unspool.sources.otel.messages import (
     decoded,
     exchange_of,
 )
-from unspool.sources.otel.otlp import Event, Item
+from unspool.sources.otel.otlp import Item
 from unspool.sources.scribe import Scribe, title_of
 
 _DEPTH = 64
@@ -359,11 +359,7 @@ def _with_events(items: list[Item]) -> list[Item]:
                 scope=item.scope, attributes={"gen_ai.operation.name": "chat", **item.attributes},
             )  # fmt: skip
             kept.append(span)
-        body = item.body if isinstance(item.body, dict) else {"content": item.body}
-        span.events = [
-            *span.events,
-            Event(item.name, item.start, {**item.attributes, "body": body}),
-        ]
+        span.logs = [*span.logs, item]
     return kept
 
 

@@ -1,0 +1,74 @@
+"""The contents of spans and log records, while these wait to be told in order of time.
+
+Every chat span repeats the whole history, so that a file of spans is much larger than what it tells.
+In memory stays what tells where a span belongs; its contents lie in a temporary file once they are
+many.
+"""
+
+from tempfile import SpooledTemporaryFile
+from typing import Any
+
+import msgspec
+
+from unspool.io.packing import Packer
+from unspool.sources.otel.otlp import Event, Item
+
+MEMORY_BYTES = 32 << 20
+_SHORT_CHARS = 300
+"""Ids, names, models and counts are shorter; contents may well be, and then stay where they are."""
+
+
+class _Contents(msgspec.Struct, array_like=True, gc=False):
+    attributes: dict[str, Any]
+    events: list[Event]
+    body: Any
+
+
+class Shelf:
+    """Spans and log records in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        """Without their contents."""
+        self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - `__exit__` closes it
+        self._packer = Packer()
+        self._decoder = msgspec.msgpack.Decoder(_Contents)
+        self._end = 0
+
+    def __enter__(self) -> "Shelf":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def put(self, item: Item) -> None:
+        """The item is kept without its contents."""
+        data = self._packer.encode(_Contents(item.attributes, item.events, item.body))
+        self._file.write(data)
+        item.contents = (self._end, len(data))
+        self._end += len(data)
+        item.attributes = {
+            name: value for name, value in item.attributes.items() if _is_short(value)
+        }
+        item.events = []
+        item.body = item.body if _is_short(item.body) else None
+        self.items.append(item)
+
+    def whole(self, item: Item) -> Item:
+        """The item with its contents, and with the log records that are events of it."""
+        own = _Contents(item.attributes, [], None)
+        if item.contents is not None:
+            self._file.seek(item.contents[0])
+            own = self._decoder.decode(self._file.read(item.contents[1]))
+        for log in map(self.whole, item.logs):
+            body = log.body if isinstance(log.body, dict) else {"content": log.body}
+            own.events.append(Event(log.name, log.start, {**log.attributes, "body": body}))
+        return msgspec.structs.replace(
+            item, attributes=own.attributes, events=own.events, body=own.body
+        )
+
+
+def _is_short(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _SHORT_CHARS
+    return not isinstance(value, list | dict)
