@@ -100,7 +100,21 @@ def group(ctx: click.Context) -> None:
 
 def main() -> None:
     """The console command: errors are one line on stderr and an exit code, never a traceback."""
-    _open_streams()
+    # All three are there, whatever the caller closed, and can take any character.
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # Nothing comes in, messages go nowhere; results that nobody could get are an error,
+            # as a descriptor that is only for reading makes of them.
+            handle = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - kept open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or a locale that cannot show a character does not end a command.
+            stream.reconfigure(errors="replace")
     stops.listen()
     try:
         code = group.main(standalone_mode=False)
@@ -124,24 +138,6 @@ def main() -> None:
         click.echo(f"unspool: {where}: {error.strerror or error}", err=True)
         _leave(1)
     _leave(code if isinstance(code, int) else 0)
-
-
-def _open_streams() -> None:
-    """All three are there, whatever the caller closed, and can take any character."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            # Nothing comes in, messages go nowhere; results that nobody could get are an error,
-            # as a descriptor that is only for reading makes of them.
-            handle = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
-            if handle != number:
-                os.dup2(handle, number)
-                os.close(handle)
-            mode = "w" if number else "r"
-            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - kept open
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal or a locale that cannot show a character does not end a command.
-            stream.reconfigure(errors="replace")
 
 
 def _leave(code: int) -> NoReturn:

@@ -6,7 +6,6 @@ import msgspec
 from unspool.cli.screen import Display, print_json, say, verdict
 from unspool.inspect.telemetry import (
     EXAMPLES,
-    EventType,
     Problems,
     Report,
     Violation,
@@ -115,24 +114,20 @@ def telemetry_type_search(paths: tuple[str, ...], contains: str, as_json: bool) 
         print_json(report)
         return
     for event_type in report.types:
-        _print_type(event_type)
+        say(event_type.name, bold=True, nl=False)
+        say(f"  {event_type.count:,}")
+        if event_type.first:
+            say(f"    from {event_type.first} to {event_type.last}")
+        for label, names in (
+            ("properties", event_type.properties),
+            ("measurements", event_type.measurements),
+        ):
+            if names:
+                listed = (n if c == event_type.count else f"{n} ({c:,})" for n, c in names.items())
+                say(f"    {label}: " + ", ".join(listed))
+        say(f"    example: {event_type.example['origin']}:{event_type.example['offset']}")
+        for name, value in event_type.example["properties"].items():
+            say(f"        {name} = {' '.join(value.split())}")
     shown = sum(event_type.count for event_type in report.types)
     say(f"{len(report.types):,} types, {shown:,} of {report.events:,} events", err=True)
     _print_problems(report)
-
-
-def _print_type(event_type: EventType) -> None:
-    say(event_type.name, bold=True, nl=False)
-    say(f"  {event_type.count:,}")
-    if event_type.first:
-        say(f"    from {event_type.first} to {event_type.last}")
-    for label, names in (
-        ("properties", event_type.properties),
-        ("measurements", event_type.measurements),
-    ):
-        if names:
-            listed = (n if c == event_type.count else f"{n} ({c:,})" for n, c in names.items())
-            say(f"    {label}: " + ", ".join(listed))
-    say(f"    example: {event_type.example['origin']}:{event_type.example['offset']}")
-    for name, value in event_type.example["properties"].items():
-        say(f"        {name} = {' '.join(value.split())}")

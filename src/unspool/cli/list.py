@@ -81,12 +81,13 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
         tokens = "/".join(
             count(number) or "?" for number in (entry.prompt_tokens, entry.completion_tokens)
         )
+        name = (entry.project or "").replace("\\", "/").rstrip("/").rpartition("/")[2]
         rows.append(
             (
                 one_line(short(entry)),
                 when,
                 entry.source,
-                _project(entry),
+                one_line(name, 20),
                 str(entry.turns),
                 str(entry.tools),
                 tokens if tokens != "?/?" else "",
@@ -94,11 +95,6 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
             )
         )
     return list(_lines(rows, width, coloured()))
-
-
-def _project(entry: Entry) -> str:
-    name = (entry.project or "").replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return one_line(name, 20)
 
 
 ID, WHEN, SOURCE, PROJECT, TURNS, TOOLS, TOKENS, TITLE = range(8)

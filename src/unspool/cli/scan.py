@@ -51,7 +51,14 @@ def command(paths: tuple[str, ...] = (), as_json: bool = False, verbose: bool = 
         print_json(findings)
         return
     if not findings.holdings:
-        _nothing(findings, verbose)
+        click.echo("No conversations found on this machine. Looked in")
+        shown = findings.places if verbose else main_places(findings.places)
+        for place in shown:
+            click.echo(f"  {place.source:<14} {_short(place.path)}")
+        if len(shown) < len(findings.places):
+            click.echo(
+                f"  … and {plural(len(findings.places) - len(shown), 'more place')}: unspool scan -v"
+            )
     else:
         _found(findings, verbose)
     _troubles(findings.troubles, verbose)
@@ -64,17 +71,6 @@ def _short(path: str) -> str:
     if path == home or path.startswith(home + os.sep):
         path = "~" + path[len(home) :]
     return one_line(path)
-
-
-def _nothing(findings: Findings, verbose: bool) -> None:
-    click.echo("No conversations found on this machine. Looked in")
-    shown = findings.places if verbose else main_places(findings.places)
-    for place in shown:
-        click.echo(f"  {place.source:<14} {_short(place.path)}")
-    if len(shown) < len(findings.places):
-        click.echo(
-            f"  … and {plural(len(findings.places) - len(shown), 'more place')}: unspool scan -v"
-        )
 
 
 def _found(findings: Findings, verbose: bool) -> None:

@@ -89,29 +89,26 @@ class Display:
 
     def _advance(self, count: int) -> None:
         if self._progress is None:
-            self._open()
+            # Imported and started only now: after the workers were forked, and not for --help.
+            from rich import progress
+            from rich.console import Console
+
+            self._progress = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.DownloadColumn(),
+                progress.TransferSpeedColumn(),
+                progress.TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task("reading", total=self._total)
         self._left -= count
         # All is read, but it takes a while until it is put together and written.
         self._progress.update(
             self._task, advance=count, description="reading" if self._left > 0 else "writing"
         )
-
-    def _open(self) -> None:
-        # Imported and started only now: after the workers were forked, and not for --help.
-        from rich import progress
-        from rich.console import Console
-
-        self._progress = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.DownloadColumn(),
-            progress.TransferSpeedColumn(),
-            progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._progress.start()
-        self._task = self._progress.add_task("reading", total=self._total)
 
 
 def pager_command() -> str | None:

@@ -66,19 +66,15 @@ def command(
         # A person has no need of all of an id, and a line has no room for it.
         shown = short_names(connection) if columns() else {}
     if as_json:
-        print_json(_plain(result))
+        rows = []
+        for hit in result.hits:
+            row = {name: getattr(hit, name) for name in hit.__struct_fields__}
+            row["snippet"] = hit.snippet.replace(OPEN, "«").replace(CLOSE, "»")
+            row["show"] = _show(hit)
+            rows.append(row)
+        print_json(rows)
     else:
         _print(result, shown)
-
-
-def _plain(result: Found) -> list[dict[str, Any]]:
-    rows = []
-    for hit in result.hits:
-        row = {name: getattr(hit, name) for name in hit.__struct_fields__}
-        row["snippet"] = hit.snippet.replace(OPEN, "«").replace(CLOSE, "»")
-        row["show"] = _show(hit)
-        rows.append(row)
-    return rows
 
 
 def _show(hit: Hit, shown: Mapping[Key, str] | None = None) -> str:

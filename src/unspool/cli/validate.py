@@ -4,7 +4,7 @@ import click
 
 from unspool.cli.screen import print_json, say, verdict
 from unspool.errors import NothingToRead
-from unspool.sinks.atif.rules import Verdict, check_paths
+from unspool.sinks.atif.rules import check_paths
 from unspool.views.figures import plural
 
 EXAMPLES = """
@@ -32,21 +32,17 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     if as_json:
         print_json(verdicts)
     else:
-        _print(verdicts, quiet)
+        for checked in verdicts:
+            for finding in checked.findings:
+                if finding.level == "error" or not quiet:
+                    say(
+                        f"{checked.file}: {finding.level}: {finding.path}: "
+                        f"{finding.message} [{finding.rule}]"
+                    )
+        if not quiet:
+            invalid = sum(1 for checked in verdicts if checked.errors)
+            errors = plural(sum(checked.errors for checked in verdicts), "error")
+            warnings = plural(sum(checked.warnings for checked in verdicts), "warning")
+            files = plural(len(verdicts), "file")
+            say(f"{files}, {invalid} invalid: {errors}, {warnings}", err=True)
     return code
-
-
-def _print(verdicts: list[Verdict], quiet: bool) -> None:
-    for checked in verdicts:
-        for finding in checked.findings:
-            if finding.level == "error" or not quiet:
-                say(
-                    f"{checked.file}: {finding.level}: {finding.path}: "
-                    f"{finding.message} [{finding.rule}]"
-                )
-    if not quiet:
-        invalid = sum(1 for checked in verdicts if checked.errors)
-        errors = plural(sum(checked.errors for checked in verdicts), "error")
-        warnings = plural(sum(checked.warnings for checked in verdicts), "warning")
-        files = plural(len(verdicts), "file")
-        say(f"{files}, {invalid} invalid: {errors}, {warnings}", err=True)

@@ -31,7 +31,11 @@ def tamed(value: Any) -> Any:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, msgspec.Struct):
-        return _tamed_struct(value)
+        made: dict[str, Any] = {}
+        for field in msgspec.structs.fields(value):
+            held = getattr(value, field.name)
+            made[field.name] = None if field.type is not Any and _is_wild(held) else tamed(held)
+        return msgspec.structs.replace(value, **made)
     if isinstance(value, dict):
         return {tamed(key): tamed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -42,14 +46,6 @@ def tamed(value: Any) -> Any:
         except OverflowError:
             return str(value)
     return value
-
-
-def _tamed_struct(value: msgspec.Struct) -> msgspec.Struct:
-    made: dict[str, Any] = {}
-    for field in msgspec.structs.fields(value):
-        held = getattr(value, field.name)
-        made[field.name] = None if field.type is not Any and _is_wild(held) else tamed(held)
-    return msgspec.structs.replace(value, **made)
 
 
 def _is_wild(value: Any) -> bool:

@@ -37,9 +37,24 @@ def find_moment(text: str) -> Moment | None:
     if found := _ISO.search(text):
         return _of_iso(found)
     if found := _NAMED.search(text):
-        return _of_named(found)
+        at = _MONTHS.find(found["month"] or found["month2"])
+        year = found["year"] or found["year2"]
+        if at < 0 or at % 3 or not year:
+            return None
+        zone = found["zone"] or ""
+        told = zone in _UTC or zone[:1] in ("+", "-")
+        ahead = timedelta()
+        if told and zone not in _UTC:
+            ahead = timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[3:]))
+        parts = (int(year), at // 3 + 1, int(found["day"] or found["day2"]))
+        return _built(
+            parts, found["hour"], found["minute"], found["second"], found["half"], told, ahead
+        )
     if found := _NUMBERED.search(text):
-        return _of_numbered(found)
+        month, day = int(found[1]), int(found[2])
+        if month > 12:
+            month, day = day, month
+        return _built((int(found[3]), month, day), found[4], found[5], found[6], found[7], False)
     if found := _EPOCH.search(text):
         time = parse_time(float(found[1]) if "." in found[1] else int(found[1]))
         return Moment(time, True) if time is not None and _EARLIEST < time < _LATEST else None
@@ -51,29 +66,6 @@ def _of_iso(found: re.Match[str]) -> Moment | None:
     zone = "Z" if zone in _UTC else zone or ""
     time = parse_time(f"{year}-{month}-{day}T{clock}{'.' + fraction if fraction else ''}{zone}")
     return Moment(time, bool(zone)) if time is not None else None
-
-
-def _of_named(found: re.Match[str]) -> Moment | None:
-    at = _MONTHS.find(found["month"] or found["month2"])
-    year = found["year"] or found["year2"]
-    if at < 0 or at % 3 or not year:
-        return None
-    zone = found["zone"] or ""
-    told = zone in _UTC or zone[:1] in ("+", "-")
-    ahead = timedelta()
-    if told and zone not in _UTC:
-        ahead = timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[3:]))
-    parts = (int(year), at // 3 + 1, int(found["day"] or found["day2"]))
-    return _built(
-        parts, found["hour"], found["minute"], found["second"], found["half"], told, ahead
-    )
-
-
-def _of_numbered(found: re.Match[str]) -> Moment | None:
-    month, day = int(found[1]), int(found[2])
-    if month > 12:
-        month, day = day, month
-    return _built((int(found[3]), month, day), found[4], found[5], found[6], found[7], False)
 
 
 def _built(

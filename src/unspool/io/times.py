@@ -32,7 +32,18 @@ def parse_time(value: object) -> int | None:
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
-        return _from_odd_text(value)
+        text = value.strip()
+        if text.isdigit():
+            return _from_number(int(text)) if len(text) >= 9 else None
+        text = _FRACTION.sub(r"\1", _SPACED.sub(r"\1T\2", text))
+        if text[-4:] in (" UTC", " GMT"):
+            text = text[:-4] + "+00:00"
+        if text[-1:] == "z":
+            text = text[:-1] + "+00:00"
+        try:
+            return _from_datetime(datetime.fromisoformat(text))
+        except ValueError:
+            return None
     return _from_datetime(moment)
 
 
@@ -56,21 +67,6 @@ def _from_number(value: float) -> int | None:
     if value < _MICROS_LIMIT:
         return int(value)
     return int(value / 1000)
-
-
-def _from_odd_text(value: str) -> int | None:
-    text = value.strip()
-    if text.isdigit():
-        return _from_number(int(text)) if len(text) >= 9 else None
-    text = _FRACTION.sub(r"\1", _SPACED.sub(r"\1T\2", text))
-    if text[-4:] in (" UTC", " GMT"):
-        text = text[:-4] + "+00:00"
-    if text[-1:] == "z":
-        text = text[:-1] + "+00:00"
-    try:
-        return _from_datetime(datetime.fromisoformat(text))
-    except ValueError:
-        return None
 
 
 def _from_datetime(moment: datetime) -> int | None:

@@ -111,24 +111,21 @@ class _Board:
         known = len(self.by_key)
         for key in sorted(self.copies):
             if key in self.by_key:
-                self._lead_elsewhere(key)
+                spawned = dict(self.by_key[key].spawned)
+                for call, child in list(spawned.items()):
+                    elsewhere = child_elsewhere(key, child, self.by_key, self.copies)
+                    if elsewhere is None:
+                        continue
+                    if (key[0], child) in self.by_key:
+                        self._absorb((key[0], child), elsewhere)
+                    self.patch(key).spawned[call] = elsewhere[1]
+                    del spawned[call]
+                self.by_key[key] = msgspec.structs.replace(self.by_key[key], spawned=spawned)
         if len(self.by_key) < known:
             self.copies = find_copies(self.by_key)
         for key, owner in nearer_parents(self.by_key, self.copies).items():
             parent = Link(owner[1], kind="fork")
             self.by_key[key] = msgspec.structs.replace(self.by_key[key], parent=parent)
-
-    def _lead_elsewhere(self, key: Key) -> None:
-        spawned = dict(self.by_key[key].spawned)
-        for call, child in list(spawned.items()):
-            elsewhere = child_elsewhere(key, child, self.by_key, self.copies)
-            if elsewhere is None:
-                continue
-            if (key[0], child) in self.by_key:
-                self._absorb((key[0], child), elsewhere)
-            self.patch(key).spawned[call] = elsewhere[1]
-            del spawned[call]
-        self.by_key[key] = msgspec.structs.replace(self.by_key[key], spawned=spawned)
 
     def tie(self) -> None:
         for (parent_key, child_key), tie in find_ties(self.by_key).items():

@@ -98,8 +98,14 @@ def iter_calls(trajectory: Trajectory) -> Iterator[ToolCall]:
 def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     calls = list(iter_calls(trajectory))
     answers = [m for m in trajectory.messages if m.role == "assistant" and m.id]
-    same_as = _other_id(trajectory)
-    indexed = _indexed(trajectory)
+    # Of a conversation whose own record names no session: the one that it may be a copy of.
+    found = trajectory.metadata.get("same_as")
+    same_as = found if isinstance(found, str) and trajectory.session_id is None else ""
+    indexed = {
+        message.id.removeprefix(INDEXED): message.timestamp or ""
+        for message in trajectory.messages
+        if message.id and message.id.startswith(INDEXED)
+    }
     return Card(
         source=trajectory.source,
         id=trajectory.conversation_id,
@@ -145,12 +151,6 @@ def without_calls(card: Card, calls: set[str]) -> Card:
     )
 
 
-def _other_id(trajectory: Trajectory) -> str:
-    """Of a conversation whose own record names no session: the one that it may be a copy of."""
-    found = trajectory.metadata.get("same_as")
-    return found if isinstance(found, str) and trajectory.session_id is None else ""
-
-
 def _origins(trajectory: Trajectory) -> list[str]:
     return [path for path in (trajectory.file_path, *(trajectory.origins or ())) if path]
 
@@ -180,14 +180,6 @@ def _strays(trajectory: Trajectory) -> list[str]:
         if echoes or (message.extra or {}).get("echo_only")
         for call in message.tool_calls or ()
     ]
-
-
-def _indexed(trajectory: Trajectory) -> dict[str, str]:
-    return {
-        message.id.removeprefix(INDEXED): message.timestamp or ""
-        for message in trajectory.messages
-        if message.id and message.id.startswith(INDEXED)
-    }
 
 
 def _requests(trajectory: Trajectory) -> bytes:

@@ -47,7 +47,9 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             handle, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             yield file
-        Path(name).chmod(0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
         Path(name).replace(path)
     finally:
         if name is not None:
@@ -78,12 +80,6 @@ def _doubled(descriptor: int) -> int:
     if not os.get_inheritable(descriptor):
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     return os.dup(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_one(written: Iterable[Written], output: str | None) -> None:

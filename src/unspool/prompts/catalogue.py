@@ -148,7 +148,17 @@ def parse_catalogue(data: bytes, path: str) -> Catalogue:
         raise _broken(path, _place(str(error), value)) from None
     except RecursionError:
         raise _broken(path, "nested too deep") from None
-    _check(catalogue, path)
+    seen: dict[str, int] = {}
+    for number, entry in enumerate(catalogue.tags):
+        place = f"tags[{number}] ({entry.name})"
+        if not _NAME.fullmatch(entry.name):
+            raise _broken(path, f"tags[{number}].name: {entry.name!r} is no name of a tag")
+        if entry.name in seen:
+            raise _broken(path, f"{place}: already stands at tags[{seen[entry.name]}]")
+        seen[entry.name] = number
+        _check_pattern(entry.legacy, path, f"{place}.legacy")
+    for number, phrase in enumerate(catalogue.phrases):
+        _check_pattern(phrase.pattern, path, f"phrases[{number}].pattern")
     return catalogue
 
 
@@ -166,20 +176,6 @@ def _place(text: str, value: object) -> str:
         entry = value["tags"][int(number[1])]
         name = f" ({entry['name']})" if isinstance(entry, dict) and "name" in entry else ""
     return f"{where or 'top level'}{name}: {what}"
-
-
-def _check(catalogue: Catalogue, path: str) -> None:
-    seen: dict[str, int] = {}
-    for number, entry in enumerate(catalogue.tags):
-        place = f"tags[{number}] ({entry.name})"
-        if not _NAME.fullmatch(entry.name):
-            raise _broken(path, f"tags[{number}].name: {entry.name!r} is no name of a tag")
-        if entry.name in seen:
-            raise _broken(path, f"{place}: already stands at tags[{seen[entry.name]}]")
-        seen[entry.name] = number
-        _check_pattern(entry.legacy, path, f"{place}.legacy")
-    for number, phrase in enumerate(catalogue.phrases):
-        _check_pattern(phrase.pattern, path, f"phrases[{number}].pattern")
 
 
 def _check_pattern(pattern: str, path: str, place: str) -> None:

@@ -112,7 +112,13 @@ def _blocks(text: str) -> list[Block]:
         if simple is not None:
             found += simple
         else:
-            _find_mates(tags)
+            # Pair within each name, as if there were no others.
+            waiting: dict[str, list[Tag]] = {}
+            for number, tag in enumerate(tags):
+                if not tag.closing:
+                    waiting.setdefault(tag.name, []).append(tag)
+                elif open_tags := waiting.get(tag.name):
+                    open_tags.pop().mate = number
             found += _pair(text, tags)
             found += _pair_open_lines(text, tags, {block.start for block in found})
         found.sort(key=_place)
@@ -165,16 +171,6 @@ def _pair_nested(text: str, tags: list[Tag]) -> list[Block] | None:
         else:
             return None
     return None if stack else found
-
-
-def _find_mates(tags: list[Tag]) -> None:
-    """Pair within each name, as if there were no others."""
-    waiting: dict[str, list[Tag]] = {}
-    for number, tag in enumerate(tags):
-        if not tag.closing:
-            waiting.setdefault(tag.name, []).append(tag)
-        elif open_tags := waiting.get(tag.name):
-            open_tags.pop().mate = number
 
 
 def _pair(text: str, tags: list[Tag]) -> Iterator[Block]:

@@ -195,7 +195,19 @@ class Gathering:
             if isinstance(chunk.get("choices"), list):
                 self._add_completion(chunk)
             else:
-                self._add_event(chunk)
+                kind = chunk.get("type")
+                if kind == "message_start":
+                    self._take_head(table(chunk.get("message")))
+                elif kind == "content_block_start":
+                    self._start_block(chunk.get("index"), table(chunk.get("content_block")))
+                elif kind == "content_block_delta":
+                    self._add_delta(chunk.get("index"), table(chunk.get("delta")))
+                elif kind == "message_delta":
+                    self._take_head({"usage": chunk.get("usage")})
+                    delta = table(chunk.get("delta"))
+                    self.answer.stop = word(delta.get("stop_reason")) or self.answer.stop
+                elif isinstance(kind, str) and kind.startswith("response."):
+                    self._add_response_event(kind, chunk)
 
     def finish(self) -> Answer:
         """The answer as far as it came."""
@@ -248,21 +260,6 @@ class Gathering:
             self.answer.data["response_id"] = value["id"]
         usage = table(value.get("usage"))
         self._usage.update({k: v for k, v in usage.items() if v is not None})
-
-    def _add_event(self, event: Object) -> None:
-        kind = event.get("type")
-        if kind == "message_start":
-            self._take_head(table(event.get("message")))
-        elif kind == "content_block_start":
-            self._start_block(event.get("index"), table(event.get("content_block")))
-        elif kind == "content_block_delta":
-            self._add_delta(event.get("index"), table(event.get("delta")))
-        elif kind == "message_delta":
-            self._take_head({"usage": event.get("usage")})
-            delta = table(event.get("delta"))
-            self.answer.stop = word(delta.get("stop_reason")) or self.answer.stop
-        elif isinstance(kind, str) and kind.startswith("response."):
-            self._add_response_event(kind, event)
 
     def _start_block(self, index: Any, block: Object) -> None:
         kind = block.get("type")

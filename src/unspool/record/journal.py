@@ -112,7 +112,16 @@ class Journal:
         self._next_aging = 0.0
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what people said
         if limits.entries is not None or limits.bytes is not None:
-            self._weigh_all()
+            found = []
+            for path in self.files():
+                with suppress(OSError):
+                    found.append((path.stat().st_mtime_ns, path))
+            for _, path in sorted(found):
+                data = path.read_bytes()
+                lines = data.split(b"\n")
+                entries = sum(1 for line in lines if line.startswith(COUNTED))
+                self._count(path.name, entries, len(data))
+            self._evict("")
         self._age_out()
 
     def append(self, session: str, data: bytes, head: Callable[[], bytes], entry: bool) -> bool:
@@ -125,22 +134,21 @@ class Journal:
         stem = _stem(part.name)
         cut = before == 0 and self._evicted_stems.pop(stem, False)
         try:
-            self._write(part, data if before else head() + data)
+            part.write(data if before else head() + data)
+            if self.fsync:
+                os.fsync(part.file)
         except OSError:
             # Half of it may be there: opened again, the file goes on with a line of its own.
             self._open.pop(session).close()
             raise
         part.entries += entry
         if self.limits.entries is not None or self.limits.bytes is not None:
-            cut = self._weigh(part, part.size - before, entry) or cut
+            # Count what was written; whether the conversation itself had to lose parts for it.
+            self._count(part.name, entry, part.size - before)
+            cut = self._evict(part.name) or cut
         if self.limits.age_seconds is not None and time.monotonic() >= self._next_aging:
             self._age_out()
         return cut
-
-    def _write(self, part: Part, data: bytes) -> None:
-        part.write(data)
-        if self.fsync:
-            os.fsync(part.file)
 
     def refresh(self, session: str) -> None:
         """Let go of the session's file, and of what is remembered of it, where it was removed."""
@@ -179,23 +187,6 @@ class Journal:
         return part.size >= self.limits.part_bytes or (
             entries is not None and part.entries >= entries
         )
-
-    def _weigh_all(self) -> None:
-        found = []
-        for path in self.files():
-            with suppress(OSError):
-                found.append((path.stat().st_mtime_ns, path))
-        for _, path in sorted(found):
-            data = path.read_bytes()
-            lines = data.split(b"\n")
-            entries = sum(1 for line in lines if line.startswith(COUNTED))
-            self._count(path.name, entries, len(data))
-        self._evict("")
-
-    def _weigh(self, part: Part, size: int, entry: bool) -> bool:
-        """Count what was written; whether the conversation itself had to lose parts for it."""
-        self._count(part.name, entry, size)
-        return self._evict(part.name)
 
     def _count(self, name: str, entries: int, size: int) -> None:
         weight = self._weights.get(name)

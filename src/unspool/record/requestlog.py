@@ -227,7 +227,12 @@ def _part_text(part: Any) -> str | None:
     if not isinstance(part, dict):
         return None
     if "data" in part and ("mimeType" in part or "value" not in part):
-        return _data_text(part)
+        # An image as a data URI, anything else as the text that its bytes are.
+        mime = to_text(part.get("mimeType"))
+        data = _bytes(part["data"])
+        if mime.startswith("image/"):
+            return f"data:{mime};base64,{base64.b64encode(data).decode()}"
+        return data.decode("utf-8", "replace")
     if "value" not in part:
         return None
     value = part["value"]
@@ -237,15 +242,6 @@ def _part_text(part: Any) -> str | None:
     if isinstance(tree, dict) and isinstance(tree.get("children"), list):
         return _render(tree).strip()
     return json_text(value)
-
-
-def _data_text(part: dict[str, Any]) -> str:
-    """An image as a data URI, anything else as the text that its bytes are."""
-    mime = to_text(part.get("mimeType"))
-    data = _bytes(part["data"])
-    if mime.startswith("image/"):
-        return f"data:{mime};base64,{base64.b64encode(data).decode()}"
-    return data.decode("utf-8", "replace")
 
 
 def _bytes(data: Any) -> bytes:

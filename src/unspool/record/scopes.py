@@ -90,7 +90,12 @@ class Span:
         trace: TracebackType | None,
     ) -> None:
         if self._scoped:
-            self._leave()
+            # Back to the scope around. No token: a generator may be left in another context.
+            scope = _current.get()
+            while scope is not None and scope.span is not self:
+                scope = scope.parent
+            if scope is not None:
+                _current.set(scope.parent)
         self.finish(error)
 
     async def __aenter__(self) -> Self:
@@ -103,14 +108,6 @@ class Span:
         trace: TracebackType | None,
     ) -> None:
         self.__exit__(kind, error, trace)
-
-    def _leave(self) -> None:
-        """Back to the scope around. No token: a generator may be left in another context."""
-        scope = _current.get()
-        while scope is not None and scope.span is not self:
-            scope = scope.parent
-        if scope is not None:
-            _current.set(scope.parent)
 
 
 def enclosing() -> Scope | None:

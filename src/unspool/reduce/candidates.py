@@ -31,7 +31,9 @@ class Candidate:
         """How many messages stand before those of the list."""
         self._join_answers()
         self._lead_with_system()
-        self._mark_injected()
+        for message in self.messages:
+            if message.role == "user":
+                message.kind = context_kind(message.content)
         self.last = max(self.calls, key=by_time)
         self.first = min(self.calls, key=by_time)
         whole = sorted(listing.final, key=lambda call: (bool(call.view.message), call.when))
@@ -80,11 +82,6 @@ class Candidate:
                 self.messages.insert(0, Message("system", text))
                 self.lead = 1
                 return
-
-    def _mark_injected(self) -> None:
-        for message in self.messages:
-            if message.role == "user":
-                message.kind = context_kind(message.content)
 
 
 class Beginnings:

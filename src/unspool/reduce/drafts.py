@@ -119,7 +119,11 @@ class Assembly:
         self._settle_places(total)
         self._place_calls()
         self._mark_files()
-        self._drop_empty()
+        # An echo without words whose calls were all known from elsewhere says nothing.
+        for ident, draft in list(self.drafts.items()):
+            parts = draft.parts
+            if parts and not draft.calls and all(p.rank and _is_wordless(p) for p in parts):
+                del self.drafts[ident]
         self._rename()
 
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
@@ -280,13 +284,6 @@ class Assembly:
                     known.update({k: v for k, v in touch.items() if k not in known})
             for fact, data in touched.values():
                 self.marks.append((call.place, _file_mark(fact, call.id, data)))
-
-    def _drop_empty(self) -> None:
-        """An echo without words whose calls were all known from elsewhere says nothing."""
-        for ident, draft in list(self.drafts.items()):
-            parts = draft.parts
-            if parts and not draft.calls and all(p.rank and _is_wordless(p) for p in parts):
-                del self.drafts[ident]
 
     def _rename(self) -> None:
         """Notes, usage and marks on a thing by the id that only an echo has for it."""

@@ -234,7 +234,14 @@ def _read_broken(fact: SnapshotSeen) -> Listing | None:
             text = _unescape_cut_off(text)
         values = None if missing else _whole_array(text)
         if values is None:
-            missing, values = True, _beginning(text)
+            # The elements before the place where the array breaks.
+            value = recover_json(text)
+            if value is None:
+                try:
+                    json.loads(text, strict=False)
+                except json.JSONDecodeError as error:
+                    value = recover_json(text[: error.pos])
+            missing, values = True, (value if isinstance(value, list) else None)
     except (ValueError, RecursionError):
         return None
     if values is None:
@@ -262,17 +269,6 @@ def _whole_array(text: str) -> list[Any] | None:
         return decode_array(f"{text}]".encode("utf-8", "replace"))
     except ValueError:
         return None
-
-
-def _beginning(text: str) -> list[Any] | None:
-    """The elements before the place where the array breaks."""
-    value = recover_json(text)
-    if value is None:
-        try:
-            json.loads(text, strict=False)
-        except json.JSONDecodeError as error:
-            value = recover_json(text[: error.pos])
-    return value if isinstance(value, list) else None
 
 
 _decode_string = msgspec.json.Decoder(str).decode

@@ -94,7 +94,19 @@ class Calls:
             if isinstance(unit, ToolCalled):
                 self._attach(unit, place, target, key, number)
             elif target is not None and unit.seen[0].like:
-                self._merge(unit, target)
+                self._tie(unit.seen[0], unit.place, target)
+                self._seen_at.setdefault((unit.seen[0].origin, id(target)), unit.place)
+                target.seen += unit.seen
+                target.results += unit.results
+                del self._assembly.calls[unit.id]
+                # An echo's id is the call's own: others speak of it by that.
+                if id(target) in self._nameless:
+                    self._nameless.discard(id(target))
+                    del self._assembly.calls[target.id]
+                    target.id = unit.id
+                    self._assembly.calls[target.id] = target
+                else:
+                    self._assembly.call_aliases[unit.id] = target.id
             else:
                 self._known[key].append(unit)
 
@@ -114,21 +126,6 @@ class Calls:
             self._tie(fact, place, target)
         self._seen_at.setdefault((fact.origin, id(target)), place)
         target.seen.append(fact)
-
-    def _merge(self, call: "CallDraft", target: "CallDraft") -> None:
-        self._tie(call.seen[0], call.place, target)
-        self._seen_at.setdefault((call.seen[0].origin, id(target)), call.place)
-        target.seen += call.seen
-        target.results += call.results
-        del self._assembly.calls[call.id]
-        # An echo's id is the call's own: others speak of it by that.
-        if id(target) in self._nameless:
-            self._nameless.discard(id(target))
-            del self._assembly.calls[target.id]
-            target.id = call.id
-            self._assembly.calls[target.id] = target
-        else:
-            self._assembly.call_aliases[call.id] = target.id
 
     def _tie(self, fact: ToolCalled | ToolReturned, place: float, target: "CallDraft") -> None:
         first = (target.seen or target.results)[0]

@@ -263,7 +263,10 @@ def build_marks(
     for place, fact in sorted(marks, key=lambda item: item[1].rank):
         by_turn = fact.kind == "turn_end" and fact.origin not in adrift
         turn = bisect_right(asked, place) if by_turn else -1
-        key = (fact.kind, _mark_subject(fact), turn)
+        # What two marks of a kind are the same by: a touch of a file by its path, others by
+        # subject.
+        named = (fact.data or {}).get("path") if fact.kind == "file" else None
+        key = (fact.kind, (str(named) if named else fact.subject), turn)
         if fact.rank:
             slot = (*key, f"{fact.rank}:{fact.origin}")
             number = used[slot]
@@ -347,9 +350,3 @@ def _ends(messages: list[Message]) -> dict[str, int]:
         if last:
             ends[last] = index + 1
     return ends
-
-
-def _mark_subject(fact: Marked) -> str:
-    """What two marks of a kind are the same by: a touch of a file by its path, others by subject."""
-    named = (fact.data or {}).get("path") if fact.kind == "file" else None
-    return str(named) if named else fact.subject

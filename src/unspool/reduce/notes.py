@@ -77,7 +77,11 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
                 if asked:
                     found += opening.get(place, ())
         for note in sorted(found, key=_by_rank) if len(found) > 1 else found:
-            _note_message(message, note)
+            if note.name in _MESSAGE_FIELDS:
+                if getattr(message, note.name) in (None, "", False) or note.rank < 0:
+                    setattr(message, note.name, note.value)
+            elif note.on != "turn" or message.role == "user":
+                message.extra = {note.name: note.value, **(message.extra or {})}
         if message.role == "assistant" and not message.tool_calls:
             continue
         for note in by_subject.get(("call", message.tool_call_id or ""), ()):
@@ -110,14 +114,6 @@ def follow(
 
 def _by_rank(note: Noted) -> int:
     return note.rank
-
-
-def _note_message(message: Message, note: Noted) -> None:
-    if note.name in _MESSAGE_FIELDS:
-        if getattr(message, note.name) in (None, "", False) or note.rank < 0:
-            setattr(message, note.name, note.value)
-    elif note.on != "turn" or message.role == "user":
-        message.extra = {note.name: note.value, **(message.extra or {})}
 
 
 def _note_call(call: ToolCall, note: Noted) -> None:

@@ -107,23 +107,20 @@ class Strand:
         notes = annotate(self.winners, self.candidates, [*rest, *by_message], merge_tool_metadata)
         self.notes = [note for note in notes if note.name not in DECIDING_NOTES]
         for number, winner in enumerate(self.winners):
-            self._add_winner(number, winner)
+            if number:
+                self.records.append(self._compaction(f"{LIST}{number}", winner.first.view))
+            times = _seen_at(winner)
+            pending: list[ToolCalled] = []
+            for index, message in enumerate(winner.messages):
+                entry = f"{LIST}{number}.{index}"
+                self.records.append(self._record(entry, message, times[index], pending))
+            fork = f"{LIST}{number}.{len(winner.messages) - 2}"
+            for index, retry in enumerate(winner.retries):
+                record = self._record(f"{LIST}{number}.retry{index}", retry, None, [])
+                self.branches.append((fork, [record]))
         self._add_leftovers(rest)
         if any(winner.listing.missing for winner in self.winners):
             self.partial.append("messages-missing")
-
-    def _add_winner(self, number: int, winner: Candidate) -> None:
-        if number:
-            self.records.append(self._compaction(f"{LIST}{number}", winner.first.view))
-        times = _seen_at(winner)
-        pending: list[ToolCalled] = []
-        for index, message in enumerate(winner.messages):
-            entry = f"{LIST}{number}.{index}"
-            self.records.append(self._record(entry, message, times[index], pending))
-        fork = f"{LIST}{number}.{len(winner.messages) - 2}"
-        for index, retry in enumerate(winner.retries):
-            record = self._record(f"{LIST}{number}.retry{index}", retry, None, [])
-            self.branches.append((fork, [record]))
 
     def _compaction(self, entry: str, view: View) -> Record:
         record = Record(entry, view.origin, view.offset)

@@ -120,7 +120,17 @@ class Entries:
             entries += self._marks_at(index)
             if is_turn(message):
                 asked = message
-                turn = _prompt(message)
+                text = text_of(message)
+                turn = _lean(
+                    {
+                        "type": "user_prompt",
+                        "timestamp": stamp(message.timestamp),
+                        "generation_id": message.request_id,
+                        "prompt_text": text,
+                        "prompt_length": len(text),
+                        "context_files": _context_files(message),
+                    }
+                )
                 entries.append(turn)
             elif message.role == "assistant" and message.content:
                 entries.append(_response(message, asked))
@@ -254,20 +264,6 @@ class Entries:
 def _opened(message: Message) -> Entry:
     """A turn whose beginning the log does not hold."""
     return _lean({"type": "user_turn", "timestamp": stamp(message.timestamp), "tools_used": []})
-
-
-def _prompt(message: Message) -> Entry:
-    text = text_of(message)
-    return _lean(
-        {
-            "type": "user_prompt",
-            "timestamp": stamp(message.timestamp),
-            "generation_id": message.request_id,
-            "prompt_text": text,
-            "prompt_length": len(text),
-            "context_files": _context_files(message),
-        }
-    )
 
 
 def _context_files(message: Message) -> int:

@@ -375,7 +375,11 @@ class _Chat:
             model=entry.model or "",
             kind="injected" if message.compacted and entry.tokens is None else "",
         )
-        for call in entry.toolCalls or _called(entry.content):
+        # Calls of a message whose own record is lost: a resume repeats them as parts.
+        for call in entry.toolCalls or [
+            Call(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
+            for call in calls_of(entry.content)
+        ]:
             self._state_call(call, entry.id or "", scribe, path, session)
         tokens = entry.tokens
         if tokens is not None:
@@ -422,14 +426,6 @@ class _Chat:
             details=details or None,
             time=parse_time(call.timestamp or time or None),
         )
-
-
-def _called(content: Any) -> list[Call]:
-    """Calls of a message whose own record is lost: a resume repeats them as parts."""
-    return [
-        Call(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
-        for call in calls_of(content)
-    ]
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

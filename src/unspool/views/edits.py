@@ -149,18 +149,14 @@ def _patch(text: str) -> list[Edit]:
         elif row[:2] == "@@" or edits:
             edits = edits or [Edit("", [])]
             edits[-1].lines.append(_signed(row))
-            left = _counted(row)
+            # How many old and new lines the hunk holds together; 0 where it does not say.
+            counts = _COUNTS.match(row)
+            left = int(counts[1] or 1) + int(counts[2] or 1) if counts else 0
     return edits
 
 
 _HEADERS = ("*** ", "--- ", "diff --git ", "index ", "new file mode ", "deleted file mode ")
 _COUNTS = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-
-
-def _counted(row: str) -> int:
-    """How many old and new lines the hunk holds together; 0 where it does not say."""
-    counts = _COUNTS.match(row)
-    return int(counts[1] or 1) + int(counts[2] or 1) if counts else 0
 
 
 def _patched_path(row: str, before: str) -> str | None:

@@ -46,7 +46,15 @@ class _Layout:
         branches = _by_index(trajectory.branches or ())
         results = _results(trajectory.messages)
         started = _started(trajectory)
-        counted = _counted(trajectory)
+        # Tool call → the lines that it added and removed, in all files that it touched.
+        counted: dict[str, tuple[int, int]] = {}
+        for touch in trajectory.files or ():
+            if touch.tool_call_id and touch.operation != "read" and touch.lines_added is not None:
+                added, removed = counted.get(touch.tool_call_id, (0, 0))
+                counted[touch.tool_call_id] = (
+                    added + touch.lines_added,
+                    removed + (touch.lines_removed or 0),
+                )
         shown = set(results.values())
         for index, message in enumerate(trajectory.messages):
             self._between(reading, marks.pop(index, []), branches.pop(index, []))
@@ -160,19 +168,6 @@ def _started(trajectory: Trajectory) -> dict[str, list[str]]:
         if link.tool_call_id:
             agents.setdefault(link.tool_call_id, []).append(link.conversation_id)
     return agents
-
-
-def _counted(trajectory: Trajectory) -> dict[str, tuple[int, int]]:
-    """Tool call → the lines that it added and removed, in all files that it touched."""
-    lines: dict[str, tuple[int, int]] = {}
-    for touch in trajectory.files or ():
-        if touch.tool_call_id and touch.operation != "read" and touch.lines_added is not None:
-            added, removed = lines.get(touch.tool_call_id, (0, 0))
-            lines[touch.tool_call_id] = (
-                added + touch.lines_added,
-                removed + (touch.lines_removed or 0),
-            )
-    return lines
 
 
 T = TypeVar("T", Mark, Branch)

@@ -102,7 +102,12 @@ def _block(block: Block) -> ConsoleRenderable:
         case "output":
             return Padding(Text(text, style="bright_black"), (0, 0, 0, 4))
         case _:
-            return _plain(block)
+            mark, style = _STYLES.get(block.kind, ("", ""))
+            row = Table.grid()
+            row.add_column(no_wrap=True)
+            row.add_column(ratio=1)
+            row.add_row(Text(mark, style=style), Text(block.text, style=style))
+            return row
 
 
 _STYLES = {
@@ -113,15 +118,6 @@ _STYLES = {
     "error": ("✗ ", "bold red"),
     "attachment": ("  ⊕ ", "bright_black"),
 }
-
-
-def _plain(block: Block) -> ConsoleRenderable:
-    mark, style = _STYLES.get(block.kind, ("", ""))
-    row = Table.grid()
-    row.add_column(no_wrap=True)
-    row.add_column(ratio=1)
-    row.add_row(Text(mark, style=style), Text(block.text, style=style))
-    return row
 
 
 def _prompt(block: Block) -> ConsoleRenderable:

@@ -36,7 +36,11 @@ def build_document(
     writer = StepWriter(trajectory, refs, files)
     steps = writer.build()
     rest = leftover(trajectory, _placed(trajectory))
-    _drop_bytes(rest)
+    # Abandoned branches go without the bytes in them.
+    for branch in rest.get("branches", ()):
+        for message in branch["messages"]:
+            for attachment in message.get("attachments", ()):
+                attachment.pop("data", None)
     marks = untold(trajectory.marks or [], writer.told)
     if marks:
         rest["marks"] = msgspec.to_builtins(marks)
@@ -89,14 +93,6 @@ def _is_told(tie: Link, refs: Refs) -> bool:
     if tie in refs.placed:
         return True
     return refs.embedded and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
-
-
-def _drop_bytes(rest: dict[str, Any]) -> None:
-    """Abandoned branches go without the bytes in them."""
-    for branch in rest.get("branches", ()):
-        for message in branch["messages"]:
-            for attachment in message.get("attachments", ()):
-                attachment.pop("data", None)
 
 
 def build_agent(trajectory: Trajectory) -> Agent:

@@ -99,17 +99,14 @@ class MessageReader:
             extra=_with(extra, layout),
         )
         if step.source == "agent":
-            self._fill_agent(message, step)
+            message.model = step.model_name
+            if step.model_name is None and step.llm_call_count != 0 and self.default_model:
+                message.model, message.model_source = self.default_model, INHERITED
+            message.thinking = step.reasoning_content
+            if step.reasoning_effort is not None:
+                message.extra = {**(message.extra or {}), "reasoning_effort": step.reasoning_effort}
+            message.usage = _usage(step.metrics, step.llm_call_count)
         return _fill(message, rest)
-
-    def _fill_agent(self, message: Message, step: Step) -> None:
-        message.model = step.model_name
-        if step.model_name is None and step.llm_call_count != 0 and self.default_model:
-            message.model, message.model_source = self.default_model, INHERITED
-        message.thinking = step.reasoning_content
-        if step.reasoning_effort is not None:
-            message.extra = {**(message.extra or {}), "reasoning_effort": step.reasoning_effort}
-        message.usage = _usage(step.metrics, step.llm_call_count)
 
     def _is_summary(self, step: Step, managed: dict[str, Any]) -> bool:
         """By the convention, a replacing compaction has the new context as its observation."""
@@ -163,15 +160,6 @@ class MessageReader:
         code = exit_code(message)
         if code is not None and message.extra and message.extra.get("exit_code") == code:
             message.extra = {k: v for k, v in message.extra.items() if k != "exit_code"} or None
-        self._take_refs(result, odd, call, message)
-        if self.is_ours and call is not None and result.content is None and not result.extra:
-            self._keep_lone(call, message)
-            return
-        self.messages.append(message)
-
-    def _take_refs(
-        self, result: Result, odd: list[Ref], call: ToolCall | None, message: Message
-    ) -> None:
         kept: KeptRefs = []
         for ref in [*(result.subagent_trajectory_ref or ()), *odd]:
             child, embedded = self.resolve(ref)
@@ -185,14 +173,15 @@ class MessageReader:
                 kept.append((child, None if embedded else ref))
         if kept:
             message.extra = keep_residue(message.extra, refs=kept)
-
-    def _keep_lone(self, call: ToolCall, result: Message) -> None:
-        """A result that only told of a sub-agent is none: the call has no result."""
-        refs = residue_of(result.extra).refs
-        caller = next(m for m in reversed(self.messages) if call in (m.tool_calls or ()))
-        if refs:
-            lone = {**residue_of(caller.extra).lone, call.id: refs}
-            caller.extra = keep_residue(caller.extra, lone=lone)
+        if self.is_ours and call is not None and result.content is None and not result.extra:
+            # A result that only told of a sub-agent is none: the call has no result.
+            refs = residue_of(message.extra).refs
+            caller = next(m for m in reversed(self.messages) if call in (m.tool_calls or ()))
+            if refs:
+                lone = {**residue_of(caller.extra).lone, call.id: refs}
+                caller.extra = keep_residue(caller.extra, lone=lone)
+            return
+        self.messages.append(message)
 
     def _content(
         self, content: Content | None, rest: dict[str, Any]

@@ -83,17 +83,13 @@ def total(steps: list[Step], reported: Usage | None, below: float | None) -> Fin
             setattr(final, total_name, figure)
     if below is not None:
         final.total_cost_usd = (final.total_cost_usd or 0) + below
-    _keep_subset(final, disagreeing)
+    # Cached tokens are part of the prompt: a report that says otherwise is only told.
+    cached, prompt = final.total_cached_tokens, final.total_prompt_tokens
+    if cached is not None and prompt is not None and cached > prompt:
+        disagreeing["cached_tokens"], final.total_cached_tokens = cached, None
     calls = sum(len(step.tool_calls or ()) for step in steps if not step.is_copied_context)
     extra: dict[str, Any] = {"total_tool_calls": calls} if calls else {}
     if disagreeing:
         extra["reported"] = disagreeing
     final.extra = extra or None
     return final
-
-
-def _keep_subset(final: FinalMetrics, disagreeing: dict[str, Any]) -> None:
-    """Cached tokens are part of the prompt: a report that says otherwise is only told."""
-    cached, prompt = final.total_cached_tokens, final.total_prompt_tokens
-    if cached is not None and prompt is not None and cached > prompt:
-        disagreeing["cached_tokens"], final.total_cached_tokens = cached, None

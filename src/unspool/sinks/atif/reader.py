@@ -70,7 +70,10 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
         yield _problem(origin, code or "not-a-trajectory", data)
     for number, name, document in documents:
         tally.records += 1
-        ident = _fallback_id(origin, name, number)
+        # An id for a document that has none: where it was found.
+        stem = origin.name.removesuffix(".json").removesuffix(".trajectory")
+        parts = (stem, str(number + 1) if number else "", name)
+        ident = "/".join(part for part in parts if part)
         try:
             reading = Reading(document, ident, Path(origin.path).parent)
         except RecursionError:
@@ -101,13 +104,6 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:5]) + more
 
 
-def _fallback_id(origin: Origin, name: str, number: int) -> str:
-    """An id for a document that has none: where it was found."""
-    stem = origin.name.removesuffix(".json").removesuffix(".trajectory")
-    parts = (stem, str(number + 1) if number else "", name)
-    return "/".join(part for part in parts if part)
-
-
 def _problem(origin: Origin, code: str, data: bytes) -> Problem:
     return Problem(key=NOBODY, origin=origin.path, offset=0, code=code, sample=sample(data))
 
@@ -134,8 +130,13 @@ class Reading:
 
     def _read(self, wanted: Json, ident: str, parent: Trajectory | None) -> Trajectory:
         document = msgspec.convert(self._newest(wanted), Document, strict=False)
+        # The trajectory's id, the run's where it has none; never one that is taken already.
+        own = document.trajectory_id or (document.session_id if parent is None else "") or ident
+        while own in self._ids:
+            own = f"{ident}/{own}" if ident and ident != own else f"{own}'"
+        self._ids.add(own)
         trajectory = Trajectory(
-            conversation_id=self._own_id(document, ident, parent),
+            conversation_id=own,
             messages=[],
             source=FOREIGN,
             session_id=document.session_id,
@@ -161,16 +162,9 @@ class Reading:
 
     def _newest(self, wanted: Json) -> Json:
         """The document with what an older version had no field for; lawful, whatever that is."""
-        newest = to_newest(_copy(wanted))
+        copy: Json = msgspec.json.decode(msgspec.json.encode(wanted))
+        newest = to_newest(copy)
         return newest if newest == wanted else Tidied(newest).document
-
-    def _own_id(self, document: Document, ident: str, parent: Trajectory | None) -> str:
-        """The trajectory's id, the run's where it has none; never one that is taken already."""
-        own = document.trajectory_id or (document.session_id if parent is None else "") or ident
-        while own in self._ids:
-            own = f"{ident}/{own}" if ident and ident != own else f"{own}'"
-        self._ids.add(own)
-        return own
 
     def _resolve(self, ref: Ref, inner: dict[str, Trajectory]) -> tuple[str, bool]:
         if ref.trajectory_id and ref.trajectory_id in inner:
@@ -299,7 +293,16 @@ class Reading:
             totals["total_cost_usd"] = wanted["final_metrics"].get("total_cost_usd")
             written_back["final_metrics"] = {k: v for k, v in totals.items() if v is not None}
         changes = difference(written_back, wanted)
-        _keep_version(changes, version)
+        # The label is always ours to write; what differs within steps differs at this version only.
+        label = "/schema_version"
+        changes.get("set", {}).pop(label, None)
+        if label in changes.get("unset", ()):
+            changes["unset"].remove(label)
+        for name in ("set", "unset"):
+            if name in changes and not changes[name]:
+                del changes[name]
+        if any(p.startswith("/steps/") for name in ("set", "unset") for p in changes.get(name, ())):
+            changes["version"] = version
         embedded = [child.conversation_id for child in self._inner[trajectory.conversation_id]]
         written = [child.id for child in writing.root.children]
         if len(embedded) > 1 and (trajectory.source == FOREIGN or written != embedded):
@@ -313,19 +316,6 @@ class Reading:
         for child in self._inner[trajectory.conversation_id]:
             below += [child, *self._below(child)]
         return tuple(below)
-
-
-def _keep_version(changes: Json, version: str) -> None:
-    """The label is always ours to write; what differs within steps differs at this version only."""
-    label = "/schema_version"
-    changes.get("set", {}).pop(label, None)
-    if label in changes.get("unset", ()):
-        changes["unset"].remove(label)
-    for name in ("set", "unset"):
-        if name in changes and not changes[name]:
-            del changes[name]
-    if any(p.startswith("/steps/") for name in ("set", "unset") for p in changes.get(name, ())):
-        changes["version"] = version
 
 
 def _keep_steps(trajectory: Trajectory, draft: Draft, wanted: list[Json]) -> None:
@@ -344,8 +334,3 @@ def _usage(metrics: FinalMetrics) -> Usage | None:
         cost_usd=metrics.total_cost_usd,
     )
     return usage if usage != Usage() else None
-
-
-def _copy(document: Json) -> Json:
-    copy: Json = msgspec.json.decode(msgspec.json.encode(document))
-    return copy

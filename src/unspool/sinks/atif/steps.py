@@ -72,7 +72,9 @@ class StepWriter:
             for mark in marks.pop(index, ()):
                 self._add(None, self._boundary(mark, index))
             if message.role != "tool":
-                self._tell(index, message)
+                for kind in MANAGED:
+                    if self._tells(index, kind):
+                        self.told.append(Mark(kind, index, utc(message.timestamp)))
                 self._add(index, self._step(message, results.get(index, []), index in marked))
             elif index in results:  # its own home: no call and no message to stand with
                 self._add(index, self._orphan(message))
@@ -95,11 +97,6 @@ class StepWriter:
             if mark.kind in MANAGED and not self._tells(index, mark.kind):
                 marks[index].append(mark)
         return marks
-
-    def _tell(self, index: int, message: Message) -> None:
-        for kind in MANAGED:
-            if self._tells(index, kind):
-                self.told.append(Mark(kind, index, utc(message.timestamp)))
 
     def _tells(self, index: int, kind: str) -> bool:
         """Whether the message there becomes a step that tells of the mark."""
@@ -143,7 +140,14 @@ class StepWriter:
         )
         extra = dict(message.extra or {})
         if agent:
-            self._fill_agent_step(step, message, extra)
+            if message.model_source != INHERITED:
+                step.model_name = message.model
+            step.reasoning_content = message.thinking
+            effort = extra.get("reasoning_effort")
+            if isinstance(effort, str | int | float) and not isinstance(effort, bool):
+                step.reasoning_effort = extra.pop("reasoning_effort")
+            step.metrics = build_metrics(message.usage)
+            step.llm_call_count = call_count(message)
         elif message.tool_calls:
             rest["tool_calls"] = leftover(message, set())["tool_calls"]
         called = Called((message.tool_calls or []) if agent else [], self.refs)
@@ -154,16 +158,6 @@ class StepWriter:
             step.observation = Observation(observed)
         step.extra = merged(extra, {}, rest)
         return step
-
-    def _fill_agent_step(self, step: Step, message: Message, extra: dict[str, Any]) -> None:
-        if message.model_source != INHERITED:
-            step.model_name = message.model
-        step.reasoning_content = message.thinking
-        effort = extra.get("reasoning_effort")
-        if isinstance(effort, str | int | float) and not isinstance(effort, bool):
-            step.reasoning_effort = extra.pop("reasoning_effort")
-        step.metrics = build_metrics(message.usage)
-        step.llm_call_count = call_count(message)
 
     def _summary(self, message: Message, results: list[Message], marked: bool) -> Step:
         content, rest = self._content(message)

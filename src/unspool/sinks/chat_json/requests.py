@@ -115,7 +115,10 @@ class Writer:
         user = turn.user
         extra = self._extra(user)
         last = turn.answers[-1] if turn.answers else None
-        ident = self._ident(turn)
+        ident = turn.user.id if turn.user is not None else None
+        if not ident or ident in self._taken:
+            ident = f"request_{self._digest(turn)}"
+        self._taken.add(ident)
         made: dict[str, Any] = {
             "requestId": ident,
             "message": message_of(user),
@@ -127,7 +130,20 @@ class Writer:
         }
         made |= named(fields.USER, extra)
         _fill(made, _native(extra, "request"))
-        self._participant(made, user)
+        agent = made.get("agent")
+        if isinstance(agent, dict):
+            held = self.trajectory.metadata.get("participants")
+            found = held.get(as_text(agent.get("id"))) if isinstance(held, dict) else None
+            made["agent"] = {**_AGENT_NEEDS, **(found if isinstance(found, dict) else {}), **agent}
+        elif not self.native:
+            made["agent"] = {**_AGENT, **_AGENT_NEEDS}
+        else:
+            made.pop("agent", None)
+        mode = user.mode if user is not None else None
+        if not isinstance(made.get("modeInfo"), dict):
+            made.pop("modeInfo", None)
+            if mode in _MODES and "agent" not in made:
+                made["modeInfo"] = {"kind": mode, "isBuiltin": True}
         if extra.get("system_initiated") or (user is not None and user.kind == "notification"):
             made["isSystemInitiated"] = True
         if user is not None and user.status == "hidden":
@@ -147,32 +163,6 @@ class Writer:
     def _extra(self, message: Message | None) -> dict[str, Any]:
         """What a message keeps of a chat; what other programs keep there means something else."""
         return (message.extra or {}) if message is not None and self.native else {}
-
-    def _ident(self, turn: Turn) -> str:
-        known = turn.user.id if turn.user is not None else None
-        if not known or known in self._taken:
-            known = f"request_{self._digest(turn)}"
-        self._taken.add(known)
-        return known
-
-    def _participant(self, made: dict[str, Any], user: Message | None) -> None:
-        agent = made.get("agent")
-        if isinstance(agent, dict):
-            made["agent"] = {**_AGENT_NEEDS, **self._participants(agent), **agent}
-        elif not self.native:
-            made["agent"] = {**_AGENT, **_AGENT_NEEDS}
-        else:
-            made.pop("agent", None)
-        mode = user.mode if user is not None else None
-        if not isinstance(made.get("modeInfo"), dict):
-            made.pop("modeInfo", None)
-            if mode in _MODES and "agent" not in made:
-                made["modeInfo"] = {"kind": mode, "isBuiltin": True}
-
-    def _participants(self, agent: dict[str, Any]) -> dict[str, Any]:
-        held = self.trajectory.metadata.get("participants")
-        found = held.get(as_text(agent.get("id"))) if isinstance(held, dict) else None
-        return found if isinstance(found, dict) else {}
 
     def _answer_fields(self, made: dict[str, Any], last: Message, ident: str) -> None:
         extra = self._extra(last)

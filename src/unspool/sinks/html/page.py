@@ -55,24 +55,20 @@ def make_page(family: Family) -> str:
     return "<!doctype html>\n" + element(
         "html",
         {"lang": "en"},
-        _head(reading),
+        element(
+            "head",
+            None,
+            element("meta", {"charset": "utf-8"}),
+            element("meta", {"http-equiv": "Content-Security-Policy", "content": _policy()}),
+            element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+            element("meta", {"name": "referrer", "content": "no-referrer"}),
+            element("meta", {"name": "color-scheme", "content": "light dark"}),
+            element("meta", {"name": "generator", "content": "unspool"}),
+            element("link", {"rel": "icon", "href": "data:,"}),
+            element("title", None, reading.title),
+            element("style", None, Markup(asset("page.css"))),
+        ),
         element("body", None, _bar(reading), _sidebar(reading), _main(reading), _help(), _script()),
-    )
-
-
-def _head(reading: Reading) -> Markup:
-    return element(
-        "head",
-        None,
-        element("meta", {"charset": "utf-8"}),
-        element("meta", {"http-equiv": "Content-Security-Policy", "content": _policy()}),
-        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-        element("meta", {"name": "referrer", "content": "no-referrer"}),
-        element("meta", {"name": "color-scheme", "content": "light dark"}),
-        element("meta", {"name": "generator", "content": "unspool"}),
-        element("link", {"rel": "icon", "href": "data:,"}),
-        element("title", None, reading.title),
-        element("style", None, Markup(asset("page.css"))),
     )
 
 
@@ -162,19 +158,15 @@ def _main(reading: Reading) -> Markup:
     hidden = " ".join(f"no-{name}" for name, _, shown in FILTERS if not shown)
     turns = [turn_part(reading, turn) for turn in reading.turns]
     empty = element("p", {"class": "empty"}, "This conversation holds no messages.")
+    source, ident = reading.trajectory.source, reading.trajectory.conversation_id
+    code = [element("code", None, source), " · ", element("code", None, ident)]
     return element(
         "main",
         {"id": "main", "class": hidden, "aria-label": "Conversation"},
         masthead(reading),
         turns or empty,
-        _footer(reading.trajectory),
+        element("footer", None, "Written by unspool from ", code),
     )
-
-
-def _footer(trajectory: Trajectory) -> Markup:
-    source, ident = trajectory.source, trajectory.conversation_id
-    code = [element("code", None, source), " · ", element("code", None, ident)]
-    return element("footer", None, "Written by unspool from ", code)
 
 
 def masthead(reading: Reading) -> Markup:

@@ -115,7 +115,17 @@ def read_conversations(origin: Origin, tally: Tally) -> Iterator[Trajectory | Pr
     """Each row as the line of JSONL that it is: what is wrong with it is told as there."""
     for number, row in enumerate(_iter_rows(origin.path)):
         tally.records += 1
-        line = _line(row)
+        # What the columns say goes last, and so holds.
+        own = {name: row[name] for name in OWN_COLUMNS if row.get(name) is not None}
+        parts = [
+            (row.get("extra") or "{}").strip()[1:-1],
+            f'"metadata":{row.get("metadata") or "{}"}',
+            f'"messages":[{",".join(row.get("messages") or ())}]',
+        ]
+        if row.get("tools") is not None:
+            parts.append(f'"tool_definitions":[{",".join(row["tools"])}]')
+        parts.append(encode_json(own).decode()[1:-1])
+        line = f"{{{','.join(filter(None, parts))}}}".encode()
         try:
             yield jsonl.parse(line)
         except jsonl.NO_TRAJECTORY as error:
@@ -132,17 +142,3 @@ def _iter_rows(path: str) -> Iterator[dict[str, Any]]:
                 yield from batch.to_pylist()
     except pa.ArrowException as error:
         raise OSError(f"damaged: {error}") from None
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    """What the columns say goes last, and so holds."""
-    own = {name: row[name] for name in OWN_COLUMNS if row.get(name) is not None}
-    parts = [
-        (row.get("extra") or "{}").strip()[1:-1],
-        f'"metadata":{row.get("metadata") or "{}"}',
-        f'"messages":[{",".join(row.get("messages") or ())}]',
-    ]
-    if row.get("tools") is not None:
-        parts.append(f'"tool_definitions":[{",".join(row["tools"])}]')
-    parts.append(encode_json(own).decode()[1:-1])
-    return f"{{{','.join(filter(None, parts))}}}".encode()

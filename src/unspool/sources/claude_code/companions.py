@@ -120,26 +120,22 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
         if isinstance(title, str) and title.strip():
             scribe.note("title", title)
     else:
-        _read_run(value, session, scribe)
+        # A workflow: what each of its sub-agents was for.
+        listed = value.get("workflowProgress")
+        for item in listed if isinstance(listed, list) else ():
+            agent = item.get("agentId") if isinstance(item, dict) else None
+            if not isinstance(agent, str) or not agent:
+                continue
+            notes = (
+                ("title", item.get("label"), Rank.INDEX),
+                ("run_id", value.get("runId"), Rank.COPY),
+                ("workflow", value.get("workflowName"), Rank.ITSELF),
+                ("phase", item.get("phaseTitle"), Rank.ITSELF),
+            )
+            for name, said, rank in notes:
+                if isinstance(said, str) and said:
+                    scribe.note(name, said, rank, key=(NAME, child_id(session, agent)))
     yield from scribe.facts
-
-
-def _read_run(value: Value, session: str, scribe: Scribe) -> None:
-    """A workflow: what each of its sub-agents was for."""
-    listed = value.get("workflowProgress")
-    for item in listed if isinstance(listed, list) else ():
-        agent = item.get("agentId") if isinstance(item, dict) else None
-        if not isinstance(agent, str) or not agent:
-            continue
-        notes = (
-            ("title", item.get("label"), Rank.INDEX),
-            ("run_id", value.get("runId"), Rank.COPY),
-            ("workflow", value.get("workflowName"), Rank.ITSELF),
-            ("phase", item.get("phaseTitle"), Rank.ITSELF),
-        )
-        for name, said, rank in notes:
-            if isinstance(said, str) and said:
-                scribe.note(name, said, rank, key=(NAME, child_id(session, agent)))
 
 
 def _read_meta(value: Value, session: str, scribe: Scribe) -> None:

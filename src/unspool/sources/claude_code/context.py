@@ -126,7 +126,15 @@ def read_attachment(value: Value, scribe: Scribe) -> None:
         text = text if isinstance(text, str) else ""
         _inject(text, scribe, _present(hook=attachment.get("hookEvent")))
     elif kind.startswith("hook_"):
-        _read_hook(attachment, kind, scribe)
+        data = {"outcome": kind.removeprefix("hook_"), **_picked(attachment, _HOOK)}
+        error = attachment.get("blockingError")
+        if isinstance(error, dict):
+            data |= {"error": error.get("blockingError"), "command": error.get("command")}
+        elif error:
+            data["error"] = error
+        if attachment.get("content") and "stdout" not in data:
+            data["content"] = attachment["content"]
+        scribe.mark("hook", data, str(attachment.get("toolUseID") or ""))
     elif kind in ("file", "directory", "edited_text_file", "compact_file_reference"):
         _read_file(attachment, kind, scribe)
     elif kind == "prompt_snapshot":
@@ -156,18 +164,6 @@ def _inject(
         id=scribe.entry, role="user", text=text, kind="injected", attachments=attachments,
         extra=extra,
     )  # fmt: skip
-
-
-def _read_hook(attachment: Value, kind: str, scribe: Scribe) -> None:
-    data = {"outcome": kind.removeprefix("hook_"), **_picked(attachment, _HOOK)}
-    error = attachment.get("blockingError")
-    if isinstance(error, dict):
-        data |= {"error": error.get("blockingError"), "command": error.get("command")}
-    elif error:
-        data["error"] = error
-    if attachment.get("content") and "stdout" not in data:
-        data["content"] = attachment["content"]
-    scribe.mark("hook", data, str(attachment.get("toolUseID") or ""))
 
 
 def _read_file(attachment: Value, kind: str, scribe: Scribe) -> None:

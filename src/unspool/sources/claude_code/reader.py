@@ -194,7 +194,16 @@ class Reader:
         file = self.file
         foreign = file.certain and not file.agent and line.sessionId != file.session
         if foreign or line.forkedFrom:
-            self._note_copy(line, scribe)
+            # History of another session, copied into this one.
+            fork = parse_raw(line.forkedFrom)
+            session = fork.get("sessionId") if isinstance(fork, dict) else line.sessionId
+            if line.message is not None:
+                subject = line.uuid if line.type == "user" else message_id(line)
+                scribe.note("copied", True, 0, "message", subject or "")
+            if isinstance(session, str) and self._noted.get((scribe.key, "fork")) != session:
+                self._noted[(scribe.key, "fork")] = session
+                parent = {"conversation_id": session, "kind": "fork"}
+                scribe.note("parent", parent, Rank.ECHO)
         return scribe.facts
 
     def _repeats(self, line: Line, key: Key) -> bool:
@@ -243,18 +252,6 @@ class Reader:
         if is_floor(body, line.version or ""):
             self._floor.add(key)
             scribe.note("completion_tokens", "floor")
-
-    def _note_copy(self, line: Line, scribe: Scribe) -> None:
-        """History of another session, copied into this one."""
-        fork = parse_raw(line.forkedFrom)
-        session = fork.get("sessionId") if isinstance(fork, dict) else line.sessionId
-        if line.message is not None:
-            subject = line.uuid if line.type == "user" else message_id(line)
-            scribe.note("copied", True, 0, "message", subject or "")
-        if isinstance(session, str) and self._noted.get((scribe.key, "fork")) != session:
-            self._noted[(scribe.key, "fork")] = session
-            parent = {"conversation_id": session, "kind": "fork"}
-            scribe.note("parent", parent, Rank.ECHO)
 
     def _read_agent_progress(self, line: Line, offset: int, scribe: Scribe) -> None:
         """A message of a sub-agent, shown in its parent while it ran: an echo of its own file."""

@@ -86,7 +86,13 @@ def read_words(text: str) -> Words:
     if first == "{":
         return Words("notification", None) if _TASK_RECORD.match(start) else Words("", text)
     if start.startswith(("<command-name>", "<command-message>")):
-        return _command(start)
+        name = _COMMAND.search(start) or _COMMAND_MESSAGE.search(start)
+        arguments = _COMMAND_ARGUMENTS.search(start)
+        typed = name[1] if name else ""
+        if typed and not typed.startswith("/"):
+            typed = f"/{typed}"
+        rest = arguments[1].strip() if arguments else ""
+        return Words("command", f"{typed} {rest}".strip() or None)
     shell = _SHELL.match(start) if start.startswith("<bash-input>") else None
     if shell:
         return Words("shell", shell[1].strip())
@@ -108,16 +114,6 @@ def read_task(text: str) -> tuple[str, str] | None:
         return (both[1], both[2]) if both else None
     task, call = _TASK_RECORD.match(text), _CALL_OF_TASK.search(text, 0, 2000)
     return (task[1], call[1]) if task and call else None
-
-
-def _command(text: str) -> Words:
-    name = _COMMAND.search(text) or _COMMAND_MESSAGE.search(text)
-    arguments = _COMMAND_ARGUMENTS.search(text)
-    typed = name[1] if name else ""
-    if typed and not typed.startswith("/"):
-        typed = f"/{typed}"
-    rest = arguments[1].strip() if arguments else ""
-    return Words("command", f"{typed} {rest}".strip() or None)
 
 
 def _split(text: str) -> Words:

@@ -196,20 +196,6 @@ class _Rollout:
         ):
             if isinstance(value, str):
                 scribe.note(name, value)
-        self._read_descent(payload, scribe)
-        told = payload.base_instructions or payload.instructions
-        instructions = told.get("text") if isinstance(told, dict) else told
-        if isinstance(instructions, str) and instructions:
-            scribe.message(id=f"{self.key[1]}:instructions", role="system", text=instructions)
-        base = payload.history_base
-        path = _find_rollout(self.origin.path, base.thread_id) if base is not None else None
-        if base is not None and path is None:
-            scribe.note("partial", "beginning-missing")
-        yield from scribe.facts
-        if base is not None and path is not None:
-            yield from self._read_base(path, base.end_ordinal_exclusive)
-
-    def _read_descent(self, payload: Payload, scribe: Scribe) -> None:
         # "source":{"subagent":{"thread_spawn":{"parent_thread_id":"…","agent_path":"/root/scout"}}}
         source = payload.source.get("subagent") if isinstance(payload.source, dict) else None
         spawn = source.get("thread_spawn") if isinstance(source, dict) else None
@@ -223,6 +209,17 @@ class _Rollout:
         if source:
             kind = source if isinstance(source, str) else "subagent"
             scribe.note("agent_type", str(spawn.get("agent_role") or kind))
+        told = payload.base_instructions or payload.instructions
+        instructions = told.get("text") if isinstance(told, dict) else told
+        if isinstance(instructions, str) and instructions:
+            scribe.message(id=f"{self.key[1]}:instructions", role="system", text=instructions)
+        base = payload.history_base
+        path = _find_rollout(self.origin.path, base.thread_id) if base is not None else None
+        if base is not None and path is None:
+            scribe.note("partial", "beginning-missing")
+        yield from scribe.facts
+        if base is not None and path is not None:
+            yield from self._read_base(path, base.end_ordinal_exclusive)
 
     def _read_base(self, path: str, end: int | None) -> Iterator[AnyFact]:
         """The lines that this thread goes on from: they stand only in the other file, and are told

@@ -301,7 +301,13 @@ class Chat:
                     request=self.request, extra=_ids(bubble),
                 )  # fmt: skip
         else:
-            self._time(bubble, time)
+            # `timingInfo` stands on the first answer of a request, and tells the end of the whole.
+            timing = bubble.timingInfo
+            self.ended = _moment(timing.clientEndTime if timing else None) or self.ended
+            if bubble.turnDurationMs and self.sent is not None:
+                self.ended = self.sent + int(bubble.turnDurationMs * 1000)
+            moments = [at for at in (self.last, time, self.ended) if at is not None]
+            self.last = max(moments, default=None)
             thinking, text = bubble.thought, bubble.words
             if thinking or text:
                 group = bubble.modelCallId or ""
@@ -319,15 +325,6 @@ class Chat:
             )  # fmt: skip
         self._count(scribe, bubble)
         return scribe.facts
-
-    def _time(self, bubble: Bubble, time: int | None) -> None:
-        """`timingInfo` stands on the first answer of a request, and tells the end of the whole."""
-        timing = bubble.timingInfo
-        self.ended = _moment(timing.clientEndTime if timing else None) or self.ended
-        if bubble.turnDurationMs and self.sent is not None:
-            self.ended = self.sent + int(bubble.turnDurationMs * 1000)
-        moments = [at for at in (self.last, time, self.ended) if at is not None]
-        self.last = max(moments, default=None)
 
     def _look_around(self, bubble: Bubble) -> None:
         """Where the work is done, for composers that do not name their folder."""

@@ -153,30 +153,27 @@ class Sent:
         elif role == "system":
             self._say(scribe, id=ident, role="system", text=text)
         elif role == "user":
-            self._read_user(scribe, message, ident, text, typed)
+            kind = ""
+            if message.own.isSummary is True:
+                kind = "summary"
+                scribe.mark("compaction", rank=self._rank)
+            elif typed is None and _is_injected(text, message.own):
+                kind = "injected"
+            images = tuple(
+                Attachment(kind="image") for part in message.parts if part.type == "image"
+            )
+            if text or images:
+                self._say(
+                    scribe, id=ident, role="user", text=text, typed=typed, kind=kind,
+                    mode="" if kind else self._mode, attachments=images,
+                    request=request_id(message.own.requestId),
+                )  # fmt: skip
         elif role == "assistant":
             self._read_assistant(scribe, message, ident, text)
         return scribe.facts
 
     def _say(self, scribe: Scribe, **fields: Any) -> None:
         scribe.message(apart=self._rank > 0, **fields)
-
-    def _read_user(
-        self, scribe: Scribe, message: Message, ident: str, text: str, typed: str | None
-    ) -> None:
-        kind = ""
-        if message.own.isSummary is True:
-            kind = "summary"
-            scribe.mark("compaction", rank=self._rank)
-        elif typed is None and _is_injected(text, message.own):
-            kind = "injected"
-        images = tuple(Attachment(kind="image") for part in message.parts if part.type == "image")
-        if text or images:
-            self._say(
-                scribe, id=ident, role="user", text=text, typed=typed, kind=kind,
-                mode="" if kind else self._mode, attachments=images,
-                request=request_id(message.own.requestId),
-            )  # fmt: skip
 
     def _read_assistant(self, scribe: Scribe, message: Message, ident: str, text: str) -> None:
         parts = message.parts

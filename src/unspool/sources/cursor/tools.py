@@ -162,7 +162,16 @@ def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any
         return ()
     patch = given.get("patch", given.get("input")) if isinstance(given, dict) else given
     if isinstance(patch, str) and _PATCHED.search(patch):
-        return tuple(_patched(patch, outcome, name))
+        files = list(_PATCHED.finditer(patch))
+        changes: list[dict[str, Any]] = []
+        for match, following in zip(files, [*files[1:], None], strict=True):
+            body = patch[match.end() : following.start() if following else len(patch)].split("\n")
+            entry = touch(clean_path(match[2].strip()), None, outcome, name)
+            entry["operation"] = _VERBS[match[1]]
+            entry["lines_added"] = sum(1 for line in body if line[:1] == "+")
+            entry["lines_removed"] = sum(1 for line in body if line[:1] == "-")
+            changes.append(entry)
+        return tuple(changes)
     path = path_of(given)
     if not path:
         return ()
@@ -193,19 +202,6 @@ def counted(name: str, body: Any, path: str = "") -> tuple[dict[str, Any], ...]:
 
 
 _VERBS = {"Add": "create", "Update": "edit", "Delete": "delete"}
-
-
-def _patched(patch: str, outcome: str, tool: str) -> list[dict[str, Any]]:
-    files = list(_PATCHED.finditer(patch))
-    changes: list[dict[str, Any]] = []
-    for match, following in zip(files, [*files[1:], None], strict=True):
-        body = patch[match.end() : following.start() if following else len(patch)].split("\n")
-        entry = touch(clean_path(match[2].strip()), None, outcome, tool)
-        entry["operation"] = _VERBS[match[1]]
-        entry["lines_added"] = sum(1 for line in body if line[:1] == "+")
-        entry["lines_removed"] = sum(1 for line in body if line[:1] == "-")
-        changes.append(entry)
-    return changes
 
 
 def output_of(value: Any) -> tuple[str | None, Any]:

@@ -22,7 +22,6 @@ from unspool.sources.otel.messages import (
     OLD_EVENTS,
     Exchange,
     Said,
-    ToolUse,
     as_text,
     chain_ids,
     decoded,
@@ -304,16 +303,13 @@ class Traces:
             stop=said.stop, attachments=tuple(said.attachments),
         )  # fmt: skip
         for index, call in enumerate(said.calls):
-            self._tell_asked(place, ident, index, call)
+            bare = call.id.partition("__vscode-")[0]
+            place.call(id=bare, message=ident, index=index, name=call.name, arguments=call.text)
+            self.callers[(place.key, bare)] = ident
         if said.role == "user" and place.key[0] == NAME:
             place.note("title", title_of(said.text), Rank.GUESS)
         if CUT in said.text[-80:]:
             place.note("partial", "content-cut")
-
-    def _tell_asked(self, place: Scribe, ident: str, index: int, call: ToolUse) -> None:
-        bare = call.id.partition("__vscode-")[0]
-        place.call(id=bare, message=ident, index=index, name=call.name, arguments=call.text)
-        self.callers[(place.key, bare)] = ident
 
     def _tell_tool(self, item: Item, scribe: Scribe) -> None:
         """A call as it was run. Without contents, it is all that tells of the call."""

@@ -118,7 +118,20 @@ class Reading:
         turns: list[tuple[Turn, str]] = []
         after = ROOT
         for number, request in enumerate(self.requests):
-            turn = Turn(request, self._ident(request, number, seen), self.edition)
+            named = request.requestId or request.providerRequestId or ""
+            ident = named
+            if not named:
+                text = typed_text(request.message)
+                ident = f"request:{_digest(text, request.timestamp)}"
+                if not self._ancient:
+                    self.problem("missing-request-id", text, self._locate(number))
+            unique, count = ident, 2
+            while unique in seen:
+                unique, count = f"{ident}#{count}", count + 1
+            if unique != ident and named:
+                self.problem("repeated-request-id", ident, self._locate(number))
+            seen.add(unique)
+            turn = Turn(request, unique, self.edition)
             turns.append((turn, after))
             after = turn.id
             problems = [("wrong-type", path) for path in turn.wrong_fields()]
@@ -160,22 +173,6 @@ class Reading:
             woven.append(waiting.pop())
             waiting.extend(reversed(behind.pop(woven[-1][0].id, [])))
         return woven + [left for group in behind.values() for left in group]
-
-    def _ident(self, request: Request, number: int, seen: set[str]) -> str:
-        named = request.requestId or request.providerRequestId or ""
-        ident = named
-        if not named:
-            text = typed_text(request.message)
-            ident = f"request:{_digest(text, request.timestamp)}"
-            if not self._ancient:
-                self.problem("missing-request-id", text, self._locate(number))
-        unique, count = ident, 2
-        while unique in seen:
-            unique, count = f"{ident}#{count}", count + 1
-        if unique != ident and named:
-            self.problem("repeated-request-id", ident, self._locate(number))
-        seen.add(unique)
-        return unique
 
     def _vote(self, turn: Turn, offset: int) -> list[AnyFact]:
         """A record of its own: a vote is in the export of a chat, but not in its stored log."""

@@ -79,7 +79,16 @@ class Replay:
         )
         for number in range(max(first, 0), len(self._requests())):
             self.lines[number] = offset
-        self._compare(before)
+        now = self._requests()
+        kept = {_ident(request) for request in now}
+        for ident in kept:
+            self.removed.pop(ident, None)
+        after = ""
+        for request in before:
+            ident = _ident(request)
+            if ident and ident not in kept:
+                self.removed[ident] = Removed(request, after)
+            after = ident or after
         return changed
 
     def _change(self, kind: int, path: list[str | int], value: Any, cut: int | None) -> bool:
@@ -98,7 +107,14 @@ class Replay:
         if parent is None:
             return False
         if kind == DELETE or value is msgspec.UNSET:
-            return _remove(parent, path[-1])
+            step = path[-1]
+            if isinstance(parent, dict):
+                parent.pop(str(step), None)
+                return True
+            if isinstance(parent, list) and isinstance(step, int) and 0 <= step < len(parent):
+                parent[step] = None
+                return True
+            return False
         return _assign(parent, path[-1], value)
 
     def _push(self, path: list[str | int], value: Any, cut: int | None) -> bool:
@@ -135,18 +151,6 @@ class Replay:
         requests = self.state.get("requests")
         return list(requests) if isinstance(requests, list) else []
 
-    def _compare(self, before: list[Any]) -> None:
-        now = self._requests()
-        kept = {_ident(request) for request in now}
-        for ident in kept:
-            self.removed.pop(ident, None)
-        after = ""
-        for request in before:
-            ident = _ident(request)
-            if ident and ident not in kept:
-                self.removed[ident] = Removed(request, after)
-            after = ident or after
-
 
 def _ident(request: Any) -> str:
     ident = request.get("requestId") if isinstance(request, dict) else None
@@ -172,13 +176,3 @@ def _assign(container: Any, step: str | int, value: Any) -> bool:
     container.extend([None] * (step + 1 - len(container)))
     container[step] = value
     return True
-
-
-def _remove(container: Any, step: str | int) -> bool:
-    if isinstance(container, dict):
-        container.pop(str(step), None)
-        return True
-    if isinstance(container, list) and isinstance(step, int) and 0 <= step < len(container):
-        container[step] = None
-        return True
-    return False

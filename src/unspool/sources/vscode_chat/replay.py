@@ -72,17 +72,14 @@ class ModelCall:
         self.metadata: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
         self.request = _text(self.metadata.get("ourRequestId") or self.metadata.get("requestId"))
         self.tools: list[dict[str, Any]] = []
-        self.conversation = self._opening()
-
-    def _opening(self) -> str:
-        """What tells conversations apart: the list up to the first words of the person."""
+        # What tells conversations apart: the list up to the first words of the person.
         users: list[dict[str, Any]] = []
         for message in self.messages:
             if message["role"] == "user":
                 users.append(message)
                 if not (isinstance(message["content"], str) and context_kind(message["content"])):
                     break
-        return hashlib.sha256(msgspec.json.encode(users)).hexdigest()[:16]
+        self.conversation = hashlib.sha256(msgspec.json.encode(users)).hexdigest()[:16]
 
     @property
     def summary(self) -> str:

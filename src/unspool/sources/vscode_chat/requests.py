@@ -17,7 +17,7 @@ from unspool.sources.vscode_chat import edits, fields, prompts, tools
 from unspool.sources.vscode_chat import parts as response_parts
 from unspool.sources.vscode_chat.answers import Placing, answer_of, own_thinking
 from unspool.sources.vscode_chat.attachments import attachment_of, entries_of
-from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result, Round
+from unspool.sources.vscode_chat.model import Metadata, Request, Result, Round
 from unspool.sources.vscode_chat.uris import uri_of
 
 _AGENT_MODES = {
@@ -212,7 +212,10 @@ def _write_user(turn: Turn, scribe: Scribe, status: str) -> None:
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
     extra = _extra(fields.USER, request)
     if request.agent is not None:
-        extra["agent"] = _participant(request.agent)
+        participant: dict[str, Any] = msgspec.to_builtins(request.agent)
+        for name in (*fields.PARTICIPANT, REST):
+            participant.pop(name, None)
+        extra["agent"] = {**participant, **(request.agent.rest or {})}
     if request.rest:
         extra[fields.NATIVE] = {"request": request.rest}
     if mentions := prompts.mentions(request.message):
@@ -233,13 +236,6 @@ def _write_user(turn: Turn, scribe: Scribe, status: str) -> None:
         attachments=tuple(attached), extra=extra or None,
         withdrawn=turn.withdrawn, edition=turn.edition,
     )  # fmt: skip
-
-
-def _participant(agent: Agent) -> dict[str, Any]:
-    participant: dict[str, Any] = msgspec.to_builtins(agent)
-    for name in (*fields.PARTICIPANT, REST):
-        participant.pop(name, None)
-    return {**participant, **(agent.rest or {})}
 
 
 def _extra(names: dict[str, str], holder: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from unspool.prompts.shapes import arguments_text
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import from_typed_data
 from unspool.sources.vscode_chat.fields import CALL, NATIVE, bare_call_id
-from unspool.sources.vscode_chat.model import Call, Item, Node, Round, ToolResult, Value
+from unspool.sources.vscode_chat.model import Call, Item, Round, ToolResult, Value
 from unspool.sources.vscode_chat.uris import markdown
 
 _MESSAGES = frozenset(("invocationMessage", "pastTenseMessage", "originMessage"))
@@ -234,29 +234,25 @@ def _item_text(item: Item) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, Value) and value.node is not None:
-        return _render(value.node)
+        # The text of a rendered prompt tree.
+        pieces: list[str] = []
+        waiting = [value.node]
+        while waiting:
+            at = waiting.pop()
+            if at.type == _TEXT_NODE or at.children is None:
+                if at.lineBreakBefore:
+                    pieces.append("\n")
+                pieces.append(at.text or "")
+            elif at.ctor == _IMAGE_PIECE:
+                pieces.append("<image>")
+            else:
+                waiting.extend(reversed(at.children))
+        return "".join(pieces)
     if isinstance(value, Value) and isinstance(value.value, str):
         return value.value
     if isinstance(value, list):
         return "".join(piece for piece in value if isinstance(piece, str))
     return item.text if isinstance(item.text, str) else None
-
-
-def _render(node: Node) -> str:
-    """The text of a rendered prompt tree."""
-    pieces: list[str] = []
-    waiting = [node]
-    while waiting:
-        at = waiting.pop()
-        if at.type == _TEXT_NODE or at.children is None:
-            if at.lineBreakBefore:
-                pieces.append("\n")
-            pieces.append(at.text or "")
-        elif at.ctor == _IMAGE_PIECE:
-            pieces.append("<image>")
-        else:
-            waiting.extend(reversed(at.children))
-    return "".join(pieces)
 
 
 class Shown(msgspec.Struct):

@@ -71,20 +71,16 @@ def check_file(path: Path) -> list[Finding]:
     except RecursionError:
         return [Finding("error", "not-json", "$", "nested too deep to be read")]
     try:
-        return _check_all(value, path.parent)
+        several = dict(documents_in(value))
+        if "" in several or not several:
+            return check(value, path.parent)
+        return [
+            finding.under(f"[{name}]" if isinstance(value, list) else f"[{json.dumps(name)}]")
+            for name, document in several.items()
+            for finding in check(document, path.parent)
+        ]
     except RecursionError:
         return [Finding("error", "not-json", "$", "nested too deep to be checked")]
-
-
-def _check_all(value: Any, folder: Path) -> list[Finding]:
-    several = dict(documents_in(value))
-    if "" in several or not several:
-        return check(value, folder)
-    return [
-        finding.under(f"[{name}]" if isinstance(value, list) else f"[{json.dumps(name)}]")
-        for name, document in several.items()
-        for finding in check(document, folder)
-    ]
 
 
 def check_paths(paths: Iterable[str]) -> Iterator[Verdict]:
