@@ -6,6 +6,7 @@ excused only where it stands nowhere in the files that were read.
 """
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -39,6 +40,7 @@ def _with_reminders(message: Message) -> str:
 
 HOME = (("home",),)
 INPUTS = (("home",), ("home", "hooks"), ("home", "stream"), ("home", "hooks", "stream"))
+ALONE = (*INPUTS, ("stream",))
 
 
 class Agent(NamedTuple):
@@ -58,9 +60,9 @@ class Agent(NamedTuple):
 
 
 AGENTS = {
-    "claude-code": Agent("claude-code", result=_with_reminders),
+    "claude-code": Agent("claude-code", result=_with_reminders, inputs=ALONE),
     "codex": Agent("codex", between="", tells_compactions=True, inputs=HOME),
-    "copilot-cli": Agent("copilot-cli", between="\n"),
+    "copilot-cli": Agent("copilot-cli", between="\n", inputs=ALONE),
     "gemini": Agent("gemini-cli", own_results=("complete_task",), inputs=HOME),
     "opencode": Agent("opencode", tells_compactions=True),
     "pi": Agent("pi", tells_compactions=True),
@@ -86,14 +88,20 @@ def _recordings() -> Iterator[Any]:
                 yield pytest.param(Recording(agent, folder, inputs), id=name)
 
 
-class Words:
-    """Every text and number in the files that were read, to tell whether a value is among them."""
+COUNTS = re.compile("(?i)token|usage|cache")
+"""Names under which tokens are counted: a number elsewhere is none, though it may be equal."""
 
-    def __init__(self, folder: Path, inputs: tuple[str, ...]) -> None:
+
+class Words:
+    """Every text and count in the files that were read, to tell whether a value is among them."""
+
+    def __init__(self, folder: Path, inputs: tuple[str, ...], session: str) -> None:
         self.texts: list[str] = []
         self.numbers: set[int | float] = set()
         for name in inputs:
             for path in sorted((folder / name).rglob("*")):
+                if inputs == ("stream",) and session not in path.read_text(errors="replace"):
+                    continue  # what another session printed is not told of this one
                 if path.suffix in (".jsonl", ".json", ".log"):
                     self._read(path)
                 elif path.suffix == ".db":
@@ -120,19 +128,19 @@ class Words:
                         except (TypeError, ValueError):
                             self._take(value)
 
-    def _take(self, value: Any) -> None:
+    def _take(self, value: Any, counts: bool = False) -> None:
         if isinstance(value, str):
             self.texts.append(value)
         elif isinstance(value, dict):
-            for inner in value.values():
-                self._take(inner)
+            for name, inner in value.items():
+                self._take(inner, counts or bool(COUNTS.search(name)))
         elif isinstance(value, list):
             texts = [item.get("text") for item in value if isinstance(item, dict)]
             if len(texts) > 1 and all(isinstance(text, str) for text in texts):
                 self.texts.append("\n\n".join(map(str, texts)))
             for inner in value:
-                self._take(inner)
-        elif isinstance(value, int | float):
+                self._take(inner, counts)
+        elif counts and isinstance(value, int | float):
             self.numbers.add(value)
 
     def hold(self, value: Any) -> bool:
@@ -144,8 +152,8 @@ class Words:
 
 
 @cache
-def _words(folder: Path, inputs: tuple[str, ...]) -> Words:
-    return Words(folder, inputs)
+def _words(folder: Path, inputs: tuple[str, ...], session: str) -> Words:
+    return Words(folder, inputs, session)
 
 
 def _arguments(call: Any) -> Any:
@@ -258,10 +266,9 @@ def _is_anywhere(step: Value, words: Words) -> bool:
     """Whether anything of a step was written down: of an answer that was cut off, the agent may have
     kept the beginning, or nothing."""
     if step["type"] == "prompt":
-        return words.hold(step["text"]) or not step["text"].startswith("/")
-    if step["status"] == "ok":
-        return True
-    starts = [(step.get(name) or "")[:20] for name in ("reasoning", "text")]
+        return words.hold(step["text"])
+    cut = None if step["status"] == "ok" else 20
+    starts = [(step.get(name) or "")[:cut] for name in ("reasoning", "text")]
     starts += [call["id"] for call in step.get("calls") or ()]
     return any(start and words.hold(start) for start in starts)
 
@@ -284,21 +291,22 @@ def test_recording_equals_its_truth(recording: Recording) -> None:
     truth = json.loads((folder / "truth.json").read_text())
     origins = [origin for name in inputs for origin in origins_of(folder / name)]
     trajectories = {t.conversation_id: t for t in reduce_all(facts_of(origins))}
-    words = _words(folder, inputs)
     threads = {thread["key"]: thread for thread in truth["threads"]}
     problems: list[str] = []
     for session in truth["sessions"]:
         trajectory = trajectories.pop(session["id"])
+        words = _words(folder, inputs, session["id"])
         assert trajectory.source == agent.source
         steps = [threads["main"]["steps"][n] for n in session["path"]]
         problems += _differences(steps, trajectory.messages, agent, words)
         spent = threads["main"].get("compactions", ()) if agent.tells_compactions else ()
-        problems += _totals(steps[session["copied"] :], trajectory, spent)
+        problems += _totals(steps[session["copied"] :], trajectory, words, spent)
         abandoned = [threads["main"]["steps"][n] for n in session["abandoned"]]
         branches = [m for branch in trajectory.branches or () for m in branch.messages]
         problems += _differences(abandoned, branches, agent, words)
         forked = session["forked_from"]
-        if forked and (trajectory.parent is None or trajectory.parent.conversation_id != forked):
+        named = trajectory.parent and trajectory.parent.conversation_id
+        if words.hold(forked) and named != forked:
             problems.append("the fork does not name its parent")
         problems += _compactions(threads["main"], trajectory, session["path"], words)
     for thread in truth["threads"]:
@@ -314,16 +322,17 @@ def test_recording_equals_its_truth(recording: Recording) -> None:
             problems.append(f"{len(children)} sub-agents called by {thread['parent']['call_id']}")
             continue
         child = trajectories.pop(children[0].conversation_id)
+        words = _words(folder, inputs, truth["sessions"][0]["id"])
         steps = [{"type": "prompt", "text": thread["prompt"]}, *thread["steps"]]
         found = _differences(steps, child.messages, agent, words)
         problems += [f"{thread['key']}: {problem}" for problem in found]
-        problems += [f"{thread['key']}: {p}" for p in _totals(thread["steps"], child)]
+        problems += [f"{thread['key']}: {p}" for p in _totals(thread["steps"], child, words)]
     problems += [f"a conversation too many: {name}" for name in trajectories]
     assert not problems, "\n".join(problems)
 
 
 def _totals(
-    steps: list[Value], trajectory: Trajectory, compactions: Sequence[Value] = ()
+    steps: list[Value], trajectory: Trajectory, words: Words, compactions: Sequence[Value] = ()
 ) -> Iterator[str]:
     """A conversation's own tokens: no sub-agent's, nothing copied; its summaries', where told."""
     answers = [step for step in steps if step["type"] == "answer"]
@@ -339,6 +348,14 @@ def _totals(
         "prompt": usage.prompt_tokens if usage else None,
         "output": usage.completion_tokens if usage else None,
     }
+    told = {
+        "prompt": [m.usage.prompt_tokens or 0 for m in trajectory.messages if m.usage],
+        "output": [m.usage.completion_tokens or 0 for m in trajectory.messages if m.usage],
+    }
+    for name, count in actual.items():
+        # Where not all answers tell it, and nobody tells the sum, it is the sum of those that do.
+        if expected[name] not in words.numbers and count == (sum(told[name]) or None):
+            actual[name] = expected[name]
     reasoning = sum(s["usage"]["reasoning"] or 0 for s in answers)
     if actual not in (expected, {**expected, "output": expected["output"] + reasoning}):
         yield f"the totals are {actual} instead of {expected}"
@@ -366,3 +383,71 @@ def _kept_summary(compaction: Value) -> str:
     """The agent keeps what stands between the marks of its summary."""
     summary: str = compaction["summary"]
     return summary.rpartition("<summary>")[2].partition("</summary>")[0].strip()
+
+
+def _hook_logs() -> Iterator[Any]:
+    lab = corpus("lab")
+    for truth in sorted(lab.glob("claude-code-*/*/truth.json")) if lab is not None else ():
+        folder = truth.parent
+        for log in sorted((folder / "hooks").glob("*")):
+            yield pytest.param(log, id=f"{folder.parent.name}/{folder.name}/{log.name}")
+
+
+@pytest.mark.parametrize("log", [*_hook_logs()])
+def test_hooks_alone_tell_words_calls_and_results_in_order(log: Path) -> None:
+    """Hooks tell texts and calls apart, and neither reasoning nor tokens of the main thread."""
+    folder = log.parent.parent
+    truth = json.loads((folder / "truth.json").read_text())
+    trajectories = {t.conversation_id: t for t in reduce_all(facts_of(origins_of(log)))}
+    words = _words(folder, ("hooks",), "")
+    threads = {thread["key"]: thread for thread in truth["threads"]}
+    for session in truth["sessions"]:
+        steps = [threads["main"]["steps"][n] for n in session["path"][session["copied"] :]]
+        assert _told(trajectories.pop(session["id"])) == _tellable(steps, words)
+    for thread in truth["threads"]:
+        if "parent" in thread:
+            [child] = [
+                t
+                for t in trajectories.values()
+                if t.parent and t.parent.tool_call_id == thread["parent"]["call_id"]
+            ]
+            assert _told(trajectories.pop(child.conversation_id)) == _tellable(
+                thread["steps"], words
+            )
+            last = thread["steps"][-1]
+            usage = child.usage  # of its last answer: the call hands its tokens back
+            assert usage is not None
+            assert usage.prompt_tokens == _prompt_tokens(last)
+            assert usage.completion_tokens == last["usage"]["output"]
+    assert not trajectories
+
+
+def _tellable(steps: list[Value], words: Words) -> list[tuple[Any, ...]]:
+    """What a truth's steps say, as far as it stands in the log."""
+    told: list[tuple[Any, ...]] = []
+    for step in steps:
+        if step.get("text") and words.hold(step["text"]):
+            told.append((step["type"], step["text"]))
+        for call in step.get("calls") or ():
+            result = _text((call.get("result") or {}).get("content"), "\n\n")
+            result = result.partition("\n\n<system-reminder>")[0]
+            if words.hold(call["id"]):
+                kept = result if words.hold(result) else None
+                told.append(
+                    (call["id"], call["name"], call.get("repeated", call["arguments"]), kept)
+                )
+    return told
+
+
+def _told(trajectory: Trajectory) -> list[tuple[Any, ...]]:
+    results = {m.tool_call_id: m for m in trajectory.messages if m.role == "tool"}
+    told: list[tuple[Any, ...]] = []
+    for message in trajectory.messages:
+        if message.role == "user" and message.typed is not None:
+            told.append(("prompt", message.typed))
+        elif message.role == "assistant" and message.content:
+            told.append(("answer", message.content))
+        for call in message.tool_calls or ():
+            result = results[call.id].content if call.id in results else None
+            told.append((call.id, call.name, _arguments(call), result))
+    return told

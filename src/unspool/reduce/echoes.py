@@ -209,7 +209,7 @@ class _Heard:
         if target is None and said:
             waits = any(fact.status == "queued" for _, fact in group)
             alike = self._known[(first.role, said)]
-            target = alike.find(self._taken, first.time, waits, barred)
+            target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
         if target is None and first.role == "assistant" and said in self._ends:
             target = self._ends[said].find(self._taken, first.time, barred=barred)
         return target
@@ -232,9 +232,11 @@ class Alike:
         time: int | None,
         waits: bool = False,
         barred: Set[int] = frozenset(),
+        origin: str = "",
     ) -> "Draft | None":
-        """The one at that time, else the first that is free: a log may have begun later than the
-        conversation. What waits to be said is nothing that had been said before."""
+        """The one at that time, else of the same log (the end of a run repeats its last answer), else
+        the first that is free: a log may have begun later than the conversation. What waits to be
+        said is nothing that had been said before."""
         while self._gone < len(self._drafts) and id(self._drafts[self._gone]) in taken:
             self._gone += 1
         ahead = self._drafts[self._gone : self._gone + MOST_ALIKE]
@@ -245,7 +247,8 @@ class Alike:
             near = [d for d in free if d.time is not None and abs(d.time - time) <= NEAR]
             if near:
                 return min(near, key=lambda d: abs((d.time or 0) - time))
-        return free[0] if free else None
+        own = (draft for draft in free if draft.origin == origin)
+        return next(own, free[0] if free else None)
 
 
 def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:

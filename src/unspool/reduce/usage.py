@@ -102,6 +102,7 @@ class Runs:
         ]
         """The same from another channel, which tells of all calls."""
         self._fill_calls()
+        fill_last_gap(messages, places, usage)
         self.uncovered = [
             message
             for message, place in zip(messages, places, strict=True)
@@ -126,6 +127,35 @@ class Runs:
         least = total([usage for _, usage in own]) or Usage()
         enough = (known.completion_tokens or 0) >= (least.completion_tokens or 0)
         return told if told and enough else own
+
+
+def fill_last_gap(
+    messages: Sequence[Message],
+    places: Sequence[float],
+    usage: Sequence[tuple[float, UsageReported]],
+) -> None:
+    """Where one answer of a run does not tell how long it became, and the run as a whole does, the rest
+    is its (cases/claude_code/stream_totals). Which answers the run counts is told by what went in: one
+    that was cut off is none of them."""
+    start, gaps = float("-inf"), list[Usage]()
+    for end, report in sorted(
+        ((p, r) for p, r in usage if r.on == "segment" and r.rank > Rank.ITSELF),
+        key=lambda placed: placed[0],
+    ):
+        used = [
+            message.usage
+            for message, place in zip(messages, places, strict=True)
+            if start < place <= end and message.usage is not None and not message.copied
+        ]
+        start = end
+        gaps += [usage for usage in used if usage.completion_tokens is None]
+        told = total([usage for usage in used if usage.completion_tokens is not None]) or Usage()
+        went_in = (report.prompt or 0) - (told.prompt_tokens or 0)
+        came_out = (report.completion or 0) - (told.completion_tokens or 0)
+        open_here = [usage for usage in gaps if usage.prompt_tokens == went_in]
+        if len(open_here) == 1 and came_out > 0:
+            open_here[0].completion_tokens = came_out
+            gaps = [usage for usage in gaps if usage.completion_tokens is None]
 
 
 _FIGURES = ("model", "prompt", "completion", "cached", "cache_write", "reasoning", "requests")
@@ -247,10 +277,20 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
             [*own, *silent],
             [to_usage(r) for r in runs.echoed],
         )
+        if runs.echoed and trajectory.usage is not None:
+            _raise_to(total([to_usage(r) for r in runs.echoed]), trajectory.usage, own)
         if trajectory.usage is not None and reported and rest:
             known = {"runs": max(runs.opened, runs.reported), "runs_reported": runs.reported}
             trajectory.usage.extra = known
     add_model_usage(trajectory, runs)
+
+
+def _raise_to(echoed: Usage | None, made: Usage, own: list[Usage]) -> None:
+    """Where some answers do not tell a figure, what their runs tell together is no less."""
+    for name in TOKENS:
+        if echoed is not None and any(getattr(usage, name) is None for usage in own):
+            known = (getattr(made, name), getattr(echoed, name))
+            setattr(made, name, max((k for k in known if k is not None), default=None))
 
 
 def _tells_all(messages: list[Message]) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Key, Rank
 from unspool.io.origins import Head
 from unspool.sources import hooklogs
+from unspool.sources.claude_code.handback import read_handback
 from unspool.sources.claude_code.lines import NAME, child_id, convert_blocks, flat_text
 from unspool.sources.claude_code.results import read_outcome
 from unspool.sources.claude_code.transcript import COMMAND_GUESS, files_of
@@ -217,7 +218,8 @@ def _returned(payload: Payload, scribe: Scribe, **outcome: Any) -> str:
     return call
 
 
-def _result(payload: Payload, scribe: Scribe) -> None:
+def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
+    """What a tool returned; what the model got of it, the batch knows better."""
     response = payload.get("tool_response", payload.get("tool_result"))
     if isinstance(response, str):
         # The batch alone tells of a call that a rule denied (2.1.325; cases/claude_code/hooks_denied):
@@ -235,14 +237,16 @@ def _result(payload: Payload, scribe: Scribe) -> None:
         scribe,
         text=response_text(response),
         failed=False,
+        rank=rank,
         details=response,
         files=(touch,) if touch is not None else (),
     )
     if call and isinstance(response, dict):
         agent, run = response.get("agentId"), response.get("runId")
         if isinstance(agent, str) and agent:
-            child = child_id(scribe.key[1].partition("/")[0], agent)
-            scribe.note("child_id", child, Rank.ECHO, "call", call)
+            session = scribe.key[1].partition("/")[0]
+            scribe.note("child_id", child_id(session, agent), Rank.ECHO, "call", call)
+            read_handback(call, response, scribe, session, LATER)
         if isinstance(run, str) and run:
             scribe.note("run_id", run, Rank.ECHO, "call", call)
 
@@ -280,7 +284,7 @@ def _batch(payload: Payload, scribe: Scribe) -> None:
     calls = payload.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call, dict):
-            _result(call, scribe)
+            _result(call, scribe, Rank.ECHO)
 
 
 def _display(payload: Payload, scribe: Scribe) -> None:

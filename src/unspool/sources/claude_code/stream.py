@@ -13,6 +13,7 @@ from typing import Any
 from unspool.facts import Rank
 from unspool.io.origins import Origin
 from unspool.sources.claude_code.context import read_system
+from unspool.sources.claude_code.handback import read_handback, read_usage
 from unspool.sources.claude_code.lines import NAME, Line, child_id, convert_blocks, flat_text
 from unspool.sources.claude_code.results import agent_in
 from unspool.sources.claude_code.transcript import read_assistant, read_user
@@ -121,6 +122,8 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
     elif kind == "user":
         line.isMeta = line.isMeta or line.isSynthetic
         read_user(line, scribe)
+        for call, _ in _spawned(value):
+            read_handback(call, value.get("tool_use_result"), scribe, session, Rank.ECHO)
     elif kind == "result":
         _read_end(value, scribe)
     elif kind == "system" and value.get("subtype") == "init":
@@ -170,23 +173,14 @@ def _read_end(value: Value, scribe: Scribe) -> None:
         data["session_models"] = models
     scribe.mark("end", data, rank=Rank.COPY)
     if isinstance(usage, dict):
-        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        fresh, read, written = (_count(usage, name) for name in names)
-        scribe.usage(
+        read_usage(
+            usage,
+            scribe,
             on="segment",
             subject=str(value.get("uuid") or f"{scribe.origin}:{len(scribe.facts)}"),
             model=next(iter(models)) if isinstance(models, dict) and len(models) == 1 else "",
-            prompt=fresh + read + written,
-            completion=_count(usage, "output_tokens"),
-            cached=read,
-            cache_write=written,
         )
     denials = value.get("permission_denials")
     for denial in denials if isinstance(denials, list) else ():
         if isinstance(denial, dict) and isinstance(denial.get("tool_use_id"), str):
             scribe.note("status", "denied", -1, "call", denial["tool_use_id"])
-
-
-def _count(usage: Value, name: str) -> int:
-    count = usage.get(name)
-    return count if type(count) is int else 0
