@@ -22,6 +22,7 @@ SINKS: dict[str, str] = {
     "html": "unspool.sinks.html",
     "jsonl": "unspool.sinks.jsonl",
     "markdown": "unspool.sinks.markdown",
+    "otlp": "unspool.sinks.otlp",
     "parquet": "unspool.sinks.parquet",
     "timeline": "unspool.sinks.timeline",
 }

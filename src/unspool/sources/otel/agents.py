@@ -10,6 +10,8 @@ What a known agent sent repeats the conversation that its own files hold, and jo
 from unspool.sources.otel.otlp import Item
 
 NAME = "otel"
+OURS = "unspool"
+"""The scope of what `--to otlp` wrote: conversations of their own, whoever led them."""
 _BY_NAME = (
     ("claude_code.", "claude-code"),
     ("codex.", "codex"),
@@ -43,6 +45,8 @@ _OWN_IDS = {
 
 
 def product_of(item: Item) -> str:
+    if item.scope == OURS:
+        return NAME
     names = (item.name, item.text("event.name"), item.body if isinstance(item.body, str) else "")
     for beginning, product in _BY_NAME:
         if any(name.startswith(beginning) for name in names):

@@ -49,6 +49,10 @@ class Said(msgspec.Struct, gc=False):
     results: list[ToolUse] = []
     attachments: list[Attachment] = []
     stop: str = ""
+    model: str = ""
+    kind: str = ""
+    typed: str | None = None
+    withdrawn: bool = False
 
     @property
     def identity(self) -> bytes:
@@ -174,6 +178,12 @@ def _said(value: Any, role: str) -> Said | None:
     role = {"developer": "system", "model": "assistant", "human": "user"}.get(role, role)
     said = Said(role if role in ("system", "assistant", "tool") else "user")
     said.stop = as_text(value.get("finish_reason"))
+    ours = value.get("unspool")  # what `--to otlp` says of the message beyond the conventions
+    if isinstance(ours, dict):
+        said.kind = as_text(ours.get("kind"))
+        said.typed = as_text(ours["typed"]) if "typed" in ours else None
+        said.model = as_text(ours.get("model"))
+        said.withdrawn = ours.get("abandoned") is True
     content = decoded(value.get("parts", value.get("content")))
     call = as_text(value.get("tool_call_id") or value.get("id"))
     if said.role == "tool" and not isinstance(value.get("parts"), list):
@@ -260,10 +270,10 @@ def as_text(value: Any) -> str:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
-def chain_ids(given: list[Said], answer: Said | None) -> list[str]:
+def chain_ids(given: list[Said], answer: Said | None, before: str = "") -> list[str]:
     """An id for every message, from all that stands before it: lists that begin alike share them, and
-    an answer has the id that it has in the next list."""
-    running = sha256()
+    an answer has the id that it has in the next list. `before`: what the list goes on from."""
+    running = sha256(before.encode())
     ids: list[str] = []
     for said in [*given, answer] if answer is not None else given:
         running.update(said.identity + b"\n")

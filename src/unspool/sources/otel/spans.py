@@ -16,7 +16,7 @@ from typing import Any
 from unspool.facts import ROOT, AnyFact, Key, Rank
 from unspool.io.origins import Origin, Tally
 from unspool.prompts.typed import typed_text
-from unspool.sources.otel.agents import NAME, product_of, session_of
+from unspool.sources.otel.agents import NAME, OURS, product_of, session_of
 from unspool.sources.otel.messages import (
     CUT,
     OLD_EVENTS,
@@ -34,6 +34,7 @@ _DEPTH = 64
 _CALLS = frozenset(("chat", "generate_content", "text_completion"))
 _DETAILS = "gen_ai.client.inference.operation.details"
 _CONTENT = "no-content"
+_FOLLOWS = "unspool.follows"
 _LOGGED = frozenset(("claude-code", "codex", "gemini-cli"))
 """Their log records tell the tokens of every call: a span without words would count them again."""
 _USAGE = {
@@ -94,6 +95,8 @@ class Traces:
         """Conversation → what its runs say that the person asked: their lists hold it once more."""
         self.callers: dict[tuple[Key, str], str] = {}
         """Call → the record of the answer that asked for it."""
+        self.answers: dict[str, str] = {}
+        """Span → its answer, of spans that hold only what is new (`unspool.follows`)."""
 
     def _cut_circles(self) -> None:
         """No span holds itself, whatever its file says."""
@@ -132,6 +135,15 @@ class Traces:
                 return run, one
             elif operation == "invoke_agent":
                 run = one
+        return None
+
+    def outer_run(self, item: Item) -> Item | None:
+        """The run of another conversation that this run is in, without a call between."""
+        product = product_of(item)
+        session = session_of(item, product)
+        for above in self.above(item):
+            if operation_of(above) == "invoke_agent":
+                return above if session and self.session(above, product) != session else None
         return None
 
     def key(self, item: Item) -> Key:
@@ -180,9 +192,13 @@ class Traces:
                 "name": item.text("gen_ai.agent.name") or None,
             }
             scribe.note("parent", parent, Rank.ECHO)
+        elif (outer := self.outer_run(item)) is not None:
+            scribe.note("parent", {"conversation_id": self.key(outer)[1]}, Rank.ECHO)
         agent = item.text("gen_ai.agent.name")
         if agent:
             scribe.note("agent", agent, Rank.ECHO)
+        if item.scope == OURS:
+            self._tell_own_run(item, scribe)
         asked = item.text("copilot_chat.user_request")
         if asked:
             self.requests.setdefault(scribe.key, []).append(asked)
@@ -200,6 +216,17 @@ class Traces:
         if usage:
             scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
 
+    def _tell_own_run(self, item: Item, scribe: Scribe) -> None:
+        """What `--to otlp` tells of a whole conversation."""
+        if title := item.text("unspool.title"):
+            scribe.note("title", title)
+        if path := item.text("unspool.workspace"):
+            scribe.note("workspace.path", path)
+        for reason in item.attributes.get("unspool.partial") or ():
+            scribe.note("partial", as_text(reason))
+        if usage := _usage(item):
+            scribe.usage(on="conversation", **usage)
+
     def _tell_call(self, item: Item, scribe: Scribe) -> None:
         exchange = exchange_of(item)
         tools = decoded(item.attributes.get("gen_ai.tool.definitions"))
@@ -209,10 +236,12 @@ class Traces:
             scribe.mark("compaction", rank=scribe.rank)
         ident = self._tell_exchange(item, scribe, exchange, linear=scribe.rank > 0)
         usage = _usage(item)
-        if exchange.answer is None and scribe.rank == 0:
+        if exchange.answer is None and scribe.rank == 0 and not _is_unanswered(item):
             # Names, times and tokens are all there is: the words are not invented.
             ident = scribe.entry
-            follows = self.last.get(scribe.key, ROOT)
+            before = self._before(item)
+            follows = self.last.get(scribe.key, ROOT) if before is None else before
+            self.answers[item.id] = ident
             place = scribe.at(entry=ident, after=follows)
             place.time = item.end or item.start
             status = "failed" if item.failed else ""
@@ -233,9 +262,10 @@ class Traces:
         records tell, and only their order counts."""
         key = scribe.key
         given, answer = exchange.given, exchange.answer
-        ids = chain_ids(given, answer)
+        before = self._before(item)
+        follows = before or ROOT
+        ids = chain_ids(given, answer, item.text(_FOLLOWS))
         since = max((n for n, said in enumerate(given) if said.role == "assistant"), default=-1)
-        follows = ROOT
         for number, (ident, said) in enumerate(zip(ids, given, strict=False)):
             place = scribe.at(entry=ident, after=None if linear else follows)
             follows = ident
@@ -247,10 +277,15 @@ class Traces:
             place.time = item.start if number > since else None
             self._tell_message(place, ident, said, linear)
         if answer is None:
+            if not given:
+                place = scribe.at(entry=f"{scribe.entry}:system", after=None if linear else follows)
+                self._tell_systems(place, exchange, 0)
             if follows:
                 self.last[key] = follows
             return ""
-        if exchange.is_cut or not given:
+        if before is not None:
+            ids[-1] = self.answers[item.id] = f"{scribe.entry}:answer"
+        elif exchange.is_cut or not given:
             follows = self.last.get(key, follows)
             if not given and key in self.last:
                 ids = [f"{scribe.entry}:answer"]
@@ -263,12 +298,18 @@ class Traces:
             as_text(reasons[0]) if isinstance(reasons, list) and reasons else ""
         )
         answer.thinking = answer.thinking or item.text("copilot_chat.reasoning_content")
-        self._tell_message(place, ident, answer, linear, _model(item))
+        answer.model = _model(item)
+        self._tell_message(place, ident, answer, linear)
         self.told.add((key, ident))
         self.last[key] = ident
         if exchange.is_cut:
             place.note("partial", "content-cut")
         return ident
+
+    def _before(self, item: Item) -> str | None:
+        """The answer that the span's list goes on from, where it holds only what is new."""
+        follows = item.attributes.get(_FOLLOWS)
+        return self.answers.get(follows, ROOT) if isinstance(follows, str) else None
 
     def _tell_systems(self, place: Scribe, exchange: Exchange, number: int) -> None:
         """The system prompts before a message. Every call repeats them; they are told once."""
@@ -282,9 +323,7 @@ class Traces:
                 first = {"entry": ident, "offset": 0, "number": len(self.told), "time": None}
             place.message(id=ident, role="system", text=text, **first)
 
-    def _tell_message(
-        self, place: Scribe, ident: str, said: Said, linear: bool, model: str = ""
-    ) -> None:  # fmt: skip
+    def _tell_message(self, place: Scribe, ident: str, said: Said, linear: bool) -> None:
         for result in said.results:
             place.returned(
                 call=result.id.partition("__vscode-")[0], name=result.name, text=result.text,
@@ -297,10 +336,11 @@ class Traces:
         requests = self.requests.get(place.key, ())
         if said.role == "user" and any(request in said.text for request in requests):
             return
-        typed = typed_text(said.text) if linear and said.role == "user" else None
+        typed = typed_text(said.text) if linear and said.role == "user" else said.typed
         place.message(
-            id=ident, role=said.role, text=said.text, thinking=said.thinking, model=model, typed=typed,
-            stop=said.stop, attachments=tuple(said.attachments),
+            id=ident, role=said.role, text=said.text, typed=typed, thinking=said.thinking,
+            kind=said.kind, model=said.model, stop=said.stop, withdrawn=said.withdrawn,
+            attachments=tuple(said.attachments),
         )  # fmt: skip
         for index, call in enumerate(said.calls):
             bare = call.id.partition("__vscode-")[0]
@@ -318,7 +358,10 @@ class Traces:
         arguments = item.text("gen_ai.tool.call.arguments")
         result = item.attributes.get("gen_ai.tool.call.result")
         text = as_text(decoded(result)) if result is not None else None
-        if text is None and item.failed:
+        status = ""
+        if text is None and item.failed and item.scope == OURS:
+            status = item.text("error.type").replace("failed", "")
+        elif text is None and item.failed:
             text = item.status or item.text("error.type")
         took = (item.end - item.start) / 1000 if item.end and item.start else None
         caller = self.callers.get((scribe.key, call), "")
@@ -326,14 +369,15 @@ class Traces:
         if scribe.rank > 0:
             scribe.call(id=call, name=name, arguments=arguments, rank=Rank.ECHO + 1)
         else:
-            scribe.after = caller or last
+            # Beside the chain: a run that goes on while the model answers is no fork.
+            scribe.after = None if caller else last
             rank = Rank.COPY if caller else Rank.ITSELF
             scribe.call(
                 id=call, name=name, arguments=arguments, message="" if caller else last, rank=rank
             )  # fmt: skip
         scribe.returned(
             call=call, name=name, arguments="" if call else arguments, text=text,
-            failed=item.failed or None, time=item.end or item.start, duration_ms=took,
+            failed=item.failed or None, status=status, time=item.end or item.start, duration_ms=took,
         )  # fmt: skip
         if text is not None and CUT in text[-80:]:
             scribe.note("partial", "content-cut")
@@ -357,6 +401,11 @@ def _with_events(items: list[Item]) -> list[Item]:
             kept.append(span)
         span.logs = [*span.logs, item]
     return kept
+
+
+def _is_unanswered(item: Item) -> bool:
+    """`--to otlp` writes last words that nobody answered as a call without an answer."""
+    return _FOLLOWS in item.attributes and "gen_ai.output.messages" not in item.attributes
 
 
 def _model(item: Item) -> str:
