@@ -11,6 +11,8 @@
     ├── AmbiguousId       a shortened id means several conversations
     ├── StoreError        the store cannot be opened, written or understood
     ├── StoreBusy         another process is writing the store
+    ├── QueueError        the queue of live capture cannot be read or written
+    ├── AlreadyRunning    another process does what may be done once
     └── BrokenCatalogue   a tag catalogue or another data file is malformed
 
 Bad *data* is never one of these: it is a counted problem (`unspool.facts.Problem`).
@@ -64,6 +66,14 @@ class StoreError(UnspoolError):
 
 class StoreBusy(StoreError):
     """Another process is writing the store."""
+
+
+class QueueError(UnspoolError):
+    """The queue of live capture cannot be read or written."""
+
+
+class AlreadyRunning(UnspoolError):
+    """Another process does what may be done once."""
 
 
 class BrokenCatalogue(UnspoolError):

@@ -155,6 +155,13 @@ def test_a_store_of_the_time_before_counters_looks_again_once(
         connection.execute("ALTER TABLE origins DROP COLUMN attempt")
         connection.execute("DROP TABLE pieces_due")
         connection.execute("ALTER TABLE facts DROP COLUMN gone_since")
+        for kind in ("made", "changed", "removed"):
+            connection.execute(f"DROP TRIGGER conversation_{kind}")
+        for table in ("changes", "cursors", "activity"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX raw_traces_by_event")
+        for column in ("event_id", "event_type", "sequence", "received_at"):
+            connection.execute(f"ALTER TABLE raw_traces DROP COLUMN {column}")
         connection.execute("UPDATE origins SET state = ''")
         connection.execute(f"PRAGMA user_version = {MIGRATIONS.index(add_attempts)}")
     assert sync(store, home).read == 1

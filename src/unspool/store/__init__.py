@@ -9,7 +9,8 @@ batches.py   changed origins read, reduced, linked and made into rows, apart fro
 readers.py   worker processes that do this ahead of the one that writes
 intake.py    what was read of an origin into the store, whole or not at all
 blocks.py    facts and raw records, compressed
-sync.py      the store brought up to date
+update.py    touched conversations reduced, linked and written
+sync.py      the store brought up to date with files and databases
 rows.py      a trajectory as rows of the tables, and back
 metrics.py   the figures of a conversation
 rebuild.py   every trajectory made anew from what was kept

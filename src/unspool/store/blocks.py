@@ -100,12 +100,15 @@ def moved(fact: AnyFact, path: str) -> AnyFact:
     return made
 
 
-def get_facts(connection: sqlite3.Connection, key: Key) -> Gathered | None:
-    """All kept facts of a conversation, of all its origins."""
+def get_facts(
+    connection: sqlite3.Connection, key: Key, after: int = 0, made: Gathered | None = None
+) -> Gathered | None:
+    """All kept facts of a conversation, of all its origins; of known ones those behind a block."""
     rows = connection.execute(
-        "SELECT source, data FROM facts WHERE platform = ? AND external_id = ? ORDER BY id", key
+        "SELECT source, data FROM facts WHERE platform = ? AND external_id = ? AND id > ?"
+        " ORDER BY id",
+        (*key, after),
     )
-    made: Gathered | None = None
     for source, data in rows:
         made = made or Gathered(source)
         for fact in _decode_facts(expand(data)):

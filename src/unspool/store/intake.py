@@ -93,6 +93,12 @@ class Intake:
         self.taken_back: set[Key] = set()
         """Conversations of which something was read that the store did not take."""
 
+    def mark_dirty(self) -> None:
+        """What was touched is to be written, also if this process does not live to do it."""
+        self.connection.executemany(
+            "INSERT OR IGNORE INTO dirty VALUES (?, ?)", sorted(self.touched)
+        )
+
     def take(self, began: Began, items: Iterator[Item]) -> None:
         """A changed origin, of which the items tell, into the store."""
         changed, origin = began.changed, began.origin

@@ -1,0 +1,196 @@
+"""Intake: the spool into the queue, as fast as events come.
+
+A payload is read once and looked at no more than it takes to say whose it is. Its file is removed
+when the queue has it on disk: killed in between, the intake finds the file again, and the queue
+knows the event by its id.
+"""
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from unspool.hooks.spool import HALF_WRITTEN_SECONDS, Layout, agent_hint
+from unspool.live.failpoints import reach
+from unspool.live.queue import Arrival, Queue
+
+BATCH_EVENTS = 100
+BATCH_BYTES = 4 * 1024 * 1024
+
+SOURCE_OF = {
+    "claude": "claude-code",
+    "copilot": "copilot-cli",
+    "vscode": "copilot-vscode",
+    "gemini": "gemini-cli",
+    "qwen": "qwen-code",
+}
+"""Agents whose name in the spool is not that of their source."""
+_HOMES = {
+    ".claude": "claude-code",
+    ".codex": "codex",
+    ".cursor": "cursor",
+    ".copilot": "copilot-cli",
+    ".gemini": "gemini-cli",
+    ".qwen": "qwen-code",
+    "workspaceStorage": "copilot-vscode",
+    "globalStorage": "copilot-vscode",
+}
+"""A folder above the transcript that a payload names → whose it is."""
+
+
+class Payload(msgspec.Struct):
+    """The fields that tell whose a payload is, whatever their types are."""
+
+    hook_event_name: Any = None
+    hookEventName: Any = None
+    session_id: Any = None
+    sessionId: Any = None
+    conversation_id: Any = None
+    generation_id: Any = None
+    prompt_id: Any = None
+    tool_use_id: Any = None
+    transcript_path: Any = None
+    transcriptPath: Any = None
+    cursor_version: Any = None
+    timestamp: Any = None
+
+
+_decode = msgspec.json.Decoder(Payload).decode
+_NAMED = re.compile(
+    rb'"(session_id|sessionId|conversation_id|hook_event_name)"\s*:\s*"([^"\\]{1,200})"'
+)
+
+
+def read_payload(data: bytes) -> tuple[Payload, bool]:
+    """The payload, and whether it is one JSON object; of a broken one what its beginning says."""
+    try:
+        return _decode(data), True
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        names = {name.decode(): value.decode("utf-8", "replace") for name, value in _NAMED.findall(
+            data[:65536]
+        )}  # fmt: skip
+        return Payload(**names), False
+
+
+def _text(*values: Any) -> str:
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
+def make_arrival(data: bytes, name: str, received_ns: int) -> Arrival:
+    """What a file of the spool holds."""
+    payload, is_whole = read_payload(data)
+    platform = _platform(payload, agent_hint(name))
+    session = _text(payload.session_id, payload.sessionId)
+    if platform == "cursor":
+        session = _text(payload.conversation_id, session)
+    return Arrival(
+        _event_id(payload, data, f"{name} {received_ns}") if is_whole else _hash(data, name),
+        received_ns,
+        platform,
+        _text(payload.hook_event_name, payload.hookEventName)[:100],
+        session,
+        data,
+    )
+
+
+def _platform(payload: Payload, hint: str | None) -> str:
+    if payload.cursor_version is not None or (
+        payload.conversation_id is not None and payload.generation_id is not None
+    ):
+        return "cursor"  # it runs Claude Code's hooks too
+    if hint is not None:
+        return SOURCE_OF.get(hint, hint)
+    parts = re.split(r"[/\\]", _text(payload.transcript_path, payload.transcriptPath))
+    for part in reversed(parts):
+        if part in _HOMES:
+            return _HOMES[part]
+    # Copilot writes the time into its payloads, Claude Code does not.
+    return "copilot-cli" if payload.timestamp is not None else "claude-code"
+
+
+def _event_id(payload: Payload, data: bytes, file: str) -> str:
+    """The same event may come from two hook files, some milliseconds apart: what it is about tells
+    that. Without any such id two equal payloads are two events."""
+    if payload.tool_use_id is None and payload.prompt_id is None and payload.generation_id is None:
+        return _hash(data, file)
+    if payload.timestamp is None:
+        return hashlib.sha256(data.strip()).hexdigest()
+    value = msgspec.json.decode(data)
+    value.pop("timestamp")
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def _hash(data: bytes, file: str) -> str:
+    return hashlib.sha256(b"%s\0%s" % (file.encode(), data)).hexdigest()
+
+
+class _File(NamedTuple):
+    mtime_ns: int
+    path: str
+    name: str
+    size: int
+
+
+def take_in(layout: Layout, queue: Queue, limit: int = 10_000) -> Iterator[list[Arrival]]:
+    """Everything that lies in the spool, oldest first; each batch is safe when it is given."""
+    files = _waiting(layout.new, limit)
+    batch: list[Arrival] = []
+    done: list[str] = []
+    size = 0
+    for file in files:
+        try:
+            data = Path(file.path).read_bytes()
+        except FileNotFoundError:
+            continue  # another intake was faster
+        batch.append(make_arrival(data, file.name, file.mtime_ns))
+        done.append(file.path)
+        size += len(data)
+        if len(batch) >= BATCH_EVENTS or size >= BATCH_BYTES:
+            yield _put(queue, batch, done)
+            batch, done, size = [], [], 0
+    if batch:
+        yield _put(queue, batch, done)
+
+
+def _put(queue: Queue, batch: list[Arrival], files: list[str]) -> list[Arrival]:
+    reach("intake-read")
+    queue.put(batch)
+    reach("intake-queued")
+    for path in files:
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - thousands of files
+    reach("intake-removed")
+    return batch
+
+
+def _waiting(folder: Path, limit: int) -> list[_File]:
+    files: list[_File] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        file = _File(status.st_mtime_ns, entry.path, entry.name, status.st_size)
+                        files.append(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # no hooks are installed
+    return sorted(files)[:limit]
+
+
+def sweep(layout: Layout) -> int:
+    """Remove what hooks left that were killed while they wrote; how many files."""
+    removed = 0
+    with suppress(OSError), os.scandir(layout.tmp) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > HALF_WRITTEN_SECONDS:
+                    os.unlink(entry.path)  # noqa: PTH108 - beside scandir
+                    removed += 1
+    return removed
