@@ -7,7 +7,6 @@ from unspool.cli.screen import Display, print_json, say, verdict
 from unspool.inspect.telemetry import (
     EXAMPLES,
     Problems,
-    Report,
     Violation,
     check_models,
     search_types,
@@ -52,35 +51,31 @@ def model_correlation(
     if as_json:
         print_json(report)
     else:
-        _print_models(report, verbose)
+        say(
+            f"{report.events:,} events, {report.engine_events:,} of the engine, "
+            f"{report.session_events:,} of interactive sessions"
+        )
+        for finding in report.findings:
+            word, colour = ("broken", "red") if finding.violated else ("holds", "green")
+            counts = f"{finding.violated:,} of {finding.checked:,} violate it"
+            say(f"{finding.name:<26} ", nl=False)
+            if finding.checked:
+                say(f"{word:<8}", fg=colour, nl=False)
+            else:
+                say("not met ", nl=False)
+            say(f" {counts}")
+            if verbose:
+                say(f"    {finding.meaning}")
+            for violation in finding.examples:
+                say(f"    {_describe(violation)}")
+        for count, text in (
+            (report.unreadable_lists, "lists could not be read: their last role is unknown"),
+            (report.unmatched_sessions, "session models belong to requests without engine events"),
+        ):
+            if count:
+                say(f"{count:,} {text}")
+        _print_problems(report)
     ctx.exit(code)
-
-
-def _print_models(report: Report, verbose: bool) -> None:
-    say(
-        f"{report.events:,} events, {report.engine_events:,} of the engine, "
-        f"{report.session_events:,} of interactive sessions"
-    )
-    for finding in report.findings:
-        word, colour = ("broken", "red") if finding.violated else ("holds", "green")
-        counts = f"{finding.violated:,} of {finding.checked:,} violate it"
-        say(f"{finding.name:<26} ", nl=False)
-        if finding.checked:
-            say(f"{word:<8}", fg=colour, nl=False)
-        else:
-            say("not met ", nl=False)
-        say(f" {counts}")
-        if verbose:
-            say(f"    {finding.meaning}")
-        for violation in finding.examples:
-            say(f"    {_describe(violation)}")
-    for count, text in (
-        (report.unreadable_lists, "lists could not be read: their last role is unknown"),
-        (report.unmatched_sessions, "session models belong to requests without engine events"),
-    ):
-        if count:
-            say(f"{count:,} {text}")
-    _print_problems(report)
 
 
 def _print_problems(report: Problems) -> None:

@@ -164,7 +164,18 @@ def command(
     """  # fmt: skip
     many = sinks.load(sink).MANY_FILES
     to_file = output is not None and output != "-" and not is_special(output)
-    _check(sink, many, output, problems_file, regex, context_tag_map)
+    # What is wrong with the options is told before anything is read.
+    if many and (output is None or output == "-"):
+        raise UsageError(f"--to {sink} writes several files: name a folder with -o")
+    if problems_file == "-" and not many and (output is None or output == "-"):
+        raise UsageError("--problems -: standard output has the conversations; name a file")
+    try:
+        re.compile(regex or "")
+    except re.error as error:
+        raise UsageError(f"--regex: {error}") from None
+    if context_tag_map is not None:
+        catalogue.use(context_tag_map)
+    catalogue.active()
     combine = sinks.load_combine(sink)
     job = Job(
         paths=list(paths),
@@ -188,32 +199,13 @@ def command(
             written = write_summary(run.scan, Path(context_tag_summary_dir or beside))
             summary.tag_summary = str(written)
     if as_json:
-        click.echo(msgspec.json.encode(_public(summary)).decode(), err=True)
+        fields: dict[str, Any] = msgspec.to_builtins(summary)
+        fields["samples"] = [_problem(problem) for problem in summary.samples]
+        fields["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
+        click.echo(msgspec.json.encode(fields).decode(), err=True)
     elif not quiet:
         print_summary(summary, verbose)
     return STRICT_CODE if strict and summary.problems else 0
-
-
-def _check(
-    sink: str,
-    many: bool,
-    output: str | None,
-    problems_file: str | None,
-    regex: str | None,
-    tag_map: str | None,
-) -> None:
-    """What is wrong with the options is told before anything is read."""
-    if many and (output is None or output == "-"):
-        raise UsageError(f"--to {sink} writes several files: name a folder with -o")
-    if problems_file == "-" and not many and (output is None or output == "-"):
-        raise UsageError("--problems -: standard output has the conversations; name a file")
-    try:
-        re.compile(regex or "")
-    except re.error as error:
-        raise UsageError(f"--regex: {error}") from None
-    if tag_map is not None:
-        catalogue.use(tag_map)
-    catalogue.active()
 
 
 def _run(
@@ -251,13 +243,6 @@ def _problem(problem: Any) -> dict[str, Any]:
     if problem.key[1]:
         fields["conversation_id"] = problem.key[1]
     return {**fields, "sample": problem.sample}
-
-
-def _public(summary: Summary) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(summary)
-    fields["samples"] = [_problem(problem) for problem in summary.samples]
-    fields["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
-    return fields
 
 
 def print_summary(summary: Summary, verbose: bool) -> None:

@@ -94,18 +94,7 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
                 one_line(entry.title or "", 200),
             )
         )
-    return list(_lines(rows, width, coloured()))
-
-
-ID, WHEN, SOURCE, PROJECT, TURNS, TOOLS, TOKENS, TITLE = range(8)
-_RIGHT = frozenset((TURNS, TOOLS, TOKENS))
-_FIRST_TO_GO = (TOOLS, TOKENS, TURNS, PROJECT)
-"""Columns that a narrow terminal does without, so that titles can be read."""
-ID_WIDTH = 12
-TITLE_WIDTH = 28
-
-
-def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
+    colours = coloured()
     from rich.cells import cell_len
 
     widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
@@ -127,7 +116,15 @@ def _lines(rows: list[tuple[str, ...]], width: int, colours: bool) -> list[str]:
             cells[0] = click.style(cells[0], fg="yellow")
             cells[1] = click.style(cells[1], dim=True)
         lines.append("  ".join([*cells, title]).rstrip())
-    return lines
+    return list(lines)
+
+
+ID, WHEN, SOURCE, PROJECT, TURNS, TOOLS, TOKENS, TITLE = range(8)
+_RIGHT = frozenset((TURNS, TOOLS, TOKENS))
+_FIRST_TO_GO = (TOOLS, TOKENS, TURNS, PROJECT)
+"""Columns that a narrow terminal does without, so that titles can be read."""
+ID_WIDTH = 12
+TITLE_WIDTH = 28
 
 
 def _shown(widths: list[int], width: int) -> list[int]:

@@ -60,7 +60,25 @@ def command(paths: tuple[str, ...] = (), as_json: bool = False, verbose: bool = 
                 f"  … and {plural(len(findings.places) - len(shown), 'more place')}: unspool scan -v"
             )
     else:
-        _found(findings, verbose)
+        for holding in findings.holdings:
+            click.echo(f"{click.style(holding.source, bold=True)}  {_counts(holding)}")
+            span = [day for day in (_day(holding.first), _day(holding.last)) if day]
+            facts = [" … ".join(dict.fromkeys(span)), _versions(holding)]
+            line = "  ".join(fact for fact in facts if fact)
+            if line:
+                click.echo(f"    {line}")
+            for path in holding.places if verbose else holding.places[:2]:
+                click.secho(f"    {_short(path)}", dim=True)
+            if len(holding.places) > 2 and not verbose:
+                click.secho(f"    … and {plural(len(holding.places) - 2, 'more place')}", dim=True)
+        held_sources = {holding.source for holding in findings.holdings}
+        missing = dict.fromkeys(p.source for p in findings.places if p.source not in held_sources)
+        if missing:
+            click.secho(f"Nothing of {', '.join(missing)}.", dim=True)
+            if verbose:
+                for looked in findings.places:
+                    if looked.source in missing:
+                        click.secho(f"    {looked.source:<14} {_short(looked.path)}", dim=True)
     _troubles(findings.troubles, verbose)
     _next(findings)
 
@@ -71,28 +89,6 @@ def _short(path: str) -> str:
     if path == home or path.startswith(home + os.sep):
         path = "~" + path[len(home) :]
     return one_line(path)
-
-
-def _found(findings: Findings, verbose: bool) -> None:
-    for holding in findings.holdings:
-        click.echo(f"{click.style(holding.source, bold=True)}  {_counts(holding)}")
-        span = [day for day in (_day(holding.first), _day(holding.last)) if day]
-        facts = [" … ".join(dict.fromkeys(span)), _versions(holding)]
-        line = "  ".join(fact for fact in facts if fact)
-        if line:
-            click.echo(f"    {line}")
-        for place in holding.places if verbose else holding.places[:2]:
-            click.secho(f"    {_short(place)}", dim=True)
-        if len(holding.places) > 2 and not verbose:
-            click.secho(f"    … and {plural(len(holding.places) - 2, 'more place')}", dim=True)
-    held_sources = {holding.source for holding in findings.holdings}
-    missing = dict.fromkeys(p.source for p in findings.places if p.source not in held_sources)
-    if missing:
-        click.secho(f"Nothing of {', '.join(missing)}.", dim=True)
-        if verbose:
-            for looked in findings.places:
-                if looked.source in missing:
-                    click.secho(f"    {looked.source:<14} {_short(looked.path)}", dim=True)
 
 
 def _day(stamp: str | None) -> str:

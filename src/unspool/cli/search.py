@@ -12,7 +12,7 @@ from unspool.facts import Key
 from unspool.store.collection import short_names
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
-from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Found, Hit, Mode, search
+from unspool.store.search import CLOSE, FIELDS, OPEN, RANKED, Hit, Mode, search
 from unspool.views.characters import one_line
 from unspool.views.figures import day_and_time
 
@@ -74,7 +74,31 @@ def command(
             rows.append(row)
         print_json(rows)
     else:
-        _print(result, shown)
+        if not result.hits:
+            say("nothing found", err=True)
+            return
+        color = coloured()
+        for hit in result.hits:
+            head = _show(hit, shown)
+            when = day_and_time(hit.timestamp)
+            title = one_line(hit.title or "")[:60]
+            what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
+            say(head, fg="yellow" if color else None, nl=False)
+            text = "".join(f"  {part}" for part in (when, what, title) if part)
+            width = columns()
+            say(cut(text, width - len(head)) if width else text)
+            before, _, rest = one_line(
+                hit.snippet.replace(OPEN, "\ue000").replace(CLOSE, "\ue001")
+            ).partition("\ue000")
+            say(f"    {before}", nl=False)
+            while rest:
+                match, _, rest = rest.partition("\ue001")
+                say(match, nl=False, bold=color, fg="red" if color else None)
+                between, _, rest = rest.partition("\ue000")
+                say(between, nl=False)
+            say()
+        if result.capped:
+            say(f"(ranked among the latest {RANKED:,} places)", err=True)
 
 
 def _show(hit: Hit, shown: Mapping[Key, str] | None = None) -> str:
@@ -82,34 +106,3 @@ def _show(hit: Hit, shown: Mapping[Key, str] | None = None) -> str:
     turn = f" --turn {hit.turn + 1}" if hit.turn is not None else ""
     full = f"{hit.source}/{hit.conversation_id}"
     return f"unspool show {(shown or {}).get((hit.source, hit.conversation_id), full)}{turn}"
-
-
-def _print(result: Found, shown: Mapping[Key, str]) -> None:
-    if not result.hits:
-        say("nothing found", err=True)
-        return
-    color = coloured()
-    for hit in result.hits:
-        _print_hit(hit, color, _show(hit, shown))
-    if result.capped:
-        say(f"(ranked among the latest {RANKED:,} places)", err=True)
-
-
-def _print_hit(hit: Hit, color: bool, head: str) -> None:
-    when = day_and_time(hit.timestamp)
-    title = one_line(hit.title or "")[:60]
-    what = f"{hit.field} by {hit.tool}" if hit.tool else hit.field
-    say(head, fg="yellow" if color else None, nl=False)
-    text = "".join(f"  {part}" for part in (when, what, title) if part)
-    width = columns()
-    say(cut(text, width - len(head)) if width else text)
-    before, _, rest = one_line(
-        hit.snippet.replace(OPEN, "\ue000").replace(CLOSE, "\ue001")
-    ).partition("\ue000")
-    say(f"    {before}", nl=False)
-    while rest:
-        match, _, rest = rest.partition("\ue001")
-        say(match, nl=False, bold=color, fg="red" if color else None)
-        between, _, rest = rest.partition("\ue000")
-        say(between, nl=False)
-    say()

@@ -54,7 +54,14 @@ def command(
     if as_json:
         print_json([_plain(row) for row in rows])
     elif as_csv:
-        click.echo(_csv(rows), nl=False)
+        out = io.StringIO()
+        names = [*Figures.__struct_fields__, "acceptance_rate"]
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(names)
+        for row in rows:
+            values = [getattr(row, name) for name in names]
+            writer.writerow(["" if value is None else value for value in values])
+        click.echo(out.getvalue(), nl=False)
     elif not rows:
         say("nothing in the store matches", err=True)
     else:
@@ -66,17 +73,6 @@ def _plain(row: Figures) -> dict[str, Any]:
     if row.acceptance_rate is not None:
         fields["acceptance_rate"] = round(row.acceptance_rate, 3)
     return fields
-
-
-def _csv(rows: list[Figures]) -> str:
-    out = io.StringIO()
-    names = [*Figures.__struct_fields__, "acceptance_rate"]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    for row in rows:
-        values = [getattr(row, name) for name in names]
-        writer.writerow(["" if value is None else value for value in values])
-    return out.getvalue()
 
 
 def _cost(row: Figures) -> str:

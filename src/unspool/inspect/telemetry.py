@@ -66,20 +66,15 @@ def iter_telemetry(
         if advance is None:
             yield from iter_events(origin, tally)
         else:
-            yield from _told(iter_events(origin, tally), origin.size, advance)
-
-
-def _told(
-    events: Iterator[Event | Problem], size: int, advance: Callable[[int], None]
-) -> Iterator[Event | Problem]:
-    done = 0
-    for number, event in enumerate(events):
-        yield event
-        # A packed file is longer unpacked than its size says.
-        if number % _EVERY == 0 and done < event.offset <= size:
-            advance(event.offset - done)
-            done = event.offset
-    advance(size - done)
+            events = iter_events(origin, tally)
+            done = 0
+            for number, event in enumerate(events):
+                yield event
+                # A packed file is longer unpacked than its size says.
+                if number % _EVERY == 0 and done < event.offset <= origin.size:
+                    advance(event.offset - done)
+                    done = event.offset
+            advance(origin.size - done)
 
 
 EXAMPLE_CHARS = 200
@@ -252,50 +247,44 @@ class ModelCheck:
     def take(self, event: Event) -> None:
         self.report.events += 1
         if event.name == "engine.messages":
-            self._take_engine(event)
-        elif event.name in ("interactiveSessionMessage", "interactiveSessionResponse"):
-            self._take_session(event)
-
-    def _take_engine(self, event: Event) -> None:
-        self.report.engine_events += 1
-        seen = Violation(
-            event.origin,
-            event.offset,
-            conversation_id=event.text("conversationId"),
-            request_id=event.text("headerRequestId"),
-            base_model=event.text("baseModel"),
-            option_model=event.option("model"),
-            last_role=_last_role(event),
-        )
-        answered, asked = bool(seen.base_model), bool(seen.option_model)
-        self._look("one-model-field", not (answered and asked), seen)
-        self._look("some-model-field", answered or asked, seen)
-        if seen.last_role == "assistant":
-            self._look("answer-has-base-model", answered, seen)
-        elif seen.last_role:
-            self._look("request-has-option-model", asked, seen)
-        else:
-            self.report.unreadable_lists += 1
-        if seen.conversation_id and seen.request_id:
-            models = self._engine.setdefault((seen.conversation_id, seen.request_id), {})
-            models.update(dict.fromkeys(m for m in (seen.base_model, seen.option_model) if m))
-
-    def _take_session(self, event: Event) -> None:
-        self.report.session_events += 1
-        model = event.text("baseModel") or event.text("model")
-        key = (event.text("sessionId") or event.text("conversationId"), event.text("requestId"))
-        if not model or model.lower() == "auto" or not all(key):
-            return
-        rank = 1 if event.name == "interactiveSessionResponse" else 0
-        if key not in self._sessions or rank >= self._sessions[key][0]:
+            self.report.engine_events += 1
             seen = Violation(
                 event.origin,
                 event.offset,
-                conversation_id=key[0],
-                request_id=key[1],
-                session_model=model,
+                conversation_id=event.text("conversationId"),
+                request_id=event.text("headerRequestId"),
+                base_model=event.text("baseModel"),
+                option_model=event.option("model"),
+                last_role=_last_role(event),
             )
-            self._sessions[key] = (rank, seen)
+            answered, asked = bool(seen.base_model), bool(seen.option_model)
+            self._look("one-model-field", not (answered and asked), seen)
+            self._look("some-model-field", answered or asked, seen)
+            if seen.last_role == "assistant":
+                self._look("answer-has-base-model", answered, seen)
+            elif seen.last_role:
+                self._look("request-has-option-model", asked, seen)
+            else:
+                self.report.unreadable_lists += 1
+            if seen.conversation_id and seen.request_id:
+                models = self._engine.setdefault((seen.conversation_id, seen.request_id), {})
+                models.update(dict.fromkeys(m for m in (seen.base_model, seen.option_model) if m))
+        elif event.name in ("interactiveSessionMessage", "interactiveSessionResponse"):
+            self.report.session_events += 1
+            model = event.text("baseModel") or event.text("model")
+            key = (event.text("sessionId") or event.text("conversationId"), event.text("requestId"))
+            if not model or model.lower() == "auto" or not all(key):
+                return
+            rank = 1 if event.name == "interactiveSessionResponse" else 0
+            if key not in self._sessions or rank >= self._sessions[key][0]:
+                seen = Violation(
+                    event.origin,
+                    event.offset,
+                    conversation_id=key[0],
+                    request_id=key[1],
+                    session_model=model,
+                )
+                self._sessions[key] = (rank, seen)
 
     def _look(self, name: str, holds: bool, seen: Violation) -> None:
         self.findings[name].look(holds, seen, self.limit)

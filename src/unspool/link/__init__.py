@@ -47,7 +47,24 @@ def link(cards: Iterable[Card]) -> Patches:
     board.set_copies_apart()
     board.tie()
     board.tell_copies()
-    _inherit(board.by_key, board.patches)
+    # A sub-agent works in the session and the workspace of its parent, unless it says another.
+    for key, made in board.patches.items():
+        if made.absorbed:
+            continue
+        card = board.by_key[key]
+        above = made.parent
+        seen = {key}
+        while above is not None and above.kind == "subagent":
+            parent_key = (above.source or key[0], above.conversation_id)
+            parent = board.by_key.get(parent_key)
+            if parent is None or parent_key in seen:
+                break
+            seen.add(parent_key)
+            if card.workspace is None:
+                made.workspace = made.workspace or parent.workspace
+            if card.session_id is None:
+                made.session_id = made.session_id or parent.session_id
+            above = board.patches[parent_key].parent if parent_key in board.patches else None
     board.put_in_order()
     return board.patches
 
@@ -164,27 +181,6 @@ def _leading_to(key: Key, tie: Link, seen_from: Key) -> Link:
     """The tie as the other side has it; the source is named where it is another one."""
     source = key[0] if key[0] != seen_from[0] else None
     return msgspec.structs.replace(tie, conversation_id=key[1], source=source)
-
-
-def _inherit(by_key: dict[Key, Card], patches: Patches) -> None:
-    """A sub-agent works in the session and the workspace of its parent, unless it says another."""
-    for key, made in patches.items():
-        if made.absorbed:
-            continue
-        card = by_key[key]
-        above = made.parent
-        seen = {key}
-        while above is not None and above.kind == "subagent":
-            parent_key = (above.source or key[0], above.conversation_id)
-            parent = by_key.get(parent_key)
-            if parent is None or parent_key in seen:
-                break
-            seen.add(parent_key)
-            if card.workspace is None:
-                made.workspace = made.workspace or parent.workspace
-            if card.session_id is None:
-                made.session_id = made.session_id or parent.session_id
-            above = patches[parent_key].parent if parent_key in patches else None
 
 
 def _age(

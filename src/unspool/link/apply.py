@@ -60,7 +60,13 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
         if message.id in patch.opinions:
             message.extra = {**patch.opinions[message.id], **(message.extra or {})}
     if patch.times:
-        _give_times(trajectory, patch.times)
+        # The times of requests to the words that they were made with, where these have none.
+        for message in trajectory.messages:
+            told = patch.times.get(message.request_id or "") if message.role == "user" else None
+            if told and message.timestamp is None and message.kind is None:
+                message.timestamp = told
+                trajectory.started_at = min(trajectory.started_at or told, told)
+                trajectory.ended_at = max(trajectory.ended_at or told, told)
     if patch.claimed:
         _give_up(trajectory, patch.claimed)
     if patch.dropped:
@@ -96,16 +102,6 @@ def _is_replay(message: Message, names: set[bytes]) -> bool:
     if message.role != "assistant" or len(message.id or "") < LEAST_ID_CHARS:
         return False
     return digest(message.id or "") in names
-
-
-def _give_times(trajectory: Trajectory, times: dict[str, str]) -> None:
-    """The times of requests to the words that they were made with, where these have none."""
-    for message in trajectory.messages:
-        told = times.get(message.request_id or "") if message.role == "user" else None
-        if told and message.timestamp is None and message.kind is None:
-            message.timestamp = told
-            trajectory.started_at = min(trajectory.started_at or told, told)
-            trajectory.ended_at = max(trajectory.ended_at or told, told)
 
 
 def _give_up(trajectory: Trajectory, claimed: list[str]) -> None:

@@ -106,6 +106,13 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         for message in trajectory.messages
         if message.id and message.id.startswith(INDEXED)
     }
+    echoes = "only-echoes" in (trajectory.partial or ())
+    found = {
+        message.request_id: None
+        for message in trajectory.messages
+        if message.role == "user" and message.request_id and not message.kind
+        and not (message.id or "").startswith(INDEXED)
+    }  # fmt: skip
     return Card(
         source=trajectory.source,
         id=trajectory.conversation_id,
@@ -118,7 +125,12 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         run=str(trajectory.metadata.get("run_id") or "") if _is_child(trajectory.parent) else "",
         runs=_said_by("run_id", calls),
         tasks=_said_by("task_id", calls),
-        strays=_strays(trajectory),
+        strays=[
+            call.id
+            for message in trajectory.messages
+            if echoes or (message.extra or {}).get("echo_only")
+            for call in message.tool_calls or ()
+        ],
         session_id=trajectory.session_id,
         workspace=trajectory.workspace,
         started_at=trajectory.started_at or "",
@@ -130,7 +142,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         prompts=dict(filter(None, map(_prompt, calls))),
         same_as=same_as,
         origins=_origins(trajectory) if same_as or indexed or _is_nameless(trajectory) else [],
-        requests=_requests(trajectory),
+        requests=b"".join(map(digest, found)),
         indexed=indexed,
         only_indexed=len(indexed) == len(trajectory.messages) > 0,
         opinions=_opinions(trajectory) if same_as else {},
@@ -170,26 +182,6 @@ def _is_fork(trajectory: Trajectory) -> bool:
     if "unnamed-session" in (trajectory.partial or ()):
         return True  # a piece of a conversation: whoever has a name owns what both hold
     return trajectory.metadata.get("forked") is True
-
-
-def _strays(trajectory: Trajectory) -> list[str]:
-    echoes = "only-echoes" in (trajectory.partial or ())
-    return [
-        call.id
-        for message in trajectory.messages
-        if echoes or (message.extra or {}).get("echo_only")
-        for call in message.tool_calls or ()
-    ]
-
-
-def _requests(trajectory: Trajectory) -> bytes:
-    found = {
-        message.request_id: None
-        for message in trajectory.messages
-        if message.role == "user" and message.request_id and not message.kind
-        and not (message.id or "").startswith(INDEXED)
-    }  # fmt: skip
-    return b"".join(map(digest, found))
 
 
 def _is_nameless(trajectory: Trajectory) -> bool:

@@ -28,7 +28,19 @@ def find_ties(by_key: Cards) -> Ties:
         for known in card.children:
             child_key = (known.source or card.source, known.conversation_id)
             ties[(key, child_key)] = _merged(known, ties.get((key, child_key)))
-    callers = _callers(by_key)
+    # (source, call that a child names) → the one conversation that made the call. A log may name
+    # only the session that a sub-agent ran in, though another sub-agent started it.
+    named = {
+        (card.parent.source or card.source, card.parent.tool_call_id)
+        for card in by_key.values()
+        if card.parent is not None and card.parent.tool_call_id
+    }
+    holders: dict[tuple[str, str], set[Key]] = {}
+    for key, card in by_key.items():
+        for call in card.calls if named else ():
+            if (card.source, call) in named:
+                holders.setdefault((card.source, call), set()).add(key)
+    callers = {call: found.pop() for call, found in holders.items() if len(found) == 1}
     _give_calls(by_key, {child for (_, child), tie in ties.items() if tie.tool_call_id})
     for key, card in sorted(by_key.items()):
         if card.parent is not None:
@@ -156,24 +168,6 @@ def _session_key(card: Card) -> Key:
 
 def _age(card: Card) -> tuple[str, str]:
     return (card.started_at, card.id)
-
-
-def _callers(by_key: Cards) -> dict[tuple[str, str], Key]:
-    """(source, call that a child names) → the one conversation that made the call.
-
-    A log may name only the session that a sub-agent ran in, though another sub-agent started it.
-    """
-    named = {
-        (card.parent.source or card.source, card.parent.tool_call_id)
-        for card in by_key.values()
-        if card.parent is not None and card.parent.tool_call_id
-    }
-    holders: dict[tuple[str, str], set[Key]] = {}
-    for key, card in by_key.items():
-        for call in card.calls if named else ():
-            if (card.source, call) in named:
-                holders.setdefault((card.source, call), set()).add(key)
-    return {call: found.pop() for call, found in holders.items() if len(found) == 1}
 
 
 def _merged(first: Link, second: Link | None) -> Link:

@@ -76,10 +76,6 @@ class Run:
             patch = patches.get(one.card.key)
             if patch is None or not patch.absorbed:
                 kept.append(one)
-        self._count(kept, outcomes)
-        return kept, patches
-
-    def _count(self, reduced: list[Reduced], outcomes: list[Outcome]) -> None:
         summary = self.summary
         tally = Tally()
         problems = list(self.found.problems)
@@ -91,12 +87,13 @@ class Run:
             problems += outcome.samples
         summary.bytes = sum(origin.size for origin in self.found.origins)
         summary.count(tally)
-        summary.conversations = len(reduced)
-        summary.merged = sum(one.merged for one in reduced)
-        summary.partial = sum(one.partial for one in reduced)
-        summary.sources = dict(sorted(Counter(one.card.source for one in reduced).items()))
+        summary.conversations = len(kept)
+        summary.merged = sum(one.merged for one in kept)
+        summary.partial = sum(one.partial for one in kept)
+        summary.sources = dict(sorted(Counter(one.card.source for one in kept).items()))
         summary.problems = dict(sorted(self.problem_codes.items()))
         summary.samples = [self._shown(problem) for problem in _first_of_each(problems)[:SAMPLES]]
+        return kept, patches
 
     def write(self) -> list[Written]:
         """Everything that goes out, in order; filters and samples counted."""

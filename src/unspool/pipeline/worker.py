@@ -311,7 +311,11 @@ class Worker:
                 if self.early and not spilled:  # a family beyond memory is not held whole
                     members.append((trajectory, reduced))
         if members and not spilled:
-            self._write_early(members)
+            patches = link([reduced.card for _, reduced in members])
+            for trajectory, reduced in members:
+                reduced.assumed = patches.get(reduced.card.key)
+                if reduced.assumed is None or not reduced.assumed.absorbed:
+                    reduced.written = self.writer.write([(trajectory, reduced.assumed)])
 
     def _put(
         self, trajectory: Trajectory, card: Card, place: tuple[Place, Key, int]
@@ -324,13 +328,6 @@ class Worker:
             trajectory = unpack_trajectory(data)
         merged, partial = bool(trajectory.origins), bool(trajectory.partial)
         return Reduced(place, self.trajectories.put(data), card, merged, partial), trajectory
-
-    def _write_early(self, members: list[tuple[Trajectory, Reduced]]) -> None:
-        patches = link([reduced.card for _, reduced in members])
-        for trajectory, reduced in members:
-            reduced.assumed = patches.get(reduced.card.key)
-            if reduced.assumed is None or not reduced.assumed.absorbed:
-                reduced.written = self.writer.write([(trajectory, reduced.assumed)])
 
     # 3. settle
 

@@ -229,7 +229,19 @@ def _markdown_lines(summary: dict[str, Any], catalogue: Catalogue) -> Iterator[s
     yield f"## Unknown tags ({summary['tags_unknown']:,})"
     yield ""
     for tag in summary["unknown"]:
-        yield from _unknown(tag)
+        yield f"### {_code(tag['name'])}"
+        yield ""
+        yield "| count | conversations | roles | inside |"
+        yield "|---:|---:|---|---|"
+        yield f"| {_figures(tag)} |"
+        yield ""
+        if tag["attributes"]:
+            yield "Attributes: " + ", ".join(map(_code, tag["attributes"])) + "."
+            yield ""
+        for example in tag["examples"]:
+            place = f"{example['conversation_id']}, message {example['message_index']}"
+            yield f"- {_cell(place)} ({example['role']}): {_code(' '.join(example['snippet'].split()))}"
+        yield ""
     if summary["unknown_left_out"]:
         yield f"… and {summary['unknown_left_out']:,} more."
     yield ""
@@ -242,22 +254,6 @@ def _figures(tag: dict[str, Any]) -> str:
     roles = ", ".join(f"{role} {count:,}" for role, count in tag["roles"].items())
     inside = ", ".join(f"{_code(name)} {count:,}" for name, count in tag["inside"].items())
     return f"{tag['count']:,} | {tag['conversations']:,} | {roles} | {inside}"
-
-
-def _unknown(tag: dict[str, Any]) -> Iterator[str]:
-    yield f"### {_code(tag['name'])}"
-    yield ""
-    yield "| count | conversations | roles | inside |"
-    yield "|---:|---:|---|---|"
-    yield f"| {_figures(tag)} |"
-    yield ""
-    if tag["attributes"]:
-        yield "Attributes: " + ", ".join(map(_code, tag["attributes"])) + "."
-        yield ""
-    for example in tag["examples"]:
-        place = f"{example['conversation_id']}, message {example['message_index']}"
-        yield f"- {_cell(place)} ({example['role']}): {_code(' '.join(example['snippet'].split()))}"
-    yield ""
 
 
 def _code(text: str) -> str:

@@ -121,9 +121,13 @@ def message_context(
         made["user_request"] = request.inner.strip()
     code = code_snippets(text)
     edited = scan.texts.pop("code_to_edit", [])
+    files = list(scan.files)
+    for text in scan.texts.get("editor_context", ()):
+        files += _CURRENT_FILE.findall(text)
+    files += [snippet["path"] for snippet in code if "path" in snippet]
     for field, values in (
         ("attachments", scan.attachments),
-        ("file_references", _files(scan, typed, code)),
+        ("file_references", (files + file_mentions(typed or ""))),
         ("code_snippets", code),
         ("code_to_edit", [shorten(code, CLIP_CHARS) for code in edited]),
         ("agent_mentions", participants(typed or "")),
@@ -136,14 +140,6 @@ def message_context(
     if scan.others:
         made["other_tags"] = list(scan.others.values())
     return made
-
-
-def _files(scan: Scan, typed: str | None, code: list[Context]) -> list[str]:
-    files = list(scan.files)
-    for text in scan.texts.get("editor_context", ()):
-        files += _CURRENT_FILE.findall(text)
-    files += [snippet["path"] for snippet in code if "path" in snippet]
-    return files + file_mentions(typed or "")
 
 
 def _take_legacy(text: str, found: list[Block], scan: Scan) -> None:

@@ -122,7 +122,20 @@ def _blocks(text: str) -> list[Block]:
             found += _pair(text, tags)
             found += _pair_open_lines(text, tags, {block.start for block in found})
         found.sort(key=_place)
-    return _nest(found)
+    # Blocks inside those that hold them; one that would cross another's end is mere text.
+    top: list[Block] = []
+    stack: list[Block] = []
+    for block in found:
+        while stack and stack[-1].end <= block.start:
+            stack.pop()
+        if not stack:
+            top.append(block)
+        elif block.end <= stack[-1].inner_end:
+            stack[-1].children.append(block)
+        else:
+            continue
+        stack.append(block)
+    return top
 
 
 def _place(block: Block) -> tuple[int, int]:
@@ -238,23 +251,6 @@ def _pair_open_lines(text: str, tags: list[Tag], paired: set[int]) -> Iterator[B
             at = places[number]
             end = at + len(tag.name) + 3
             yield Block(text, tag.name, tag.attributes, tag.start, tag.end, at, end)
-
-
-def _nest(found: list[Block]) -> list[Block]:
-    """Blocks inside those that hold them; one that would cross another's end is mere text."""
-    top: list[Block] = []
-    stack: list[Block] = []
-    for block in found:
-        while stack and stack[-1].end <= block.start:
-            stack.pop()
-        if not stack:
-            top.append(block)
-        elif block.end <= stack[-1].inner_end:
-            stack[-1].children.append(block)
-        else:
-            continue
-        stack.append(block)
-    return top
 
 
 def iter_blocks(

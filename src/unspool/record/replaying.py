@@ -103,23 +103,20 @@ class Session:
             tools = tool_definitions(request)
             if tools:
                 self.agent["tool_definitions"] = tools
-            self._take_request(request)
-
-    def _take_request(self, request: Object) -> None:
-        if request.get("isConversationRequest") is False:
-            return
-        kind = to_text(request.get("type"))
-        if kind != "ChatMLSuccess" and kind not in _FAILURES:
-            return
-        stamp = format_time(parse_time(request.get("startTime")))
-        self._open(request, stamp)
-        if kind in _FAILURES:
-            self._add(failure_step(request, _FAILURES[kind]), stamp)
-            return
-        step = self._add(agent_step(request), stamp)
-        announced = announced_calls(request)
-        if announced:
-            self.waiting.append(Waiting(step, announced))
+            if request.get("isConversationRequest") is False:
+                return
+            kind = to_text(request.get("type"))
+            if kind != "ChatMLSuccess" and kind not in _FAILURES:
+                return
+            stamp = format_time(parse_time(request.get("startTime")))
+            self._open(request, stamp)
+            if kind in _FAILURES:
+                self._add(failure_step(request, _FAILURES[kind]), stamp)
+                return
+            step = self._add(agent_step(request), stamp)
+            announced = announced_calls(request)
+            if announced:
+                self.waiting.append(Waiting(step, announced))
 
     def _open(self, request: Object, stamp: str | None) -> None:
         """The system prompt where it changed, and the last user message unless it is the last one's."""

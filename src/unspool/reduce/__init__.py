@@ -231,7 +231,17 @@ def _reduce_records(
     trajectory.marks = build_marks(assembly.marks, places, messages, assembly.adrift) or None
     count_preserved(trajectory.marks, [record.entry for record in thread.records], places)
     trajectory.branches = _branches(thread, places) or None
-    _set_origins(trajectory, records, strand)
+    # The file with the first message-bearing record (or the last list), and all others.
+    bearing = (r for r in records if any(isinstance(f, MESSAGE_BEARING) for f in r.facts))
+    first = next(bearing, records[0] if records else None)
+    origins = {record.origin for record in records}
+    if strand is not None:
+        origins.update(view.origin for view in strand.all_views)
+    if strand is not None and (strand.alone or first is None):
+        trajectory.file_path = strand.last_view.origin
+    elif first is not None:
+        trajectory.file_path = first.origin
+    trajectory.origins = sorted(origins - {trajectory.file_path or ""}) or None
     times = assembly.times + thing_times(thread)
     if strand is not None:
         times += strand.times
@@ -295,20 +305,6 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
             )
         )
     return made
-
-
-def _set_origins(trajectory: Trajectory, records: list[Record], strand: Strand | None) -> None:
-    """The file with the first message-bearing record (or the last list), and all others."""
-    bearing = (r for r in records if any(isinstance(f, MESSAGE_BEARING) for f in r.facts))
-    first = next(bearing, records[0] if records else None)
-    origins = {record.origin for record in records}
-    if strand is not None:
-        origins.update(view.origin for view in strand.all_views)
-    if strand is not None and (strand.alone or first is None):
-        trajectory.file_path = strand.last_view.origin
-    elif first is not None:
-        trajectory.file_path = first.origin
-    trajectory.origins = sorted(origins - {trajectory.file_path or ""}) or None
 
 
 __all__ = ["Reduction", "apply_to_trajectory", "reduce_facts"]

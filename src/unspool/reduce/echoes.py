@@ -185,7 +185,16 @@ class _Heard:
         else:
             self._assembly.aliases[ident] = target.id
             self._taken.add(id(target))
-            _join(self._assembly, self._channel, target, group, self._apart)
+            for place, fact in group:
+                target.parts.append(fact)
+                self._assembly.echoed[place] = target
+                timed = fact.time is not None and target.time is not None
+                if self._apart and not timed:
+                    self._assembly.anchors.tie_inside(self._channel, place, target)
+                elif target.origin != self._channel[1]:
+                    self._assembly.anchors.tie(self._channel[1], place, target, timed)
+            if target.time is None:
+                target.time = next((fact.time for _, fact in group if fact.time is not None), None)
         if answers and said and group[0][1].id:
             self._told[said].add(target)
 
@@ -317,22 +326,3 @@ def _held(text: str, after: "Draft", drafts: list["Draft"]) -> "Draft | None":
         ):
             return draft
     return None
-
-
-def _join(
-    assembly: "Assembly",
-    channel: Channel,
-    target: "Draft",
-    group: list[tuple[int, MessageSeen]],
-    apart: bool,
-) -> None:
-    for place, fact in group:
-        target.parts.append(fact)
-        assembly.echoed[place] = target
-        timed = fact.time is not None and target.time is not None
-        if apart and not timed:
-            assembly.anchors.tie_inside(channel, place, target)
-        elif target.origin != channel[1]:
-            assembly.anchors.tie(channel[1], place, target, timed)
-    if target.time is None:
-        target.time = next((fact.time for _, fact in group if fact.time is not None), None)

@@ -20,16 +20,6 @@ from unspool.reduce.records import Listed
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction
 
 
-def _joined_thinking(parts: list[MessageSeen]) -> str | None:
-    texts: list[str] = []
-    for part in parts:
-        if texts and part.thinking.startswith(texts[-1]):
-            texts[-1] = part.thinking  # the same again, further on
-        elif part.thinking and part.thinking not in texts:
-            texts.append(part.thinking)
-    return "\n\n".join(texts) or None
-
-
 def _first(ranked: list[MessageSeen], field: str) -> Any:
     for part in ranked:
         value = getattr(part, field)
@@ -76,7 +66,22 @@ def build_message(draft: Draft) -> list[Message]:
     if len(calls) > 1:
         calls = [call for _, call in sorted(enumerate(calls), key=lambda item: _call_order(*item))]
     if len(parts) == 1:
-        message = _build_single(draft, parts[0])
+        message = Message(
+            role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
+            content=parts[0].text,
+            mode=parts[0].mode or None,
+            model=parts[0].model or None,
+            id=draft.id if parts[0].id else None,
+            kind=parts[0].kind or None,
+            typed=parts[0].typed,
+            thinking=parts[0].thinking or None,
+            timestamp=format_time(draft.time),
+            request_id=parts[0].request or None,
+            stop_reason=parts[0].stop or None,
+            status=parts[0].status or None,
+            attachments=list(parts[0].attachments) or None,
+            extra=dict(parts[0].extra) if parts[0].extra else None,
+        )
     else:
         message = _build_joined(draft, parts)
     message.tool_calls = [build_call(call) for call in calls] or None
@@ -86,25 +91,6 @@ def build_message(draft: Draft) -> list[Message]:
         return [message]
     results = [build_result(call, call.seen[0].name) for call in calls if call.results]
     return [message, *(result for result in results if not _is_bare(result))]
-
-
-def _build_single(draft: Draft, part: MessageSeen) -> Message:
-    return Message(
-        role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
-        content=part.text,
-        mode=part.mode or None,
-        model=part.model or None,
-        id=draft.id if part.id else None,
-        kind=part.kind or None,
-        typed=part.typed,
-        thinking=part.thinking or None,
-        timestamp=format_time(draft.time),
-        request_id=part.request or None,
-        stop_reason=part.stop or None,
-        status=part.status or None,
-        attachments=list(part.attachments) or None,
-        extra=dict(part.extra) if part.extra else None,
-    )
 
 
 def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
@@ -120,6 +106,12 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     # What a message is and what became of it, who knows it best says: no echo makes it another.
     least = ranked[0].rank if ranked else 0
     best = [part for part in ranked if part.rank == least]
+    texts: list[str] = []
+    for part in parts:
+        if texts and part.thinking.startswith(texts[-1]):
+            texts[-1] = part.thinking  # the same again, further on
+        elif part.thinking and part.thinking not in texts:
+            texts.append(part.thinking)
     return Message(
         role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
         content=joined_text(parts),
@@ -128,7 +120,7 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         id=draft.id if parts and parts[0].id else None,
         kind=_first(best, "kind"),
         typed=next((p.typed for p in ranked if p.typed is not None), None),
-        thinking=_joined_thinking(parts),
+        thinking=("\n\n".join(texts) or None),
         timestamp=format_time(draft.time),
         request_id=_first(ranked, "request"),
         stop_reason=next((p.stop for p in reversed(parts) if p.stop), None),

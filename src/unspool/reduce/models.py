@@ -41,11 +41,31 @@ def annotate(
                 merge_missing(winner.messages, other.messages, merge_tool_metadata)
                 _stamp_by_index(winner, other, session)
     messages = [message for winner in winners for message in winner.messages]
-    _number_across(messages)
+    # A list that was summarised within a turn does not show the words that opened it.
+    for message in messages:
+        message.turn = None
+    number_turns(messages)
     notes = [fact for fact in rest if isinstance(fact, Noted)]
     gaps = any(winner.listing.gaps for winner in winners)
     notes = _count_from_list(notes, messages, gaps)
-    _fill_expected(messages, session, _requests_told(notes))
+    # Messages whose call nobody logged: the model that another channel names for their request.
+    # `told` has the requests that events name, for turns of which no call was logged at all; where
+    # the person went back and asked otherwise, they may be several, and no telling which.
+    told = _requests_told(notes)
+    requests: dict[int, str] = {}
+    own = [message for message in within_turns(messages) if not message.copied]
+    for message in own:
+        if message.turn is not None and message.request_id is not None:
+            requests.setdefault(message.turn, message.request_id)
+    for message in own:
+        asked: list[str] = []
+        if message.turn is not None:
+            message.request_id = message.request_id or requests.get(message.turn)
+            asked = told.get(message.turn, [])
+        asked = [message.request_id] if message.request_id else asked
+        models = {session[request] for request in asked if request in session}
+        if len({model for model, _ in models}) == 1 and not message.model:
+            message.model, message.model_source = min(models)
     _fill_copies(messages)
     return notes
 
@@ -61,13 +81,6 @@ def _fill_copies(messages: list[Message]) -> None:
             for name in ("model", "model_source", "model_conflict", "mode", "request_id"):
                 if getattr(message, name) is None:
                     setattr(message, name, getattr(first, name))
-
-
-def _number_across(messages: list[Message]) -> None:
-    """A list that was summarised within a turn does not show the words that opened it."""
-    for message in messages:
-        message.turn = None
-    number_turns(messages)
 
 
 def _stamp_by_index(winner: Candidate, other: Candidate, session: Expected) -> None:
@@ -134,28 +147,6 @@ def _stands(candidate: Candidate, call: Call) -> bool:
     if call.answer is None or count >= len(candidate.messages):
         return False
     return same_answer(candidate.messages[count], call.answer.message)
-
-
-def _fill_expected(messages: list[Message], session: Expected, told: dict[int, list[str]]) -> None:
-    """Messages whose call nobody logged: the model that another channel names for their request.
-
-    `told` has the requests that events name, for turns of which no call was logged at all; where
-    the person went back and asked otherwise, they may be several, and no telling which.
-    """
-    requests: dict[int, str] = {}
-    own = [message for message in within_turns(messages) if not message.copied]
-    for message in own:
-        if message.turn is not None and message.request_id is not None:
-            requests.setdefault(message.turn, message.request_id)
-    for message in own:
-        asked: list[str] = []
-        if message.turn is not None:
-            message.request_id = message.request_id or requests.get(message.turn)
-            asked = told.get(message.turn, [])
-        asked = [message.request_id] if message.request_id else asked
-        models = {session[request] for request in asked if request in session}
-        if len({model for model, _ in models}) == 1 and not message.model:
-            message.model, message.model_source = min(models)
 
 
 def _stamp_call(messages: list[Message], call: Call, count: int, session: Expected) -> None:

@@ -135,7 +135,17 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
     for note in sorted(own, key=lambda n: n.rank):
         if note.name in LIST_NOTES and note.value is not None:
             _append(trajectory, note)
-    for name, value in _gather(own).items():
+    # Context, property by property: all that was told, each thing once, in order. What is told
+    # once, or always the same, stays as it is; what differs becomes a list.
+    told: dict[str, dict[str, Any]] = {}
+    for note in own:
+        if note.name.startswith(_CONTEXT) and note.value is not None:
+            values = told.setdefault(note.name.removeprefix(_CONTEXT), {})
+            values.setdefault(repr(note.value), note.value)
+    for name, value in {
+        name: next(iter(values.values())) if len(values) == 1 else _flatten(values.values())
+        for name, values in told.items()
+    }.items():
         trajectory.context[name] = value
     for (_, _, name), note in settle(own).items():
         if name.startswith(_CONTEXT):
@@ -145,22 +155,6 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
         ) is not None
         if name not in LIST_NOTES and not (known and note.rank > 0):
             _set(trajectory, name, note.value)
-
-
-def _gather(notes: list[Noted]) -> dict[str, Any]:
-    """Context, property by property: all that was told, each thing once, in order.
-
-    What is told once, or always the same, stays as it is; what differs becomes a list.
-    """
-    told: dict[str, dict[str, Any]] = {}
-    for note in notes:
-        if note.name.startswith(_CONTEXT) and note.value is not None:
-            values = told.setdefault(note.name.removeprefix(_CONTEXT), {})
-            values.setdefault(repr(note.value), note.value)
-    return {
-        name: next(iter(values.values())) if len(values) == 1 else _flatten(values.values())
-        for name, values in told.items()
-    }
 
 
 def _flatten(values: Iterable[Any]) -> list[Any]:

@@ -299,7 +299,12 @@ def weave_turns(
     blocks = [block for block in (result, *telling) if block]
     if not telling or len(blocks) == 1:
         return [*(blocks[0] if blocks else ()), *silent]
-    requests = _requests(blocks, records)
+    # Request → the turn that its prompt opens, in the log that has the most prompts.
+    best: list[MessageSeen] = []
+    for block in blocks:
+        found = [fact for entry in block for fact in _prompts(records[entry])]
+        best = found if len(found) > len(best) else best
+    requests = {fact.request: turn for turn, fact in enumerate(best, 1) if fact.request}
     placed: list[tuple[Key, int, int, str]] = []
     for number, block in enumerate(blocks):
         keys = _keys([records[entry] for entry in block], requests)
@@ -309,15 +314,6 @@ def weave_turns(
 
 def _tells(block: list[str], records: dict[str, Record]) -> bool:
     return any(isinstance(f, _EVENTS) for entry in block for f in records[entry].facts)
-
-
-def _requests(blocks: list[list[str]], records: dict[str, Record]) -> dict[str, int]:
-    """Request → the turn that its prompt opens, in the log that has the most prompts."""
-    best: list[MessageSeen] = []
-    for block in blocks:
-        found = [fact for entry in block for fact in _prompts(records[entry])]
-        best = found if len(found) > len(best) else best
-    return {fact.request: turn for turn, fact in enumerate(best, 1) if fact.request}
 
 
 def _prompts(record: Record) -> list[MessageSeen]:

@@ -103,18 +103,14 @@ def _parents(records: list[Record], nodes: dict[str, Record]) -> dict[str, str |
         at: str | None = entry
         while at is not None and at not in settled:
             if at in on_path:
-                parents[_first(path[path.index(at) :], records)] = None
+                among = set(path[path.index(at) :])
+                parents[next(record.entry for record in records if record.entry in among)] = None
                 break
             path.append(at)
             on_path.add(at)
             at = parents[at]
         settled.update(path)
     return parents
-
-
-def _first(entries: list[str], records: list[Record]) -> str:
-    among = set(entries)
-    return next(record.entry for record in records if record.entry in among)
 
 
 def _is_turn(record: Record) -> bool:
@@ -190,7 +186,18 @@ def _recover(
     for record in records:
         rank = chain.get(record.entry)
         if rank is not None:
-            _take_chained(record, rank, wanted, first, so_far, call_at)
+            # Where the messages that have parts off the chain, and all calls, stand on it.
+            for fact in record.facts:
+                if isinstance(fact, MessageSeen):
+                    name = fact.id
+                elif isinstance(fact, ToolCalled):
+                    name = fact.message
+                    call_at[fact.id] = rank
+                else:
+                    continue
+                if name in wanted:
+                    first[name] = min(rank, first.get(name, rank))
+                    so_far[name] = rank
         elif record.entry in nodes:
             parts += [(record, name, so_far.get(name)) for name in _messages(record)[:1]]
     number = 0
@@ -213,28 +220,6 @@ def _recover(
             number += 1
             places[record.entry] = (max(ranks), number)
     return places
-
-
-def _take_chained(
-    record: Record,
-    rank: int,
-    wanted: set[str],
-    first: dict[str, int],
-    so_far: dict[str, int],
-    call_at: dict[str, int],
-) -> None:
-    """Where the messages that have parts off the chain, and all calls, stand on it."""
-    for fact in record.facts:
-        if isinstance(fact, MessageSeen):
-            name = fact.id
-        elif isinstance(fact, ToolCalled):
-            name = fact.message
-            call_at[fact.id] = rank
-        else:
-            continue
-        if name in wanted:
-            first[name] = min(rank, first.get(name, rank))
-            so_far[name] = rank
 
 
 def _messages(record: Record) -> list[str]:
@@ -314,7 +299,10 @@ def split_forks(records: list[Record]) -> tuple[list[Record], Branches]:
     current = _holders(spoken[-1]) if spoken else set()
     gone: dict[str, set[str]] = {}
     for origin in sorted({o for record in spoken for o in _holders(record)} - current):
-        fork, tail = _end(spoken, origin, current)
+        # The last record that two copies share, and what the first of them has behind it.
+        own = [record for record in spoken if origin in _holders(record)]
+        shared = [at for at, record in enumerate(own) if current & _holders(record)]
+        fork, tail = (own[shared[-1]], own[shared[-1] + 1 :]) if shared else (None, [])
         if fork is not None and tail and _asks(tail[0]):
             behind = records[records.index(fork) + 1 :]
             gone.setdefault(fork.entry, set()).update(
@@ -327,15 +315,6 @@ def split_forks(records: list[Record]) -> tuple[list[Record], Branches]:
         (fork, [record for record in records if record.entry in entries])
         for fork, entries in gone.items()
     ]
-
-
-def _end(
-    spoken: list[Record], origin: str, current: set[str]
-) -> tuple[Record | None, list[Record]]:
-    """The last record that two copies share, and what the first of them has behind it."""
-    own = [record for record in spoken if origin in _holders(record)]
-    shared = [at for at, record in enumerate(own) if current & _holders(record)]
-    return (own[shared[-1]], own[shared[-1] + 1 :]) if shared else (None, [])
 
 
 def _holders(record: Record) -> set[str]:

@@ -239,7 +239,18 @@ def take_files(trajectory: Trajectory) -> None:
                 touch.outcome = "rejected"
         files.append(touch)
     for mark in told:
-        _settle_outcome(mark, files, trajectory.messages)
+        # What became of a file in the end became of its touches in the request that the mark names,
+        # else in the last that touched it; what is known of them already, is known better.
+        data = mark.data or {}
+        touched = [
+            (trajectory.messages[touch.index].request_id, touch)
+            for touch in files
+            if touch.path == data.get("path") and touch.index is not None
+        ]
+        wanted = mark.subject or (touched[-1][0] if touched else None)
+        for request, touch in touched:
+            if request == wanted and touch.outcome is None:
+                touch.outcome = str(data["outcome"])
     trajectory.marks = marks or None
     trajectory.files = [*(trajectory.files or []), *files] or None
 
@@ -253,21 +264,6 @@ def _touch(told: dict[str, Any]) -> FileTouch:
         kinds = {"path": str, "operation": str, "lines_added": int, "lines_removed": int}
         kept = {name: data[name] for name, kind in kinds.items() if type(data.get(name)) is kind}
         return msgspec.convert({"path": "", **kept}, FileTouch)
-
-
-def _settle_outcome(mark: Mark, files: list[FileTouch], messages: list[Message]) -> None:
-    """What became of a file in the end became of its touches in the request that the mark names, else
-    in the last that touched it; what is known of them already, is known better."""
-    data = mark.data or {}
-    touched = [
-        (messages[touch.index].request_id, touch)
-        for touch in files
-        if touch.path == data.get("path") and touch.index is not None
-    ]
-    wanted = mark.subject or (touched[-1][0] if touched else None)
-    for request, touch in touched:
-        if request == wanted and touch.outcome is None:
-            touch.outcome = str(data["outcome"])
 
 
 def take_references(trajectory: Trajectory) -> None:

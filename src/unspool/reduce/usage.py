@@ -101,7 +101,11 @@ class Runs:
             and not any(span.has_time(r.time) for span in spans)
         ]
         """The same from another channel, which tells of all calls."""
-        self._fill_calls()
+        # A call that both tell of is one: what the log does not tell of it, the other may.
+        told = {report.subject: report for report in self.told}
+        known = {report.subject for report in self.calls} & told.keys()
+        self.calls = [_filled(r, told[r.subject]) if r.subject in known else r for r in self.calls]
+        self.told = [report for report in self.told if report.subject not in known]
         fill_last_gap(messages, places, usage)
         self.uncovered = [
             message
@@ -110,13 +114,6 @@ class Runs:
             and not message.copied
             and not any(span.has_place(place) for span in spans)
         ]
-
-    def _fill_calls(self) -> None:
-        """A call that both tell of is one: what the log does not tell of it, the other may."""
-        told = {report.subject: report for report in self.told}
-        known = {report.subject for report in self.calls} & told.keys()
-        self.calls = [_filled(r, told[r.subject]) if r.subject in known else r for r in self.calls]
-        self.told = [report for report in self.told if report.subject not in known]
 
     def rest(self) -> list[tuple[str, Usage]]:
         """(model, usage) of what no report covers: another channel's, where it tells no less."""

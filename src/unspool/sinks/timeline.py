@@ -178,26 +178,23 @@ class Entries:
         edits = [t for index in range(begun, end) for t in self._files.get(index, ())]
         tokens = [n for m in answers if (n := _tokens(m.usage)) is not None and not m.copied]
         tools = turn.pop("tools_used")
-        turn |= _lean(
-            {
-                "response_length": sum(len(m.content) for m in answers) or None,
-                "tokens_used": sum(tokens) if tokens else None,
-                "lines_added": lines(edits, "lines_added") if edits else None,
-                "lines_removed": lines(edits, "lines_removed") if edits else None,
-                "duration_ms": self._measured(begun, end) or _lasted(messages),
-                "tools_used": tools,
-            }
-        )
-
-    def _measured(self, begun: int, end: int) -> float | None:
-        """What the agent itself measured of the turn."""
+        # What the agent itself measured of the turn.
         durations = [
             (mark.data or {}).get("duration_ms")
             for mark in self._trajectory.marks or ()
             if mark.kind == "turn_end" and begun < mark.index <= end
         ]
         measured = [n for n in durations if isinstance(n, int | float) and not isinstance(n, bool)]
-        return sum(measured) if measured else None
+        turn |= _lean(
+            {
+                "response_length": sum(len(m.content) for m in answers) or None,
+                "tokens_used": sum(tokens) if tokens else None,
+                "lines_added": lines(edits, "lines_added") if edits else None,
+                "lines_removed": lines(edits, "lines_removed") if edits else None,
+                "duration_ms": (sum(measured) if measured else None) or _lasted(messages),
+                "tools_used": tools,
+            }
+        )
 
     def _marks_at(self, index: int, last: bool = False) -> list[Entry]:
         marks = [

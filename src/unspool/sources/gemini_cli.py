@@ -134,7 +134,24 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         tally.noise += 1
         return
     if name == "logs.json":
-        yield from _read_prompts(origin, tally)
+        # All that is left of a session whose chat is gone.
+        for value in _read_whole(origin, tally):
+            if isinstance(value, Problem):
+                yield value
+                continue
+            for number, item in enumerate(value if isinstance(value, list) else [value]):
+                tally.records += 1
+                prompt = _PROMPT.convert(item)
+                if not prompt.sessionId or not prompt.message:
+                    tally.unrecognise("prompt without a session", origin.path, number)
+                    continue
+                time = parse_time(prompt.timestamp)
+                key = (NAME, prompt.sessionId)
+                scribe = Scribe(key, origin.path, number, time=time, rank=Rank.INDEX)
+                kind = "command" if prompt.message.startswith("/") else ""
+                scribe.message(role="user", text=prompt.message, kind=kind)
+                scribe.note("title", title_of(prompt.message), Rank.LAST_RESORT)
+                yield from scribe.facts
         return
     chat = _Chat(origin)
     before = tally.records - tally.problems
@@ -145,7 +162,16 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             else:
                 chat.take(line[0], line[2])
     else:
-        yield from _read_document(origin, tally, chat)
+        for value in _read_whole(origin, tally):
+            if isinstance(value, Problem):
+                yield value
+                continue
+            entry = _ENTRY.convert(value)
+            messages, entry.messages = entry.messages or [], None
+            chat.take(0, entry)
+            tally.records += 1 + len(messages)
+            for number, message in enumerate(messages, 1):
+                chat.take(number, message)
     entries = tally.records - tally.problems - before
     tally.noise += min(chat.noise, max(entries - len(chat.messages), 0))
     yield from chat.facts()
@@ -163,40 +189,6 @@ def _read_whole(origin: Origin, tally: Tally) -> Iterator[Problem | Any]:
         yield Problem(
             key=NOBODY, origin=origin.path, offset=0, code=salvage.code, sample=sample(data)
         )
-
-
-def _read_document(origin: Origin, tally: Tally, chat: "_Chat") -> Iterator[AnyFact]:
-    for value in _read_whole(origin, tally):
-        if isinstance(value, Problem):
-            yield value
-            continue
-        entry = _ENTRY.convert(value)
-        messages, entry.messages = entry.messages or [], None
-        chat.take(0, entry)
-        tally.records += 1 + len(messages)
-        for number, message in enumerate(messages, 1):
-            chat.take(number, message)
-
-
-def _read_prompts(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """All that is left of a session whose chat is gone."""
-    for value in _read_whole(origin, tally):
-        if isinstance(value, Problem):
-            yield value
-            continue
-        for number, item in enumerate(value if isinstance(value, list) else [value]):
-            tally.records += 1
-            prompt = _PROMPT.convert(item)
-            if not prompt.sessionId or not prompt.message:
-                tally.unrecognise("prompt without a session", origin.path, number)
-                continue
-            time = parse_time(prompt.timestamp)
-            key = (NAME, prompt.sessionId)
-            scribe = Scribe(key, origin.path, number, time=time, rank=Rank.INDEX)
-            kind = "command" if prompt.message.startswith("/") else ""
-            scribe.message(role="user", text=prompt.message, kind=kind)
-            scribe.note("title", title_of(prompt.message), Rank.LAST_RESORT)
-            yield from scribe.facts
 
 
 class _Message:
@@ -304,21 +296,6 @@ class _Chat:
         path = Path(self.origin.path)
         session = self.header.sessionId or path.name.split(".")[0]
         key = (NAME, session)
-        yield from self._header_facts(key, path)
-        for message in self.messages.values():
-            entry = message.entry
-            scribe = Scribe(
-                key,
-                self.origin.path,
-                message.offset,
-                time=parse_time(entry.timestamp),
-                entry=entry.id or "",
-                after=message.after,
-            )
-            self._state(message, scribe, path, session)
-            yield from scribe.facts
-
-    def _header_facts(self, key: tuple[str, str], path: Path) -> Iterator[AnyFact]:
         header = self.header
         scribe = Scribe(key, self.origin.path, -1, time=parse_time(header.startTime))
         scribe.note("agent", "Gemini CLI")
@@ -333,6 +310,18 @@ class _Chat:
             # chats/<session of the parent>/<id>.jsonl
             scribe.note("parent", {"conversation_id": path.parent.name, "kind": "subagent"})
         yield from scribe.facts
+        for message in self.messages.values():
+            entry = message.entry
+            scribe = Scribe(
+                key,
+                self.origin.path,
+                message.offset,
+                time=parse_time(entry.timestamp),
+                entry=entry.id or "",
+                after=message.after,
+            )
+            self._state(message, scribe, path, session)
+            yield from scribe.facts
 
     def _state(self, message: _Message, scribe: Scribe, path: Path, session: str) -> None:
         entry = message.entry
@@ -380,7 +369,37 @@ class _Chat:
             Call(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
             for call in calls_of(entry.content)
         ]:
-            self._state_call(call, entry.id or "", scribe, path, session)
+            scribe.call(
+                id=call.id,
+                message=entry.id or "",
+                name=call.name,
+                arguments=arguments_of(call.args),
+                files=touched(_TOUCHES, call.name, call.args, "file_path", "path"),
+            )
+            if call.agentId:
+                scribe.note("child_id", call.agentId, on="call", subject=call.id)
+            time, response = self.results.get(call.id, ("", None))
+            given = next((r for r in responses_of(call.result)), response) or response
+            if given is None and call.status not in ("success", "error", "cancelled"):
+                continue
+            text, refused = answer_of(given)
+            failed = refused or call.status == "error"
+            details: dict[str, Any] = {}
+            if call.resultDisplay not in (None, "", text):
+                details["display"] = call.resultDisplay
+            folder = path.parent.parent / "tool-outputs" / f"session-{session}"
+            whole = _read_text(folder / f"{Path(call.id).name}.txt") if call.id else ""
+            if whole:
+                details["full_output"] = whole
+            scribe.returned(
+                call=call.id,
+                name=call.name,
+                text=text,
+                failed=failed,
+                status=_STATUS.get(call.status, ""),
+                details=details or None,
+                time=parse_time(call.timestamp or time or None),
+            )
         tokens = entry.tokens
         if tokens is not None:
             scribe.usage(
@@ -391,41 +410,6 @@ class _Chat:
                 cached=tokens.cached,
                 reasoning=tokens.thoughts,
             )
-
-    def _state_call(
-        self, call: Call, message: str, scribe: Scribe, path: Path, session: str
-    ) -> None:
-        scribe.call(
-            id=call.id,
-            message=message,
-            name=call.name,
-            arguments=arguments_of(call.args),
-            files=touched(_TOUCHES, call.name, call.args, "file_path", "path"),
-        )
-        if call.agentId:
-            scribe.note("child_id", call.agentId, on="call", subject=call.id)
-        time, response = self.results.get(call.id, ("", None))
-        given = next((r for r in responses_of(call.result)), response) or response
-        if given is None and call.status not in ("success", "error", "cancelled"):
-            return
-        text, refused = answer_of(given)
-        failed = refused or call.status == "error"
-        details: dict[str, Any] = {}
-        if call.resultDisplay not in (None, "", text):
-            details["display"] = call.resultDisplay
-        folder = path.parent.parent / "tool-outputs" / f"session-{session}"
-        whole = _read_text(folder / f"{Path(call.id).name}.txt") if call.id else ""
-        if whole:
-            details["full_output"] = whole
-        scribe.returned(
-            call=call.id,
-            name=call.name,
-            text=text,
-            failed=failed,
-            status=_STATUS.get(call.status, ""),
-            details=details or None,
-            time=parse_time(call.timestamp or time or None),
-        )
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

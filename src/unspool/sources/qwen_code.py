@@ -164,7 +164,35 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             noted.add((key, "parent", ""))
             _note_parent(scribe, line.sessionId, line.agentId, line.agentName)
         line.model = line.model or model
-        _read_line(line, scribe, answers, tally, origin, offset)
+        parts = line.message.parts if line.message is not None else None
+        text = gemini_parts.text_of(parts)
+        if line.type == "user":
+            typed = line.provenance in (None, "real_user")
+            images = tuple(gemini_parts.images_of(parts))
+            kind = "" if typed else "injected"
+            scribe.message(id=line.uuid, role="user", text=text, kind=kind, attachments=images)
+            if typed and text:
+                scribe.note("title", title_of(text), Rank.GUESS)
+        elif line.type == "assistant":
+            answer = line.uuid
+            if line.usageMetadata is None and line.agentId:
+                answer = answers.get(line.parentUuid or "", line.uuid)
+            answers[line.uuid] = answer
+            _read_answer(line, parts, answer, scribe)
+        elif line.type == "tool_result":
+            _read_results(line, parts, scribe)
+        elif line.subtype == "chat_compression" and line.systemPayload is not None:
+            _read_compression(line.systemPayload, line.uuid, scribe)
+        elif line.type == "system":
+            scribe.link()
+            event = line.systemPayload.uiEvent if line.systemPayload is not None else None
+            if event is not None and event.name.endswith("api_response"):
+                _read_side_call(event, scribe)
+            elif line.subtype not in _NOISE:
+                scribe.mark(line.subtype or "system")
+        else:
+            scribe.link()
+            tally.unrecognise(line.type or "no type", origin.path, offset)
         yield from scribe.facts
 
 
@@ -184,40 +212,6 @@ def _note_parent(scribe: Scribe, session: str, agent: str, name: str | None) -> 
     call = agent.removeprefix(f"{name}-") if name else ""
     parent = {"conversation_id": session, "kind": "subagent", "name": name, "tool_call_id": call}
     scribe.note("parent", {field: value for field, value in parent.items() if value})
-
-
-def _read_line(
-    line: Line, scribe: Scribe, answers: dict[str, str], tally: Tally, origin: Origin, offset: int
-) -> None:
-    parts = line.message.parts if line.message is not None else None
-    text = gemini_parts.text_of(parts)
-    if line.type == "user":
-        typed = line.provenance in (None, "real_user")
-        images = tuple(gemini_parts.images_of(parts))
-        kind = "" if typed else "injected"
-        scribe.message(id=line.uuid, role="user", text=text, kind=kind, attachments=images)
-        if typed and text:
-            scribe.note("title", title_of(text), Rank.GUESS)
-    elif line.type == "assistant":
-        answer = line.uuid
-        if line.usageMetadata is None and line.agentId:
-            answer = answers.get(line.parentUuid or "", line.uuid)
-        answers[line.uuid] = answer
-        _read_answer(line, parts, answer, scribe)
-    elif line.type == "tool_result":
-        _read_results(line, parts, scribe)
-    elif line.subtype == "chat_compression" and line.systemPayload is not None:
-        _read_compression(line.systemPayload, line.uuid, scribe)
-    elif line.type == "system":
-        scribe.link()
-        event = line.systemPayload.uiEvent if line.systemPayload is not None else None
-        if event is not None and event.name.endswith("api_response"):
-            _read_side_call(event, scribe)
-        elif line.subtype not in _NOISE:
-            scribe.mark(line.subtype or "system")
-    else:
-        scribe.link()
-        tally.unrecognise(line.type or "no type", origin.path, offset)
 
 
 def _read_answer(line: Line, parts: Any, answer: str, scribe: Scribe) -> None:

@@ -113,21 +113,17 @@ def _item(item: Item, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
             or item.kind == _LAST_WORD
             or (item.kind == CHECKPOINT and not item.quiet)
         ):
-            yield from _given(item, depth)
+            # What the model was given there: the summary that stands for its history, a skill's
+            # text. Or what it says when it is done, which may be the only answer.
+            for name in ("summary", "content"):
+                text = (item.data or {}).get(name)
+                if isinstance(text, str) and text.strip():
+                    kind: Kind = "answer" if item.kind in (_LAST_WORD, CHECKPOINT) else "context"
+                    yield Block(kind, text.strip(), depth, name)
     elif isinstance(item, Aside):
         yield from _aside(item, options, depth)
     else:
         yield from _said(item, turn, options, depth)
-
-
-def _given(rule: Rule, depth: int) -> Iterator[Block]:
-    """What the model was given there: the summary that stands for its history, a skill's text. Or
-    what it says when it is done, which may be the only answer."""
-    for name in ("summary", "content"):
-        text = (rule.data or {}).get(name)
-        if isinstance(text, str) and text.strip():
-            kind: Kind = "answer" if rule.kind in (_LAST_WORD, CHECKPOINT) else "context"
-            yield Block(kind, text.strip(), depth, name)
 
 
 def _aside(aside: Aside, options: Options, depth: int) -> Iterator[Block]:
@@ -164,7 +160,35 @@ def _said(said: Said, turn: Turn, options: Options, depth: int) -> Iterator[Bloc
     for attachment in message.attachments or ():
         yield Block("attachment", attachment_line(attachment), depth)
     for call in said.calls:
-        yield from _call(call, options, depth)
+        if call.intent and not call.failed:
+            yield Block("intent", call.line, depth)
+            continue
+        line = call.line
+        if call.changed:
+            line += "  +{} −{}".format(*call.changed)
+        name = one_line(call.call.name, 60) or "tool"
+        kind: Kind = "failed" if call.failed else "call"
+        yield Block(kind, line, depth, name, duration(call.duration_ms))
+        result = call.result.content.strip() if call.result is not None else ""
+        if options.full:
+            if call.edits:
+                for edit in call.edits:
+                    yield Block("diff", one_line(edit.path, 200), depth, edit=edit)
+            else:
+                yield Block("input", _arguments(call), depth)
+            lines = result.split("\n")
+            if len(lines) > CLIP_LINES:
+                left = len(lines) - CLIP_LINES
+                lines = [*lines[:CLIP_LINES], f"… {plural(left, 'line')} more"]
+            if result:
+                yield Block("output", "\n".join(lines), depth)
+        elif call.failed:
+            reason = one_line(result, 160) or call.call.status or ""
+            yield Block("failure", reason, depth)
+        elif result and call.call.name in QUESTIONS:
+            yield Block("output", _beginning(result), depth)
+        for child, title in call.agents():
+            yield from _agent(child, title, options, depth)
     if failure := failure_of(message):
         yield Block("error", failure, depth)
     for part in parts_of(message):
@@ -210,42 +234,6 @@ def _label(said: Said, turn: Turn, kind: Kind) -> str:
     number = str((turn.number or 0) + 1) if is_first else ""
     words = (number, said.message.kind, one_line(said.message.status or "", 20))
     return " ".join(word for word in words if word)
-
-
-def _call(call: Call, options: Options, depth: int) -> Iterator[Block]:
-    if call.intent and not call.failed:
-        yield Block("intent", call.line, depth)
-        return
-    line = call.line
-    if call.changed:
-        line += "  +{} −{}".format(*call.changed)
-    name = one_line(call.call.name, 60) or "tool"
-    kind: Kind = "failed" if call.failed else "call"
-    yield Block(kind, line, depth, name, duration(call.duration_ms))
-    result = call.result.content.strip() if call.result is not None else ""
-    if options.full:
-        yield from _opened(call, result, depth)
-    elif call.failed:
-        reason = one_line(result, 160) or call.call.status or ""
-        yield Block("failure", reason, depth)
-    elif result and call.call.name in QUESTIONS:
-        yield Block("output", _beginning(result), depth)
-    for child, title in call.agents():
-        yield from _agent(child, title, options, depth)
-
-
-def _opened(call: Call, result: str, depth: int) -> Iterator[Block]:
-    if call.edits:
-        for edit in call.edits:
-            yield Block("diff", one_line(edit.path, 200), depth, edit=edit)
-    else:
-        yield Block("input", _arguments(call), depth)
-    lines = result.split("\n")
-    if len(lines) > CLIP_LINES:
-        left = len(lines) - CLIP_LINES
-        lines = [*lines[:CLIP_LINES], f"… {plural(left, 'line')} more"]
-    if result:
-        yield Block("output", "\n".join(lines), depth)
 
 
 def _arguments(call: Call) -> str:

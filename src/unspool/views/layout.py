@@ -45,7 +45,11 @@ class _Layout:
         marks = _by_index(trajectory.marks or ())
         branches = _by_index(trajectory.branches or ())
         results = _results(trajectory.messages)
-        started = _started(trajectory)
+        # Tool call → the sub-agents that it started; one may start many.
+        started: dict[str, list[str]] = {}
+        for link in trajectory.children or ():
+            if link.tool_call_id:
+                started.setdefault(link.tool_call_id, []).append(link.conversation_id)
         # Tool call → the lines that it added and removed, in all files that it touched.
         counted: dict[str, tuple[int, int]] = {}
         for touch in trajectory.files or ():
@@ -161,15 +165,6 @@ def _results(messages: list[Message]) -> dict[str, int]:
     return results
 
 
-def _started(trajectory: Trajectory) -> dict[str, list[str]]:
-    """Tool call → the sub-agents that it started; one may start many."""
-    agents: dict[str, list[str]] = {}
-    for link in trajectory.children or ():
-        if link.tool_call_id:
-            agents.setdefault(link.tool_call_id, []).append(link.conversation_id)
-    return agents
-
-
 T = TypeVar("T", Mark, Branch)
 
 
@@ -184,7 +179,13 @@ def _rule_text(mark: Mark) -> str:
     text = _RULES.get(mark.kind, mark.kind.replace("_", " ").replace("-", " ").capitalize())
     data = mark.data or {}
     if mark.kind == "answer":
-        return _asked(text, data)
+        # What a person was asked, and what they answered.
+        asked = data.get("title") or data.get("message") or data.get("asked_by")
+        answers = [data[name] for name in ("answer", "result") if name in data]
+        words = [
+            one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in answers
+        ]
+        return one_line(f"{text}: {asked} → {', '.join(words)}", 200)
     before, after = _number(data, _BEFORE), _number(data, _AFTER)
     subjects = (data.get(name) for name in _TOLD)
     notes = [one_line(one, 80) for one in subjects if isinstance(one, str) and one.strip()][:1]
@@ -193,16 +194,6 @@ def _rule_text(mark: Mark) -> str:
             f"{before:,} → {after:,} tokens" if after is not None else f"{before:,} tokens"
         )
     return f"{text} ({', '.join(notes)})" if notes else text
-
-
-def _asked(text: str, data: dict[str, object]) -> str:
-    """What a person was asked, and what they answered."""
-    asked = data.get("title") or data.get("message") or data.get("asked_by")
-    answers = [data[name] for name in ("answer", "result") if name in data]
-    words = [
-        one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in answers
-    ]
-    return one_line(f"{text}: {asked} → {', '.join(words)}", 200)
 
 
 _TOLD = ("trigger", "name", "new_model", "chosen_model", "new_mode", "agent_name", "message")

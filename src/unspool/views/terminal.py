@@ -83,7 +83,11 @@ def _block(block: Block) -> ConsoleRenderable:
         case "facts":
             return Text(text, style="bright_black")
         case "prompt":
-            return _prompt(block)
+            row = Table.grid()
+            row.add_column(no_wrap=True)
+            row.add_column(ratio=1)
+            row.add_row(Text("❯ ", style="bold cyan"), Text(block.text, style="bold cyan"))
+            return row
         case "answer":
             return safe_markdown(text)
         case "call" | "failed":
@@ -118,14 +122,6 @@ _STYLES = {
     "error": ("✗ ", "bold red"),
     "attachment": ("  ⊕ ", "bright_black"),
 }
-
-
-def _prompt(block: Block) -> ConsoleRenderable:
-    row = Table.grid()
-    row.add_column(no_wrap=True)
-    row.add_column(ratio=1)
-    row.add_row(Text("❯ ", style="bold cyan"), Text(block.text, style="bold cyan"))
-    return row
 
 
 def _call(block: Block) -> ConsoleRenderable:

@@ -55,6 +55,9 @@ def build_document(
         rest["flat_tools"] = key
     if parent is not None and not (inside and _is_plain(parent, node.call)):
         rest["parent"] = msgspec.to_builtins(parent)
+    # The cost of the sub-agents that the document holds or refers to: no other adds up.
+    referred = {tie.conversation_id for tie in refs.placed}
+    counted = [cost for child, cost in costs.items() if refs.embedded or child in referred]
     document = Document(
         schema_version=PREFIX + NEWEST,
         session_id=trajectory.session_id or session or NAMELESS,
@@ -62,7 +65,7 @@ def build_document(
         agent=build_agent(node.trajectory),
         steps=steps,
         notes=build_notes(trajectory, steps),
-        final_metrics=total(steps, trajectory.usage, _below(costs, refs)),
+        final_metrics=total(steps, trajectory.usage, (sum(counted) if counted else None)),
         extra=merged(trajectory.extra, {}, rest),
     )
     plain: dict[str, Any] = msgspec.to_builtins(document)
@@ -73,13 +76,6 @@ def _placed(trajectory: Trajectory) -> set[str]:
     if trajectory.source != FOREIGN:
         return _PLACED
     return _PLACED | {"source", "file_path", "origins", "usage"}
-
-
-def _below(costs: dict[str, float], refs: Refs) -> float | None:
-    """The cost of the sub-agents that the document holds or refers to: no other adds up."""
-    referred = {tie.conversation_id for tie in refs.placed}
-    counted = [cost for child, cost in costs.items() if refs.embedded or child in referred]
-    return sum(counted) if counted else None
 
 
 def _is_plain(parent: Link, call: str | None) -> bool:

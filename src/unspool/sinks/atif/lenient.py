@@ -103,23 +103,20 @@ class Tidied:
         step = self._tidy(step, model.Step, path)
         self.wrong += [f"{path}/{name}" for name in mend_step(step, number + 1)]
         if older(self.version, "1.7"):
-            self._lower(step, given)
+            # Calls and results had no `extra` before 1.7: what was put there goes to the step's.
+            newer: Json = {}
+            for path, holders, before in (
+                ("/tool_calls", step.get("tool_calls"), given.get("tool_calls")),
+                ("/observation/results", _results(step), _results(given)),
+            ):
+                if not isinstance(before, list) or len(holders or ()) != len(before):
+                    continue
+                for number, (holder, old) in enumerate(zip(holders or (), before, strict=True)):
+                    if "extra" in holder and "extra" not in old:
+                        newer[f"{path}/{number}/extra"] = holder.pop("extra")
+            if newer:
+                keep(step, NEWER, newer)
         return step
-
-    def _lower(self, step: Json, given: Json) -> None:
-        """Calls and results had no `extra` before 1.7: what was put there goes to the step's."""
-        newer: Json = {}
-        for path, holders, before in (
-            ("/tool_calls", step.get("tool_calls"), given.get("tool_calls")),
-            ("/observation/results", _results(step), _results(given)),
-        ):
-            if not isinstance(before, list) or len(holders or ()) != len(before):
-                continue
-            for number, (holder, old) in enumerate(zip(holders or (), before, strict=True)):
-                if "extra" in holder and "extra" not in old:
-                    newer[f"{path}/{number}/extra"] = holder.pop("extra")
-        if newer:
-            keep(step, NEWER, newer)
 
     def _call(self, given: Json, path: str) -> Json:
         call = dict(given)

@@ -63,7 +63,20 @@ class MessageReader:
             self._result(results[0], step, {})
             return
         if isinstance(managed, dict) and self._is_summary(step, managed):
-            self._summary(step, extra or None, rest, results)
+            first, *others = results
+            text, attachments, layout = self._content(first.content, rest)
+            message = Message(
+                role=rest.pop("role", "user"),
+                content=text,
+                kind="summary",
+                timestamp=utc(step.timestamp),
+                copied=bool(step.is_copied_context),
+                attachments=attachments or None,
+                extra=_with(extra or None, layout),
+            )
+            self.messages.append(_fill(message, rest))
+            for result in others:
+                self._result(result, step, {})
             return
         if managed in MANAGED.values():
             extra = {**(extra or {}), MANAGING: managed}
@@ -119,28 +132,6 @@ class MessageReader:
             and (bool(results[0].content) or (self.is_ours and results[0].content is not None))
             and not results[0].subagent_trajectory_ref
         )
-
-    def _summary(
-        self,
-        step: Step,
-        extra: dict[str, Any] | None,
-        rest: dict[str, Any],
-        results: list[Result],
-    ) -> None:
-        first, *others = results
-        text, attachments, layout = self._content(first.content, rest)
-        message = Message(
-            role=rest.pop("role", "user"),
-            content=text,
-            kind="summary",
-            timestamp=utc(step.timestamp),
-            copied=bool(step.is_copied_context),
-            attachments=attachments or None,
-            extra=_with(extra, layout),
-        )
-        self.messages.append(_fill(message, rest))
-        for result in others:
-            self._result(result, step, {})
 
     def _result(self, result: Result, step: Step, calls: dict[str, ToolCall]) -> None:
         extra, words, rest = parted(result.extra, RESULT_WORDS)

@@ -155,7 +155,33 @@ class Reading:
         reader.build()
         trajectory.messages = reader.messages
         trajectory.marks = reader.marks or None
-        self._fill(trajectory, document)
+        # What the document tells beside its steps.
+        agent = document.agent
+        trajectory.agent = agent.name
+        trajectory.agent_version = None if agent.version == "unknown" else agent.version
+        trajectory.tool_definitions = agent.tool_definitions
+        trajectory.extra, _, rest = parted(document.extra, {})
+        if isinstance(key := rest.pop("flat_tools", None), str):
+            trajectory.tool_definitions = unwrap_definitions(agent.tool_definitions or [], key)
+        unset = rest.get("unset")
+        if isinstance(unset, list):
+            rest.pop("unset")
+            for name in unset:
+                if name in ("agent", "session_id"):
+                    setattr(trajectory, name, None)
+        types = {field.name: field.type for field in msgspec.structs.fields(trajectory)}
+        strays: Json = {}
+        for name, value in rest.items():
+            try:
+                found = msgspec.convert(value, types[name])
+            except (KeyError, msgspec.ValidationError):
+                strays[name] = value
+                continue
+            self._set(trajectory, name, found)
+        if strays:
+            trajectory.extra = {**(trajectory.extra or {}), OURS: strays}
+        if trajectory.source == FOREIGN and document.final_metrics is not None:
+            trajectory.usage = trajectory.usage or _usage(document.final_metrics)
         self._tie(trajectory, reader.links, {t.conversation_id: t for t in inner.values()})
         derive(trajectory)
         return trajectory
@@ -209,35 +235,6 @@ class Reading:
             return file.read_bytes() if file.stat().st_size <= MEDIA_BYTES else b""
         except (OSError, ValueError):
             return b""
-
-    def _fill(self, trajectory: Trajectory, document: Document) -> None:
-        """What the document tells beside its steps."""
-        agent = document.agent
-        trajectory.agent = agent.name
-        trajectory.agent_version = None if agent.version == "unknown" else agent.version
-        trajectory.tool_definitions = agent.tool_definitions
-        trajectory.extra, _, rest = parted(document.extra, {})
-        if isinstance(key := rest.pop("flat_tools", None), str):
-            trajectory.tool_definitions = unwrap_definitions(agent.tool_definitions or [], key)
-        unset = rest.get("unset")
-        if isinstance(unset, list):
-            rest.pop("unset")
-            for name in unset:
-                if name in ("agent", "session_id"):
-                    setattr(trajectory, name, None)
-        types = {field.name: field.type for field in msgspec.structs.fields(trajectory)}
-        strays: Json = {}
-        for name, value in rest.items():
-            try:
-                found = msgspec.convert(value, types[name])
-            except (KeyError, msgspec.ValidationError):
-                strays[name] = value
-                continue
-            self._set(trajectory, name, found)
-        if strays:
-            trajectory.extra = {**(trajectory.extra or {}), OURS: strays}
-        if trajectory.source == FOREIGN and document.final_metrics is not None:
-            trajectory.usage = trajectory.usage or _usage(document.final_metrics)
 
     def _set(self, trajectory: Trajectory, name: str, value: Any) -> None:
         if name == "marks":

@@ -125,7 +125,24 @@ class StepWriter:
 
     def _step(self, message: Message, results: list[Message], marked: bool) -> Step:
         if is_summary(message):
-            return self._summary(message, results, marked)
+            content, rest = self._content(message)
+            rest = {**leftover(message, {*_PLACED, "kind"}), **rest}
+            if message.role != "user":
+                rest["role"] = message.role
+            if not marked:
+                rest["mark"] = False
+            observed = [Result(content=content)]
+            observed += [self._result(result, None, message.copied) for result in results]
+            extra = {MANAGING: MANAGED["compaction"], **(message.extra or {})}
+            return Step(
+                step_id=0,
+                source="system",
+                message="",
+                timestamp=self._time(message, rest),
+                observation=Observation(observed),
+                is_copied_context=message.copied or None,
+                extra=merged(extra, {}, rest),
+            )
         agent = message.role == "assistant"
         content, rest = self._content(message)
         rest = {**leftover(message, _AGENT_PLACED if agent else _PLACED), **rest}
@@ -153,31 +170,18 @@ class StepWriter:
         called = Called((message.tool_calls or []) if agent else [], self.refs)
         step.tool_calls = called.made or None
         observed = [self._result(result, called, message.copied) for result in results]
-        self._add_lone_refs(message, called, observed)
+        # A sub-agent whose call has no result yet is still told of.
+        kept = {result.tool_call_id: result for result in lone_results(message)}
+        for call in message.tool_calls or () if called.made else ():
+            refs = self.refs.of_call(call.id)
+            if call.id in kept:
+                refs, _ = self.refs.of_message(kept[call.id], refs)
+            if refs:
+                observed.append(Result(called.answered(call.id), None, refs))
         if observed:
             step.observation = Observation(observed)
         step.extra = merged(extra, {}, rest)
         return step
-
-    def _summary(self, message: Message, results: list[Message], marked: bool) -> Step:
-        content, rest = self._content(message)
-        rest = {**leftover(message, {*_PLACED, "kind"}), **rest}
-        if message.role != "user":
-            rest["role"] = message.role
-        if not marked:
-            rest["mark"] = False
-        observed = [Result(content=content)]
-        observed += [self._result(result, None, message.copied) for result in results]
-        extra = {MANAGING: MANAGED["compaction"], **(message.extra or {})}
-        return Step(
-            step_id=0,
-            source="system",
-            message="",
-            timestamp=self._time(message, rest),
-            observation=Observation(observed),
-            is_copied_context=message.copied or None,
-            extra=merged(extra, {}, rest),
-        )
 
     def _orphan(self, message: Message) -> Step:
         return Step(
@@ -231,16 +235,6 @@ class StepWriter:
         if odd:
             rest["refs"] = msgspec.to_builtins(odd)
         return Result(ident, content, refs or None, merged(message.extra, words, rest))
-
-    def _add_lone_refs(self, message: Message, called: Called, observed: list[Result]) -> None:
-        """A sub-agent whose call has no result yet is still told of."""
-        kept = {result.tool_call_id: result for result in lone_results(message)}
-        for call in message.tool_calls or () if called.made else ():
-            refs = self.refs.of_call(call.id)
-            if call.id in kept:
-                refs, _ = self.refs.of_message(kept[call.id], refs)
-            if refs:
-                observed.append(Result(called.answered(call.id), None, refs))
 
 
 def has_steps(trajectory: Trajectory) -> bool:

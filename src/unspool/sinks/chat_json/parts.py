@@ -160,21 +160,6 @@ def call_part(call: ToolCall, result: Message | None, child: Trajectory | None) 
 
 def _described(call: ToolCall, result: Message | None, child: Trajectory | None) -> dict[str, Any]:
     name = call.name or "tool"
-    made: dict[str, Any] = {
-        "toolId": name,
-        "toolCallId": call.id,
-        "invocationMessage": name,
-        "pastTenseMessage": name,
-        "isConfirmed": _DENIED if call.status == "denied" else _ALLOWED,
-        "source": {"type": "external", "label": "External"},
-        "resultDetails": _details(call, result),
-    }
-    if child is not None:
-        made["toolSpecificData"] = _sub_agent(child)
-    return made
-
-
-def _details(call: ToolCall, result: Message | None) -> dict[str, Any]:
     failed = call.status == "failed" or bool(result is not None and result.is_error)
     output: list[dict[str, Any]] = []
     if result is not None:
@@ -189,7 +174,18 @@ def _details(call: ToolCall, result: Message | None) -> dict[str, Any]:
                         "value": attachment.data,
                     }
                 )
-    return {"input": call.arguments, "output": output, "isError": failed}
+    made: dict[str, Any] = {
+        "toolId": name,
+        "toolCallId": call.id,
+        "invocationMessage": name,
+        "pastTenseMessage": name,
+        "isConfirmed": _DENIED if call.status == "denied" else _ALLOWED,
+        "source": {"type": "external", "label": "External"},
+        "resultDetails": {"input": call.arguments, "output": output, "isError": failed},
+    }
+    if child is not None:
+        made["toolSpecificData"] = _sub_agent(child)
+    return made
 
 
 def _sub_agent(child: Trajectory) -> dict[str, Any]:

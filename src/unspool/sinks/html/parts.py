@@ -163,7 +163,15 @@ def _body(said: Said) -> Iterator[Markup]:
                    kind="reasoning")  # fmt: skip
     words = said.words
     if words.strip():
-        yield from _words(said, words)
+        if said.category == "tools" or said.message.kind in ("output", "shell"):
+            yield element("pre", {"class": "output", "tabindex": "0"}, clipped(words))
+        elif said.category == "assistant":
+            yield element("div", {"class": "prose", "dir": "auto"}, render(words))
+        elif said.category == "user" or said.message.kind == "notification":
+            yield element("div", {"dir": "auto"}, typed(words))
+        else:
+            title = f"{one_line(words, 110)}"
+            yield fold(title, element("div", {"class": "typed"}, clipped(words)), kind="context")
     if message.typed is not None and message.typed != message.content and message.content:
         sent = element("div", {"class": "typed"}, clipped(message.content))
         yield fold("As sent to the model", sent, kind="injected")
@@ -183,18 +191,6 @@ def _part(part: Part) -> Markup:
         return element("span", where, one_line(name, 120))
     body = element("pre", {"class": "output", "tabindex": "0"}, clipped(part.text))
     return fold(one_line(part.label, 60), body, kind="attachment")
-
-
-def _words(said: Said, words: str) -> Iterator[Markup]:
-    if said.category == "tools" or said.message.kind in ("output", "shell"):
-        yield element("pre", {"class": "output", "tabindex": "0"}, clipped(words))
-    elif said.category == "assistant":
-        yield element("div", {"class": "prose", "dir": "auto"}, render(words))
-    elif said.category == "user" or said.message.kind == "notification":
-        yield element("div", {"dir": "auto"}, typed(words))
-    else:
-        title = f"{one_line(words, 110)}"
-        yield fold(title, element("div", {"class": "typed"}, clipped(words)), kind="context")
 
 
 def rule_part(rule: Rule) -> Markup:

@@ -9,7 +9,7 @@ from unspool.sinks import Family
 from unspool.sinks.markdown.parts import attached, given, pasted, remarks, returned
 from unspool.sinks.markdown.prose import code, details, fenced, html, link, plain, prose, quoted
 from unspool.trajectory import FileTouch, Message, Trajectory, text_of
-from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn, read_family
+from unspool.views import Aside, Call, Item, Reading, Rule, Said, read_family
 from unspool.views.edits import Edit
 from unspool.views.figures import count, duration, plural
 from unspool.views.items import CHECKPOINT
@@ -33,22 +33,14 @@ _FOLDED = frozenset(("injected", "summary", "output"))
 
 def make_page(family: Family) -> str:
     reading = read_family(family.root, family.descendants)
-    blocks = [f"# {plain(reading.title)}", _head(family.root), *_conversation(reading, 2)]
-    files = _files(family.root)
-    if files:
-        blocks += ["## Files", files]
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _head(trajectory: Trajectory) -> str:
-    usage = trajectory.usage
-    workspace = trajectory.workspace
-    models = (trajectory.model_usage or {}).get("models_used")
+    usage = family.root.usage
+    workspace = family.root.workspace
+    models = (family.root.model_usage or {}).get("models_used")
     rows = [
-        ("Agent", " ".join(t for t in (trajectory.agent, trajectory.agent_version) if t)),
+        ("Agent", " ".join(t for t in (family.root.agent, family.root.agent_version) if t)),
         ("Model", ", ".join(m for m in models if isinstance(m, str)) if models else ""),
-        ("Started", trajectory.started_at or ""),
-        ("Ended", trajectory.ended_at or ""),
+        ("Started", family.root.started_at or ""),
+        ("Ended", family.root.ended_at or ""),
     ]
     lines = [f"- {name}: {plain(value)}" for name, value in rows if value]
     if workspace is not None and workspace.path:
@@ -57,31 +49,31 @@ def _head(trajectory: Trajectory) -> str:
         tokens = [(usage.prompt_tokens, "in"), (usage.completion_tokens, "out")]
         figures = ", ".join(f"{count(number)} {word}" for number, word in tokens if number)
         lines.append(f"- Tokens: {figures}")
-    lines.append(f"- Source: {plain(trajectory.source)} {code(trajectory.conversation_id)}")
-    return "\n".join(lines)
+    lines.append(f"- Source: {plain(family.root.source)} {code(family.root.conversation_id)}")
+    blocks = [f"# {plain(reading.title)}", "\n".join(lines), *_conversation(reading, 2)]
+    files = _files(family.root)
+    if files:
+        blocks += ["## Files", files]
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def _conversation(reading: Reading, level: int) -> Iterator[str]:
     for turn in reading.turns:
-        yield from _turn(turn, level)
-
-
-def _turn(turn: Turn, level: int) -> Iterator[str]:
-    speaker = ""
-    for item in turn.items:
-        who = _speaker(item)
-        if isinstance(item, Said) and item.message.kind in _FOLDED:
-            yield _folded(item.message)
-            continue
-        if isinstance(item, Said):
-            if who != speaker or item is turn.prompt:
-                yield _heading(item, who, level)
-            yield from _said(item, level)
-        elif isinstance(item, Rule):
-            yield from _rule(item)
-        else:
-            yield _aside(item, level)
-        speaker = who
+        speaker = ""
+        for item in turn.items:
+            who = _speaker(item)
+            if isinstance(item, Said) and item.message.kind in _FOLDED:
+                yield _folded(item.message)
+                continue
+            if isinstance(item, Said):
+                if who != speaker or item is turn.prompt:
+                    yield _heading(item, who, level)
+                yield from _said(item, level)
+            elif isinstance(item, Rule):
+                yield from _rule(item)
+            else:
+                yield _aside(item, level)
+            speaker = who
 
 
 def _speaker(item: Item) -> str:

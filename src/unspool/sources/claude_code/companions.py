@@ -114,7 +114,20 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
         scribe.problem("invalid-json", data)
     elif kind == "meta":
         scribe = Scribe((NAME, child_id(session, File(origin.path).agent)), origin.path, 0)
-        _read_meta(value, session, scribe)
+        # `agent-<id>.meta.json`: the call that started the sub-agent, and its type.
+        above = value.get("parentAgentId")
+        caller = child_id(session, above) if isinstance(above, str) and above else session
+        link: Value = {"conversation_id": caller, "kind": "subagent"}
+        if isinstance(value.get("toolUseId"), str):
+            link["tool_call_id"] = value["toolUseId"]
+        if isinstance(value.get("agentType"), str):
+            link["name"] = value["agentType"]
+            scribe.note("agent_type", value["agentType"])
+        scribe.note("parent", link)
+        if isinstance(value.get("description"), str):
+            scribe.note("title", value["description"], Rank.INDEX)
+        if value.get("worktreePath"):
+            scribe.note("worktree_path", value["worktreePath"])
     elif kind == "title":
         title = value.get("customTitle")
         if isinstance(title, str) and title.strip():
@@ -136,20 +149,3 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
                 if isinstance(said, str) and said:
                     scribe.note(name, said, rank, key=(NAME, child_id(session, agent)))
     yield from scribe.facts
-
-
-def _read_meta(value: Value, session: str, scribe: Scribe) -> None:
-    """`agent-<id>.meta.json`: the call that started the sub-agent, and its type."""
-    above = value.get("parentAgentId")
-    caller = child_id(session, above) if isinstance(above, str) and above else session
-    link: Value = {"conversation_id": caller, "kind": "subagent"}
-    if isinstance(value.get("toolUseId"), str):
-        link["tool_call_id"] = value["toolUseId"]
-    if isinstance(value.get("agentType"), str):
-        link["name"] = value["agentType"]
-        scribe.note("agent_type", value["agentType"])
-    scribe.note("parent", link)
-    if isinstance(value.get("description"), str):
-        scribe.note("title", value["description"], Rank.INDEX)
-    if value.get("worktreePath"):
-        scribe.note("worktree_path", value["worktreePath"])

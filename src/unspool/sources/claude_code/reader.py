@@ -66,7 +66,16 @@ class Reader:
     def read(self) -> Iterator[AnyFact]:
         head = read_head(self.origin.path)
         if hooks.may_be_log(head) and hooks.is_log(head.objects or hooklogs.head_payloads(head)):
-            yield from self._read_hook_log()
+            # Nobody prescribes the shape of these; lines of a transcript may stand among them.
+            for logged in hooklogs.read_log(self.origin, self.recover):
+                self.tally.records += logged.lost
+                if logged.written is not None:
+                    data = msgspec.json.encode(logged.written)
+                    line = LINE.convert(logged.written)
+                    yield from self._read_line(logged.offset, data, line, logged.moment)
+                else:
+                    self.tally.problems += logged.lost
+                    yield self._problem(logged.offset, logged.code, logged.text)
             return
         # A packed file, which is not cut into ranges, has lines all the same.
         lines = b"\n" not in head.data or bool(head.objects)
@@ -80,18 +89,6 @@ class Reader:
                 yield self._of_session(record)
             else:
                 yield from self._read_line(*record, None)
-
-    def _read_hook_log(self) -> Iterator[AnyFact]:
-        """Nobody prescribes the shape of these; lines of a transcript may stand among them."""
-        for logged in hooklogs.read_log(self.origin, self.recover):
-            self.tally.records += logged.lost
-            if logged.written is not None:
-                data = msgspec.json.encode(logged.written)
-                line = LINE.convert(logged.written)
-                yield from self._read_line(logged.offset, data, line, logged.moment)
-            else:
-                self.tally.problems += logged.lost
-                yield self._problem(logged.offset, logged.code, logged.text)
 
     def _problem(self, offset: int, code: str, data: bytes | str) -> AnyFact:
         scribe = Scribe(NOBODY, self.origin.path, offset)

@@ -125,7 +125,29 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
         for call, _ in _spawned(value):
             read_handback(call, value.get("tool_use_result"), scribe, session, Rank.ECHO)
     elif kind == "result":
-        _read_end(value, scribe)
+        if isinstance(value.get("result"), str) and value["result"].strip():
+            # The last answer once more; with `--output-format json` it is the only one.
+            scribe.message(role="assistant", text=value["result"], rank=Rank.ECHO)
+        # `modelUsage` and the price are of the whole session up to here, with its sub-agents and all
+        # runs before: no total of this conversation. `usage` is what the main thread of this run used;
+        # it fills in what the lines of the answers do not tell (cases/claude_code/stream_totals).
+        data = {name: value[name] for name in _ENDING if value.get(name) is not None}
+        usage, models = value.get("usage"), value.get("modelUsage")
+        if models:
+            data["session_models"] = models
+        scribe.mark("end", data, rank=Rank.COPY)
+        if isinstance(usage, dict):
+            read_usage(
+                usage,
+                scribe,
+                on="segment",
+                subject=str(value.get("uuid") or f"{scribe.origin}:{len(scribe.facts)}"),
+                model=next(iter(models)) if isinstance(models, dict) and len(models) == 1 else "",
+            )
+        denials = value.get("permission_denials")
+        for denial in denials if isinstance(denials, list) else ():
+            if isinstance(denial, dict) and isinstance(denial.get("tool_use_id"), str):
+                scribe.note("status", "denied", -1, "call", denial["tool_use_id"])
     elif kind == "system" and value.get("subtype") == "init":
         scribe.mark("start", {"source": "headless", "model": value.get("model")}, rank=Rank.COPY)
         for theirs, ours in _SETTINGS.items():
@@ -158,29 +180,3 @@ def _read_spawn(value: Value, call: str, agent: str, scribe: Scribe, session: st
     scribe.note("parent", {"conversation_id": session, **tie}, Rank.COPY, key=child)
     if isinstance(value.get("description"), str):
         scribe.note("title", value["description"], Rank.INDEX, key=child)
-
-
-def _read_end(value: Value, scribe: Scribe) -> None:
-    if isinstance(value.get("result"), str) and value["result"].strip():
-        # The last answer once more; with `--output-format json` it is the only one.
-        scribe.message(role="assistant", text=value["result"], rank=Rank.ECHO)
-    # `modelUsage` and the price are of the whole session up to here, with its sub-agents and all runs
-    # before: no total of this conversation. `usage` is what the main thread of this run used; it
-    # fills in what the lines of the answers do not tell (cases/claude_code/stream_totals).
-    data = {name: value[name] for name in _ENDING if value.get(name) is not None}
-    usage, models = value.get("usage"), value.get("modelUsage")
-    if models:
-        data["session_models"] = models
-    scribe.mark("end", data, rank=Rank.COPY)
-    if isinstance(usage, dict):
-        read_usage(
-            usage,
-            scribe,
-            on="segment",
-            subject=str(value.get("uuid") or f"{scribe.origin}:{len(scribe.facts)}"),
-            model=next(iter(models)) if isinstance(models, dict) and len(models) == 1 else "",
-        )
-    denials = value.get("permission_denials")
-    for denial in denials if isinstance(denials, list) else ():
-        if isinstance(denial, dict) and isinstance(denial.get("tool_use_id"), str):
-            scribe.note("status", "denied", -1, "call", denial["tool_use_id"])

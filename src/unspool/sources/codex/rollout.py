@@ -125,7 +125,11 @@ class _Rollout:
             self._report(counts, scribe, "call", self._moment())
             yield from scribe.facts[before:]
         if not self.prompts:
-            yield from self._only_events()
+            # A rollout without items of the model: what its events tell is all there is.
+            for payload, scribe in self.spoken:
+                role = "user" if payload.type == "user_message" else "assistant"
+                scribe.message(role=role, text=payload.message or "", rank=Rank.ECHO)
+                yield from scribe.facts
 
     def _read_line(self, offset: int, data: bytes, line: Line) -> Iterator[AnyFact]:
         kind, payload = line.type, line.payload
@@ -433,7 +437,29 @@ class _Rollout:
     def _read_event(self, payload: Payload, line: Line, scribe: Scribe, offset: int) -> None:
         kind = payload.type
         if kind == "token_count":
-            self._read_token_count(payload, scribe)
+            # Half of these repeat the total before; where a record per response stands beside them,
+            # they all do. A fork may begin with the last count of its parent.
+            info = payload.info
+            total = info.total_token_usage.total_tokens if info and info.total_token_usage else None
+            repeated = total is None or total == self.total
+            inherited = self.is_fork and self.total is None and not self.unpaid
+            self.total = total if total is not None else self.total
+            if (
+                info is None
+                or info.last_token_usage is None
+                or repeated
+                or inherited
+                or self.has_records
+            ):
+                self.tally.noise += 1
+            elif self.unpaid or self.pays_after:
+                self.pays_after = True
+                self._pay(info.last_token_usage, scribe, "")
+            else:
+                if self.ahead is not None:
+                    self._report(self.ahead[0], scribe, "call", self._moment())
+                self.ahead = (info.last_token_usage, scribe)
+                self.tally.noise += 1  # its tokens are told with the answer
         elif kind == "item_completed":
             self._read_shown(payload.item or Item(), scribe)
         elif kind in ("task_complete", "turn_complete"):
@@ -479,13 +505,6 @@ class _Rollout:
         ident, chained = self._chained(payload, scribe, "error")
         chained.message(id=ident, role="assistant", text=text, kind="error")
 
-    def _only_events(self) -> Iterator[AnyFact]:
-        """A rollout without items of the model: what its events tell is all there is."""
-        for payload, scribe in self.spoken:
-            role = "user" if payload.type == "user_message" else "assistant"
-            scribe.message(role=role, text=payload.message or "", rank=Rank.ECHO)
-            yield from scribe.facts
-
     def _read_turn_context(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
         self.model = payload.model or self.model
         if payload.cwd:
@@ -511,31 +530,6 @@ class _Rollout:
     def _read_usage_record(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
         self.has_records = True
         self._pay(payload.usage, scribe, payload.response_id or "")
-
-    def _read_token_count(self, payload: Payload, scribe: Scribe) -> None:
-        """Half of these repeat the total before; where a record per response stands beside them,
-        they all do. A fork may begin with the last count of its parent."""
-        info = payload.info
-        total = info.total_token_usage.total_tokens if info and info.total_token_usage else None
-        repeated = total is None or total == self.total
-        inherited = self.is_fork and self.total is None and not self.unpaid
-        self.total = total if total is not None else self.total
-        if (
-            info is None
-            or info.last_token_usage is None
-            or repeated
-            or inherited
-            or self.has_records
-        ):
-            self.tally.noise += 1
-        elif self.unpaid or self.pays_after:
-            self.pays_after = True
-            self._pay(info.last_token_usage, scribe, "")
-        else:
-            if self.ahead is not None:
-                self._report(self.ahead[0], scribe, "call", self._moment())
-            self.ahead = (info.last_token_usage, scribe)
-            self.tally.noise += 1  # its tokens are told with the answer
 
     def _pay(self, counts: Counts | None, scribe: Scribe, response: str) -> None:
         """The tokens of the answer whose items were read last; else of a call beside them, such as

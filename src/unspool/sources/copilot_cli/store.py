@@ -77,29 +77,33 @@ def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
         with open_database(origin.path) as database:
             if database.stale:
                 problem.problem("stale-database", "the log beside it is too long to copy")
-            yield from _read(Rows(origin, database, tally, product))
+            rows = Rows(origin, database, tally, product)
+            turns = rows.by_session("turns")
+            files, references = rows.by_session("session_files"), rows.by_session("session_refs")
+            known = {str(row["id"]): row for row in rows.iter("sessions", "id")}
+            for session in sorted({*known, *turns}):
+                if not session:
+                    continue
+                own = turns.get(session, [])
+                yield from _session(rows, session, known.get(session, {}), own)
+                extras = [*files.pop(session, []), *references.pop(session, [])]
+                yield from _turns(rows, session, own, extras)
+            for session, found in rows.by_session("checkpoints").items():
+                for row in found:
+                    number = whole_number(row.get("checkpoint_number"))
+                    value = {name: row[name] for name in SECTIONS if row.get(name)}
+                    value = {"number": number, **value} if number is not None else value
+                    scribe = rows.scribe(session, f"checkpoint:{number}")
+                    scribe.note("checkpoints", value, 1)
+                    yield from scribe.facts
+            yield from _usage(rows)
+            yield from _artifacts(rows)
+            rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
     except (sqlite3.Error, OSError) as error:
         problem.problem("unreadable-database", str(error))
     tally.records += len(problem.facts)
     tally.problems += len(problem.facts)
     yield from problem.facts
-
-
-def _read(rows: Rows) -> Iterator[AnyFact]:
-    turns = rows.by_session("turns")
-    files, references = rows.by_session("session_files"), rows.by_session("session_refs")
-    known = {str(row["id"]): row for row in rows.iter("sessions", "id")}
-    for session in sorted({*known, *turns}):
-        if not session:
-            continue
-        own = turns.get(session, [])
-        yield from _session(rows, session, known.get(session, {}), own)
-        extras = [*files.pop(session, []), *references.pop(session, [])]
-        yield from _turns(rows, session, own, extras)
-    yield from _checkpoints(rows)
-    yield from _usage(rows)
-    yield from _artifacts(rows)
-    rows.tally.noise += sum(map(len, (*files.values(), *references.values())))
 
 
 def _session(rows: Rows, session: str, row: Row, turns: list[Row]) -> Iterator[AnyFact]:
@@ -163,17 +167,6 @@ def _extra(rows: Rows, session: str, row: Row) -> list[AnyFact]:
     data = {name: value for name, value in data.items() if value is not None}
     scribe.mark(kind, data, subject, RANK)
     return scribe.facts
-
-
-def _checkpoints(rows: Rows) -> Iterator[AnyFact]:
-    for session, found in rows.by_session("checkpoints").items():
-        for row in found:
-            number = whole_number(row.get("checkpoint_number"))
-            value = {name: row[name] for name in SECTIONS if row.get(name)}
-            value = {"number": number, **value} if number is not None else value
-            scribe = rows.scribe(session, f"checkpoint:{number}")
-            scribe.note("checkpoints", value, 1)
-            yield from scribe.facts
 
 
 def _usage(rows: Rows) -> Iterator[AnyFact]:

@@ -93,7 +93,18 @@ def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     if shape == "debug":
         yield from read_log(origin, tally, PRODUCT, recover)
     elif shape == "transcript":
-        yield from _read_transcript(origin, tally, recover)
+        # What tools gave back is never in a transcript, nor which folder it is about.
+        lookup = Lookup(origin.path)
+        key = (PRODUCT, lookup.session)
+        if not origin.start:
+            scribe = Scribe(key, origin.path, 0, entry="transcript")
+            scribe.note("partial", "no-tool-results", Rank.ECHO, number=900)
+            parents = Path(origin.path).parents
+            description = parents[2] / "workspace.json" if len(parents) > 2 else Path()
+            if folder := workspace_of(description):
+                scribe.note("workspace.path", folder, Rank.ECHO, number=901)
+            yield from scribe.facts
+        yield from read_events(origin, tally, key, lookup, Rank.ECHO, recover)
     elif origin.start:
         return  # only lines are read in ranges; all else is read whole, with its beginning
     elif shape == "store":
@@ -101,24 +112,17 @@ def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     elif shape == "traces":
         yield from read_traces(origin, tally, PRODUCT)
     elif shape == "memory":
-        yield from _read_memory(origin, tally)
+        # Markdown that the memory tool saved for one chat.
+        with open_origin(origin.path) as file:
+            text = file.read().decode("utf-8", "replace")
+        tally.records += 1
+        parts = PurePath(origin.path).parts
+        name = "/".join(parts[parts.index(_MEMORIES[1]) + 2 :])
+        scribe = Scribe((PRODUCT, memory_session(origin.path)), origin.path, 0)
+        scribe.note("checkpoints", {"kind": "memory", "title": name, "text": text})
+        yield from scribe.facts
     elif shape == "cache":
         yield from _read_cache(origin, tally)
-
-
-def _read_transcript(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    """What tools gave back is never in a transcript, nor which folder it is about."""
-    lookup = Lookup(origin.path)
-    key = (PRODUCT, lookup.session)
-    if not origin.start:
-        scribe = Scribe(key, origin.path, 0, entry="transcript")
-        scribe.note("partial", "no-tool-results", Rank.ECHO, number=900)
-        parents = Path(origin.path).parents
-        description = parents[2] / "workspace.json" if len(parents) > 2 else Path()
-        if folder := workspace_of(description):
-            scribe.note("workspace.path", folder, Rank.ECHO, number=901)
-        yield from scribe.facts
-    yield from read_events(origin, tally, key, lookup, Rank.ECHO, recover)
 
 
 def memory_session(path: str) -> str:
@@ -139,18 +143,6 @@ def memory_session(path: str) -> str:
                 return name
             return text if _UUID.fullmatch(text) else name
     return ""
-
-
-def _read_memory(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """Markdown that the memory tool saved for one chat."""
-    with open_origin(origin.path) as file:
-        text = file.read().decode("utf-8", "replace")
-    tally.records += 1
-    parts = PurePath(origin.path).parts
-    name = "/".join(parts[parts.index(_MEMORIES[1]) + 2 :])
-    scribe = Scribe((PRODUCT, memory_session(origin.path)), origin.path, 0)
-    scribe.note("checkpoints", {"kind": "memory", "title": name, "text": text})
-    yield from scribe.facts
 
 
 def _read_cache(origin: Origin, tally: Tally) -> Iterator[AnyFact]:

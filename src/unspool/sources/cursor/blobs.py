@@ -187,19 +187,15 @@ def turns(root: bytes, fetch: Fetch) -> Iterator[Turned]:
     for turn in _node(root).get(_TURNS, ()):
         agent = _node(_first(_node(_body(turn, fetch)), _AGENT))
         for asked in agent.get(_USER, ())[:1]:
-            yield from _asked(asked, fetch)
+            node = _node(_body(asked, fetch))
+            if any(node.get(_SIMULATED, ())):
+                continue
+            whole = _first(node, _WHOLE_TEXT)
+            text = _text(_body(whole, fetch)) if whole else _text(_first(node, _TEXT))
+            if text.strip():
+                yield Turned("user", text, "", _time(node.get(_ASKED_AT)), _name(asked))
         for step in agent.get(_STEP, ()):
             yield from _said(step, fetch)
-
-
-def _asked(reference: bytes | int, fetch: Fetch) -> Iterator[Turned]:
-    node = _node(_body(reference, fetch))
-    if any(node.get(_SIMULATED, ())):
-        return
-    whole = _first(node, _WHOLE_TEXT)
-    text = _text(_body(whole, fetch)) if whole else _text(_first(node, _TEXT))
-    if text.strip():
-        yield Turned("user", text, "", _time(node.get(_ASKED_AT)), _name(reference))
 
 
 def _said(reference: bytes | int, fetch: Fetch) -> Iterator[Turned]:

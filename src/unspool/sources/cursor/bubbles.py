@@ -291,7 +291,17 @@ class Chat:
         scribe = Scribe(
             self.key, self.origin, offset, time=time, entry=f"bubble:{ident}", after=after, rank=RANK
         )  # fmt: skip
-        self._look_around(bubble)
+        # Where the work is done, for composers that do not name their folder.
+        listed = bubble.workspaceUris
+        if not self.roots and isinstance(listed, list):
+            self.roots = [clean_path(uri) for uri in listed if isinstance(uri, str) and uri]
+        if len(self.paths) < _MOST_PATHS:
+            tool = bubble.call
+            if tool is not None:
+                self.paths.add(path_of(decoded(tool.params or tool.rawArgs)))
+            for attachment in attachments_of(bubble):
+                if attachment.kind in ("file", "selection"):
+                    self.paths.add(attachment.path)
         if bubble.is_prompt:
             text, attachments = bubble.words, attachments_of(bubble)
             if text or attachments or answered:
@@ -323,21 +333,17 @@ class Chat:
                 id=f"{ident}:error", role="system", kind="error", text=bubble.error[1],
                 request=bubble.error[0] or bubble.request or self.request, after=None,
             )  # fmt: skip
-        self._count(scribe, bubble)
+        # The last bubble of a request has its count, all others 0, which is unknown. A second count
+        # of the same request replaces the first: 13962/50, then 14192/218 (test_tokens_count_once).
+        count = bubble.tokenCount or Count()
+        given, taken = int(count.inputTokens or 0), int(count.outputTokens or 0)
+        request, step = bubble.request or self.request, self._steps.step
+        if (given or taken) and (request or step):
+            scribe.usage(
+                on="request" if request else "message", subject=request or step,
+                prompt=given or None, completion=taken or None,
+            )  # fmt: skip
         return scribe.facts
-
-    def _look_around(self, bubble: Bubble) -> None:
-        """Where the work is done, for composers that do not name their folder."""
-        listed = bubble.workspaceUris
-        if not self.roots and isinstance(listed, list):
-            self.roots = [clean_path(uri) for uri in listed if isinstance(uri, str) and uri]
-        if len(self.paths) < _MOST_PATHS:
-            tool = bubble.call
-            if tool is not None:
-                self.paths.add(path_of(decoded(tool.params or tool.rawArgs)))
-            for attachment in attachments_of(bubble):
-                if attachment.kind in ("file", "selection"):
-                    self.paths.add(attachment.path)
 
     def _say(self, scribe: Scribe, bubble: Bubble, step: str, **fields: Any) -> None:
         scribe.message(
@@ -370,18 +376,6 @@ class Chat:
             scribe.returned(
                 call=call, name=name, text=text, details=details, failed=failed, status=status,
                 files=files,
-            )  # fmt: skip
-
-    def _count(self, scribe: Scribe, bubble: Bubble) -> None:
-        """The last bubble of a request has its count, all others 0, which is unknown. A second count
-        of the same request replaces the first: 13962/50, then 14192/218 (test_tokens_count_once)."""
-        count = bubble.tokenCount or Count()
-        given, taken = int(count.inputTokens or 0), int(count.outputTokens or 0)
-        request, step = bubble.request or self.request, self._steps.step
-        if (given or taken) and (request or step):
-            scribe.usage(
-                on="request" if request else "message", subject=request or step,
-                prompt=given or None, completion=taken or None,
             )  # fmt: skip
 
     def files(self, bubble: Bubble, ident: str, offset: int) -> list[AnyFact]:

@@ -122,7 +122,22 @@ class Chat:
         self.key = ("cursor", str(ident or Path(self.origin).parent.name))
         blobs = Blobs(database.connection)
         root = blobs.root(meta.get("latestRootBlobId"))
-        yield from self._notes(meta)
+        self._mode = mode_name(meta.get("mode"))
+        self._model = str(meta.get("lastUsedModel") or "")
+        above = meta.get("subagentInfo")
+        parent = above.get("parentAgentId") if isinstance(above, dict) else None
+        self._session = parent if isinstance(parent, str) and parent else self.key[1]
+        notes = {
+            "session_id": self._session,
+            "title": meta.get("name") if meta.get("name") != _UNNAMED else None,
+            "composer_mode": self._mode or None,
+            "started_at": format_time(parse_time(meta.get("createdAt"))),
+            "parent": {"conversation_id": parent} if parent == self._session else None,
+        }
+        scribe = Scribe(self.key, self.origin, next(self._offsets), entry=f"chat:{self.key[1]}")
+        for name, value in notes.items():
+            scribe.note(name, value, rank_of(self.key, name, value, RANK))
+        yield from scribe.facts
         yield from self._said(blobs, root, blobs.layout(root))
         yield from self._children(blobs, root, 0)
 
@@ -141,7 +156,25 @@ class Chat:
     def _said(self, blobs: "Blobs", root: bytes, layout: "Layout") -> Iterator[AnyFact]:
         """What the root of a chat tells."""
         self.tally.records += 1
-        yield from self._state(root)
+        # What the root knows of the chat as a whole: how full its context is, where it works.
+        fields = dict(node_fields(root))
+        notes: dict[str, Any] = {}
+        tokens, place = fields.get(_TOKENS), fields.get(_CHECKOUT)
+        used, most = map(dict(node_fields(tokens) if isinstance(tokens, bytes) else ()).get, (1, 2))
+        if isinstance(used, int) and isinstance(most, int) and used and most:
+            notes = {"context_tokens": used, "context_limit": most}
+            notes["context_usage"] = round(100 * used / most, 1)
+        folder, branch = map(
+            dict(node_fields(place) if isinstance(place, bytes) else ()).get, (1, 2)
+        )
+        if _folder(folder) and isinstance(branch, bytes) and branch:
+            notes["workspace.branch"] = branch.decode("utf-8", "replace")
+        worked = next((value for number, value in node_fields(root) if number == _FOLDERS), None)
+        notes["workspace.path"] = _folder(worked)
+        scribe = Scribe(self.key, self.origin, next(self._offsets))
+        for name, value in notes.items():
+            scribe.note(name, value, RANK + 1)
+        yield from scribe.facts
         clock = Clock(turns(root, blobs.get))
         sent = Sent(self.key, self.origin, RANK, self._offsets, self._mode, self._model, clock)
         if not layout.main:
@@ -204,45 +237,6 @@ class Chat:
         facts = sent.read(value, ident, after)
         self.tally.noise += not facts
         return facts
-
-    def _notes(self, meta: dict[str, Any]) -> Iterator[AnyFact]:
-        self._mode = mode_name(meta.get("mode"))
-        self._model = str(meta.get("lastUsedModel") or "")
-        above = meta.get("subagentInfo")
-        parent = above.get("parentAgentId") if isinstance(above, dict) else None
-        self._session = parent if isinstance(parent, str) and parent else self.key[1]
-        notes = {
-            "session_id": self._session,
-            "title": meta.get("name") if meta.get("name") != _UNNAMED else None,
-            "composer_mode": self._mode or None,
-            "started_at": format_time(parse_time(meta.get("createdAt"))),
-            "parent": {"conversation_id": parent} if parent == self._session else None,
-        }
-        scribe = Scribe(self.key, self.origin, next(self._offsets), entry=f"chat:{self.key[1]}")
-        for name, value in notes.items():
-            scribe.note(name, value, rank_of(self.key, name, value, RANK))
-        yield from scribe.facts
-
-    def _state(self, root: bytes) -> Iterator[AnyFact]:
-        """What the root knows of the chat as a whole: how full its context is, where it works."""
-        fields = dict(node_fields(root))
-        notes: dict[str, Any] = {}
-        tokens, place = fields.get(_TOKENS), fields.get(_CHECKOUT)
-        used, most = map(dict(node_fields(tokens) if isinstance(tokens, bytes) else ()).get, (1, 2))
-        if isinstance(used, int) and isinstance(most, int) and used and most:
-            notes = {"context_tokens": used, "context_limit": most}
-            notes["context_usage"] = round(100 * used / most, 1)
-        folder, branch = map(
-            dict(node_fields(place) if isinstance(place, bytes) else ()).get, (1, 2)
-        )
-        if _folder(folder) and isinstance(branch, bytes) and branch:
-            notes["workspace.branch"] = branch.decode("utf-8", "replace")
-        worked = next((value for number, value in node_fields(root) if number == _FOLDERS), None)
-        notes["workspace.path"] = _folder(worked)
-        scribe = Scribe(self.key, self.origin, next(self._offsets))
-        for name, value in notes.items():
-            scribe.note(name, value, RANK + 1)
-        yield from scribe.facts
 
 
 def _is_context(facts: list[AnyFact]) -> bool:

@@ -292,7 +292,17 @@ class Bubbles:
                 self._inline.setdefault(str(name), bubble)
         headers = _by_id(decoded(composer.get("fullConversationHeadersOnly")))
         self._order = list(headers or _by_id(composer.get("conversation")))
-        self._tools = _old_tools(composer)
+        # Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text.
+        tools: dict[str, dict[str, Any]] = {}
+        listed = composer.get("capabilities")
+        for capability in listed if isinstance(listed, list) else ():
+            if isinstance(capability, dict) and capability.get("type") == _TOOLS:
+                data = capability.get("data")
+                kept = decoded(data.get("bubbleDataMap")) if isinstance(data, dict) else None
+                for ident, tool in kept.items() if isinstance(kept, dict) else ():
+                    if isinstance(tool, dict):
+                        tools[str(ident)] = tool
+        self._tools = tools
         self.problems: list[Problem] = []
         self.missing = 0
         """Headers whose bubble is not there."""
@@ -303,7 +313,13 @@ class Bubbles:
         self._notices = {o.ident: o.notice for o in orphans if o.notice is not None}
         self.runs = _runs([o for o in orphans if o.notice is None])
         if composer.get("status") not in _OVER:
-            self._list_what_goes_on()
+            # Newer than all that the headers name, while the composer is at work: not yet listed.
+            bubbles = map(self._peek, self._order) if self.runs else ()
+            newest = max(((bubble.time if bubble else None) or 0 for bubble in bubbles), default=0)
+            for run in list(self.runs):
+                if newest and all((orphan.created or 0) > newest for orphan in run):
+                    self.runs.remove(run)
+                    self._order += [orphan.ident for orphan in run]
         self.last = self._last_spoken() if self.runs else ""
         """The last bubble that says anything."""
 
@@ -389,15 +405,6 @@ class Bubbles:
             orphans, key=lambda o: (o.created is None, o.created or 0, not o.is_prompt, o.row)
         )
 
-    def _list_what_goes_on(self) -> None:
-        """Newer than all that the headers name, while the composer is at work: not yet listed."""
-        bubbles = map(self._peek, self._order) if self.runs else ()
-        newest = max(((bubble.time if bubble else None) or 0 for bubble in bubbles), default=0)
-        for run in list(self.runs):
-            if newest and all((orphan.created or 0) > newest for orphan in run):
-                self.runs.remove(run)
-                self._order += [orphan.ident for orphan in run]
-
     def _last_spoken(self) -> str:
         for ident in reversed(self._order):
             bubble = self._peek(ident)
@@ -448,20 +455,6 @@ def _by_id(listed: Any) -> dict[str, dict[str, Any]]:
     return bubbles
 
 
-def _old_tools(composer: Composer) -> dict[str, dict[str, Any]]:
-    """Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text."""
-    tools: dict[str, dict[str, Any]] = {}
-    listed = composer.get("capabilities")
-    for capability in listed if isinstance(listed, list) else ():
-        if isinstance(capability, dict) and capability.get("type") == _TOOLS:
-            data = capability.get("data")
-            kept = decoded(data.get("bubbleDataMap")) if isinstance(data, dict) else None
-            for ident, tool in kept.items() if isinstance(kept, dict) else ():
-                if isinstance(tool, dict):
-                    tools[str(ident)] = tool
-    return tools
-
-
 def _names(listed: Any) -> list[str]:
     return [i for i in listed if isinstance(i, str) and i] if isinstance(listed, list) else []
 
@@ -480,6 +473,11 @@ def head_notes(composer: Composer) -> dict[str, Any]:
     summary = composer.get("latestConversationSummary")
     while isinstance(summary, dict):
         summary = summary.get("summary")
+    repositories = composer.get("trackedGitRepos")
+    first = repositories[0] if isinstance(repositories, list) and repositories else None
+    listed = first.get("branches") if isinstance(first, dict) else None
+    branch = listed[0] if isinstance(listed, list) and listed else None
+    name = branch.get("branchName") if isinstance(branch, dict) else None
     notes: dict[str, Any] = {
         "title": composer.get("name") or composer.get("chatTitle"),
         "composer_mode": mode_name(composer.get("unifiedMode") or composer.get("forceMode")),
@@ -494,7 +492,7 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         "is_archived": composer.get("isArchived") or None,
         "conversation_summary": summary if isinstance(summary, str) else None,
         "workspace.path": folder if is_absolute(folder) else None,
-        "workspace.branch": _branch(composer.get("trackedGitRepos")),
+        "workspace.branch": (name if isinstance(name, str) else None),
     }
     if isinstance(parent, dict) and isinstance(parent.get("parentComposerId"), str):
         tie = {"tool_call_id": parent.get("toolCallId"), "name": parent.get("subagentTypeName")}
@@ -503,14 +501,6 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         top = parent.get("rootParentConversationId")
         notes["session_id"] = top if isinstance(top, str) and top else parent["parentComposerId"]
     return {name: value for name, value in notes.items() if value not in (None, "")}
-
-
-def _branch(repositories: Any) -> str | None:
-    first = repositories[0] if isinstance(repositories, list) and repositories else None
-    listed = first.get("branches") if isinstance(first, dict) else None
-    branch = listed[0] if isinstance(listed, list) and listed else None
-    name = branch.get("branchName") if isinstance(branch, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def model_of(composer: Composer) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool.facts import NOBODY, AnyFact
-from unspool.io.databases import DAMAGE, MAGIC, Database, is_spare, open_database
+from unspool.io.databases import DAMAGE, MAGIC, is_spare, open_database
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
@@ -51,50 +51,57 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                 tally.records += 1
                 yield reader.problem(NOBODY, "stale-database", "the log was too long to copy")
             database.connection.execute("BEGIN")  # one moment of it, though it is being written
-            yield from _read(database, reader)
+            tables = database.tables()
+            if "cursorDiskKV" in tables:
+                reader.rows = Keys(database.connection, "cursorDiskKV")
+                reader.sendings = Sendings(reader.rows, reader.origin, reader.offsets)
+                beside = Path(reader.origin).parent
+                if beside.name == "globalStorage":
+                    reader.generations = Generations(beside.with_name("workspaceStorage"))
+                # All that have a row of their own, then those of which only bubbles are left.
+                seen: set[str] = set()
+                for key, data in reader.rows.range("composerData:"):
+                    ident = key.partition(":")[2]
+                    if data is None:
+                        reader.tally.records += 1
+                        reader.tally.noise += 1
+                        continue
+                    try:
+                        composer = parse_object(data)
+                    except Broken as broken:
+                        reader.tally.records += 1
+                        yield reader.problem(("cursor", ident), broken.code, broken.data)
+                        continue
+                    seen.add(ident)
+                    yield from _read_on(reader, ident, composer)
+                for ident in reader.rows.groups("bubbleId:"):
+                    if ident and ident not in seen:
+                        yield from _read_on(reader, ident, {})
+            if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
+                # Since 3.12 the heads are rows of a table.
+                reader.store = "headers"
+                columns = database.columns("composerHeaders")
+                statement = f"SELECT {', '.join(columns)} FROM composerHeaders"
+                for row in database.connection.execute(statement):
+                    fields: dict[str, Any] = dict(zip(columns, row, strict=True))
+                    reader.tally.records += 1
+                    ident = str(fields.get("composerId") or "")
+                    value = fields.get("value")
+                    try:
+                        data = value if isinstance(value, bytes) else str(value or "{}").encode()
+                        head = {**fields, **parse_object(data)}
+                    except Broken as broken:
+                        yield reader.problem(("cursor", ident), broken.code, broken.data)
+                        continue
+                    yield from reader.head(ident, head)
+            if "ItemTable" in tables:
+                items = Keys(database.connection, "ItemTable")
+                reader.store = "workspace"
+                workspace = Workspace(reader, items, workspace_folder(reader.origin))
+                yield from workspace.read(Path(reader.origin).parent.name)
     except DAMAGE as error:
         tally.records += 1
         yield reader.problem(NOBODY, "unreadable-database", str(error))
-
-
-def _read(database: Database, reader: Reader) -> Iterator[AnyFact]:
-    tables = database.tables()
-    if "cursorDiskKV" in tables:
-        reader.rows = Keys(database.connection, "cursorDiskKV")
-        reader.sendings = Sendings(reader.rows, reader.origin, reader.offsets)
-        beside = Path(reader.origin).parent
-        if beside.name == "globalStorage":
-            reader.generations = Generations(beside.with_name("workspaceStorage"))
-        yield from _composers(reader, reader.rows)
-    if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
-        yield from _header_table(database, reader)
-    if "ItemTable" in tables:
-        items = Keys(database.connection, "ItemTable")
-        reader.store = "workspace"
-        workspace = Workspace(reader, items, workspace_folder(reader.origin))
-        yield from workspace.read(Path(reader.origin).parent.name)
-
-
-def _composers(reader: Reader, rows: Keys) -> Iterator[AnyFact]:
-    """All that have a row of their own, then those of which only bubbles are left."""
-    seen: set[str] = set()
-    for key, data in rows.range("composerData:"):
-        ident = key.partition(":")[2]
-        if data is None:
-            reader.tally.records += 1
-            reader.tally.noise += 1
-            continue
-        try:
-            composer = parse_object(data)
-        except Broken as broken:
-            reader.tally.records += 1
-            yield reader.problem(("cursor", ident), broken.code, broken.data)
-            continue
-        seen.add(ident)
-        yield from _read_on(reader, ident, composer)
-    for ident in rows.groups("bubbleId:"):
-        if ident and ident not in seen:
-            yield from _read_on(reader, ident, {})
 
 
 def _read_on(reader: Reader, ident: str, composer: dict[str, Any]) -> Iterator[AnyFact]:
@@ -106,22 +113,3 @@ def _read_on(reader: Reader, ident: str, composer: dict[str, Any]) -> Iterator[A
     except sqlite3.DatabaseError as error:
         reader.tally.records += 1
         yield reader.problem(("cursor", ident), "unreadable-database", str(error))
-
-
-def _header_table(database: Database, reader: Reader) -> Iterator[AnyFact]:
-    """Since 3.12 the heads are rows of a table."""
-    reader.store = "headers"
-    columns = database.columns("composerHeaders")
-    statement = f"SELECT {', '.join(columns)} FROM composerHeaders"
-    for row in database.connection.execute(statement):
-        fields: dict[str, Any] = dict(zip(columns, row, strict=True))
-        reader.tally.records += 1
-        ident = str(fields.get("composerId") or "")
-        value = fields.get("value")
-        try:
-            data = value if isinstance(value, bytes) else str(value or "{}").encode()
-            head = {**fields, **parse_object(data)}
-        except Broken as broken:
-            yield reader.problem(("cursor", ident), broken.code, broken.data)
-            continue
-        yield from reader.head(ident, head)

@@ -170,30 +170,15 @@ class Log:
             entry=self._entry(payload, event, turn),
         )  # fmt: skip
         talk = self._talks.setdefault(key, Talk())
-        said = Said(payload, event, turn, self._model(payload, turn), talk, scribe)
-        self._note(said, has_zone=logged.moment is None or logged.moment.zoned)
-        reader(said)
-        return scribe.facts
-
-    def _model(self, payload: Payload, turn: str) -> str:
-        """The model of the turn: not every event of a turn names it. `default` names none."""
+        # The model of the turn: not every event of a turn names it. `default` names none.
         place = (str(payload.get("conversation_id")), turn)
         for name in ("model", "model_id"):
             given = payload.get(name)
             if isinstance(given, str) and given:
                 self._models[place] = given if given != "default" else ""
                 break
-        return self._models.get(place, "")
-
-    def _entry(self, payload: Payload, event: str, turn: str) -> str:
-        """The payload's own id: what it says, and which time it is said in this log."""
-        if event == "stop" and turn:  # An aborted turn is told twice (seen in October 2025's logs).
-            return f"stop:{payload.get('conversation_id')}:{turn}"
-        own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
-        return self._entries.of(msgspec.json.encode(own, order="sorted"))
-
-    def _note(self, said: "Said", has_zone: bool) -> None:
-        """What every payload tells about the conversation; told once, and when it changes."""
+        said = Said(payload, event, turn, self._models.get(place, ""), talk, scribe)
+        # What every payload tells about the conversation; told once, and when it changes.
         payload, key, talk = said.payload, said.scribe.key, said.talk
         roots = payload.get("workspace_roots")
         root = roots[0] if isinstance(roots, list) and roots else payload.get("cwd")
@@ -210,12 +195,21 @@ class Log:
             "agent_version": payload.get("cursor_version"),
             "transcript_path": payload.get("transcript_path"),
             "composer_mode": payload.get("composer_mode"),
-            ZONE: None if has_zone else NO_ZONE,
+            ZONE: None if (logged.moment is None or logged.moment.zoned) else NO_ZONE,
         }
         for name, value in notes.items():
             if isinstance(value, str) and (key, name, value) not in self._noted:
                 self._noted.add((key, name, value))
                 said.scribe.note(name, value, rank_of(key, name, value, RANK))
+        reader(said)
+        return scribe.facts
+
+    def _entry(self, payload: Payload, event: str, turn: str) -> str:
+        """The payload's own id: what it says, and which time it is said in this log."""
+        if event == "stop" and turn:  # An aborted turn is told twice (seen in October 2025's logs).
+            return f"stop:{payload.get('conversation_id')}:{turn}"
+        own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
+        return self._entries.of(msgspec.json.encode(own, order="sorted"))
 
     def places(self) -> Iterator[AnyFact]:
         """Where conversations took place whose payloads name no folder (the 2025 beta): the project

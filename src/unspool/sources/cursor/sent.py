@@ -169,30 +169,27 @@ class Sent:
                     request=request_id(message.own.requestId),
                 )  # fmt: skip
         elif role == "assistant":
-            self._read_assistant(scribe, message, ident, text)
+            parts = message.parts
+            hidden = any(part.type == "redacted-reasoning" for part in parts)
+            # The reasoning tells the model of each step, the message only sometimes.
+            models = (_model(message.own), *(part.model for part in parts), self._model)
+            self._say(
+                scribe, id=ident, role="assistant", text=text, thinking=_joined(parts, "reasoning"),
+                kind="summary" if message.own.isSummary is True else "",
+                request=request_id(message.own.requestId), model=next(filter(None, models), ""),
+                extra={"reasoning_encrypted": True} if hidden else None,
+            )  # fmt: skip
+            for number, part in enumerate(part for part in parts if part.type == "tool-call"):
+                name, given = part.toolName or "", part.input if part.args is None else part.args
+                scribe.call(
+                    id=part.toolCallId or "", message=ident, name=name, index=number,
+                    arguments=arguments_text(given), like=likeness(name, given),
+                    files=touches(name, given),
+                )  # fmt: skip
         return scribe.facts
 
     def _say(self, scribe: Scribe, **fields: Any) -> None:
         scribe.message(apart=self._rank > 0, **fields)
-
-    def _read_assistant(self, scribe: Scribe, message: Message, ident: str, text: str) -> None:
-        parts = message.parts
-        hidden = any(part.type == "redacted-reasoning" for part in parts)
-        # The reasoning tells the model of each step, the message only sometimes.
-        models = (_model(message.own), *(part.model for part in parts), self._model)
-        self._say(
-            scribe, id=ident, role="assistant", text=text, thinking=_joined(parts, "reasoning"),
-            kind="summary" if message.own.isSummary is True else "",
-            request=request_id(message.own.requestId), model=next(filter(None, models), ""),
-            extra={"reasoning_encrypted": True} if hidden else None,
-        )  # fmt: skip
-        for number, part in enumerate(part for part in parts if part.type == "tool-call"):
-            name, given = part.toolName or "", part.input if part.args is None else part.args
-            scribe.call(
-                id=part.toolCallId or "", message=ident, name=name, index=number,
-                arguments=arguments_text(given), like=likeness(name, given),
-                files=touches(name, given),
-            )  # fmt: skip
 
     def _read_results(self, scribe: Scribe, message: Message) -> None:
         outcome = message.own.highLevelToolCallResult

@@ -152,23 +152,20 @@ def _of_attributes(item: Item) -> tuple[list[Said], list[Said]]:
         field = _NUMBERED.fullmatch(name)
         if field:
             message = numbered.setdefault((field[1], int(field[2])), {})
-            _put_numbered(message, field[3].split("."), value)
+            # `tool_calls.0.name` = value, into the message.
+            path = field[3].split(".")
+            calls = message.setdefault("tool_calls", []) if path[0] == "tool_calls" else None
+            if len(path) == 3 and re.fullmatch("[0-9]{1,3}", path[1]) and isinstance(calls, list):
+                calls += [{} for _ in range(int(path[1]) + 1 - len(calls))]
+                if isinstance(calls[int(path[1])], dict):
+                    calls[int(path[1])][path[2]] = value
+            else:
+                message[".".join(path)] = value
     for (side, _), message in sorted(numbered.items()):
         said = _said(message, "user" if side == "prompt" else "assistant")
         if said is not None:
             (given if side == "prompt" else answers).append(said)
     return given, answers
-
-
-def _put_numbered(message: dict[str, Any], path: list[str], value: Any) -> None:
-    """`tool_calls.0.name` = value, into the message."""
-    calls = message.setdefault("tool_calls", []) if path[0] == "tool_calls" else None
-    if len(path) == 3 and re.fullmatch("[0-9]{1,3}", path[1]) and isinstance(calls, list):
-        calls += [{} for _ in range(int(path[1]) + 1 - len(calls))]
-        if isinstance(calls[int(path[1])], dict):
-            calls[int(path[1])][path[2]] = value
-    else:
-        message[".".join(path)] = value
 
 
 def _said(value: Any, role: str) -> Said | None:

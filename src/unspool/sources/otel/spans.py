@@ -76,7 +76,15 @@ class Traces:
         for number, item in enumerate(self.items, 1):
             item.number = number
         self.by_id = {item.id: item for item in self.items if item.id and not item.is_log}
-        self._cut_circles()
+        # No span holds itself, whatever its file says.
+        for item in self.by_id.values():
+            seen = {item.id}
+            at = self.by_id.get(item.parent)
+            while at is not None and at.id not in seen:
+                seen.add(at.id)
+                at = self.by_id.get(at.parent)
+            if at is item:
+                item.parent = ""
         self.answered: set[str] = set()
         """Runs of agents of which engine calls are known."""
         self.trace_sessions: dict[tuple[str, str], str] = {}
@@ -97,17 +105,6 @@ class Traces:
         """Call → the record of the answer that asked for it."""
         self.answers: dict[str, str] = {}
         """Span → its answer, of spans that hold only what is new (`unspool.follows`)."""
-
-    def _cut_circles(self) -> None:
-        """No span holds itself, whatever its file says."""
-        for item in self.by_id.values():
-            seen = {item.id}
-            at = self.by_id.get(item.parent)
-            while at is not None and at.id not in seen:
-                seen.add(at.id)
-                at = self.by_id.get(at.parent)
-            if at is item:
-                item.parent = ""
 
     def above(self, item: Item) -> Iterator[Item]:
         """The spans that hold this one, innermost first."""
@@ -176,7 +173,36 @@ class Traces:
         elif operation in _CALLS:
             self._tell_call(item, scribe)
         elif operation == "execute_tool":
-            self._tell_tool(item, scribe)
+            # A call as it was run. Without contents, it is all that tells of the call.
+            call = call_of(item) or (f"span:{item.id}" if scribe.rank == 0 else "")
+            name = item.text("gen_ai.tool.name") or item.name.partition(" ")[2]
+            arguments = item.text("gen_ai.tool.call.arguments")
+            result = item.attributes.get("gen_ai.tool.call.result")
+            text = as_text(decoded(result)) if result is not None else None
+            status = ""
+            if text is None and item.failed and item.scope == OURS:
+                status = item.text("error.type").replace("failed", "")
+            elif text is None and item.failed:
+                text = item.status or item.text("error.type")
+            took = (item.end - item.start) / 1000 if item.end and item.start else None
+            caller = self.callers.get((scribe.key, call), "")
+            last = self.last.get(scribe.key, ROOT)
+            if scribe.rank > 0:
+                scribe.call(id=call, name=name, arguments=arguments, rank=Rank.ECHO + 1)
+            else:
+                # Beside the chain: a run that goes on while the model answers is no fork.
+                scribe.after = None if caller else last
+                rank = Rank.COPY if caller else Rank.ITSELF
+                scribe.call(
+                    id=call, name=name, arguments=arguments, message="" if caller else last, rank=rank
+                )  # fmt: skip
+            scribe.returned(
+                call=call, name=name, arguments="" if call else arguments, text=text,
+                failed=item.failed or None, status=status, time=item.end or item.start,
+                duration_ms=took,
+            )  # fmt: skip
+            if text is not None and CUT in text[-80:]:
+                scribe.note("partial", "content-cut")
         elif operation == "invoke_agent":
             self._tell_run(item, scribe)
         if not scribe.facts:
@@ -198,7 +224,15 @@ class Traces:
         if agent:
             scribe.note("agent", agent, Rank.ECHO)
         if item.scope == OURS:
-            self._tell_own_run(item, scribe)
+            # What `--to otlp` tells of a whole conversation.
+            if title := item.text("unspool.title"):
+                scribe.note("title", title)
+            if path := item.text("unspool.workspace"):
+                scribe.note("workspace.path", path)
+            for reason in item.attributes.get("unspool.partial") or ():
+                scribe.note("partial", as_text(reason))
+            if usage := _usage(item):
+                scribe.usage(on="conversation", **usage)
         asked = item.text("copilot_chat.user_request")
         if asked:
             self.requests.setdefault(scribe.key, []).append(asked)
@@ -215,17 +249,6 @@ class Traces:
         usage = _usage(item)
         if usage:
             scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
-
-    def _tell_own_run(self, item: Item, scribe: Scribe) -> None:
-        """What `--to otlp` tells of a whole conversation."""
-        if title := item.text("unspool.title"):
-            scribe.note("title", title)
-        if path := item.text("unspool.workspace"):
-            scribe.note("workspace.path", path)
-        for reason in item.attributes.get("unspool.partial") or ():
-            scribe.note("partial", as_text(reason))
-        if usage := _usage(item):
-            scribe.usage(on="conversation", **usage)
 
     def _tell_call(self, item: Item, scribe: Scribe) -> None:
         exchange = exchange_of(item)
@@ -350,37 +373,6 @@ class Traces:
             place.note("title", title_of(said.text), Rank.GUESS)
         if CUT in said.text[-80:]:
             place.note("partial", "content-cut")
-
-    def _tell_tool(self, item: Item, scribe: Scribe) -> None:
-        """A call as it was run. Without contents, it is all that tells of the call."""
-        call = call_of(item) or (f"span:{item.id}" if scribe.rank == 0 else "")
-        name = item.text("gen_ai.tool.name") or item.name.partition(" ")[2]
-        arguments = item.text("gen_ai.tool.call.arguments")
-        result = item.attributes.get("gen_ai.tool.call.result")
-        text = as_text(decoded(result)) if result is not None else None
-        status = ""
-        if text is None and item.failed and item.scope == OURS:
-            status = item.text("error.type").replace("failed", "")
-        elif text is None and item.failed:
-            text = item.status or item.text("error.type")
-        took = (item.end - item.start) / 1000 if item.end and item.start else None
-        caller = self.callers.get((scribe.key, call), "")
-        last = self.last.get(scribe.key, ROOT)
-        if scribe.rank > 0:
-            scribe.call(id=call, name=name, arguments=arguments, rank=Rank.ECHO + 1)
-        else:
-            # Beside the chain: a run that goes on while the model answers is no fork.
-            scribe.after = None if caller else last
-            rank = Rank.COPY if caller else Rank.ITSELF
-            scribe.call(
-                id=call, name=name, arguments=arguments, message="" if caller else last, rank=rank
-            )  # fmt: skip
-        scribe.returned(
-            call=call, name=name, arguments="" if call else arguments, text=text,
-            failed=item.failed or None, status=status, time=item.end or item.start, duration_ms=took,
-        )  # fmt: skip
-        if text is not None and CUT in text[-80:]:
-            scribe.note("partial", "content-cut")
 
 
 def _with_events(items: list[Item]) -> list[Item]:

@@ -17,7 +17,7 @@ from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import format_time
 from unspool.prompts.shapes import arguments_text, to_messages
-from unspool.sources.recorder.entries import FORMAT, Entry, Item, Tokens
+from unspool.sources.recorder.entries import FORMAT, Entry, Tokens
 from unspool.sources.scribe import Scribe
 
 NAME = "recorder"
@@ -116,42 +116,38 @@ def _read_request(entry: Entry, scribe: Scribe) -> None:
     if entry.change:
         scribe.mark(entry.change, {"request": entry.id, "messages": entry.seen})
     for item in entry.items:
-        _read_item(item, entry, scribe)
+        # A message that the request sent and that the conversation had not yet.
+        messages = to_messages(item.message)
+        if item.edits:
+            text = "\n".join(message.content for message in messages)
+            scribe.note("sent_as", text, on="message", subject=item.edits)
+            continue
+        # Thinking that only the provider can read says nothing.
+        bare = isinstance(item.message, dict) and item.message.get("type") == "reasoning"
+        if not messages and not bare:
+            scribe.mark("unrecognised", {"item": item.message}, item.id)
+        for number, message in enumerate(messages):
+            ident = f"{item.id}.{number}" if number else item.id
+            at: dict[str, Any] = {"entry": ident, "time": None if item.old else entry.time}
+            if message.role == "tool" and message.tool_call_id:
+                scribe.returned(
+                    **at, call=message.tool_call_id, name=message.name or "", text=message.content,
+                    failed=message.is_error, attachments=tuple(message.attachments or ()),
+                )  # fmt: skip
+                continue
+            scribe.message(
+                **at, id=ident, role=message.role, text=message.content,
+                kind="summary" if item.summary else "", thinking=message.thinking or "",
+                attachments=tuple(message.attachments or ()), extra=message.extra,
+                request="" if item.old else entry.id,
+            )  # fmt: skip
+            for index, call in enumerate(message.tool_calls or ()):
+                scribe.call(
+                    **at, id=call.id, message=ident, name=call.name, arguments=call.arguments,
+                    index=index,
+                )  # fmt: skip
     if not scribe.facts:
         scribe.link()
-
-
-def _read_item(item: Item, entry: Entry, scribe: Scribe) -> None:
-    """A message that the request sent and that the conversation had not yet."""
-    messages = to_messages(item.message)
-    if item.edits:
-        text = "\n".join(message.content for message in messages)
-        scribe.note("sent_as", text, on="message", subject=item.edits)
-        return
-    # Thinking that only the provider can read says nothing.
-    bare = isinstance(item.message, dict) and item.message.get("type") == "reasoning"
-    if not messages and not bare:
-        scribe.mark("unrecognised", {"item": item.message}, item.id)
-    for number, message in enumerate(messages):
-        ident = f"{item.id}.{number}" if number else item.id
-        at: dict[str, Any] = {"entry": ident, "time": None if item.old else entry.time}
-        if message.role == "tool" and message.tool_call_id:
-            scribe.returned(
-                **at, call=message.tool_call_id, name=message.name or "", text=message.content,
-                failed=message.is_error, attachments=tuple(message.attachments or ()),
-            )  # fmt: skip
-            continue
-        scribe.message(
-            **at, id=ident, role=message.role, text=message.content,
-            kind="summary" if item.summary else "", thinking=message.thinking or "",
-            attachments=tuple(message.attachments or ()), extra=message.extra,
-            request="" if item.old else entry.id,
-        )  # fmt: skip
-        for index, call in enumerate(message.tool_calls or ()):
-            scribe.call(
-                **at, id=call.id, message=ident, name=call.name, arguments=call.arguments,
-                index=index,
-            )  # fmt: skip
 
 
 def _read_response(entry: Entry, scribe: Scribe) -> None:

@@ -53,7 +53,24 @@ def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -
         _give_words(answer, parts)
     if answer.rounds[-1].toolCalls:
         # The model went on after that: the rounds were not kept to the end.
-        steps = Steps(_unheard_rest(answer, parts)).steps
+        # What stands behind the part of the last call that has one, and no round tells.
+        rest: list[Flow] = []
+        run: list[Flow] = []
+        numbered = [(n, call.part) for n, group in enumerate(answer.calls) for call in group]
+        at, last = next(((n, part) for n, part in reversed(numbered) if part), (-1, None))
+        later = [round_.response or "" for round_ in answer.rounds[at + 1 :]]
+        behind = last is None
+        for item in parts.flow:
+            if behind and isinstance(item, Tool):
+                rest += _unheard(run, answer.rounds, later)
+                run = []
+                part = parts.tools[item.number]
+                if answer.homes[item.number] < 0 and not tools.is_announcement(part, answer.calls):
+                    rest.append(item)
+            elif behind:
+                run.append(item)
+            behind = behind or (isinstance(item, Tool) and parts.tools[item.number] is last)
+        steps = Steps(rest + _unheard(run, answer.rounds, later)).steps
         _append(answer, [step for step in steps if step.text or step.tools], parts, prefix)
         if len(answer.rounds) > len(told):
             answer.rounds[-1] = msgspec.structs.replace(answer.rounds[-1], id=ident)
@@ -110,27 +127,6 @@ def _text(flow: list[Flow]) -> str:
     if not any(isinstance(item, Words) and _WORD.search(item.text) for item in flow):
         return ""
     return "\n\n".join(step.text for step in Steps(flow).steps)
-
-
-def _unheard_rest(answer: Answer, parts: Parts) -> list[Flow]:
-    """What stands behind the part of the last call that has one, and no round tells."""
-    rest: list[Flow] = []
-    run: list[Flow] = []
-    numbered = [(n, call.part) for n, group in enumerate(answer.calls) for call in group]
-    at, last = next(((n, part) for n, part in reversed(numbered) if part), (-1, None))
-    later = [round_.response or "" for round_ in answer.rounds[at + 1 :]]
-    behind = last is None
-    for item in parts.flow:
-        if behind and isinstance(item, Tool):
-            rest += _unheard(run, answer.rounds, later)
-            run = []
-            part = parts.tools[item.number]
-            if answer.homes[item.number] < 0 and not tools.is_announcement(part, answer.calls):
-                rest.append(item)
-        elif behind:
-            run.append(item)
-        behind = behind or (isinstance(item, Tool) and parts.tools[item.number] is last)
-    return rest + _unheard(run, answer.rounds, later)
 
 
 def _unheard(run: list[Flow], rounds: list[Round], later: list[str]) -> list[Flow]:

@@ -102,7 +102,21 @@ class Replay:
         if not path:
             return kind == SET  # VS Code ignores it
         if kind == PUSH:
-            return self._push(path, value, cut)
+            parent = self._walk(path)
+            if parent is None:
+                return False
+            target = _get(parent, path[-1])
+            if target is None:
+                target = []
+                if not _assign(parent, path[-1], target):
+                    return False
+            if not isinstance(target, list):
+                return False
+            if cut is not None and cut >= 0:
+                del target[cut:]
+            if isinstance(value, list):
+                target.extend(value)
+            return value is msgspec.UNSET or value is None or isinstance(value, list)
         parent = self._walk(path)
         if parent is None:
             return False
@@ -116,23 +130,6 @@ class Replay:
                 return True
             return False
         return _assign(parent, path[-1], value)
-
-    def _push(self, path: list[str | int], value: Any, cut: int | None) -> bool:
-        parent = self._walk(path)
-        if parent is None:
-            return False
-        target = _get(parent, path[-1])
-        if target is None:
-            target = []
-            if not _assign(parent, path[-1], target):
-                return False
-        if not isinstance(target, list):
-            return False
-        if cut is not None and cut >= 0:
-            del target[cut:]
-        if isinstance(value, list):
-            target.extend(value)
-        return value is msgspec.UNSET or value is None or isinstance(value, list)
 
     def _walk(self, path: list[str | int]) -> Any:
         """The container that the path's last step is in; parents that are missing are made."""

@@ -111,7 +111,22 @@ class Parts:
         if not isinstance(kind, str):
             self._take_bare(part)
         elif kind in _TOOLS:
-            self._take_tool(part)
+            for name in ("toolCallId", "toolId"):
+                if not isinstance(part.get(name), str | None):
+                    self.wrong.append(f"response.{name}")
+            self._check_markdown(part, _TOOL_MESSAGES)
+            run = part.get("subAgentInvocationId")
+            ident = str(part.get("toolCallId"))
+            if is_sub_agent(part):
+                self._started = run if isinstance(run, str) and run else ident
+            elif isinstance(run, str) and run:
+                self.runs.setdefault(bare_call_id(run), Run()).tools.append(part)
+                return
+            if part in self._by_call.get(ident, ()):
+                return  # the same once more
+            self._by_call.setdefault(ident, []).append(part)
+            self.flow.append(Tool(len(self.tools)))
+            self.tools.append(part)
         elif kind in _TEXT_KINDS:
             self._check_markdown(part, ("content",))
             text = _with_references(markdown(part.get("content")) or markdown(part), part)
@@ -131,7 +146,16 @@ class Parts:
         elif kind == "clearToPreviousToolInvocation":
             self._clear(part)
         elif kind in DISPLAY:
-            self.flow.append(Kept(_compact(part)))
+            # A part that only moves the display, with addresses and markdown as plain texts.
+            compact: dict[str, Any] = {}
+            for name, value in part.items():
+                if name == "uri" and (uri := uri_of(value)):
+                    value = uri
+                elif name == "content" and isinstance(value, dict) and (text := markdown(value)):
+                    value = text
+                if value is not None and value is not False and value != "":
+                    compact[name] = value
+            self.flow.append(Kept(compact))
         else:
             self._keep(kind, part)
 
@@ -161,24 +185,6 @@ class Parts:
             self.flow.append(Kept(part))
         else:
             self.flow.append(Words(text, _about_text(part)))
-
-    def _take_tool(self, part: dict[str, Any]) -> None:
-        for name in ("toolCallId", "toolId"):
-            if not isinstance(part.get(name), str | None):
-                self.wrong.append(f"response.{name}")
-        self._check_markdown(part, _TOOL_MESSAGES)
-        run = part.get("subAgentInvocationId")
-        ident = str(part.get("toolCallId"))
-        if is_sub_agent(part):
-            self._started = run if isinstance(run, str) and run else ident
-        elif isinstance(run, str) and run:
-            self.runs.setdefault(bare_call_id(run), Run()).tools.append(part)
-            return
-        if part in self._by_call.get(ident, ()):
-            return  # the same once more
-        self._by_call.setdefault(ident, []).append(part)
-        self.flow.append(Tool(len(self.tools)))
-        self.tools.append(part)
 
     def _check_markdown(self, part: dict[str, Any], names: tuple[str, ...]) -> None:
         for name in names:
@@ -230,19 +236,6 @@ def _about_text(part: dict[str, Any]) -> dict[str, Any]:
     if isinstance(fields.get("vulnerabilities"), list):
         dropped.add("vulnerabilities")
     return {name: value for name, value in fields.items() if name not in dropped and _says(value)}
-
-
-def _compact(part: dict[str, Any]) -> dict[str, Any]:
-    """A part that only moves the display, with addresses and markdown as plain texts."""
-    compact: dict[str, Any] = {}
-    for name, value in part.items():
-        if name == "uri" and (uri := uri_of(value)):
-            value = uri
-        elif name == "content" and isinstance(value, dict) and (text := markdown(value)):
-            value = text
-        if value is not None and value is not False and value != "":
-            compact[name] = value
-    return compact
 
 
 def is_plain(part: dict[str, Any]) -> bool:

@@ -50,7 +50,50 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             opens = bool(call.request) and call.request not in begun
             begun.add(call.request)
             closes = last[call.conversation, call.summary] is call
-            yield from _facts(call, opens, closes, origin.path)
+            # `opens` a request; `closes` what is known of its conversation, or of it up to a
+            # compaction.
+            key: Key = (NAME, f"replay-{call.conversation}")
+            yield _snapshot(key, call, call.messages, origin.path, False)
+            answer = call.answer
+            if answer is not None:
+                yield _snapshot(key, call, [answer], origin.path, True)
+            if closes and answer is not None and call.tools:
+                # Nothing after it shows what the last tools gave: the list as a next call would see it.
+                results = [_result(tool) for tool in call.tools]
+                whole = [*call.messages, answer, *results]
+                yield _snapshot(key, call, whole, origin.path, False, 2)
+            # What led to the tools that ran next, when they came back, and what they edited.
+            for number, tool in enumerate(call.tools):
+                time = parse_time(tool.get("time"))
+                scribe = Scribe(key, origin.path, (call.number << 20) + number + 1)
+                ident = bare_call_id(_text(tool.get("id")))
+                notes = {
+                    "ended_at": format_time(time) if time is not None else "",
+                    # The model call's own entry holds no reasoning, and later lists need not repeat it.
+                    "thinking": _thinking(tool.get("thinking")),
+                    "metadata": tool.get("toolMetadata"),
+                }
+                for name, value in notes.items():
+                    if ident and value:
+                        when = time if name == "ended_at" else None
+                        scribe.note(name, value, on="call", subject=ident, time=when)
+                edits = tool.get("edits")
+                for edit in edits if isinstance(edits, list) else ():
+                    path = path_of(edit.get("path")) if isinstance(edit, dict) else ""
+                    if path:
+                        added, removed = count_lines(edit.get("edits"))
+                        touch = {"path": path, "lines_added": added, "lines_removed": removed}
+                        scribe.mark("file", touch, ident, time=time)
+                yield from scribe.facts
+            view = call.view(origin.path, 0, False)
+            scribe = Scribe(key, origin.path, view.offset, time=view.time)
+            if call.prompt:
+                scribe.note("typed", call.prompt, Rank.COPY, "request", call.request, number=9)
+            if opens:
+                # The words that opened the request went out with its first model call.
+                sent = format_time(view.time)
+                scribe.note("timestamp", sent, Rank.COPY, "request", call.request, number=8)
+            yield from scribe.facts
 
 
 class ModelCall:
@@ -201,56 +244,6 @@ def _is_of_conversation(log: dict[str, Any]) -> bool:
     metadata = log.get("metadata")
     location = metadata.get("location") if isinstance(metadata, dict) else None
     return location in _CONVERSATION_LOCATIONS if isinstance(location, int) else "/" in name
-
-
-def _facts(call: ModelCall, opens: bool, closes: bool, origin: str) -> Iterator[AnyFact]:
-    """`opens` a request; `closes` what is known of its conversation, or of it up to a compaction."""
-    key: Key = (NAME, f"replay-{call.conversation}")
-    yield _snapshot(key, call, call.messages, origin, False)
-    answer = call.answer
-    if answer is not None:
-        yield _snapshot(key, call, [answer], origin, True)
-    if closes and answer is not None and call.tools:
-        # Nothing after it shows what the last tools gave: the list as the next call would see it.
-        results = [_result(tool) for tool in call.tools]
-        whole = [*call.messages, answer, *results]
-        yield _snapshot(key, call, whole, origin, False, 2)
-    yield from _tool_facts(key, call, origin)
-    view = call.view(origin, 0, False)
-    scribe = Scribe(key, origin, view.offset, time=view.time)
-    if call.prompt:
-        scribe.note("typed", call.prompt, Rank.COPY, "request", call.request, number=9)
-    if opens:
-        # The words that opened the request went out with its first model call.
-        sent = format_time(view.time)
-        scribe.note("timestamp", sent, Rank.COPY, "request", call.request, number=8)
-    yield from scribe.facts
-
-
-def _tool_facts(key: Key, call: ModelCall, origin: str) -> Iterator[AnyFact]:
-    """What led to the tools that ran next, when they came back, and what they edited."""
-    for number, tool in enumerate(call.tools):
-        time = parse_time(tool.get("time"))
-        scribe = Scribe(key, origin, (call.number << 20) + number + 1)
-        ident = bare_call_id(_text(tool.get("id")))
-        notes = {
-            "ended_at": format_time(time) if time is not None else "",
-            # The model call's own entry holds no reasoning, and later lists need not repeat it.
-            "thinking": _thinking(tool.get("thinking")),
-            "metadata": tool.get("toolMetadata"),
-        }
-        for name, value in notes.items():
-            if ident and value:
-                when = time if name == "ended_at" else None
-                scribe.note(name, value, on="call", subject=ident, time=when)
-        edits = tool.get("edits")
-        for edit in edits if isinstance(edits, list) else ():
-            path = path_of(edit.get("path")) if isinstance(edit, dict) else ""
-            if path:
-                added, removed = count_lines(edit.get("edits"))
-                touch = {"path": path, "lines_added": added, "lines_removed": removed}
-                scribe.mark("file", touch, ident, time=time)
-        yield from scribe.facts
 
 
 def _snapshot(

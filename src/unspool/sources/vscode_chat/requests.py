@@ -192,21 +192,6 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
         )  # fmt: skip
     single = None if turn.rounds else _single_message(turn)
     # Nobody answered: then it is the question that was cancelled, or failed.
-    _write_user(turn, scribe, turn.removed or ("" if turn.rounds or single else turn.status))
-    if single is not None:
-        scribe.message(**single)
-        tools.write_calls(scribe, turn.calls[0], turn.response_id, turn.metadata.toolCallResults)
-    for number in range(len(turn.rounds)):
-        _write_round(turn, scribe, number)
-    if turn.duration_ms is not None:
-        scribe.note("duration_ms", turn.duration_ms, on="message", subject=turn.last_id)
-    tools.write_orphans(scribe, turn.metadata.toolCallResults, turn.calls)
-    if usage := _usage(turn):
-        scribe.usage(on="message", subject=turn.last_id, model=turn.model, time=turn.ended, **usage)
-    _write_marks(turn, scribe)
-
-
-def _write_user(turn: Turn, scribe: Scribe, status: str) -> None:
     request = turn.request
     typed = prompts.typed_text(request.message)
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
@@ -232,10 +217,22 @@ def _write_user(turn: Turn, scribe: Scribe, status: str) -> None:
         id=turn.id, role="user", text=sent or typed, time=turn.time,
         typed=None if request.isSystemInitiated else typed,
         kind="notification" if request.isSystemInitiated else "",
-        mode=turn.mode, request=turn.id, status=status,
+        mode=turn.mode, request=turn.id,
+        status=turn.removed or ("" if turn.rounds or single else turn.status),
         attachments=tuple(attached), extra=extra or None,
         withdrawn=turn.withdrawn, edition=turn.edition,
     )  # fmt: skip
+    if single is not None:
+        scribe.message(**single)
+        tools.write_calls(scribe, turn.calls[0], turn.response_id, turn.metadata.toolCallResults)
+    for number in range(len(turn.rounds)):
+        _write_round(turn, scribe, number)
+    if turn.duration_ms is not None:
+        scribe.note("duration_ms", turn.duration_ms, on="message", subject=turn.last_id)
+    tools.write_orphans(scribe, turn.metadata.toolCallResults, turn.calls)
+    if usage := _usage(turn):
+        scribe.usage(on="message", subject=turn.last_id, model=turn.model, time=turn.ended, **usage)
+    _write_marks(turn, scribe)
 
 
 def _extra(names: dict[str, str], holder: Any) -> dict[str, Any]:
@@ -392,7 +389,14 @@ def _write_marks(turn: Turn, scribe: Scribe) -> None:
     for part in (part for placed in turn.placed for part in placed.parts):
         if (touches := touched.get(id(part))) is not None:
             edited.update(touch["path"] for touch in touches)
-            _write_touches(turn, scribe, part, touches)
+            owner = turn.owners[id(part)]
+            message = turn.round_id(owner.number) if turn.rounds else turn.response_id
+            for touch in touches:
+                if touch["path"] in turn.outcomes:
+                    touch["outcome"] = turn.outcomes[touch["path"]]
+                elif owner.undone or turn.removed == "undone":
+                    touch["outcome"] = "undone"
+                scribe.mark("file", touch, owner.call or message, time=turn.ended)
         elif part.get("kind") == "pullRequest":
             scribe.note("references", _pull_request(part))
         elif (answer := response_parts.answer_of(part)) is not None:
@@ -412,19 +416,6 @@ def _write_marks(turn: Turn, scribe: Scribe) -> None:
                 compacted.add(str(round_id))
                 subject = round_id if isinstance(round_id, str) else turn.id
                 scribe.mark("compaction", summary, subject, time=turn.time)
-
-
-def _write_touches(
-    turn: Turn, scribe: Scribe, part: dict[str, Any], touches: list[dict[str, Any]]
-) -> None:
-    owner = turn.owners[id(part)]
-    message = turn.round_id(owner.number) if turn.rounds else turn.response_id
-    for touch in touches:
-        if touch["path"] in turn.outcomes:
-            touch["outcome"] = turn.outcomes[touch["path"]]
-        elif owner.undone or turn.removed == "undone":
-            touch["outcome"] = "undone"
-        scribe.mark("file", touch, owner.call or message, time=turn.ended)
 
 
 def _pull_request(part: dict[str, Any]) -> dict[str, Any]:

@@ -23,10 +23,6 @@ def uri_of(value: Any) -> str:
         inner = value.get(name)
         if inner is not None and (found := uri_of(inner)):
             return found
-    return _assembled(value)
-
-
-def _assembled(value: dict[str, Any]) -> str:
     scheme, path = value.get("scheme"), value.get("path")
     if not isinstance(scheme, str) or not isinstance(path, str):
         return ""

@@ -21,7 +21,24 @@ def check_steps(document: Json, path: str, findings: Findings) -> None:
         if isinstance(ident, int) and not isinstance(ident, bool) and ident != number + 1:
             findings.error("step-order", f"{at}.step_id", f"is {ident}, must be {number + 1}")
         last = _check_time(step, at, last, findings)
-        _check_source(step, at, findings)
+        source = step.get("source")
+        count = step.get("llm_call_count")
+        if isinstance(count, int) and count < 0:
+            findings.error("negative", f"{at}.llm_call_count", "cannot be negative")
+        if source in ("system", "user"):
+            for name in AGENT_ONLY:
+                if step.get(name) is not None:
+                    findings.error("agent-only", f"{at}.{name}", f"not allowed on a {source} step")
+            if source == "user" and step.get("observation") is not None:
+                findings.warning(
+                    "user-observation", f"{at}.observation", "belongs on an agent or system step"
+                )
+        elif source == "agent" and count == 0 and not isinstance(count, bool):
+            for name in LLM_ONLY:
+                if step.get(name) is not None:
+                    findings.error(
+                        "no-llm-call", f"{at}.{name}", "not allowed where llm_call_count is 0"
+                    )
         _check_calls(step, at, findings)
         _check_context(step, at, findings)
 
@@ -41,27 +58,6 @@ def _check_time(step: Json, path: str, last: int | None, findings: Findings) -> 
     if when is not None and last is not None and when < last:
         findings.warning("time-goes-back", f"{path}.timestamp", "is before the step before it")
     return last if when is None else max(when, last or when)
-
-
-def _check_source(step: Json, path: str, findings: Findings) -> None:
-    source = step.get("source")
-    count = step.get("llm_call_count")
-    if isinstance(count, int) and count < 0:
-        findings.error("negative", f"{path}.llm_call_count", "cannot be negative")
-    if source in ("system", "user"):
-        for name in AGENT_ONLY:
-            if step.get(name) is not None:
-                findings.error("agent-only", f"{path}.{name}", f"not allowed on a {source} step")
-        if source == "user" and step.get("observation") is not None:
-            findings.warning(
-                "user-observation", f"{path}.observation", "belongs on an agent or system step"
-            )
-    elif source == "agent" and count == 0 and not isinstance(count, bool):
-        for name in LLM_ONLY:
-            if step.get(name) is not None:
-                findings.error(
-                    "no-llm-call", f"{path}.{name}", "not allowed where llm_call_count is 0"
-                )
 
 
 def _check_calls(step: Json, path: str, findings: Findings) -> None:
