@@ -119,11 +119,13 @@ class Runs:
         """(model, usage) of what no report covers: another channel's, where it tells no less."""
         own = [(m.model or "", m.usage) for m in self.uncovered if m.usage is not None]
         own += [(report.model, to_usage(report)) for report in self.calls]
+        if not self.told:
+            return own
         told = [(report.model, to_usage(report)) for report in self.told]
         known = total([usage for _, usage in told]) or Usage()
         least = total([usage for _, usage in own]) or Usage()
         enough = (known.completion_tokens or 0) >= (least.completion_tokens or 0)
-        return told if told and enough else own
+        return told if enough else own
 
 
 def fill_last_gap(
@@ -264,13 +266,14 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
         given = {m.request_id for m in trajectory.messages if m.usage is not None}
         silent = [to_usage(r) for r in runs.requests if r.subject not in given]
-        rest = [usage for _, usage in runs.rest()]
         reported = [to_usage(r) for r in runs.segments]
+        beside = bool(reported or runs.calls or runs.told)
+        rest = [usage for _, usage in runs.rest()] if beside else []
         trajectory.usage = total_of(
             [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
             own if _tells_all(trajectory.messages) and runs.conversation else [],
             [to_usage(r) for r in runs.conversation],
-            [*reported, *rest] if reported or runs.calls or runs.told else [],
+            [*reported, *rest],
             [*own, *silent],
             [to_usage(r) for r in runs.echoed],
         )
