@@ -147,14 +147,18 @@ def fill_last_gap(
             if start < place <= end and message.usage is not None and not message.copied
         ]
         start = end
-        gaps += [usage for usage in used if usage.completion_tokens is None]
+        here = [usage for usage in used if usage.completion_tokens is None]
+        gaps += here
         told = total([usage for usage in used if usage.completion_tokens is not None]) or Usage()
         went_in = (report.prompt or 0) - (told.prompt_tokens or 0)
         came_out = (report.completion or 0) - (told.completion_tokens or 0)
-        open_here = [usage for usage in gaps if usage.prompt_tokens == went_in]
-        if len(open_here) == 1 and came_out > 0:
-            open_here[0].completion_tokens = came_out
-            gaps = [usage for usage in gaps if usage.completion_tokens is None]
+        # Runs without times may be told side by side, all ends behind all answers.
+        for told_open in (here, gaps):
+            fitting = [usage for usage in told_open if usage.prompt_tokens == went_in]
+            if len(fitting) == 1 and came_out > 0:
+                fitting[0].completion_tokens = came_out
+                gaps = [usage for usage in gaps if usage is not fitting[0]]
+                break
 
 
 _FIGURES = ("model", "prompt", "completion", "cached", "cache_write", "reasoning", "requests")
