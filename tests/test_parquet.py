@@ -28,7 +28,6 @@ from unspool.trajectory import Message, Trajectory, Usage, encode_trajectory
 ROOT = Path(__file__).parents[1]
 DUCKDB = {
     "text": "VARCHAR",
-    "long": "VARCHAR",
     "texts": "VARCHAR[]",
     "count": "BIGINT",
     "number": "DOUBLE",
@@ -39,7 +38,6 @@ DUCKDB = {
 }
 POLARS = {
     "text": polars.String(),
-    "long": polars.String(),
     "texts": polars.List(polars.String()),
     "count": polars.Int64(),
     "number": polars.Float64(),

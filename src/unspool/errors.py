@@ -13,6 +13,7 @@
     ├── StoreBusy         another process is writing the store
     ├── QueueError        the queue of live capture cannot be read or written
     ├── AlreadyRunning    another process does what may be done once
+    ├── HooksRefused      an agent's settings are left as they are, and why
     └── BrokenCatalogue   a tag catalogue or another data file is malformed
 
 Bad *data* is never one of these: it is a counted problem (`unspool.facts.Problem`).
@@ -74,6 +75,10 @@ class QueueError(UnspoolError):
 
 class AlreadyRunning(UnspoolError):
     """Another process does what may be done once."""
+
+
+class HooksRefused(UnspoolError):
+    """An agent's settings are left as they are, and why."""
 
 
 class BrokenCatalogue(UnspoolError):

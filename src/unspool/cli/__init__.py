@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stats": ("unspool.cli.stats", "Conversations, tokens, cost, tools, files: in figures."),
     "align": ("unspool.cli.align", "Which conversations of several agents are the same work."),
     "store": ("unspool.cli.store", "Look after the store: info, verify, vacuum, rebuild."),
+    "hooks": ("unspool.cli.hooks", "Have agents tell of their events as they happen."),
     "check": ("unspool.cli.check", "Look at raw telemetry: types of events, models."),
     "compare": ("unspool.cli.compare", "Compare two trajectory files by conversation."),
     "conversation-tags": (

@@ -67,7 +67,7 @@ ANYBODY = "any"
 those agents share one command, and what they hand over says by itself whose it is."""
 
 
-def hand_over(spool: Path, agent: str = ANYBODY) -> str:
+def hand_over(spool: Path, agent: str = ANYBODY, answer: str = "{}") -> str:
     """The command of a hook: lays the payload into the spool, says `{}`, and always ends well.
 
     No script and no Python, so that nothing can go missing: without the spool it does nothing.
@@ -75,9 +75,11 @@ def hand_over(spool: Path, agent: str = ANYBODY) -> str:
     `/bin/sh` by name, since Codex runs commands with the user's own shell, which may be fish.
     """
     label = "${CURSOR_VERSION:+cursor.}any" if agent == ANYBODY else agent
+    say = f'printf "{answer}";' if answer else ""
     script = (
-        f'umask 077;{{ t=$(mktemp "$0/tmp/{label}.XXXXXXXXXX")&&cat>"$t"&&mv "$t" "$0/new/"'
-        '||{ rm -f "$t";cat>/dev/null;};} 2>/dev/null;printf "{}";exit 0'
+        f'umask 077;t=;{{ [ -d "$0/new" ]&&t=$(mktemp "$0/tmp/{label}.XXXXXXXXXX")&&cat>"$t"'
+        '&&mv "$t" "$0/new/"||{ [ -z "$t" ]||rm -f "$t";cat>/dev/null;};} 2>/dev/null;'
+        f"{say}exit 0"
     )
     return f"/bin/sh -c '{script}' {shlex.quote(str(spool))}"
 

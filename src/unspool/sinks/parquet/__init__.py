@@ -5,11 +5,9 @@ makes files of them and reads them.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import BinaryIO
 
-from unspool.errors import MissingExtra
 from unspool.facts import NOBODY, Problem
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sinks import Combine, Family, Options, Piece
@@ -22,8 +20,6 @@ FAMILIES = False
 REQUIRES = ("pyarrow",)
 FILES = tuple(f"{table}.parquet" for table in TABLES)
 
-NEEDS = "pip install 'unspool[parquet]'"
-
 _MAGIC = b"PAR1"
 _COLUMNS = (b"conversation_id", b"messages", b"metadata", b"tools")
 
@@ -33,16 +29,9 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
 
 
 def load_combine() -> Combine:
-    if find_spec("pyarrow") is None:
-        raise MissingExtra(f"Parquet needs: {NEEDS}")
-    return _combine
-
-
-def _combine(pieces: Iterable[bytes], files: Mapping[str, BinaryIO]) -> None:
-    # Imported when all is read: workers are forked without the 50 MB that it takes.
     from unspool.sinks.parquet.arrow import combine
 
-    combine(pieces, files)
+    return combine
 
 
 def claims(head: Head) -> bool:
@@ -74,7 +63,8 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     if find_spec("pyarrow") is None and not origin.named:
         tally.records += 1
         tally.problems += 1
-        yield Problem(key=NOBODY, origin=origin.path, offset=0, code="missing-extra", sample=NEEDS)
+        needs = "pip install 'unspool[parquet]'"
+        yield Problem(key=NOBODY, origin=origin.path, offset=0, code="missing-extra", sample=needs)
         return
     from unspool.sinks.parquet.arrow import read_conversations
 

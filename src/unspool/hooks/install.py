@@ -1,0 +1,310 @@
+"""Installing and removing: one agent, one file, one change, made whole or not at all."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from unspool.errors import HooksRefused
+from unspool.hooks import files, manifest, plugin
+from unspool.hooks.agents import AGENTS, Agent, Version
+from unspool.hooks.manifest import Installed, digest, keep, kept
+from unspool.hooks.settings import Settings
+from unspool.hooks.spool import FILE_MODE, Layout, hand_over
+from unspool.io.temporary import take_lock
+
+TRIES = 3
+WAIT_SECONDS = 10
+
+
+class Change(NamedTuple):
+    """What is to become of one file, and of the manifest's entry for it."""
+
+    agent: Agent
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    entry: Installed | None
+    """None: the file has no hooks of ours afterwards."""
+    pristine: bytes | None = None
+    """The file without our hooks."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.before == self.after
+
+
+class Wish(NamedTuple):
+    """What is wanted of an agent: its events and their command."""
+
+    agent: Agent
+    path: Path
+    project: bool
+    commands: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def refuse_platform() -> None:
+    if sys.platform == "win32":
+        raise HooksRefused(
+            "no hooks are installed on Windows: unspool follows the agents' files there instead"
+        )
+
+
+def wish(layout: Layout, agent: Agent, project: Path | None, gates: bool) -> Wish:
+    """Which events to install, by the version that is here; refuses what would be no good."""
+    if not agent.is_here():
+        raise HooksRefused(
+            f"{agent.name}: {agent.title} is not here"
+            f" (no {agent.folder()}, no command {agent.programs[0]}); start it once, then install again"
+        )
+    if gates:
+        _refuse_gates(agent)
+    version = agent.version()
+    events = agent.wanted(version, gates)
+    if not events:
+        raise HooksRefused(
+            f"{agent.name}: version {_dotted(version)} has no hooks; update it, then install again"
+        )
+    return Wish(
+        agent,
+        agent.file(project),
+        project is not None,
+        dict.fromkeys(events, _command(layout, agent, version)),
+        tuple(_notes(agent, version, project)),
+    )
+
+
+def _command(layout: Layout, agent: Agent, version: Version | None) -> str:
+    silent = bool(agent.silent_before) and (version is None or version < agent.silent_before)
+    spool = str(layout.spool)
+    if not spool.isprintable():
+        raise HooksRefused(f"the folder {spool!r} cannot stand in a command; name another store")
+    return hand_over(layout.spool, agent.command_name, answer="" if silent else "{}")
+
+
+def _refuse_gates(agent: Agent) -> None:
+    if agent.no_gate:
+        raise HooksRefused(f"{agent.name}: no gate is installed: {agent.no_gate}")
+    if agent.name == "claude-code" and AGENTS["cursor"].is_here():
+        raise HooksRefused(
+            "claude-code: no gate is installed: Cursor is here and may run Claude Code's hooks too,"
+            " and it blocks a tool call unless its hook allows it"
+        )
+
+
+def _notes(agent: Agent, version: Version | None, project: Path | None) -> Iterator[str]:
+    if version is None and len(agent.wanted(None, False)) < len(agent.events):
+        yield (
+            f"{agent.programs[0]} --version gives no answer: only the events that every version knows"
+        )
+    if project is not None and agent.shared_project:
+        yield (f"{agent.project_file} may be committed: on other machines the command does nothing")
+    if agent.trust:
+        yield agent.trust
+
+
+def plan_install(layout: Layout, wanted: Wish) -> Change:
+    agent, path = wanted.agent, wanted.path
+    files.check_writable(path, agent.name)
+    data = files.read(path, agent.name)
+    entry = manifest.load(layout).of(agent.name, path)
+    if agent.is_plugin:
+        return _plan_plugin(layout, wanted, data, entry)
+    before = [*entry.commands.items(), *entry.former] if entry else []
+    stale = [pair for pair in before if wanted.commands.get(pair[0]) != pair[1]]
+    dropped = {event for event, _ in stale} - set(wanted.commands)
+    created = entry.created if entry and data is not None else []
+    settings = Settings(agent, str(path), data)
+    gone = [place for place in created if place[-1] in dropped]
+    settings.take_out(stale, gone, existed=True)
+    for event, command in wanted.commands.items():
+        if command not in settings.commands(event):
+            settings.add(event, command)
+    after = settings.data
+    assert after is not None
+    created = [place for place in created if place not in gone] + settings.created
+    existed = data is not None and (entry is None or entry.before is not None)
+    pristine = _pristine(layout, agent, path, data, after, entry, wanted.commands, created, existed)
+    return Change(
+        agent,
+        path,
+        data,
+        after,
+        Installed(
+            agent.name,
+            str(path),
+            wanted.project,
+            wanted.commands,
+            created,
+            entry.folders if entry else [],
+            digest(pristine) if pristine is not None else None,
+            digest(after),
+            stale,
+        ),
+        pristine,
+        wanted.notes,
+    )
+
+
+def _pristine(
+    layout: Layout,
+    agent: Agent,
+    path: Path,
+    data: bytes | None,
+    after: bytes,
+    entry: Installed | None,
+    commands: dict[str, str],
+    created: list[list[str]],
+    existed: bool,
+) -> bytes | None:
+    """The file as it is without us: as it was, or what is left where others changed it since."""
+    if data is None:
+        return None
+    if entry is None and not any(
+        command in Settings(agent, str(path), data).commands(event)
+        for event, command in commands.items()
+    ):
+        return data
+    if entry is not None and digest(data) == entry.after:
+        if entry.before is None:
+            return None
+        if (copy := kept(layout, entry.before)) is not None:
+            return copy
+    rest = Settings(agent, str(path), after)
+    rest.take_out(list(commands.items()), created, existed)
+    return rest.data
+
+
+def _plan_plugin(
+    layout: Layout, wanted: Wish, data: bytes | None, entry: Installed | None
+) -> Change:
+    agent, path = wanted.agent, wanted.path
+    after = plugin.text(layout.spool, list(wanted.commands)).encode()
+    ours = entry is not None and data is not None and digest(data) == entry.after
+    if data is not None and data != after and not ours:
+        raise HooksRefused(
+            f"{agent.name}: {path} is not as unspool wrote it and stays so; move it away, try again"
+        )
+    folders = entry.folders if entry else []
+    installed = Installed(
+        agent.name,
+        str(path),
+        wanted.project,
+        wanted.commands,
+        folders=folders,
+        after=digest(after),
+    )
+    return Change(agent, path, data, after, installed, notes=wanted.notes)
+
+
+def plan_remove(layout: Layout, entry: Installed) -> Change:
+    agent, path = AGENTS[entry.agent], Path(entry.path)
+    data = files.read(path, agent.name)
+    if data is None:
+        return Change(agent, path, None, None, None)
+    files.check_writable(path, agent.name)
+    if digest(data) == entry.after:
+        if entry.before is None:
+            return Change(agent, path, data, None, None)
+        if (copy := kept(layout, entry.before)) is not None:
+            return Change(agent, path, data, copy, None)
+    if agent.is_plugin:
+        raise HooksRefused(
+            f"{agent.name}: {path} is not as unspool wrote it; it stays as it is, remove it yourself"
+        )
+    settings = Settings(agent, str(path), data)
+    ours = [*entry.commands.items(), *entry.former]
+    settings.take_out(ours, entry.created, existed=entry.before is not None)
+    return Change(agent, path, data, settings.data, None)
+
+
+def install(layout: Layout, wanted: Wish) -> Change:
+    """Make the change, anew where the file changed in between."""
+    layout.make()
+    with _alone(layout):
+        for _ in range(TRIES):
+            change = plan_install(layout, wanted)
+            assert change.entry is not None
+            change.entry.folders += _make_folders(change.path, change.agent.name)
+            if change.pristine is not None:
+                keep(layout, change.pristine)
+            # The manifest first: of an entry that it does not name, nobody would know whose it is.
+            known = manifest.load(layout)
+            known.put(change.entry)
+            manifest.save(layout, known)
+            if change.is_nothing or files.swap(
+                change.path, change.agent.name, change.before, change.after
+            ):
+                change.entry.former = []
+                manifest.save(layout, known)
+                return change
+    raise _restless(wanted.agent, wanted.path)
+
+
+def remove(layout: Layout, entry: Installed) -> Change:
+    with _alone(layout):
+        for _ in range(TRIES):
+            change = plan_remove(layout, entry)
+            if files.swap(change.path, change.agent.name, change.before, change.after):
+                known = manifest.load(layout)
+                known.drop(entry)
+                manifest.save(layout, known)
+                if change.after is None:
+                    _remove_folders(entry.folders)
+                return change
+    raise _restless(AGENTS[entry.agent], Path(entry.path))
+
+
+def undone(changes: list[Change], seconds: float) -> list[Change]:
+    """Those that a running agent has written over: it keeps old settings in memory for a while."""
+    time.sleep(seconds)
+    return [
+        change for change in changes if files.read(change.path, change.agent.name) != change.after
+    ]
+
+
+def _make_folders(path: Path, name: str) -> list[str]:
+    missing = [folder for folder in path.parents if not folder.exists()]
+    try:
+        Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HooksRefused(f"{name}: {path.parent} cannot be made ({error.strerror})") from None
+    return [str(folder) for folder in reversed(missing)]
+
+
+def _remove_folders(folders: list[str]) -> None:
+    for folder in reversed(folders):
+        try:
+            Path(folder).rmdir()
+        except OSError:  # somebody else uses it by now
+            return
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """One installer at a time; the lock goes away with its process."""
+    handle = os.open(layout.live / "hooks.lock", os.O_CREAT | os.O_RDWR, FILE_MODE)
+    try:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while take_lock(handle) is False:
+            if time.monotonic() > deadline:
+                raise HooksRefused("another `unspool hooks` is at work; try again later")
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _restless(agent: Agent, path: Path) -> HooksRefused:
+    return HooksRefused(
+        f"{agent.name}: {path} changed each time while it was edited; end {agent.title}, then try again"
+    )
+
+
+def _dotted(version: Version | None) -> str:
+    return ".".join(map(str, version)) if version else "unknown"

@@ -1,0 +1,259 @@
+"""How the hooks of an agent stand: settings are rewritten by the agents that read them."""
+
+import os
+import statistics
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool.errors import HooksRefused
+from unspool.hooks import files, jsontext, manifest
+from unspool.hooks.agents import AGENTS, Agent
+from unspool.hooks.manifest import Installed, digest
+from unspool.hooks.settings import Settings
+from unspool.hooks.spool import Layout
+
+LastEvent = Callable[[str], int | None]
+"""Agent → when an event of its was last seen, in microseconds. Whoever empties the spool knows best."""
+
+_NEWEST_TRANSCRIPTS = 20
+_TAIL_BYTES = 1 << 20
+
+
+class Status(msgspec.Struct):
+    agent: str
+    state: str
+    """absent, not installed, installed, drifted, stripped, disabled, untrusted or unreadable"""
+    path: str
+    project: bool = False
+    version: str | None = None
+    events: list[str] = []
+    """Events that are installed and stand in the file."""
+    missing: list[str] = []
+    """Events that were installed and do not."""
+    advice: list[str] = []
+    last_event: int | None = None
+    median_ms: float | None = None
+    """What the agent says that a hook took it."""
+
+
+def status(
+    layout: Layout, agent: Agent, project: Path | None = None, last_event: LastEvent | None = None
+) -> Status:
+    path = agent.file(project)
+    told = Status(agent.name, "not installed", str(path), project is not None)
+    if not agent.is_here():
+        told.state = "absent"
+        return told
+    version = agent.version()
+    told.version = ".".join(map(str, version)) if version else None
+    entry = manifest.load(layout).of(agent.name, path)
+    if entry is None:
+        return told
+    told.last_event = last_event(agent.name) if last_event is not None else None
+    told.median_ms = median_cost_ms(agent, set(entry.commands.values()))
+    try:
+        told.state = _state(agent, path, entry, told)
+    except HooksRefused as error:
+        told.state, told.advice = "unreadable", [str(error)]
+    if told.state == "installed":
+        for state, why in (
+            ("disabled", _disabled(agent, project)),
+            ("untrusted", _untrusted(entry)),
+        ):
+            if why:
+                told.state = state
+                told.advice.append(why)
+                break
+    newer = [event for event in agent.wanted(version, False) if event not in entry.commands]
+    if newer and version is not None and told.state == "installed":
+        told.advice.append(f"this version also has {', '.join(newer)}: install again")
+    if not layout.new.is_dir():
+        told.advice.append(f"the spool {layout.spool} is gone, so hooks do nothing: install again")
+    return told
+
+
+def _state(agent: Agent, path: Path, entry: Installed, told: Status) -> str:
+    data = files.read(path, agent.name)
+    if agent.is_plugin:
+        told.events = list(entry.commands) if data is not None else []
+        if data is None:
+            told.missing = list(entry.commands)
+            return "stripped"
+        return "installed" if digest(data) == entry.after else "drifted"
+    settings = Settings(agent, str(path), data)
+    for event, command in entry.commands.items():
+        there = command in settings.commands(event)
+        (told.events if there else told.missing).append(event)
+    if not told.missing:
+        return "installed"
+    told.advice.append("install again")
+    return "drifted" if told.events else "stripped"
+
+
+def _disabled(agent: Agent, project: Path | None) -> str | None:
+    """Which switch keeps the agent from running hooks."""
+    for path, is_off in _switches(agent, project):
+        if is_off(_settings_at(path)):
+            return f"hooks are switched off in {path}"
+    return None
+
+
+def _switches(
+    agent: Agent, project: Path | None
+) -> Iterator[tuple[Path, Callable[[dict[str, Any]], bool]]]:
+    folder = agent.folder()
+    if agent.name == "claude-code":
+        local = project or Path.cwd()
+        for path in (
+            folder / "settings.json",
+            local / ".claude" / "settings.json",
+            local / ".claude" / "settings.local.json",
+        ):
+            yield path, lambda value: value.get("disableAllHooks") is True
+        for path in (
+            Path("/etc/claude-code/managed-settings.json"),
+            Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+        ):
+            yield (
+                path,
+                lambda value: bool(
+                    value.get("disableAllHooks") or value.get("allowManagedHooksOnly")
+                ),
+            )
+    elif agent.name == "copilot":
+        for name in ("settings.json", "config.json"):
+            yield folder / name, lambda value: value.get("disableAllHooks") is True
+        for editor in (".config/Code", "Library/Application Support/Code"):
+            path = Path.home() / editor / "User" / "settings.json"
+            yield path, lambda value: value.get("chat.useHooks") is False
+    elif agent.name == "gemini-cli":
+        yield folder / "settings.json", _gemini_is_off
+    elif agent.name == "codex":
+        yield folder / "config.toml", _codex_is_off
+
+
+def _gemini_is_off(value: dict[str, Any]) -> bool:
+    config = value.get("hooksConfig")
+    if not isinstance(config, dict):
+        return False
+    return config.get("enabled") is False or "unspool" in (config.get("disabled") or [])
+
+
+def _codex_is_off(value: dict[str, Any]) -> bool:
+    features = value.get("features")
+    return isinstance(features, dict) and False in (
+        features.get("hooks"),
+        features.get("codex_hooks"),
+    )
+
+
+def _settings_at(path: Path) -> dict[str, Any]:
+    """What another file of an agent says; nothing where it cannot be read."""
+    try:
+        text = path.read_text("utf-8-sig")
+        value = tomllib.loads(text) if path.suffix == ".toml" else jsontext.parse(text).value
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _untrusted(entry: Installed) -> str | None:
+    """Codex notes which hooks the person trusts, by file, event and place in the list:
+
+        [hooks.state."/home/u/.codex/hooks.json:session_start:0:0"]
+        trusted_hash = "sha256:…"
+
+    The hash is Codex's own affair: a hook that changed since it was trusted is not told apart here.
+    """
+    agent = AGENTS[entry.agent]
+    if agent.trust is None:
+        return None
+    hooks = _settings_at(agent.folder() / "config.toml").get("hooks")
+    state = hooks.get("state") if isinstance(hooks, dict) else None
+    trusted = [
+        key
+        for key, value in (state.items() if isinstance(state, dict) else ())
+        if isinstance(value, dict)
+        and value.get("trusted_hash")
+        and value.get("enabled") is not False
+    ]
+    names = {str(Path(entry.path)), os.path.realpath(entry.path)}
+    for event in entry.commands:
+        snake = "".join("_" + c.lower() if c.isupper() else c for c in event).lstrip("_")
+        if not any(key.startswith(f"{name}:{snake}:") for key in trusted for name in names):
+            return agent.trust
+    return None
+
+
+def median_cost_ms(agent: Agent, commands: set[str]) -> float | None:
+    """What Claude Code notes in its transcripts of our hooks; other agents note nothing."""
+    if agent.name != "claude-code":
+        return None
+    newest: list[tuple[float, Path]] = []
+    for path in agent.folder().glob("projects/*/*.jsonl"):
+        with suppress(OSError):
+            newest.append((path.stat().st_mtime, path))
+    costs = [
+        cost
+        for _, path in sorted(newest, reverse=True)[:_NEWEST_TRANSCRIPTS]
+        for cost in _costs(path, commands)
+    ]
+    return statistics.median(costs) if costs else None
+
+
+def _costs(path: Path, commands: set[str]) -> Iterator[float]:
+    """{"type":"attachment","attachment":{"type":"hook_success","command":"…","durationMs":6,…}}"""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        if b'"hook_success"' not in line:
+            continue
+        with suppress(msgspec.MsgspecError):
+            attachment = msgspec.json.decode(line).get("attachment") or {}
+            if attachment.get("command") in commands and "durationMs" in attachment:
+                yield float(attachment["durationMs"])
+
+
+def running(agent: Agent) -> list[tuple[int, str]]:
+    """(process, folder) of the agent's sessions that run now: they may not see a change."""
+    found = []
+    for pid, words in _processes():
+        names = {
+            Path(word).name.removesuffix(".js") for word in words[:2] if not word.startswith("-")
+        }
+        if names & set(agent.programs) and pid != os.getpid():
+            try:
+                folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - a name, not a place
+            except OSError:
+                folder = ""
+            found.append((pid, folder))
+    return found
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    proc = Path("/proc")
+    if (proc / "self").exists():
+        for folder in proc.iterdir():
+            if folder.name.isdigit():
+                with suppress(OSError):
+                    line = (folder / "cmdline").read_bytes().decode("utf-8", "replace")
+                    yield int(folder.name), list(islice(line.split("\0"), 3))
+        return
+    with suppress(OSError, subprocess.SubprocessError):
+        run = subprocess.run(
+            ["ps", "-axo", "pid=,command="], capture_output=True, text=True, timeout=5, check=False
+        )
+        for line in run.stdout.splitlines():
+            number, *words = line.split(maxsplit=3)
+            yield int(number), words
