@@ -13,14 +13,13 @@ def test_every_rule_is_documented() -> None:
     code = "".join(
         path.read_text(encoding="utf-8")
         for path in [
-            *(ROOT / "src/unspool/sinks/atif/rules").glob("*.py"),
+            ROOT / "src/unspool/sinks/atif/rules.py",
             ROOT / "src/unspool/cli/validate.py",
         ]
     )
     called = re.findall(r'(?:error|warning|report)\(\s*"([a-z0-9-]+)"', code)
     made = re.findall(r'Finding\("error", "([a-z0-9-]+)"', code)
-    passed = re.findall(r'_check_file\([^)]*?"(missing-[a-z]+)"', code)
-    rules = {*called, *made, *passed}
+    rules = {*called, *made}
     table = page.split("| rule | level |")[1]
     assert rules == {
         name

@@ -11,8 +11,8 @@ from tests.atif import hostile
 from tests.atif.judges import again, documents, families, harbor_errors, write_all
 from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from unspool.sinks import Family
-from unspool.sinks.atif.family import plant
 from unspool.sinks.atif.rules import check_file
+from unspool.sinks.atif.writer import plant
 from unspool.trajectory import Trajectory
 
 OPTIONS: list[dict[str, str]] = [

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from unspool.sinks.atif import model
-from unspool.sinks.atif.calls import parse_arguments
 from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES
+from unspool.sinks.atif.steps import parse_arguments
 from unspool.sinks.atif.versions import NEWER, PREFIX, keep, older, version_of
 
 Json = dict[str, Any]

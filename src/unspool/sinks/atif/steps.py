@@ -6,18 +6,27 @@ ATIF's context-management convention, with the summary as its observation: a mes
 what the mark says.
 """
 
+import math
+import re
 from collections import defaultdict
 from typing import Any
 
 import msgspec
 
-from unspool.sinks.atif.calls import Called, exit_code
-from unspool.sinks.atif.extras import NUMBER, Words, leftover, merged, residue_of, utc
-from unspool.sinks.atif.family import Refs, lone_results
+from unspool.sinks.atif.extras import NUMBER, Words, keep_residue, leftover, merged, residue_of, utc
 from unspool.sinks.atif.media import Files, to_content
-from unspool.sinks.atif.metrics import build_metrics, call_count
-from unspool.sinks.atif.model import Content, Observation, Result, Source, Step
-from unspool.trajectory import Mark, Message, Trajectory
+from unspool.sinks.atif.model import (
+    Content,
+    FinalMetrics,
+    Metrics,
+    Observation,
+    Ref,
+    Result,
+    Source,
+    Step,
+)
+from unspool.sinks.atif.model import ToolCall as AtifCall
+from unspool.trajectory import Link, Mark, Message, ToolCall, Trajectory, Usage
 
 MANAGING = "context_management"
 MANAGED = {
@@ -48,6 +57,82 @@ _RESULT_PLACED = {
     *("role", "content", "tool_call_id", "timestamp", "name", "is_error", "details"),
     *("duration_ms", "status", "copied", "attachments", "extra"),
 }
+
+
+class Refs:
+    """The references of one document: to its own sub-agents, and to what lies elsewhere."""
+
+    def __init__(self, trajectory: Trajectory, embedded: bool) -> None:
+        self.embedded = embedded
+        self.own: dict[str, Ref] = {}
+        """Sub-agents that go out with the document."""
+        self.calls: dict[str, list[str]] = {}
+        """Tool call → the sub-agents that it started, until their result is written."""
+        self.told = {
+            child
+            for message in trajectory.messages
+            for result in (message, *lone_results(message))
+            for child, _ in residue_of(result.extra).refs
+        }
+        """Children that results refer to by what a document said."""
+        self.placed: list[Link] = []
+        """The ties that the written references tell."""
+
+    def add(self, child: str, call: str | None, ref: Ref) -> None:
+        self.own[child] = ref
+        if call is not None:
+            self.calls.setdefault(call, []).append(child)
+
+    def tells(self, call: str, child: str) -> bool:
+        """Whether some reference will tell that this call started that child."""
+        return child in self.told or child in self.calls.get(call, ())
+
+    def of_call(self, call: str) -> list[Ref]:
+        """The references of a call, once."""
+        children = self.calls.pop(call, [])
+        self.placed += [Link(child, tool_call_id=call) for child in children]
+        return [self.own[child] for child in children]
+
+    def of_message(self, message: Message, own: list[Ref]) -> tuple[list[Ref], list[Ref]]:
+        """With the references that the result had; and those that ATIF does not take as they are."""
+        odd: list[Ref] = []
+        for child, given in residue_of(message.extra).refs:
+            self.placed.append(Link(child, tool_call_id=message.tool_call_id))
+            if child in self.own:
+                if self.own[child] not in own:
+                    own.append(self.own[child])
+            elif given and self._may_stand(given):
+                own.append(given)
+            elif given:
+                odd.append(given)
+        return own, odd
+
+    def _may_stand(self, given: Ref) -> bool:
+        """A path may lead anywhere; by an id alone only embedded trajectories are found."""
+        by_id = self.embedded and given.trajectory_id is not None
+        return by_id or given.trajectory_path is not None
+
+
+class Called:
+    """The calls of one message, each under an id of its own, and what answers to which."""
+
+    def __init__(self, calls: list[ToolCall], refs: Refs) -> None:
+        taken: set[str] = set()
+        self.made: list[AtifCall] = []
+        self._open: dict[str, list[str]] = defaultdict(list)
+        for number, call in enumerate(calls, 1):
+            ident = _unique(call.id or f"call-{number}", taken)
+            taken.add(ident)
+            self._open[call.id].append(ident)
+            self.made.append(_build(call, ident, refs.tells(call.id, call.child_id or "")))
+
+    def answered(self, ident: str | None) -> str | None:
+        """The id that a result goes by: the k-th result with an id answers the k-th call with it.
+
+        None for one too many: it stands in the step, and tells its call in `extra`.
+        """
+        waiting = self._open.get(ident) if ident is not None else None
+        return waiting.pop(0) if waiting else None
 
 
 class StepWriter:
@@ -275,3 +360,202 @@ def find_results(messages: list[Message]) -> dict[int, list[Message]]:
             home = max((place for place in called if place < index), default=called[0])
         results[index if home is None else home].append(message)
     return results
+
+
+def lone_results(message: Message) -> list[Message]:
+    """Results that did nothing but refer to the sub-agents of calls which have no result."""
+    return [
+        Message("tool", "", tool_call_id=call, extra=keep_residue(None, refs=refs))
+        for call, refs in residue_of(message.extra).lone.items()
+    ]
+
+
+CALL_WORDS: Words = {"status": str, "duration_ms": NUMBER, "started_at": str, "ended_at": str}
+_CALL_PLACED = {"id", "type", "function", "child_id", "extra", *CALL_WORDS}
+
+
+def _unique(ident: str, taken: set[str]) -> str:
+    unique, number = ident, 2
+    while unique in taken:
+        unique = f"{ident}#{number}"
+        number += 1
+    return unique
+
+
+def _build(call: ToolCall, ident: str, linked: bool) -> AtifCall:
+    words = {word: value for word in CALL_WORDS if (value := getattr(call, word)) not in (None, "")}
+    rest = leftover(call, _CALL_PLACED)
+    if call.type != "function":
+        rest["type"] = call.type
+    if ident != call.id:
+        rest["id"] = call.id
+    if not call.name:
+        rest["name"] = ""
+    if call.child_id and not linked:
+        rest["child_id"] = call.child_id
+    arguments = parse_arguments(call.arguments)
+    if arguments is None:
+        arguments = {"raw": call.arguments}
+        rest["raw"] = True
+    return AtifCall(ident, call.name or "unknown", arguments, merged(call.extra, words, rest))
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """The arguments as an object; None where the text is not one."""
+    if not text.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(text.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+_NAMES = ("exit_code", "exitCode", "returncode", "return_code")
+_FIRST = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})(?:\n|$)")
+"""How a failed command's result begins that Claude Code gives to the model."""
+_LAST = re.compile(r"<exited with exit code (-?\d{1,10})>\s*$")
+"""How Copilot's shell results end."""
+
+
+def exit_code(message: Message) -> int | None:
+    """As the tool's own result tells it, else as the text does that the model got."""
+    code = _in_details(message.details)
+    if code is not None:
+        return code
+    match = _FIRST.match(message.content) if message.is_error else None
+    match = match or _LAST.search(message.content[-60:])
+    return int(match[1]) if match else None
+
+
+def _in_details(details: Any) -> int | None:
+    for name in _NAMES if isinstance(details, dict) else ():
+        value = details.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def to_definitions(definitions: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    return [_definition(definition) for definition in definitions or ()]
+
+
+def flat_schema_key(definitions: list[dict[str, Any]] | None) -> str | None:
+    """The key of the schemas, where all definitions are `{name, parameters}`, all `{name,
+    input_schema}` or all `{type, name, parameters}`, without a wrapper: such can be unwrapped again."""
+    wrapped = to_definitions(definitions)
+    for key in ("parameters", "input_schema", "type+parameters") if wrapped else ():
+        if unwrap_definitions(wrapped, key) == definitions:
+            return key
+    return None
+
+
+def unwrap_definitions(definitions: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    typed, _, key = key.rpartition("+")
+    unwrapped = []
+    for definition in definitions:
+        function = definition.get("function")
+        flat = function if isinstance(function, dict) else definition
+        renamed = {key if name == "parameters" else name: flat[name] for name in flat}
+        unwrapped.append({"type": "function", **renamed} if typed else renamed)
+    return unwrapped
+
+
+def _definition(definition: dict[str, Any]) -> dict[str, Any]:
+    """Anthropic's `{name, input_schema}` and the flat `{type, name, parameters}` are wrapped."""
+    if not isinstance(definition.get("name"), str) or "function" in definition:
+        return definition
+    if definition.get("type", "function") not in ("function", "custom"):
+        return definition  # a tool that the provider runs itself has no schema to show
+    function = {key: value for key, value in definition.items() if key != "type"}
+    if "input_schema" in function:
+        function["parameters"] = function.pop("input_schema")
+    return {"type": "function", "function": function}
+
+
+LISTS = ("prompt_token_ids", "completion_token_ids", "logprobs")
+WORDS = {
+    "cache_write_tokens": "cache_creation_input_tokens",
+    "reasoning_tokens": "reasoning_tokens",
+}
+"""Our word → the one that ATIF's providers use in `metrics.extra`."""
+
+_USAGE_PLACED = {*WORDS, "prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd", "extra"}
+TOTALS = (
+    ("total_prompt_tokens", "prompt_tokens"),
+    ("total_completion_tokens", "completion_tokens"),
+    ("total_cached_tokens", "cached_tokens"),
+    ("total_cost_usd", "cost_usd"),
+)
+
+
+def build_metrics(usage: Usage | None) -> Metrics | None:
+    """A step's metrics. A figure that cannot be true stays out of them, and in `extra`."""
+    if usage is None:
+        return None
+    rest: dict[str, Any] = leftover(usage, _USAGE_PLACED)
+    metrics = Metrics()
+    for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd"):
+        value = getattr(usage, name)
+        if value is None:
+            continue
+        if math.isfinite(value) and value >= 0:
+            setattr(metrics, name, value)
+        elif math.isfinite(value):
+            rest[name] = value
+    cached, prompt = metrics.cached_tokens, metrics.prompt_tokens
+    if cached is not None and prompt is not None and cached > prompt:
+        rest["cached_tokens"], metrics.cached_tokens = cached, None
+    extra = dict(usage.extra or {})
+    for name in LISTS:
+        if isinstance(extra.get(name), list):
+            setattr(metrics, name, extra.pop(name))
+    words = {
+        word: value for name, word in WORDS.items() if (value := getattr(usage, name)) is not None
+    }
+    metrics.extra = merged(extra, words, rest)
+    return metrics if metrics != Metrics() else None
+
+
+def call_count(message: Message) -> int | None:
+    """How many inferences the message stands for; None where nobody can tell."""
+    if message.usage is not None:
+        requests = message.usage.requests
+        return requests if requests is not None and requests > 0 else 1
+    calls = message.tool_calls or []
+    if calls and all(call.by_user for call in calls) and not message.content:
+        return None if message.thinking is not None else 0
+    return None if message.kind is not None else 1
+
+
+def total(steps: list[Step], reported: Usage | None, below: float | None) -> FinalMetrics:
+    """The sums of the steps that are not copied; what no step tells, as it was reported.
+
+    `below` is the cost of the sub-agents, which ATIF counts into the total.
+    """
+    own = [step.metrics for step in steps if step.metrics and not step.is_copied_context]
+    final = FinalMetrics(total_steps=len(steps))
+    disagreeing: dict[str, Any] = {}
+    for total_name, name in TOTALS:
+        values = [value for metrics in own if (value := getattr(metrics, name)) is not None]
+        figure = getattr(reported, name) if reported is not None else None
+        if figure is not None and (not math.isfinite(figure) or figure < 0):
+            figure = None
+        if values:
+            setattr(final, total_name, sum(values))
+            if figure is not None and not math.isclose(figure, sum(values), rel_tol=1e-9):
+                disagreeing[name] = figure
+        elif figure is not None:
+            setattr(final, total_name, figure)
+    if below is not None:
+        final.total_cost_usd = (final.total_cost_usd or 0) + below
+    # Cached tokens are part of the prompt: a report that says otherwise is only told.
+    cached, prompt = final.total_cached_tokens, final.total_prompt_tokens
+    if cached is not None and prompt is not None and cached > prompt:
+        disagreeing["cached_tokens"], final.total_cached_tokens = cached, None
+    calls = sum(len(step.tool_calls or ()) for step in steps if not step.is_copied_context)
+    extra: dict[str, Any] = {"total_tool_calls": calls} if calls else {}
+    if disagreeing:
+        extra["reported"] = disagreeing
+    final.extra = extra or None
+    return final

@@ -20,18 +20,21 @@ NEWER, CONTENTS = "newer", "newer_contents"
 
 Json = dict[str, Any]
 
-# Field → the version that brought it.
-OF_ROOT = {
-    "extra": "1.1",
-    "continued_trajectory_ref": "1.5",
-    "trajectory_id": "1.7",
-    "subagent_trajectories": "1.7",
+SINCE = {
+    "Document": {
+        "extra": "1.1",
+        "continued_trajectory_ref": "1.5",
+        "trajectory_id": "1.7",
+        "subagent_trajectories": "1.7",
+    },
+    "Agent": {"tool_definitions": "1.5"},
+    "Step": {"is_copied_context": "1.5", "llm_call_count": "1.7"},
+    "Metrics": {"completion_token_ids": "1.3", "prompt_token_ids": "1.4"},
+    "ToolCall": {"extra": "1.7"},
+    "Result": {"extra": "1.7"},
+    "Ref": {"trajectory_id": "1.7"},
 }
-OF_AGENT = {"tool_definitions": "1.5"}
-OF_STEP = {"is_copied_context": "1.5", "llm_call_count": "1.7"}
-OF_METRICS = {"completion_token_ids": "1.3", "prompt_token_ids": "1.4"}
-OF_CALL = {"extra": "1.7"}
-OF_RESULT = {"extra": "1.7"}
+"""Struct of the model → field → the version that brought it."""
 OBSERVATION_ANYWHERE = "1.2"
 """Before it, only agent steps had observations."""
 PARTS, AUDIO, REF_IDS = "1.6", "1.8", "1.7"
@@ -54,8 +57,61 @@ def to_version(document: Json, version: str) -> Json:
     if version == NEWEST:
         return document
     for step in document["steps"]:
-        _lower_step(step, version)
-    _lower_root(document, version)
+        newer: Json = {}
+        contents: Json = {}
+        for path, holder, key in list(_contents(step)):
+            # Parts that the version does not know go out of the content, their places are kept.
+            parts = holder[key]
+            if not isinstance(parts, list) or not older(version, AUDIO):
+                continue
+            plain = older(version, PARTS)
+            if not plain and not any(part.get("type") == "audio" for part in parts):
+                continue
+            kinds = ("text",) if plain else ("text", "image")
+            contents[path] = [
+                len(part.get("text") or "")
+                if part.get("type") == "text"
+                else ("media" if part.get("type") in kinds else part)
+                for part in parts
+            ]
+            kept = [part for part in parts if part.get("type") in kinds]
+            holder[key] = JOINT.join(part.get("text") or "" for part in kept) if plain else kept
+        for number, call in enumerate(step.get("tool_calls") or ()):
+            _move(call, SINCE["ToolCall"], version, f"/tool_calls/{number}", newer)
+        results = (step.get("observation") or {}).get("results") or ()
+        for number, result in enumerate(results):
+            below = f"/observation/results/{number}"
+            _move(result, SINCE["Result"], version, below, newer)
+            for count, ref in enumerate(result.get("subagent_trajectory_ref") or ()):
+                _lower_ref(ref, version, f"{below}/subagent_trajectory_ref/{count}", newer)
+        if isinstance(step.get("metrics"), dict):
+            _move(step["metrics"], SINCE["Metrics"], version, "/metrics", newer)
+        _move(step, SINCE["Step"], version, "", newer)
+        if step.get("source") != "agent" and older(version, OBSERVATION_ANYWHERE):
+            # Whole, with what was moved out of it put back first: its inner paths go with it.
+            inner = [path for path in newer if path.startswith("/observation/")]
+            restore(step, {path: newer.pop(path) for path in inner})
+            _move(step, {"observation": OBSERVATION_ANYWHERE}, version, "", newer)
+        if newer:
+            keep(step, NEWER, newer)
+        if contents:
+            keep(step, CONTENTS, contents)
+    newer = {}
+    if older(version, "1.7"):
+        ident = document.get("trajectory_id")
+        if ident and document.get("session_id") != ident:
+            # Up to 1.6 the session id is what a reference finds a trajectory by.
+            newer["/session_id"] = document.get("session_id")
+            newer["/trajectory_id"] = ident
+            document["session_id"] = ident
+        document.pop("trajectory_id", None)
+    _move(document, SINCE["Document"], version, "", newer)
+    agent = document.get("agent")
+    if isinstance(agent, dict):
+        _move(agent, SINCE["Agent"], version, "/agent", newer)
+    if newer:
+        holder = document if not older(version, SINCE["Document"]["extra"]) else document["agent"]
+        keep(holder, NEWER, newer)
     return document
 
 
@@ -69,52 +125,6 @@ def to_newest(document: Json) -> Json:
         elif isinstance(extra, dict):
             _take_back(holder, holder)
     return document
-
-
-def _lower_root(document: Json, version: str) -> None:
-    newer: Json = {}
-    if older(version, "1.7"):
-        ident = document.get("trajectory_id")
-        if ident and document.get("session_id") != ident:
-            # Up to 1.6 the session id is what a reference finds a trajectory by.
-            newer["/session_id"] = document.get("session_id")
-            newer["/trajectory_id"] = ident
-            document["session_id"] = ident
-        document.pop("trajectory_id", None)
-    _move(document, OF_ROOT, version, "", newer)
-    agent = document.get("agent")
-    if isinstance(agent, dict):
-        _move(agent, OF_AGENT, version, "/agent", newer)
-    if newer:
-        holder = document if not older(version, OF_ROOT["extra"]) else document["agent"]
-        keep(holder, NEWER, newer)
-
-
-def _lower_step(step: Json, version: str) -> None:
-    newer: Json = {}
-    contents: Json = {}
-    for path, holder, key in list(_contents(step)):
-        _lower_content(path, holder, key, version, contents)
-    for number, call in enumerate(step.get("tool_calls") or ()):
-        _move(call, OF_CALL, version, f"/tool_calls/{number}", newer)
-    results = (step.get("observation") or {}).get("results") or ()
-    for number, result in enumerate(results):
-        below = f"/observation/results/{number}"
-        _move(result, OF_RESULT, version, below, newer)
-        for count, ref in enumerate(result.get("subagent_trajectory_ref") or ()):
-            _lower_ref(ref, version, f"{below}/subagent_trajectory_ref/{count}", newer)
-    if isinstance(step.get("metrics"), dict):
-        _move(step["metrics"], OF_METRICS, version, "/metrics", newer)
-    _move(step, OF_STEP, version, "", newer)
-    if step.get("source") != "agent" and older(version, OBSERVATION_ANYWHERE):
-        # Whole, with what was moved out of it put back first: its inner paths go with it.
-        inner = [path for path in newer if path.startswith("/observation/")]
-        restore(step, {path: newer.pop(path) for path in inner})
-        _move(step, {"observation": OBSERVATION_ANYWHERE}, version, "", newer)
-    if newer:
-        keep(step, NEWER, newer)
-    if contents:
-        keep(step, CONTENTS, contents)
 
 
 def _lower_ref(ref: Json, version: str, path: str, newer: Json) -> None:
@@ -170,25 +180,6 @@ def _contents(step: Json) -> Iterator[tuple[str, Json, str]]:
     for number, result in enumerate(results or ()):
         if isinstance(result, dict) and "content" in result:
             yield f"/observation/results/{number}/content", result, "content"
-
-
-def _lower_content(path: str, holder: Json, key: str, version: str, contents: Json) -> None:
-    """Parts that the version does not know go out of the content, their places are kept."""
-    parts = holder[key]
-    if not isinstance(parts, list) or not older(version, AUDIO):
-        return
-    plain = older(version, PARTS)
-    if not plain and not any(part.get("type") == "audio" for part in parts):
-        return
-    kinds = ("text",) if plain else ("text", "image")
-    contents[path] = [
-        len(part.get("text") or "")
-        if part.get("type") == "text"
-        else ("media" if part.get("type") in kinds else part)
-        for part in parts
-    ]
-    kept = [part for part in parts if part.get("type") in kinds]
-    holder[key] = JOINT.join(part.get("text") or "" for part in kept) if plain else kept
 
 
 def _raised(content: Any, layout: list[Any]) -> Any:

@@ -1,6 +1,7 @@
 """Writer: a family of conversations as ATIF documents and the files beside them."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,16 +9,23 @@ import msgspec
 
 from unspool.errors import UsageError
 from unspool.io.door import clean
+from unspool.reduce.totals import count_modes, number_segments, number_turns
+from unspool.reduce.usage import Runs, add_model_usage
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
-from unspool.sinks.atif.document import build_document
-from unspool.sinks.atif.extras import residue_of, restore, without_steps
-from unspool.sinks.atif.family import Node, Refs, plant
+from unspool.sinks.atif.extras import leftover, merged, residue_of, restore, without_steps
 from unspool.sinks.atif.lenient import Tidied
 from unspool.sinks.atif.media import Files
-from unspool.sinks.atif.model import Ref
-from unspool.sinks.atif.steps import has_steps
-from unspool.sinks.atif.versions import AUDIO, DEFAULT, VERSIONS, older, to_version
-from unspool.trajectory import Trajectory
+from unspool.sinks.atif.model import Agent, Document, Ref, Step
+from unspool.sinks.atif.steps import (
+    Refs,
+    StepWriter,
+    flat_schema_key,
+    has_steps,
+    to_definitions,
+    total,
+)
+from unspool.sinks.atif.versions import AUDIO, DEFAULT, NEWEST, PREFIX, VERSIONS, older, to_version
+from unspool.trajectory import Link, Mark, Message, Trajectory
 
 SUFFIX = ".trajectory.json"
 
@@ -50,6 +58,26 @@ def file_name(conversation_id: str) -> str:
         digest = hashlib.sha256(conversation_id.encode("utf-8", "replace")).hexdigest()[:8]
         safe = f"{safe}-{digest}"
     return safe + SUFFIX
+
+
+class Node:
+    """A conversation and its sub-agents, each with the call that started it."""
+
+    __slots__ = ("call", "children", "trajectory")
+
+    def __init__(self, trajectory: Trajectory, call: str | None = None) -> None:
+        self.trajectory = trajectory
+        self.call = call
+        self.children: list[Node] = []
+
+    @property
+    def id(self) -> str:
+        return self.trajectory.conversation_id
+
+    def walk(self) -> Iterator["Node"]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
 
 
 class Draft:
@@ -193,3 +221,217 @@ def _needed(root: Node) -> str:
         for attachment in message.attachments or ()
     )
     return AUDIO if any(sounds) else DEFAULT
+
+
+def plant(family: Family) -> Node:
+    """The family as a tree. Ties that would close a circle, or give a child twice, are left out."""
+    descendants = {t.conversation_id: t for t in family.descendants if t is not family.root}
+    descendants.pop(family.root.conversation_id, None)
+    ties = _ties([family.root, *descendants.values()])
+    root = Node(family.root)
+    placed = {root.id}
+    waiting = [root]
+    while waiting:  # breadth first: the nearest parent gets the child
+        node = waiting.pop(0)
+        for child, call in ties[node.id].items():
+            if child in descendants and child not in placed:
+                placed.add(child)
+                node.children.append(Node(descendants[child], call))
+        waiting += node.children
+    # Those that are said to be of the family, but are tied to nothing in it.
+    for ident, trajectory in descendants.items():
+        if ident not in placed:
+            root.children.append(Node(trajectory))
+    root.children.sort(key=lambda node: node.id not in ties[root.id])
+    for node in root.walk():
+        order = residue_of(node.trajectory.extra).children
+        if order:  # as the document had them that they were read from
+            places = {ident: place for place, ident in reversed(list(enumerate(order)))}
+            node.children.sort(key=lambda child: places.get(child.id, len(order)))
+    return root
+
+
+def _ties(trajectories: list[Trajectory]) -> dict[str, dict[str, str | None]]:
+    """Parent → child → the call that started it, as any of the two sides tells it."""
+    ties: dict[str, dict[str, str | None]] = defaultdict(dict)
+
+    def tie(parent: str, child: str, call: str | None) -> None:
+        ties[parent][child] = ties[parent].get(child) or call
+
+    for trajectory in trajectories:
+        for link in trajectory.children or ():
+            tie(trajectory.conversation_id, link.conversation_id, link.tool_call_id)
+        for message in trajectory.messages:
+            for call in message.tool_calls or ():
+                if call.child_id:
+                    tie(trajectory.conversation_id, call.child_id, call.id)
+    for trajectory in trajectories:
+        if trajectory.parent is not None:
+            parent = trajectory.parent
+            tie(parent.conversation_id, trajectory.conversation_id, parent.tool_call_id)
+    return ties
+
+
+NAMELESS = "unknown"
+
+_ROOT_PLACED = {
+    *("conversation_id", "messages", "agent", "agent_version", "session_id"),
+    *("tool_definitions", "extra", "marks", "children", "parent"),
+}
+
+
+def build_document(
+    node: Node, refs: Refs, files: Files, session: str, costs: dict[str, float], inside: bool
+) -> tuple[dict[str, Any], list[int | None]]:
+    """At the newest version; and for every step the message that stands for it.
+
+    `costs` are those of the sub-agents; `inside` says that the document goes into its parent's, which
+    tells whose it is.
+    """
+    trajectory = without_derived(node.trajectory)
+    writer = StepWriter(trajectory, refs, files)
+    steps = writer.build()
+    rest = leftover(trajectory, _placed(trajectory))
+    # Abandoned branches go without the bytes in them.
+    for branch in rest.get("branches", ()):
+        for message in branch["messages"]:
+            for attachment in message.get("attachments", ()):
+                attachment.pop("data", None)
+    marks = untold(trajectory.marks or [], writer.told)
+    if marks:
+        rest["marks"] = msgspec.to_builtins(marks)
+    children = [tie for tie in trajectory.children or () if not _is_told(tie, refs)]
+    if children:
+        rest["children"] = msgspec.to_builtins(children)
+    parent = trajectory.parent
+    unset = [name for name in ("agent", "session_id") if getattr(trajectory, name) is None]
+    if unset and trajectory.source != FOREIGN:
+        rest["unset"] = unset  # what stands in their places is only the nearest that is known
+    if key := flat_schema_key(trajectory.tool_definitions):
+        rest["flat_tools"] = key
+    if parent is not None and not (inside and _is_plain(parent, node.call)):
+        rest["parent"] = msgspec.to_builtins(parent)
+    # The cost of the sub-agents that the document holds or refers to: no other adds up.
+    referred = {tie.conversation_id for tie in refs.placed}
+    counted = [cost for child, cost in costs.items() if refs.embedded or child in referred]
+    document = Document(
+        schema_version=PREFIX + NEWEST,
+        session_id=trajectory.session_id or session or NAMELESS,
+        trajectory_id=trajectory.conversation_id or NAMELESS,
+        agent=build_agent(node.trajectory),
+        steps=steps,
+        notes=build_notes(trajectory, steps),
+        final_metrics=total(steps, trajectory.usage, (sum(counted) if counted else None)),
+        extra=merged(trajectory.extra, {}, rest),
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(document)
+    return plain, writer.places
+
+
+def _placed(trajectory: Trajectory) -> set[str]:
+    if trajectory.source != FOREIGN:
+        return _ROOT_PLACED
+    return _ROOT_PLACED | {"source", "file_path", "origins", "usage"}
+
+
+def _is_plain(parent: Link, call: str | None) -> bool:
+    """Whether a tie says no more than the place of the document within its parent's."""
+    ident = parent.conversation_id
+    return parent in (Link(ident), Link(ident, tool_call_id=call))
+
+
+def _is_told(tie: Link, refs: Refs) -> bool:
+    """Whether the document's own structure tells of the tie."""
+    if tie in refs.placed:
+        return True
+    return refs.embedded and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
+
+
+def build_agent(trajectory: Trajectory) -> Agent:
+    primary = (trajectory.model_usage or {}).get("primary_model")
+    first = next((m.model for m in trajectory.messages if m.role == "assistant" and m.model), None)
+    return Agent(
+        name=trajectory.agent or trajectory.source or "unknown",
+        version=trajectory.agent_version or "unknown",
+        model_name=primary if isinstance(primary, str) and primary else first,
+        tool_definitions=to_definitions(trajectory.tool_definitions) or None,
+    )
+
+
+def build_notes(trajectory: Trajectory, steps: list[Step]) -> str | None:
+    """What a reader of the document must know about its figures."""
+    notes: list[str] = []
+    copied = sum(1 for step in steps if step.is_copied_context)
+    if copied:
+        notes.append(
+            f"{copied} of {len(steps)} steps are copied from an earlier conversation "
+            "and not counted in the totals."
+        )
+    if trajectory.partial:
+        notes.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
+    return " ".join(notes) or None
+
+
+FOREIGN = "atif"
+"""The source of a trajectory that was read from a document which is not ours."""
+
+
+def derive(trajectory: Trajectory) -> None:
+    """Fill in what follows from the messages, where it is not known already."""
+    messages = trajectory.messages
+    if all(message.turn is None for message in messages):
+        number_turns(messages)
+    if not any(message.segment for message in messages):
+        number_segments(trajectory)
+    if not trajectory.mode_distribution and not trajectory.metadata:
+        count_modes(trajectory)
+    times = [message.timestamp for message in messages if message.timestamp]
+    trajectory.started_at = trajectory.started_at or min(times, default=None)
+    trajectory.ended_at = trajectory.ended_at or max(times, default=None)
+    if trajectory.model_usage is None:
+        add_model_usage(trajectory, Runs())
+
+
+def without_derived(trajectory: Trajectory) -> Trajectory:
+    """A copy in which what `derive` would find is absent; its messages are copies too."""
+    bare = msgspec.structs.replace(
+        trajectory,
+        messages=[_bare(message) for message in trajectory.messages],
+        started_at=None,
+        ended_at=None,
+        model_usage=None,
+    )
+    if trajectory.source == FOREIGN:
+        _drop_enrichment(bare)
+    again = msgspec.structs.replace(bare, messages=[_bare(m) for m in bare.messages])
+    derive(again)
+    for name in ("started_at", "ended_at", "model_usage"):
+        value = getattr(trajectory, name)
+        if value is not None and value != getattr(again, name):
+            setattr(bare, name, value)
+    pairs = list(zip(bare.messages, trajectory.messages, again.messages, strict=True))
+    if any(message.turn != derived.turn for _, message, derived in pairs):
+        for copy, message, _ in pairs:
+            copy.turn = message.turn
+    if any(message.segment != derived.segment for _, message, derived in pairs):
+        for copy, message, _ in pairs:
+            copy.segment = message.segment
+    return bare
+
+
+def _drop_enrichment(bare: Trajectory) -> None:
+    """No foreign document says what was typed, what is injected, what the context was: we do."""
+    bare.context = {k: v for k, v in bare.context.items() if not k.startswith("message_context")}
+    for message in bare.messages:
+        message.typed = None
+        if message.kind != "summary":
+            message.kind = None
+
+
+def _bare(message: Message) -> Message:
+    return msgspec.structs.replace(message, turn=None, segment=0)
+
+
+def untold(marks: list[Mark], told: list[Mark]) -> list[Mark]:
+    """The marks that no step tells of, as they are."""
+    return [mark for mark in marks if mark not in told]
