@@ -28,6 +28,7 @@ from unspool.trajectory import Message, Trajectory, Usage, encode_trajectory
 ROOT = Path(__file__).parents[1]
 DUCKDB = {
     "text": "VARCHAR",
+    "long": "VARCHAR",
     "texts": "VARCHAR[]",
     "count": "BIGINT",
     "number": "DOUBLE",
@@ -38,6 +39,7 @@ DUCKDB = {
 }
 POLARS = {
     "text": polars.String(),
+    "long": polars.String(),
     "texts": polars.List(polars.String()),
     "count": polars.Int64(),
     "number": polars.Float64(),

@@ -115,6 +115,7 @@ class Run:
         for more, scan in self.crew.share("write", tasks):
             written += more
             self.scan.merge(scan)
+        self.crew.close()  # what is left to do needs the memory that its workers hold
         written.sort(key=lambda item: item.number)
         dropped = Counter(item.dropped for item in written if item.dropped is not None)
         kept = [item for item in written if item.dropped is None]

@@ -147,7 +147,7 @@ class Rebuilt(msgspec.Struct):
 
 def rebuild(key: Key, gathered: Gathered, merge_tool_metadata: bool = True) -> Rebuilt:
     """The second seam: the facts of one key become trajectories and cards."""
-    reduction = reduce_facts(key, gathered.all_facts(), merge_tool_metadata)
+    reduction = reduce_facts(key, gathered.facts, merge_tool_metadata, gathered.joiner)
     conversations = [
         (trajectory, make_card(trajectory, naming))
         for trajectory, naming in reduction.conversations()

@@ -46,6 +46,7 @@ from unspool.io.times import format_time
 from unspool.reduce.candidates import by_side
 from unspool.reduce.clocks import set_clocks
 from unspool.reduce.drafts import Assembly
+from unspool.reduce.joining import Joiner
 from unspool.reduce.lists import Lists, read_lists
 from unspool.reduce.messages import build_marks, build_messages, count_preserved
 from unspool.reduce.notes import (
@@ -91,18 +92,27 @@ class Reduction(msgspec.Struct):
         ]
 
 
-def reduce_facts(key: Key, facts: Iterable[AnyFact], merge_tool_metadata: bool = True) -> Reduction:
-    """Fold the facts of one conversation. The order in which they come does not matter."""
-    snapshots: list[SnapshotSeen] = []
+def reduce_facts(
+    key: Key,
+    facts: Iterable[AnyFact],
+    merge_tool_metadata: bool = True,
+    joiner: Joiner | None = None,
+) -> Reduction:
+    """Fold the facts of one conversation. The order in which they come does not matter.
+
+    `joiner`: message lists beside the facts, joined as they came in.
+    """
+    joiner = Joiner() if joiner is None else joiner
     references: list[ListSeen | PieceSeen] = []
     rest: list[AnyFact] = []
     for fact in facts:
         if isinstance(fact, SnapshotSeen):
-            snapshots.append(fact)
+            joiner.add(fact)
         elif isinstance(fact, (ListSeen, PieceSeen)):
             references.append(fact)
         else:
             rest.append(fact)
+    snapshots = joiner.facts()
     ordered = put_in_order(set_clocks(rest))
     main, sides = _split_sides(ordered)
     made: list[Trajectory] = []

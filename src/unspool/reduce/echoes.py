@@ -212,13 +212,18 @@ class _Heard:
                 alike = self._known[(first.role, said)]
                 target = alike.find(self._taken, first.time) or target
         if target is None and first.role == "user":
-            target = self._asked.get(next((f.request for _, f in group if f.request), ""))
+            asked = self._asked.get(next((f.request for _, f in group if f.request), ""), ())
+            target = next((draft for draft in asked if words(draft.parts) == said), None)
+            target = target or next(iter(asked), None)
         native = first.role == "assistant" and _is_native(first, [fact for _, fact in group])
         barred = self._named if native else frozenset()
         if target is None and said:
             waits = any(fact.status == "queued" for _, fact in group)
-            alike = self._known[(first.role, said)]
-            target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
+            for name in (said, *(fact.shown.strip() for _, fact in group if fact.shown)):
+                alike = self._known[(first.role, name)]
+                target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
+                if target is not None:
+                    break
         if target is None and first.role == "assistant" and said in self._ends:
             target = self._ends[said].find(self._taken, first.time, barred=barred)
         return target
@@ -260,14 +265,17 @@ class Alike:
         return next(own, free[0] if free else None)
 
 
-def _asked(drafts: list["Draft"]) -> dict[str, "Draft"]:
-    """Request → the words that it was made with: the first that are not injected."""
-    asked: dict[str, Draft] = {}
+_UNSAID = ("injected", "summary", "output", "notification")
+
+
+def _asked(drafts: list["Draft"]) -> dict[str, list["Draft"]]:
+    """Request → what a person may have said for it, in order. A fork tells all that it copies, the
+    summary too, under the request that it begins with (cases/claude_code/fork_compacted)."""
+    asked: dict[str, list[Draft]] = {}
     for draft in drafts:
-        if draft.role == "user" and not any(part.kind == "injected" for part in draft.parts):
-            for part in draft.parts:
-                if part.request:
-                    asked.setdefault(part.request, draft)
+        if draft.role == "user" and not any(part.kind in _UNSAID for part in draft.parts):
+            for request in {part.request for part in draft.parts if part.request}:
+                asked.setdefault(request, []).append(draft)
     return asked
 
 

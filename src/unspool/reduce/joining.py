@@ -5,132 +5,119 @@ undecoded text, and a snapshot that adds nothing is never parsed. Joining is clo
 they read, and what they hand over is joined again.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable
+import operator
 
 import msgspec
 
 from unspool.facts import SnapshotSeen, View
 
+_BEGINNING = 256
+_SHORT = 2048
+"""An answer, most often: not worth a look for what it goes on from while others still come in."""
+_OPEN = 4
+"""How many lists that begin alike may grow side by side (two spellings, two sub-agents)."""
+_LOOSE_BYTES = 256 * 1024
+"""How much text may wait to be compared with all the rest."""
+
 
 class Joined:
-    """A list that is not the beginning of another, and all who saw a part of it."""
+    """A list, and all who saw a part of it."""
 
-    __slots__ = ("first", "text", "views")
+    __slots__ = ("fact", "text", "views")
 
-    def __init__(self, fact: SnapshotSeen, views: list[View]) -> None:
-        self.first = fact
+    def __init__(self, fact: SnapshotSeen) -> None:
+        self.fact = fact
         self.text = fact.text
-        self.views = views
+        self.views = list(fact.views)
 
-    def covers(self, fact: SnapshotSeen) -> bool:
-        """Whether the fact's list is this list's beginning, up to the end of a message."""
-        at = len(fact.text)
-        if at > len(self.text) or self.first.escaped != fact.escaped:
+    def covers(self, other: "Joined") -> bool:
+        """Whether the other list is this list's beginning, up to the end of a message."""
+        if self.fact.escaped != other.fact.escaped:
             return False
-        if fact.broken or self.first.broken:
-            return fact.broken == self.first.broken and fact.text == self.text
-        return self.text.startswith(fact.text) and (
-            at == len(self.text) or self.text[at : at + 1] == b","
-        )
+        if self.fact.broken or other.fact.broken:
+            return self.fact.broken == other.fact.broken and self.text == other.text
+        at = len(other.text)
+        return self.text.startswith(other.text) and self.text[at : at + 1] in (b"", b",")
 
-    def fact(self) -> SnapshotSeen:
-        first = self.first
-        return SnapshotSeen(
-            key=first.key,
-            origin=first.origin,
-            offset=first.offset,
-            number=first.number,
-            time=first.time,
-            text=self.text,
-            escaped=first.escaped,
-            broken=first.broken,
-            views=tuple(self.views),
-        )
-
-
-class Row:
-    """Lists in the order of their texts: what begins with a text stands right behind it, and since
-    none begins another, what it begins with can only stand right before it."""
-
-    __slots__ = ("latest", "lists", "texts")
-
-    def __init__(self) -> None:
-        self.texts: list[bytes] = []
-        self.lists: list[Joined] = []
-        self.latest: dict[bytes, Joined] = {}
-        """How a long list begins → the one that was put last."""
-
-    def goes_on(self, new: Joined) -> bool:
-        """Whether a list was put last that this one covers: then none covers this one."""
-        latest = self.latest.get(new.text[:_BEGINNING]) if len(new.text) > _LONG else None
-        return latest is not None and new.covers(latest.first)
-
-    def find(self, fact: SnapshotSeen) -> Joined | None:
-        """The list that covers the fact's."""
-        if not self.lists:  # the text may be very long: no copy of it then
-            return None
-        for text in (fact.text, fact.text + b","):
-            at = bisect_left(self.texts, text)
-            if at < len(self.texts) and self.lists[at].covers(fact):
-                return self.lists[at]
-        return None
-
-    def put(self, new: Joined) -> int:
-        """Take in a list that none covers, in the place of those that it covers; their bytes."""
-        at = bisect_left(self.texts, new.text)
-        gone = 0
-        while at and new.covers(self.lists[at - 1].first):
-            at -= 1
-            gone += len(self.texts.pop(at))
-            new.views += self.lists.pop(at).views
-        self.texts.insert(at, new.text)
-        self.lists.insert(at, new)
-        if len(new.text) > _LONG:
-            self.latest[new.text[:_BEGINNING]] = new
-        return gone
-
-
-_LONG = 2048
-_BEGINNING = 256
+    def to_fact(self) -> SnapshotSeen:
+        if len(self.views) == len(self.fact.views):
+            return self.fact
+        return msgspec.structs.replace(self.fact, views=tuple(self.views))
 
 
 class Joiner:
-    """The lists of one conversation, none the beginning of another."""
+    """The lists of one conversation; asked for, none is the beginning of another."""
 
-    __slots__ = ("_rows", "_shared")
+    __slots__ = ("_bytes", "_lists", "_loose_bytes", "_open", "_shared")
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[bool, bool], Row] = {}
+        self._lists: list[Joined] = []
+        self._bytes = 0
+        self._loose_bytes = 0
+        self._open: dict[bytes, list[Joined]] = {}
+        """How long lists begin → those that came last, the latest first."""
         self._shared: dict[bytes, bytes] = {}
 
     def add(self, fact: SnapshotSeen) -> int:
         """Take the fact in; by how many bytes the kept text grew."""
-        form = (fact.escaped, fact.broken)
-        row = self._rows.get(form)
-        if row is None:
-            row = self._rows[form] = Row()
-        new = Joined(fact, [self._lean(view) for view in fact.views])
-        known = None if row.goes_on(new) else row.find(fact)
-        if known is not None:
-            known.views += new.views
-            return 0
-        return len(fact.text) - row.put(new)
+        new = Joined(self._lean(fact))
+        size = len(new.text)
+        if size > _SHORT and not fact.broken:
+            latest = self._open.setdefault(new.text[:_BEGINNING], [])
+            for known in latest:
+                if new.covers(known):
+                    grown = size - len(known.text)
+                    known.fact, known.text = new.fact, new.text
+                    known.views += new.views
+                    self._bytes += grown
+                    return grown
+                if known.covers(new):
+                    known.views += new.views
+                    return 0
+            latest.insert(0, new)
+            del latest[_OPEN:]
+        self._lists.append(new)
+        self._bytes += size
+        self._loose_bytes += size
+        if self._loose_bytes <= max(_LOOSE_BYTES, self._bytes // 2):
+            return size
+        before = self._bytes - size
+        self._settle()
+        return self._bytes - before
 
-    def _lean(self, view: View) -> View:
+    def _lean(self, fact: SnapshotSeen) -> SnapshotSeen:
         """The same system prompt and tools come with every call: hold them once."""
-        system = self._shared.setdefault(view.system, view.system)
-        tools = self._shared.setdefault(view.tools, view.tools)
-        if system is view.system and tools is view.tools:
-            return view
-        return msgspec.structs.replace(view, system=system, tools=tools)
+        views: list[View] = []
+        for view in fact.views:
+            system = self._shared.setdefault(view.system, view.system)
+            tools = self._shared.setdefault(view.tools, view.tools)
+            if system is not view.system or tools is not view.tools:
+                view = msgspec.structs.replace(view, system=system, tools=tools)
+            views.append(view)
+        if all(map(operator.is_, views, fact.views)):
+            return fact
+        return msgspec.structs.replace(fact, views=tuple(views))
+
+    def _settle(self) -> None:
+        """Every list into the one that it is the beginning of.
+
+        In the order of their texts, each with the comma that goes on from it, a list stands right
+        before those that begin with it.
+        """
+        kept: list[Joined] = []
+        for joined in sorted(self._lists, key=_by_text):
+            while kept and joined.covers(kept[-1]):
+                joined.views += kept.pop().views
+            kept.append(joined)
+        self._lists = kept
+        self._open.clear()
+        self._bytes = sum(len(joined.text) for joined in kept)
+        self._loose_bytes = 0
 
     def facts(self) -> list[SnapshotSeen]:
-        return [joined.fact() for row in self._rows.values() for joined in row.lists]
+        self._settle()
+        return [joined.to_fact() for joined in self._lists]
 
 
-def join(facts: Iterable[SnapshotSeen]) -> list[SnapshotSeen]:
-    joiner = Joiner()
-    for fact in facts:
-        joiner.add(fact)
-    return joiner.facts()
+def _by_text(joined: Joined) -> tuple[bool, bool, bytes]:
+    return joined.fact.broken, joined.fact.escaped, joined.text + b","

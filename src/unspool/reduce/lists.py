@@ -10,7 +10,8 @@ call logs them when it ends. A list that is broken is used up to the break
 
 import json
 import re
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +19,6 @@ import msgspec
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.io.door import clean, recover_json, refuse_depth
 from unspool.prompts.shapes import list_to_messages
-from unspool.reduce.joining import join
 from unspool.trajectory import Message
 
 When = tuple[int, str, int]
@@ -140,14 +140,14 @@ def read_lists(
     inputs: list[Listing],
     outputs: list[Listing],
 ) -> Lists:
-    """All lists of a conversation: those that were logged whole, and the `inputs` and `outputs` that
-    were put together from references."""
+    """All lists of a conversation: those that were logged whole, of which none is the beginning of
+    another, and the `inputs` and `outputs` that were put together from references."""
     problems: list[Problem] = []
     answers: list[Answer] = []
     lists: list[Listing] = []
-    inputs = list(inputs)
-    waiting = join(sorted(snapshots, key=_by_place))
-    waiting.reverse()
+    whole = _read_whole([fact for fact in snapshots if not fact.broken])
+    inputs = [*inputs, *(whole or ())]
+    waiting = list(snapshots) if whole is None else [fact for fact in snapshots if fact.broken]
     while waiting:
         fact = waiting.pop()
         listing = _read_snapshot(fact, waiting)
@@ -186,28 +186,98 @@ def _problem(key: Key, view: View, code: str) -> Problem:
     return Problem(key=key, origin=view.origin, offset=view.offset, number=98, code=code)
 
 
-def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | None:
-    """The list of a snapshot, decoded piece by piece between the ends that calls saw. Where it is
-    not clean, shorter ones that it was joined with may be: they go to the others."""
-    if fact.broken:
-        return _read_broken(fact)
-    text = fact.text
-    views = sorted(fact.views, key=_by_place)  # not by who joined what when
-    ends = sorted({*[view.size for view in views], len(text)})
+class Text:
+    """A list as text without its brackets, a comma behind every message, and where in it the lists of
+    its calls end: a piece between two ends tells how many messages the next call saw more."""
+
+    __slots__ = ("seen", "text")
+
+    def __init__(self, fact: SnapshotSeen, ends: list[int], pieces: list[str]) -> None:
+        self.text = ",".join((*pieces, ""))
+        places = dict(zip(ends, accumulate(len(piece) + 1 for piece in pieces), strict=True))
+        self.seen = [(places[view.size], view) for view in fact.views]
+
+    def cut(self) -> tuple[list[int], list[str]]:
+        ends = sorted({*[end for end, _ in self.seen], len(self.text)})
+        return ends, [self.text[start : end - 1] for start, end in pairwise([0, *ends])]
+
+
+def _ends(fact: SnapshotSeen) -> list[int]:
+    return sorted({*[view.size for view in fact.views], len(fact.text)})
+
+
+def _pieces(fact: SnapshotSeen, ends: list[int]) -> list[bytes]:
+    return [fact.text[start + 1 : end] for start, end in pairwise([0, *ends])]
+
+
+def _read_whole(snapshots: list[SnapshotSeen]) -> list[Listing] | None:
+    """All lists of a conversation, decoded in one go; None where one of them is not clean.
+
+    Unescaped, one may prove to be the beginning of another that is spelled otherwise.
+    """
+    texts: list[Text] = []
+    try:
+        for escaped in (True, False):
+            facts = [fact for fact in snapshots if fact.escaped == escaped]
+            ends = [_ends(fact) for fact in facts]
+            pieces = [p for fact, own in zip(facts, ends, strict=True) for p in _pieces(fact, own)]
+            plain = _unescape_all(pieces) if escaped else [piece.decode() for piece in pieces]
+            if len(plain) != len(pieces):  # one ends in the middle of a string
+                return None
+            strings = iter(plain)
+            for fact, own in zip(facts, ends, strict=True):
+                texts.append(Text(fact, own, list(islice(strings, len(own)))))
+        joined: list[Text] = []
+        for text in sorted(texts, key=lambda text: text.text):
+            if joined and text.text.startswith(joined[-1].text):
+                text.seen += joined.pop().seen
+            joined.append(text)
+        cuts = [text.cut() for text in joined]
+        decoded = _decode_pieces([piece for _, own in cuts for piece in own])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if len(decoded) != sum(len(own) for _, own in cuts):
+        return None
+    values = iter(decoded)
+    return [
+        _listing(text.seen, own, islice(values, len(own)))
+        for text, (own, _) in zip(joined, cuts, strict=True)
+    ]
+
+
+def _listing(
+    seen: list[tuple[int, View]], ends: list[int], decoded: Iterable[list[Any]]
+) -> Listing:
+    """The messages of a list that was decoded piece by piece, and how many of them each call saw."""
     messages: list[Message] = []
     counts: dict[int, int] = {}
     trouble = ""
+    for end, values in zip(ends, decoded, strict=True):
+        objects = [value for value in values if type(value) is dict]
+        if len(objects) < len(values):
+            trouble = "message-not-an-object"
+        messages += [m for m in list_to_messages(objects) if not is_empty(m)]
+        counts[end] = len(messages)
+    calls = [Call(view, counts[end]) for end, view in seen]
+    calls.sort(key=_by_view)  # not by who joined what when
+    return Listing(messages, calls, trouble=trouble)
+
+
+def _by_view(call: Call) -> tuple[str, int]:
+    return (call.view.origin, call.view.offset)
+
+
+def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | None:
+    """The list of a snapshot. Where it is not clean, shorter ones that it was joined with may be: they
+    go to the others."""
+    if fact.broken:
+        return _read_broken(fact)
+    ends = _ends(fact)
     try:
-        for start, end in pairwise([0, *ends]):
-            values = _decode_piece(text[start + 1 : end], fact.escaped)
-            objects = [value for value in values if type(value) is dict]
-            if len(objects) < len(values):
-                trouble = "message-not-an-object"
-            messages += [m for m in list_to_messages(objects) if not is_empty(m)]
-            counts[end] = len(messages)
+        decoded = [_decode_piece(piece, fact.escaped) for piece in _pieces(fact, ends)]
     except (ValueError, RecursionError):
         return _read_broken(_apart(fact, others))
-    return Listing(messages, [Call(view, counts[view.size]) for view in views], trouble=trouble)
+    return _listing([(view.size, view) for view in fact.views], ends, decoded)
 
 
 def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
@@ -284,17 +354,27 @@ def unescape(text: bytes) -> bytes:
         return inner.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-_decode_text = msgspec.json.Decoder(str).decode
-_decode_list = msgspec.json.Decoder(list).decode
+_decode_strings = msgspec.json.Decoder(list[str]).decode
+_decode_lists = msgspec.json.Decoder(list[list[Any]]).decode
+
+
+def _unescape_all(pieces: list[bytes]) -> list[str]:
+    return _decode_strings(b'["%b"]' % b'","'.join(pieces)) if pieces else []
+
+
+def _decode_pieces(pieces: list[str]) -> list[list[Any]]:
+    """Elements of arrays that stand one behind the other, per piece."""
+    array = f"[[{'],['.join(pieces)}]]".encode()
+    refuse_depth(array)
+    return _decode_lists(array)
 
 
 def _decode_piece(piece: bytes, escaped: bool) -> list[Any]:
-    """Elements of an array that stand one behind the other."""
-    array = b"[%b]" % piece
     try:
-        refuse_depth(array)
-        return _decode_list(_decode_text(b'"%b"' % array) if escaped else array)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        (text,) = _unescape_all([piece]) if escaped else [piece.decode()]
+        (values,) = _decode_pieces([text])
+        return values
+    except (msgspec.DecodeError, ValueError):
         pass  # not clean: read as far as it is JSON, or refused
     return decode_array(b"[%b]" % (unescape(piece) if escaped else piece))
 
@@ -320,6 +400,13 @@ def decode_system(raw: bytes) -> str:
     return text or (_text_of(_decode_nested(raw, recover=False)) if value else "")
 
 
+def decode_text(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json.loads(text, strict=False)
+
+
 def _text_of(value: Any) -> str:
     messages = list_to_messages([{"role": "system", "content": value}])
     return messages[0].content if messages else ""
@@ -336,9 +423,9 @@ def _decode_nested(raw: bytes, recover: bool = True) -> Any:
     """A value that stands as JSON in JSON strings, as far as it can be read."""
     value: Any = None
     try:
-        value = json.loads(raw.decode("utf-8", "replace"), strict=False)
+        value = decode_text(raw.decode("utf-8", "replace"))
         while isinstance(value, str) and value[:1] in ('"', "["):
-            value = json.loads(value, strict=False)
+            value = decode_text(value)
     except (ValueError, RecursionError):
         if isinstance(value, str) and recover:  # cut off, maybe: senders drop what is too long
             recovered = recover_json(value)

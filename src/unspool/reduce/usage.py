@@ -119,11 +119,13 @@ class Runs:
         """(model, usage) of what no report covers: another channel's, where it tells no less."""
         own = [(m.model or "", m.usage) for m in self.uncovered if m.usage is not None]
         own += [(report.model, to_usage(report)) for report in self.calls]
+        if not self.told:
+            return own
         told = [(report.model, to_usage(report)) for report in self.told]
         known = total([usage for _, usage in told]) or Usage()
         least = total([usage for _, usage in own]) or Usage()
         enough = (known.completion_tokens or 0) >= (least.completion_tokens or 0)
-        return told if told and enough else own
+        return told if enough else own
 
 
 def fill_last_gap(
@@ -145,14 +147,18 @@ def fill_last_gap(
             if start < place <= end and message.usage is not None and not message.copied
         ]
         start = end
-        gaps += [usage for usage in used if usage.completion_tokens is None]
+        here = [usage for usage in used if usage.completion_tokens is None]
+        gaps += here
         told = total([usage for usage in used if usage.completion_tokens is not None]) or Usage()
         went_in = (report.prompt or 0) - (told.prompt_tokens or 0)
         came_out = (report.completion or 0) - (told.completion_tokens or 0)
-        open_here = [usage for usage in gaps if usage.prompt_tokens == went_in]
-        if len(open_here) == 1 and came_out > 0:
-            open_here[0].completion_tokens = came_out
-            gaps = [usage for usage in gaps if usage.completion_tokens is None]
+        # Runs without times may be told side by side, all ends behind all answers.
+        for told_open in (here, gaps):
+            fitting = [usage for usage in told_open if usage.prompt_tokens == went_in]
+            if len(fitting) == 1 and came_out > 0:
+                fitting[0].completion_tokens = came_out
+                gaps = [usage for usage in gaps if usage is not fitting[0]]
+                break
 
 
 _FIGURES = ("model", "prompt", "completion", "cached", "cache_write", "reasoning", "requests")
@@ -264,13 +270,14 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
         given = {m.request_id for m in trajectory.messages if m.usage is not None}
         silent = [to_usage(r) for r in runs.requests if r.subject not in given]
-        rest = [usage for _, usage in runs.rest()]
         reported = [to_usage(r) for r in runs.segments]
+        beside = bool(reported or runs.calls or runs.told)
+        rest = [usage for _, usage in runs.rest()] if beside else []
         trajectory.usage = total_of(
             [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
             own if _tells_all(trajectory.messages) and runs.conversation else [],
             [to_usage(r) for r in runs.conversation],
-            [*reported, *rest] if reported or runs.calls or runs.told else [],
+            [*reported, *rest],
             [*own, *silent],
             [to_usage(r) for r in runs.echoed],
         )

@@ -5,9 +5,11 @@ makes files of them and reads them.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
+from typing import BinaryIO
 
+from unspool.errors import MissingExtra
 from unspool.facts import NOBODY, Problem
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sinks import Combine, Family, Options, Piece
@@ -20,6 +22,8 @@ FAMILIES = False
 REQUIRES = ("pyarrow",)
 FILES = tuple(f"{table}.parquet" for table in TABLES)
 
+NEEDS = "pip install 'unspool[parquet]'"
+
 _MAGIC = b"PAR1"
 _COLUMNS = (b"conversation_id", b"messages", b"metadata", b"tools")
 
@@ -29,9 +33,16 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
 
 
 def load_combine() -> Combine:
+    if find_spec("pyarrow") is None:
+        raise MissingExtra(f"Parquet needs: {NEEDS}")
+    return _combine
+
+
+def _combine(pieces: Iterable[bytes], files: Mapping[str, BinaryIO]) -> None:
+    # Imported when all is read: workers are forked without the 50 MB that it takes.
     from unspool.sinks.parquet.arrow import combine
 
-    return combine
+    combine(pieces, files)
 
 
 def claims(head: Head) -> bool:
@@ -63,8 +74,7 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     if find_spec("pyarrow") is None and not origin.named:
         tally.records += 1
         tally.problems += 1
-        needs = "pip install 'unspool[parquet]'"
-        yield Problem(key=NOBODY, origin=origin.path, offset=0, code="missing-extra", sample=needs)
+        yield Problem(key=NOBODY, origin=origin.path, offset=0, code="missing-extra", sample=NEEDS)
         return
     from unspool.sinks.parquet.arrow import read_conversations
 

@@ -1,6 +1,8 @@
 """Arrow: packed rows into Parquet files, and conversations out of one. The only user of pyarrow."""
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import accumulate
 from typing import Any, BinaryIO
 
@@ -10,12 +12,14 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.packing import encode_json
 from unspool.sinks import jsonl
 from unspool.sinks.parquet.rows import (
+    ABSENT,
     JSON_COLUMNS,
+    NUMBERS,
     OWN_COLUMNS,
     TABLES,
     Columns,
     unpack,
-    unpack_rows,
+    unpack_columns,
 )
 from unspool.trajectory import Trajectory
 
@@ -25,19 +29,19 @@ try:
 except ImportError as error:
     raise MissingExtra("Parquet needs: pip install 'unspool[parquet]'") from error
 
-GROUP_BYTES = 8 * 1024 * 1024
+GROUP_BYTES = 4 * 1024 * 1024
 """Row groups are closed when the rows that wait are about so large: what is held in memory."""
 BATCH_ROWS = 16
 """Rows are read so many at a time: each may be a conversation of many megabytes."""
-LONG = ("jsons", "json")
+LONG = ("long", "json", "jsons")
 """Kinds whose values have neither a dictionary nor statistics: each is another one, and long."""
-LONG_TEXTS = ("content", "typed", "thinking", "arguments")
 
 # Offsets of 64 bits: a conversation may be larger than 2 GB, though none of its values is.
 _JSON = pa.json_(pa.large_string())
 _TYPES: dict[str, Any] = {
     "text": pa.large_string(),
-    "texts": pa.list_(pa.string()),
+    "long": pa.large_string(),
+    "texts": pa.large_list(pa.large_string()),
     "count": pa.int64(),
     "number": pa.float64(),
     "flag": pa.bool_(),
@@ -47,32 +51,51 @@ _TYPES: dict[str, Any] = {
 }
 
 
+def schema_of(columns: Columns) -> Any:
+    """The Arrow schema of a table: `schema_of(TABLES["messages"])`."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
+
+
+def make_batch(columns: Columns, packed: Iterable[bytes]) -> Any:
+    """A record batch of a table's packed rows (`unpack(rows_of(trajectory))` has those of every
+    table), one conversation after the other."""
+    parts = [unpack_columns(rows) for rows in packed if rows]
+    arrays = [
+        _array(kind, [part[at] for part in parts]) for at, kind in enumerate(columns.values())
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+
+
 def combine(pieces: Iterable[bytes], files: Mapping[str, BinaryIO]) -> None:
     """All conversations' rows into the files of the tables, in the order in which they come."""
-    tables = [_Table(columns, files[f"{name}.parquet"]) for name, columns in TABLES.items()]
-    for piece in pieces:
-        for table, rows in zip(tables, unpack(piece), strict=True):
-            table.add(rows)
-    for table in tables:
-        table.close()
+    with ThreadPoolExecutor(2) as threads:  # compressing is most of the work, and needs no Python
+        tables = [
+            _Table(columns, files[f"{name}.parquet"], threads) for name, columns in TABLES.items()
+        ]
+        for piece in pieces:
+            for table, rows in zip(tables, unpack(piece), strict=True):
+                table.add(rows)
+        for table in tables:
+            table.close()
 
 
 class _Table:
     """A Parquet file that grows by row groups. The bytes depend on the rows alone."""
 
-    def __init__(self, columns: Columns, file: BinaryIO) -> None:
+    def __init__(self, columns: Columns, file: BinaryIO, threads: Executor) -> None:
         self._columns = columns
-        self._schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
-        short = [n for n, kind in columns.items() if kind not in LONG and n not in LONG_TEXTS]
+        self._threads = threads
+        short = [name for name, kind in columns.items() if kind not in LONG]
         self._writer = pq.ParquetWriter(
             file,
-            self._schema,
+            schema_of(columns),
             compression="zstd",
             use_dictionary=short,
             write_statistics=short,
         )
         self._waiting: list[bytes] = []
         self._size = 0
+        self._writing: Future[None] | None = None
 
     def add(self, rows: bytes) -> None:
         if not rows:
@@ -83,32 +106,80 @@ class _Table:
             self._flush()
 
     def _flush(self) -> None:
-        values: list[list[Any]] = [[] for _ in self._columns]
-        self._waiting.reverse()
-        while self._waiting:  # each is let go when it is unpacked
-            for column, more in zip(values, unpack_rows(self._waiting.pop()), strict=True):
-                column += more
+        """What waits becomes a row group, in a thread, once the one before is written."""
+        self._wait()
+        self._writing = self._threads.submit(self._write, self._waiting)
+        self._waiting = []
         self._size = 0
-        arrays = []
-        for kind in self._columns.values():
-            arrays.append(_array(kind, values.pop(0)))  # and each column when it is made
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def _write(self, waiting: list[bytes]) -> None:
+        self._writer.write_batch(make_batch(self._columns, waiting))
+        pa.default_memory_pool().release_unused()  # Arrow keeps it, for each thread apart
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
 
     def close(self) -> None:
         if self._waiting:
             self._flush()
+        self._wait()
         self._writer.close()
 
 
-def _array(kind: str, values: list[Any]) -> Any:
+def _array(kind: str, parts: list[list[memoryview]]) -> Any:
+    """One column of some conversations as an array, whose values nobody looks at.
+
+    `pyarrow.array` would do it too, but imports pandas where that is installed: 60 MB for nothing.
+    """
+    if kind in ("text", "long"):
+        return _strings(parts)
     if kind == "json":
-        return pa.ExtensionArray.from_storage(_JSON, pa.array(values, _JSON.storage_type))
-    if kind != "jsons":
-        return pa.array(values, _TYPES[kind])
-    ends = accumulate(len(items or ()) for items in values)
-    inner = _array("json", [item for items in values for item in items or ()])
-    absent = pa.array([items is None for items in values], pa.bool_())
-    return pa.LargeListArray.from_arrays(pa.array([0, *ends], pa.int64()), inner, mask=absent)
+        return pa.ExtensionArray.from_storage(_JSON, _strings(parts))
+    if kind in ("texts", "jsons"):
+        counts = _numbers("q", parts)
+        items = _array("json" if kind == "jsons" else "long", [part[1:] for part in parts])
+        buffers = [_bits([count != ABSENT for count in counts]), pa.py_buffer(_ends(counts))]
+        absent = counts.count(ABSENT)
+        return pa.Array.from_buffers(_TYPES[kind], len(counts), buffers, absent, children=[items])
+    code, nothing = NUMBERS[kind]
+    numbers = _numbers(code, parts)
+    known = [number == number and number != nothing for number in numbers]  # NaN equals nothing
+    data = pa.py_buffer(numbers) if kind != "flag" else _bits([n == 1 for n in numbers], True)
+    return pa.Array.from_buffers(
+        _TYPES[kind], len(numbers), [_bits(known), data], known.count(False)
+    )
+
+
+def _strings(parts: list[list[memoryview]]) -> Any:
+    lengths = _numbers("q", parts)
+    return pa.LargeStringArray.from_buffers(
+        len(lengths),
+        pa.py_buffer(_ends(lengths)),
+        pa.py_buffer(b"".join(part[1] for part in parts)),
+        _bits([length != ABSENT for length in lengths]),
+        lengths.count(ABSENT),
+    )
+
+
+def _numbers(code: str, parts: Iterable[list[memoryview]]) -> "array[Any]":
+    numbers: array[Any] = array(code)
+    for part in parts:
+        numbers.frombytes(part[0])
+    return numbers
+
+
+def _ends(lengths: Iterable[int]) -> "array[int]":
+    """Where each begins, and where the last one ends."""
+    return array("q", accumulate((max(length, 0) for length in lengths), initial=0))
+
+
+def _bits(flags: list[bool], always: bool = False) -> Any:
+    """A bitmap, the first flag in the lowest bit; nothing where all are true."""
+    if all(flags) and not always:
+        return None
+    digits = "".join("1" if flag else "0" for flag in reversed(flags))
+    return pa.py_buffer(int(digits or "0", 2).to_bytes(len(flags) // 8 + 1, "little"))
 
 
 def read_conversations(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:

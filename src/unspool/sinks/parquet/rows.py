@@ -1,18 +1,22 @@
 """Rows: what each table holds of one conversation. `docs/parquet.md` explains every column."""
 
-from collections.abc import Callable, Iterable
+import math
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
+from unspool.io.door import clean_text
 from unspool.io.packing import Packer, encode_json
 from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
 from unspool.sinks.jsonl import drop_bytes
-from unspool.trajectory import Message, Trajectory, Usage, Workspace
+from unspool.trajectory import FileTouch, Mark, Message, ToolCall, Trajectory, Usage, Workspace
 
 Columns = dict[str, str]
-"""Column → kind: text, texts, count, number, flag, time, json, jsons."""
+"""Column → kind: text, long (a text of any length), texts, count, number, flag, time, json, jsons."""
 
 _KEYS: Columns = {"source": "text", "conversation_id": "text"}
 _TOKENS: Columns = {
@@ -63,9 +67,9 @@ TABLES: dict[str, Columns] = {
         "segment": "count",
         "model": "text",
         "mode": "text",
-        "content": "text",
-        "typed": "text",
-        "thinking": "text",
+        "content": "long",
+        "typed": "long",
+        "thinking": "long",
         "tool_name": "text",
         "tool_call_id": "text",
         "is_error": "flag",
@@ -80,7 +84,7 @@ TABLES: dict[str, Columns] = {
         "message_index": "count",
         "tool_call_id": "text",
         "tool_name": "text",
-        "arguments": "text",
+        "arguments": "long",
         "status": "text",
         "is_error": "flag",
         "result_index": "count",
@@ -143,56 +147,92 @@ OWN_COLUMNS = (
 JSON_COLUMNS = ("messages", "tools", "metadata", "extra")
 
 _LARGEST = 2**63 - 1
+ABSENT = -1
+"""As the length of a text that is not there."""
+NUMBERS: dict[str, tuple[str, float]] = {
+    "count": ("q", -_LARGEST - 1),
+    "time": ("q", -_LARGEST - 1),
+    "number": ("d", math.nan),
+    "flag": ("b", ABSENT),
+}
+"""Kind → how an array holds it, and what stands for one that is not there. (JSON has no NaN.)"""
+
 _BARE = Trajectory(conversation_id="", messages=[])
 _OPENING = encode_json(_BARE)[:-1]
 _pack = Packer().encode
 unpack = msgspec.msgpack.Decoder(list[bytes]).decode
-unpack_rows = msgspec.msgpack.Decoder(list[list[Any]]).decode
+"""The tables of a conversation, in the order of TABLES."""
+unpack_columns = msgspec.msgpack.Decoder(list[list[memoryview]]).decode
+"""The columns of a table, each as `_column` packs it."""
+
+Values = dict[str, Iterable[Any]]
+"""Column → its value in every row; columns that nobody names are empty."""
 
 
 def rows_of(trajectory: Trajectory) -> bytes:
     """For every table, in order, its rows: column by column, packed."""
     drop_bytes(trajectory)
-    tables: dict[str, list[dict[str, Any]]] = {
-        "conversations": [_conversation(trajectory)],
-        "messages": [_message(at, m) for at, m in enumerate(trajectory.messages)],
-        "tool_calls": list(_tool_calls(trajectory.messages)),
-        "files": [
-            {"message_index": touch.index, "tool_name": touch.tool, **_fields(touch)}
-            for touch in trajectory.files or ()
-        ],
-        "usage": [
-            {"message_index": at, **_fields(message), **_fields(message.usage)}
-            for at, message in enumerate(trajectory.messages)
-            if message.usage is not None
-        ],
-        "marks": [
+    messages = trajectory.messages
+    files = trajectory.files or []
+    marks = trajectory.marks or []
+    used = [at for at, message in enumerate(messages) if message.usage is not None]
+    tables: dict[str, tuple[int, Values]] = {
+        "conversations": (1, {n: (v,) for n, v in _conversation(trajectory).items()}),
+        "messages": (
+            len(messages),
             {
-                "message_index": mark.index,
-                **_fields(mark),
-                "data": None if mark.data is None else encode_json(mark.data),
-            }
-            for mark in trajectory.marks or ()
-        ],
+                **_fields(TABLES["messages"], Message, messages),
+                "message_index": range(len(messages)),
+                "message_id": map(attrgetter("id"), messages),
+                "tool_name": map(attrgetter("name"), messages),
+                "n_tool_calls": (len(message.tool_calls or ()) for message in messages),
+            },
+        ),
+        "tool_calls": _tool_calls(messages),
+        "files": (
+            len(files),
+            {
+                **_fields(TABLES["files"], FileTouch, files),
+                "message_index": map(attrgetter("index"), files),
+                "tool_name": map(attrgetter("tool"), files),
+            },
+        ),
+        "usage": (
+            len(used),
+            {
+                **_fields(TABLES["usage"], Message, [messages[at] for at in used]),
+                **_fields(TABLES["usage"], Usage, [messages[at].usage for at in used]),
+                "message_index": used,
+            },
+        ),
+        "marks": (
+            len(marks),
+            {
+                **_fields(TABLES["marks"], Mark, marks),
+                "message_index": map(attrgetter("index"), marks),
+                "data": (None if m.data is None else encode_json(m.data) for m in marks),
+            },
+        ),
     }
     keys = {"source": trajectory.source, "conversation_id": trajectory.conversation_id}
     packed: list[bytes] = []
     for table, columns in TABLES.items():
-        rows = tables[table]
-        values: list[list[Any]] = []
-        for name, kind in columns.items():
-            if name in keys:
-                values.append([keys[name]] * len(rows))
-                continue
-            fit = _FITS[kind]
-            column = (row.get(name) for row in rows)
-            values.append([None if value is None else fit(value) for value in column])
-        packed.append(_pack(values) if rows else b"")
+        count, values = tables[table]
+        if not count:
+            packed.append(b"")
+            continue
+        for name, key in keys.items():
+            values[name] = [key] * count
+        nothing = [None] * count
+        packed.append(
+            _pack([_column(kind, list(values.get(n, nothing))) for n, kind in columns.items()])
+        )
     return _pack(packed)
 
 
-def _fields(struct: msgspec.Struct | None) -> dict[str, Any]:
-    return {} if struct is None else msgspec.structs.asdict(struct)
+def _fields(columns: Columns, struct: type[msgspec.Struct], items: Sequence[Any]) -> Values:
+    """The columns that are fields of the same name."""
+    return {n: map(attrgetter(n), items) for n in struct.__struct_fields__ if n in columns}
 
 
 def _conversation(trajectory: Trajectory) -> dict[str, Any]:
@@ -206,7 +246,7 @@ def _conversation(trajectory: Trajectory) -> dict[str, Any]:
         **{name: getattr(_BARE, name) for name in OWN_COLUMNS},
     )
     return {
-        **_fields(trajectory.usage or Usage()),
+        **msgspec.structs.asdict(trajectory.usage or Usage()),
         **{name: getattr(trajectory, name) for name in OWN_COLUMNS},
         "started_at": trajectory.started_at,
         "ended_at": trajectory.ended_at,
@@ -230,36 +270,56 @@ def _conversation(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _message(index: int, message: Message) -> dict[str, Any]:
-    return {
-        **_fields(message),
-        "message_index": index,
-        "message_id": message.id,
-        "tool_name": message.name,
-        "n_tool_calls": len(message.tool_calls or ()),
-    }
-
-
-def _tool_calls(messages: list[Message]) -> Iterable[dict[str, Any]]:
+def _tool_calls(messages: list[Message]) -> tuple[int, Values]:
     results: dict[str, int] = {}
     for at, message in enumerate(messages):
         if message.role == "tool" and message.tool_call_id:
             results.setdefault(message.tool_call_id, at)
-    for at, message in enumerate(messages):
-        for call in message.tool_calls or ():
-            result = results.get(call.id)
-            yield {
-                **_fields(call),
-                "message_index": at,
-                "tool_call_id": call.id,
-                "tool_name": call.name,
-                "arguments": call.arguments,
-                "result_index": result,
-                "is_error": None if result is None else messages[result].is_error,
-                "turn": message.turn,
-                "model": message.model,
-                "copied": message.copied,
-            }
+    indexes = [at for at, m in enumerate(messages) for _ in m.tool_calls or ()]
+    callers = [messages[at] for at in indexes]
+    calls = [call for message in messages for call in message.tool_calls or ()]
+    answers = [results.get(call.id) for call in calls]
+    return len(calls), {
+        **_fields(TABLES["tool_calls"], ToolCall, calls),
+        "message_index": indexes,
+        "tool_call_id": map(attrgetter("id"), calls),
+        "tool_name": map(attrgetter("name"), calls),
+        "arguments": map(attrgetter("arguments"), calls),
+        "result_index": answers,
+        "is_error": (None if at is None else messages[at].is_error for at in answers),
+        "turn": map(attrgetter("turn"), callers),
+        "model": map(attrgetter("model"), callers),
+        "copied": map(attrgetter("copied"), callers),
+    }
+
+
+def _column(kind: str, values: list[Any]) -> list[bytes]:
+    """The values as Arrow will have them, so that the driver need not look at each: texts by their
+    lengths and one after the other, numbers as an array.
+
+    One that the column cannot hold is absent there; the JSON of the conversation has it.
+    """
+    if kind in ("texts", "jsons"):
+        counts = [ABSENT if items is None else len(items) for items in values]
+        items = [item for items in values for item in items or ()]
+        return [array("q", counts).tobytes(), *_joined(items)]
+    if kind in _FITS:
+        plain, fit = _FITS[kind]
+        if not plain.issuperset(map(type, values)):
+            values = list(map(fit, values))
+    if kind in NUMBERS:
+        code, absent = NUMBERS[kind]
+        return [array(code, [absent if v is None else v for v in values]).tobytes()]
+    return _joined(values)
+
+
+def _joined(values: list[Any]) -> list[bytes]:
+    try:
+        encoded = [value.encode() if type(value) is str else value for value in values]
+    except UnicodeEncodeError:  # half a surrogate pair
+        encoded = [clean_text(v).encode() if type(v) is str else v for v in values]
+    lengths = array("q", [ABSENT if value is None else len(value) for value in encoded])
+    return [lengths.tobytes(), b"".join(filter(None, encoded))]
 
 
 def _text(value: Any) -> str | None:
@@ -267,7 +327,7 @@ def _text(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and -_LARGEST <= value <= _LARGEST else None
+    return value if type(value) is int and -_LARGEST <= value <= _LARGEST else None
 
 
 def _number(value: Any) -> float | None:
@@ -281,18 +341,13 @@ def _flag(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-# A value that the column cannot hold is absent there; the JSON of the conversation has it.
-_FITS: dict[str, Callable[[Any], Any]] = {
-    "text": _text,
-    "texts": _as_it_is,
-    "count": _count,
-    "number": _number,
-    "flag": _flag,
-    "time": parse_time,
-    "json": _as_it_is,
-    "jsons": _as_it_is,
+_NULL = type(None)
+_FITS: dict[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
+    "text": (frozenset((str, _NULL)), _text),
+    "long": (frozenset((str, _NULL)), _text),
+    "count": (frozenset((_NULL,)), _count),
+    "number": (frozenset((float, _NULL)), _number),
+    "flag": (frozenset((bool, _NULL)), _flag),
+    "time": (frozenset((_NULL,)), parse_time),
 }
+"""Kind → the types that need no second look, and what becomes of the others."""

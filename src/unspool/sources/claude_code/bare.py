@@ -9,7 +9,7 @@ from typing import Any
 from unspool.facts import Rank
 from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
-from unspool.sources.claude_code.words import read_words
+from unspool.sources.claude_code.words import kept_as, read_words
 from unspool.sources.scribe import Scribe, title_of
 
 Value = dict[str, Any]
@@ -27,6 +27,7 @@ def _queue(value: Value, scribe: Scribe) -> None:
         text=text,
         kind=words.kind or "steering",
         typed=words.typed,
+        shown=kept_as(words.typed),
         status="queued",
         rank=Rank.EXTRACT,
         attachments=words.attachments,

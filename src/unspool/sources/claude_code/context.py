@@ -6,7 +6,7 @@ from unspool.facts import Attachment
 from unspool.sources.claude_code.bare import read_setup
 from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
-from unspool.sources.claude_code.words import ALIASES, read_words
+from unspool.sources.claude_code.words import read_words
 from unspool.sources.scribe import Scribe
 
 Value = dict[str, Any]
@@ -84,7 +84,6 @@ def read_system(value: Value, scribe: Scribe) -> None:
             text=text,
             kind=words.kind or "notification",
             typed=words.typed if is_typed else None,
-            shown=ALIASES.get(words.typed or "", ""),
             extra=_present(
                 subtype=subtype, level=value.get("level"), tool_call_id=value.get("toolUseID")
             ),

@@ -264,8 +264,8 @@ def response_text(response: Any) -> str | None:
             return str(file["content"])
         if isinstance(response.get("content"), str | list):
             return flat_text(convert_blocks(response["content"]))
-    if isinstance(response, list) and (text := flat_text(convert_blocks(response))):
-        return text
+    if isinstance(response, list) and all(isinstance(b, dict) and "type" in b for b in response):
+        return flat_text(convert_blocks(response))
     return msgspec.json.encode(response).decode()
 
 
@@ -300,10 +300,10 @@ def _display(payload: Payload, scribe: Scribe) -> None:
         scribe.message(id=ident, role="assistant", text=delta, piece=True, entry=entry)
 
 
-def _last_words(payload: Payload, scribe: Scribe, key: Key) -> None:
+def _last_words(payload: Payload, scribe: Scribe, key: Key, kind: str = "") -> None:
     text = payload.get("last_assistant_message")
     if isinstance(text, str) and text.strip():
-        scribe.message(role="assistant", text=text, key=key)
+        scribe.message(role="assistant", text=text, kind=kind, key=key)
 
 
 def _stop(payload: Payload, scribe: Scribe) -> None:
@@ -314,13 +314,15 @@ def _stop(payload: Payload, scribe: Scribe) -> None:
 
 
 def _stop_failure(payload: Payload, scribe: Scribe) -> None:
-    _last_words(payload, scribe, scribe.key)
+    _last_words(payload, scribe, scribe.key, "error")  # the program's words, not the model's
     scribe.mark("error", _own_fields(payload, "last_assistant_message"), rank=Rank.ECHO)
 
 
 def _child(payload: Payload, scribe: Scribe) -> Payload:
-    """The link to the sub-agent that a payload is about; nothing where it names none."""
-    if not payload.get("agent_id"):
+    """The link to the sub-agent that a payload is about; nothing where it names none. A compaction ends
+    like an agent, one of no type, which never started and keeps no file
+    (cases/claude_code/hooks_all_events)."""
+    if not payload.get("agent_id") or payload.get("agent_type") == "":
         return {}
     link = {"conversation_id": child_id(scribe.key[1], str(payload["agent_id"]))}
     link["kind"] = "subagent"
@@ -337,8 +339,9 @@ def _subagent_start(payload: Payload, scribe: Scribe) -> None:
 def _subagent_stop(payload: Payload, scribe: Scribe) -> None:
     """What the sub-agent said last goes to its own conversation."""
     link = _child(payload, scribe)
-    # A compaction ends so too: an agent of no type, of which nothing else is known.
     if not link:
+        ended = {"agent_id": str(payload["agent_id"])} if payload.get("agent_id") else None
+        scribe.mark("subagent_end", ended, rank=Rank.ECHO)
         return
     scribe.mark("subagent_end", link, rank=Rank.ECHO)
     session = scribe.key[1]

@@ -125,7 +125,8 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
         for call, _ in _spawned(value):
             read_handback(call, value.get("tool_use_result"), scribe, session, Rank.ECHO)
     elif kind == "result":
-        if isinstance(value.get("result"), str) and value["result"].strip():
+        told = isinstance(value.get("result"), str) and value["result"].strip()
+        if told and not value.get("local_command"):  # /cost answers itself
             # The last answer once more; with `--output-format json` it is the only one.
             scribe.message(role="assistant", text=value["result"], rank=Rank.ECHO)
         # `modelUsage` and the price are of the whole session up to here, with its sub-agents and all
@@ -180,3 +181,7 @@ def _read_spawn(value: Value, call: str, agent: str, scribe: Scribe, session: st
     scribe.note("parent", {"conversation_id": session, **tie}, Rank.COPY, key=child)
     if isinstance(value.get("description"), str):
         scribe.note("title", value["description"], Rank.INDEX, key=child)
+    prompt = value.get("prompt")
+    if value.get("is_backgrounded") and isinstance(prompt, str) and prompt.strip():
+        # Of an agent in the background, what it was asked stands nowhere else.
+        scribe.message(role="user", text=prompt, rank=Rank.ECHO, key=child)

@@ -158,6 +158,9 @@ def _read_usage(body: Body, usage: Usage, version: str, message: str, scribe: Sc
         extra["completion_floor"] = True
     if nothing and usage.output_tokens is None:
         return
+    # What a fork copies over a compaction says 0: nobody knows (cases/claude_code/fork_compacted).
+    if not (fresh or read or written or usage.output_tokens):
+        return
     details = usage.output_tokens_details
     thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
     scribe.usage(

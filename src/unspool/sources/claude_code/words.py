@@ -60,13 +60,32 @@ _STARTS = (
 )
 
 
-ALIASES = {"/usage": "/cost"}
+KEPT_AS = {
+    alias: f"/{name}"
+    for name, aliases in {
+        "background": "bg", "clear": "new reset", "config": "settings", "desktop": "app",
+        "doctor": "checkup", "exit": "quit", "feedback": "bug", "list-agents": "peers",
+        "mobile": "ios android", "permissions": "allowed-tools", "plugin": "plugins marketplace",
+        "remote-control": "rc", "rename": "name", "resume": "continue", "rewind": "checkpoint undo",
+        "schedule": "routines", "session": "remote", "tasks": "bashes", "teleport": "tp",
+        "usage": "cost stats",
+    }.items()
+    for alias in aliases.split()
+}  # fmt: skip
 """A command is queued as it was typed and kept under the name that it stands for (2.1.325;
 cases/claude_code/queued_command):
 
 {"type":"queue-operation","operation":"enqueue","content":"/cost"}
-{"type":"system","subtype":"local_command","content":"<command-name>/usage</command-name>…"}
+{"type":"user","message":{"content":"<command-name>/usage</command-name>…"}}
 """
+
+
+def kept_as(typed: str | None) -> str:
+    """How a command is kept that was typed under another name; else nothing."""
+    name, space, arguments = (typed or "").removeprefix("/").partition(" ")
+    if not (typed or "").startswith("/") or name not in KEPT_AS:
+        return ""
+    return f"{KEPT_AS[name]}{space}{arguments}"
 
 
 class Words(NamedTuple):

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from unspool.facts import Key, Problem
-from unspool.io.door import clean, clean_text, iter_json_lines
+from unspool.io.door import clean, clean_text, iter_json_lines, refuse_depth
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
@@ -59,12 +59,63 @@ def iter_events(
 ) -> Iterator["Event | Problem"]:
     """Every record of the origin; lines that begin as `noise` does are only counted."""
     path = origin.path
-    for record in iter_json_lines(origin, _ENVELOPE, tally, recover, mend=_mend, noise=noise or ()):
+    for record in iter_json_lines(
+        origin, _ENVELOPE, tally, recover, mend=_mend, noise=noise or (), refuse=Inspector().refuse
+    ):
         if type(record) is tuple:
             offset, line, envelope = record
             yield Event(envelope, line, path, offset)
         else:
             yield cast(Problem, record)
+
+
+class Inspector:
+    """Looks whether all bytes of a record are UTF-8, at each long part of a list once: every call logs
+    the parts of the one before it again."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, bytes] = {}
+        """How a part begins → the part, which is clean."""
+
+    def refuse(self, line: bytes, envelope: Envelope) -> None:
+        refuse_depth(line)
+        if line.isascii():
+            return
+        if len(line) < _LONG_LINE:
+            line.decode()
+            return
+        at = 0
+        for value in (_bag(envelope).properties or _NONE).values():
+            if not _LONG_PART <= len(memoryview(value)) <= _LONGEST_PART:
+                continue
+            part = bytes(value)
+            beginning = part[:_BEGINNING]
+            if self._known.get(beginning) != part:
+                part.decode()
+                if len(self._known) >= _PARTS:
+                    self._known.clear()
+                self._known[beginning] = part
+            start = line.find(beginning, at)
+            if line.startswith(part, start):
+                line[at:start].decode()
+                at = start + len(part)
+        line[at:].decode()
+
+
+_LONG_LINE = 1 << 15
+_LONG_PART = 4096
+_LONGEST_PART = 1 << 16
+_BEGINNING = 64
+_PARTS = 256
+
+
+def _bag(envelope: Envelope) -> Bag:
+    """Where the properties stand."""
+    data = envelope.data
+    bag: Bag = envelope
+    if data is not None:
+        bag = data.baseData or (data if data.properties else envelope)
+    return envelope.baseData or bag
 
 
 def _mend(value: Any) -> Any:
@@ -98,10 +149,7 @@ class Event:
         self.origin = origin
         self.offset = offset
         data = envelope.data
-        bag: Bag = envelope
-        if data is not None:
-            bag = data.baseData or (data if data.properties else envelope)
-        bag = envelope.baseData or bag
+        bag = _bag(envelope)
         properties = bag.properties
         if properties is None:
             flat = data is None and envelope.baseData is None
