@@ -18,7 +18,7 @@ import msgspec
 from unspool.io.packing import encode_json
 from unspool.io.times import parse_time
 from unspool.sinks import Family, Options, Piece
-from unspool.sinks.atif.family import Node, plant
+from unspool.sinks.atif.writer import Node, plant
 from unspool.trajectory import Attachment, Mark, Message, ToolCall, Usage
 
 NAME = "otlp"
