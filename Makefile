@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) -e '.[view,dev,test,bench]'
+	$(PIP) -e '.[view,serve,dev,test,bench]'
 	# Harbor says that it needs Python 3.12; its ATIF validator runs on 3.11 and needs only pydantic.
 	$(PIP) --no-deps --ignore-requires-python 'harbor==0.25.0'
 	touch $@
@@ -47,10 +47,10 @@ test-others: ## run the tests on other Pythons (OTHERS)
 	    if $$python -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$$v'".split("."))))' 2>/dev/null; then \
 	      echo "== Python $$v"; \
 	      [ -e .venv-$$v/.done ] || { $$python -m venv .venv-$$v && \
-	        .venv-$$v/bin/python -m pip install -q --disable-pip-version-check -e '.[view,test,bench]' && \
+	        .venv-$$v/bin/python -m pip install -q --disable-pip-version-check -e '.[view,serve,test,bench]' && \
 	        .venv-$$v/bin/python -m pip install -q --disable-pip-version-check --no-deps --ignore-requires-python 'harbor==0.25.0' && \
 	        touch .venv-$$v/.done; } || exit 1; \
-	      .venv-$$v/bin/python -m pytest -n 2 -m 'not browser and not slow' || exit 1; \
+	      .venv-$$v/bin/python -m pytest -n 2 -m 'not browser and not slow and not serve' || exit 1; \
 	      break; \
 	    fi; \
 	  done; \

@@ -14,6 +14,7 @@
     ├── QueueError        the queue of live capture cannot be read or written
     ├── AlreadyRunning    another process does what may be done once
     ├── HooksRefused      an agent's settings are left as they are, and why
+    ├── TookTooLong       a question to the server that would hold up others
     └── BrokenCatalogue   a tag catalogue or another data file is malformed
 
 Bad *data* is never one of these: it is a counted problem (`unspool.facts.Problem`).
@@ -79,6 +80,10 @@ class AlreadyRunning(UnspoolError):
 
 class HooksRefused(UnspoolError):
     """An agent's settings are left as they are, and why."""
+
+
+class TookTooLong(UnspoolError):
+    """A question to the server that would hold up others."""
 
 
 class BrokenCatalogue(UnspoolError):

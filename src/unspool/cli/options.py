@@ -1,18 +1,14 @@
 """Options that several commands share: times, sizes, the store, filters."""
 
 import re
-import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from unspool.io.times import parse_time
+from unspool.io.times import parse_moment
 
-_AGO = re.compile(r"^(\d+)\s*(min|h|d|w)$")
-_SECONDS = {"min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmg]?)i?b?$", re.IGNORECASE)
 
 
@@ -27,15 +23,7 @@ class Moment(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        text = value.strip()
-        if ago := _AGO.match(text):
-            return int((time.time() - int(ago[1]) * _SECONDS[ago[2]]) * 1_000_000)
-        try:
-            moment = datetime.fromisoformat(text)
-            text = moment.astimezone().isoformat() if moment.tzinfo is None else text
-        except (ValueError, OverflowError, OSError):  # no such text, or no such time in the zone
-            pass
-        micros = parse_time(text)
+        micros = parse_moment(value)
         if micros is None:
             self.fail(
                 f"{value!r} is not a time like 2026-03-01, 2026-03-01T10:00:00Z or 3d", param, ctx

@@ -1,6 +1,7 @@
 """Time inside is microseconds since 1970 in UTC; ISO text stands only at the edges."""
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -105,3 +106,23 @@ def _minute_text(minute: int) -> str | None:
     except OverflowError:
         return None
     return moment.isoformat(timespec="minutes")[:16] if moment.year >= 1000 else None
+
+
+_AGO = re.compile(r"^(\d{1,9})\s*(min|h|d|w)$")
+_AGO_SECONDS = {"min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_moment(text: str) -> int | None:
+    """What a person writes for a time: 2026-03-01, 2026-03-01T10:00:00Z, or 3d, 12h, 2w ago.
+
+    Without a zone it is in this machine's, like every time that unspool shows.
+    """
+    text = text.strip()
+    if ago := _AGO.match(text):
+        return int((time.time() - int(ago[1]) * _AGO_SECONDS[ago[2]]) * 1_000_000)
+    try:
+        moment = datetime.fromisoformat(text)
+        text = moment.astimezone().isoformat() if moment.tzinfo is None else text
+    except (ValueError, OverflowError, OSError):  # no such text, or no such time in the zone
+        pass
+    return parse_time(text)

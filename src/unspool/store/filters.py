@@ -10,6 +10,8 @@ from unspool.io.times import format_time
 class Filters(msgspec.Struct, kw_only=True):
     """All that are given must hold."""
 
+    conversation: str | None = None
+    """The row of one conversation."""
     source: str | None = None
     project: str | None = None
     file: str | None = None
@@ -28,6 +30,8 @@ class Filters(msgspec.Struct, kw_only=True):
             terms.append(term)
             values.extend(found)
 
+        if self.conversation is not None:
+            add("c.id = ?", self.conversation)
         if self.source is not None:
             add("c.source = ?", self.source)
         if self.project is not None:

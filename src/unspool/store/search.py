@@ -70,11 +70,22 @@ def search(
     if not query.strip():
         raise UsageError("search for what?")
     if mode == "regex":
-        return Found(list(_scan(connection, [_pattern(query)], fields, filters, limit)))
+        return Found(list(iter_pattern(connection, query, fields, filters, limit)))
     pieces = [query] if mode == "substring" else unworded(query)
     if pieces is None:
         return _words(connection, query, fields, filters, limit)
     return Found(list(_pieces(connection, pieces, fields, filters, limit)) if pieces else [])
+
+
+def iter_pattern(
+    connection: sqlite3.Connection,
+    query: str,
+    fields: tuple[str, ...],
+    filters: Filters,
+    limit: int,
+) -> Iterator[Hit]:
+    """Where a regular expression matches, the latest first, as it is found."""
+    return _scan(connection, [_pattern(query)], fields, filters, limit)
 
 
 def unworded(query: str) -> list[str] | None:

@@ -131,7 +131,7 @@ class Update:
     def keep_whole(self, trajectory: Trajectory, origin_id: int) -> None:
         """What came as a trajectory, not as facts."""
         key = (trajectory.source, trajectory.conversation_id)
-        if self._owner(key) is not None:
+        if owner_of(self.connection, key) is not None:
             return  # a copy that was taken away: the conversation itself knows better
         card = make_card(trajectory)
         self._put_base(Reduced(card.key, _pack(card), pack_trajectory(trajectory)), MADE_WHOLE)
@@ -208,15 +208,6 @@ class Update:
 
     # link and write
 
-    def _owner(self, key: Key) -> Key | None:
-        row = self._execute(
-            "SELECT facts_of FROM cards WHERE platform = ? AND external_id = ?", key
-        ).fetchone()
-        if row is None or row[0] == MADE_WHOLE:
-            return None
-        source, _, ident = str(row[0]).partition("\n")
-        return (source, ident)
-
     def write(self) -> None:
         """What was reduced, linked with all others; it is no longer dirty then."""
         if not self.reduced:
@@ -288,7 +279,7 @@ class Update:
         if base is not None:
             yield unpack_trajectory(base if isinstance(base, bytes) else slots.read(base))
             return
-        owner = self._owner(key)
+        owner = owner_of(self.connection, key)
         if owner is None:
             whole = get_trajectory(self.connection, row_id(*key))
             if whole is not None:
@@ -304,3 +295,14 @@ class Update:
         if any(path not in self.origin_ids for path in paths):
             self.origin_ids = dict(self._execute("SELECT path, id FROM origins"))
         return [self.origin_ids[path] for path in paths if path in self.origin_ids]
+
+
+def owner_of(connection: sqlite3.Connection, key: Key) -> Key | None:
+    """The conversation whose facts this one was made from; None where it came as a trajectory."""
+    row = connection.execute(
+        "SELECT facts_of FROM cards WHERE platform = ? AND external_id = ?", key
+    ).fetchone()
+    if row is None or row[0] == MADE_WHOLE:
+        return None
+    source, _, ident = str(row[0]).partition("\n")
+    return (source, ident)

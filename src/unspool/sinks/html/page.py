@@ -41,7 +41,7 @@ def _policy() -> str:
         (
             "default-src 'none'",
             f"style-src {_hash(asset('page.css'))}",
-            f"script-src {_hash(asset('page.js'))}",
+            f"script-src {_hash(_code())}",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -73,7 +73,11 @@ def make_page(family: Family) -> str:
 
 
 def _script() -> Markup:
-    return element("script", None, Markup(asset("page.js")))
+    return element("script", None, Markup(_code()))
+
+
+def _code() -> str:
+    return asset("reader.js") + asset("page.js")
 
 
 def _bar(reading: Reading) -> Markup:

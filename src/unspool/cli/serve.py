@@ -1,0 +1,53 @@
+"""`unspool serve`: the store in a browser."""
+
+import secrets
+import sys
+import webbrowser
+
+import click
+
+from unspool.cli.options import path_of, store_option
+from unspool.cli.screen import say
+from unspool.cli.sync import sync
+from unspool.errors import NothingToRead, UsageError
+from unspool.serve.guard import is_loopback
+
+EXAMPLES = """
+\b
+Examples:
+  unspool serve --open
+  unspool serve --port 9000 --store work.db
+  curl -s localhost:8765/api/conversations?limit=5
+"""
+
+
+@click.command("serve", epilog=EXAMPLES)
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
+@click.option("--token", "wants_token", is_flag=True, help="Ask for a token here, too.")
+@store_option
+def command(port: int, host: str, opens: bool, wants_token: bool, store_path: str | None) -> None:
+    """Show the store's conversations in a browser, and answer questions about them as JSON.
+
+    Only this machine can reach it. With another --host a token is always needed.
+    """
+    # Imported here: the extra is needed by nobody who does not serve.
+    from unspool.serve.app import listen, make_app, run
+
+    path = path_of(store_path)
+    if not path.exists():
+        if not sys.stdin.isatty():
+            raise NothingToRead(f"there is no store at {path} yet: `unspool sync` makes one")
+        if not click.confirm(f"There is no store at {path} yet. Make one now?", err=True):
+            raise UsageError("nothing to serve without a store")
+        sync([], path)
+    listener = listen(host, port)
+    port = listener.getsockname()[1]
+    token = secrets.token_urlsafe(24) if wants_token or not is_loopback(host) else None
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{port}/" + (f"?token={token}" if token else "")
+    say(f"unspool: {address}  (Ctrl-C ends it)")
+    if opens:
+        webbrowser.open(address)
+    run(make_app(path, port, (name,), token), listener)

@@ -1,0 +1,419 @@
+"""One conversation: in pieces, so that one of thousands of messages opens as fast as a short one."""
+
+import hashlib
+import io
+import sqlite3
+import threading
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from unspool import sinks
+from unspool.errors import UnknownConversation, UsageError
+from unspool.facts import MessageSeen, ToolCalled, ToolReturned
+from unspool.inspect.collection import Entry
+from unspool.io.temporary import scratch
+from unspool.pipeline.output import write_combined
+from unspool.serve.answers import (
+    Branched,
+    Conversation,
+    ItemPiece,
+    Items,
+    Messages,
+    Place,
+    RawRecord,
+    RawRecords,
+    Relative,
+    TurnLine,
+)
+from unspool.serve.conversations import find, listed
+from unspool.serve.queries import (
+    BranchQuery,
+    ExportQuery,
+    ItemsQuery,
+    MessagesQuery,
+    OneQuery,
+    RawQuery,
+)
+from unspool.sinks import Family
+from unspool.sinks.html.markup import Markup, element, join, message_id
+from unspool.sinks.html.page import masthead
+from unspool.sinks.html.parts import item_part, speaking_again, turn_id, turn_part
+from unspool.store.blocks import expand, get_facts, get_record
+from unspool.store.collection import StoreCollection
+from unspool.store.ids import row_id, shown_id
+from unspool.store.update import owner_of
+from unspool.trajectory import Link, Message, Trajectory, encode_trajectory, unpack_trajectory
+from unspool.views import Aside, Call, Item, Reading, Said, Turn, read_family
+from unspool.views.characters import one_line
+from unspool.views.figures import plural
+
+CACHED_BYTES = 6_000_000
+"""Of conversations as they are stored (compressed); laid out they take some ten times as much."""
+RAW_BYTES = 1_000_000
+"""Of a raw record so much is shown."""
+
+
+class Opened(NamedTuple):
+    """A conversation laid out, and its items in one row."""
+
+    row: str
+    version: str
+    reading: Reading
+    items: list[tuple[Turn, Item, bool]]
+    """Turn, item, whether its speaker has just been named."""
+    item_of: dict[int, int]
+    """Message → item."""
+
+
+class Shelf:
+    """The conversations that were opened last."""
+
+    def __init__(self) -> None:
+        self._opened: OrderedDict[str, tuple[int, Opened]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, connection: sqlite3.Connection, ident: str) -> Opened:
+        row = find(connection, ident)
+        found = connection.execute(
+            "SELECT data FROM trajectories WHERE conversation_id = ?", (row,)
+        ).fetchone()
+        if found is None:
+            raise UnknownConversation(f"no conversation {ident!r} in the store")
+        version = hashlib.blake2b(found[0], digest_size=12).hexdigest()
+        with self._lock:
+            known = self._opened.get(row)
+            if known is not None and known[1].version == version:
+                self._opened.move_to_end(row)
+                return known[1]
+        opened = _lay_out(row, version, unpack_trajectory(expand(found[0])))
+        with self._lock:
+            self._opened[row] = (len(found[0]), opened)
+            self._opened.move_to_end(row)
+            size = sum(size for size, _ in self._opened.values())
+            while size > CACHED_BYTES and len(self._opened) > 1:
+                size -= self._opened.popitem(last=False)[1][0]
+        return opened
+
+
+def _lay_out(row: str, version: str, trajectory: Trajectory) -> Opened:
+    reading = read_family(trajectory)
+    items = [
+        (turn, item, again)
+        for turn in reading.turns
+        for item, again in zip(turn.items, speaking_again(turn), strict=True)
+    ]
+    item_of = {index: number for number, (_, item, _) in enumerate(items) for index in held(item)}
+    return Opened(row, version, reading, items, item_of)
+
+
+def held(item: Item) -> Iterator[int]:
+    """The messages that an item shows: its own, and the results of its calls."""
+    if isinstance(item, Said):
+        yield item.index
+        yield from (call.result_index for call in item.calls if call.result_index is not None)
+
+
+shelf = Shelf()
+
+
+def conversation(connection: sqlite3.Connection, query: OneQuery) -> Conversation:
+    opened = shelf.open(connection, query.id)
+    reading = opened.reading
+    trajectory = reading.trajectory
+    first_item: dict[int, int] = {}
+    for number, (turn, _, _) in enumerate(opened.items):
+        first_item.setdefault(id(turn), number)
+    turns = [
+        TurnLine(
+            first_item[id(turn)],
+            (one_line(turn.prompt.words, 90) or "(nothing typed)")
+            if turn.prompt is not None
+            else "Before the first prompt",
+            turn.number,
+            turn_id(reading, turn),
+        )
+        for turn in reading.turns
+        if turn.items
+    ]
+    paths = [trajectory.file_path, *(trajectory.origins or ())]
+    up = trajectory.parent
+    return Conversation(
+        id=shown_id(opened.row),
+        version=opened.version,
+        title=reading.title,
+        listed=listed(connection, opened.row),
+        items=len(opened.items),
+        messages=len(trajectory.messages),
+        masthead=masthead(reading),
+        turns=turns,
+        children=_children(connection, trajectory, set()),
+        parent=_relative(connection, trajectory, up) if up is not None else None,
+        branches=[branch.reason or "abandoned" for branch in trajectory.branches or ()],
+        files=[path for path in paths if path],
+        formats=[name for name in sinks.SINKS if sinks.is_installed(name)],
+    )
+
+
+def _children(
+    connection: sqlite3.Connection, trajectory: Trajectory, seen: set[str]
+) -> list[Relative]:
+    """The tree of sub-agents, as the store's links tell it."""
+    made: list[Relative] = []
+    for link in trajectory.children or ():
+        relative = _relative(connection, trajectory, link)
+        if relative.id in seen:
+            continue
+        seen.add(relative.id)
+        made.append(relative)
+    below = [
+        (relative, child)
+        for relative in made
+        for (child,) in connection.execute(
+            "SELECT child_id FROM links WHERE parent_id = ? AND kind = 'subagent'",
+            (row_id(*relative.id.split("/", 1)),),
+        )
+    ]
+    while below:
+        relative, row = below.pop()
+        ident = shown_id(row)
+        if ident in seen:
+            continue
+        seen.add(ident)
+        child = _named(connection, row, "subagent", "")
+        relative.children.append(child)
+        below += [
+            (child, inner)
+            for (inner,) in connection.execute(
+                "SELECT child_id FROM links WHERE parent_id = ? AND kind = 'subagent'", (row,)
+            )
+        ]
+    return made
+
+
+def _relative(connection: sqlite3.Connection, trajectory: Trajectory, link: Link) -> Relative:
+    row = row_id(link.source or trajectory.source, link.conversation_id)
+    return _named(connection, row, link.kind, link.name or "")
+
+
+def _named(connection: sqlite3.Connection, row: str, kind: str, name: str) -> Relative:
+    found = connection.execute(
+        "SELECT title, messages FROM conversations WHERE id = ?", (row,)
+    ).fetchone()
+    title = one_line(name or (found[0] if found and found[0] else shown_id(row)), 100)
+    return Relative(shown_id(row), kind, title, found is not None, [], found[1] if found else None)
+
+
+def items(connection: sqlite3.Connection, query: ItemsQuery) -> Items:
+    opened = shelf.open(connection, query.id)
+    reading = msgspec.structs.replace(opened.reading, prefix=query.prefix)
+    agents = _Agents(connection, opened)
+    made: list[ItemPiece] = []
+    for number in range(query.first, min(query.first + query.count, len(opened.items))):
+        turn, item, again = opened.items[number]
+        html: Markup = item_part(reading, item, turn, again, agents.of_call)
+        if isinstance(item, Aside) and not item.agent:
+            html = join([html, _compare(opened, item)])
+        made.append(ItemPiece(number, turn_id(reading, turn), html, list(held(item))))
+    if query.first + query.count >= len(opened.items):
+        made += agents.left_over(len(opened.items))
+    return Items(opened.version, len(opened.items), made)
+
+
+def _compare(opened: Opened, aside: Aside) -> Markup:
+    """Opens the branch beside what came in its place."""
+    asides = [one for _, one, _ in opened.items if isinstance(one, Aside) and not one.agent]
+    number = next(at for at, one in enumerate(asides) if one is aside)
+    label = {"type": "button", "class": "compare", "data-branch": number}
+    return element("button", label, "Side by side with what came instead")
+
+
+class _Agents:
+    """Sub-agents as folds that load what they hold when they are opened."""
+
+    def __init__(self, connection: sqlite3.Connection, opened: Opened) -> None:
+        self.connection = connection
+        self.trajectory = opened.reading.trajectory
+        self.by_call: dict[str, list[Link]] = {}
+        for link in self.trajectory.children or ():
+            self.by_call.setdefault(link.tool_call_id or "", []).append(link)
+        self.called = {
+            call.call.id
+            for _, item, _ in opened.items
+            if isinstance(item, Said)
+            for call in item.calls
+        }
+
+    def of_call(self, reading: Reading, call: Call) -> list[Markup]:
+        links = self.by_call.get(call.call.id, []) if call.call.id else []
+        child = call.call.child_id
+        if child and child not in {link.conversation_id for link in links}:
+            links = [Link(child), *links]
+        return [self._fold(link, call.line if len(links) == 1 else "") for link in links]
+
+    def left_over(self, number: int) -> list[ItemPiece]:
+        """Those that no call names: at the end."""
+        rest = [
+            link
+            for ident, links in self.by_call.items()
+            if ident not in self.called
+            for link in links
+            if link.kind == "subagent"
+        ]
+        return (
+            [ItemPiece(number, "", join([self._fold(link, "") for link in rest]), [])]
+            if rest
+            else []
+        )
+
+    def _fold(self, link: Link, line: str) -> Markup:
+        child = _relative(self.connection, self.trajectory, link)
+        facts = "" if child.messages is None else plural(child.messages, "message")
+        title = [
+            element("b", None, "Sub-agent"),
+            f" {one_line(line or child.title, 100)} ",
+            element("small", None, facts or "not in the store"),
+        ]
+        attributes = {"class": "agent", "data-agent": child.id if child.here else None}
+        inner = element("div", {"class": "inner"})
+        return element("details", attributes, element("summary", None, title), inner)
+
+
+def place(connection: sqlite3.Connection, query: RawQuery) -> Place:
+    opened = shelf.open(connection, query.id)
+    if query.message >= len(opened.reading.trajectory.messages):
+        raise UnknownConversation(f"{query.id} has no message {query.message}")
+    number = opened.item_of.get(query.message, 0)
+    return Place(query.message, number, message_id(opened.reading, query.message))
+
+
+def messages(connection: sqlite3.Connection, query: MessagesQuery) -> Messages:
+    opened = shelf.open(connection, query.id)
+    everything = opened.reading.trajectory.messages
+    end = query.cursor + query.limit
+    chosen = everything[query.cursor : end]
+    return Messages(
+        opened.version,
+        len(everything),
+        [msgspec.Raw(_encoded(message)) for message in chosen],
+        end if end < len(everything) else None,
+    )
+
+
+def _encoded(message: Message) -> bytes:
+    """As it stands in the trajectory JSONL, which leaves the bytes of pictures out."""
+    line = encode_trajectory(Trajectory("", [message]))
+    return bytes(msgspec.json.decode(line, type=_OnlyMessages).messages[0])
+
+
+class _OnlyMessages(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+def branch(connection: sqlite3.Connection, query: BranchQuery) -> Branched:
+    opened = shelf.open(connection, query.id)
+    trajectory = opened.reading.trajectory
+    branches = trajectory.branches or []
+    if query.branch >= len(branches):
+        raise UnknownConversation(f"{query.id} has no branch {query.branch}")
+    # As the page numbers them: in the order in which they stand in it.
+    left = sorted(branches, key=lambda one: one.index)[query.branch]
+    rest = trajectory.messages[left.index : left.index + max(len(left.messages) * 2, 20)]
+    sides = [
+        _side(trajectory, part, prefix)
+        for part, prefix in ((left.messages, "left-"), (rest, "right-"))
+    ]
+    return Branched(left.reason or "abandoned", left.index, *sides)
+
+
+def _side(trajectory: Trajectory, part: list[Message], prefix: str) -> str:
+    alone = Trajectory(trajectory.conversation_id, part, source=trajectory.source)
+    alone.workspace = trajectory.workspace
+    reading = msgspec.structs.replace(read_family(alone), prefix=prefix)
+    return join(turn_part(reading, turn) for turn in reading.turns)
+
+
+def raw(connection: sqlite3.Connection, query: RawQuery) -> RawRecords:
+    """The records that a message was made from: those that state it, or the call that it answers."""
+    opened = shelf.open(connection, query.id)
+    trajectory = opened.reading.trajectory
+    if query.message >= len(trajectory.messages):
+        raise UnknownConversation(f"{query.id} has no message {query.message}")
+    message = trajectory.messages[query.message]
+    owner = owner_of(connection, (trajectory.source, trajectory.conversation_id))
+    gathered = get_facts(connection, owner) if owner is not None else None
+    if owner is None or gathered is None:
+        return RawRecords(query.message, [], "it came as a whole conversation, without records")
+    calls = {call.id for call in message.tool_calls or () if call.id}
+    places: dict[tuple[str, int], None] = {}
+    for fact in gathered.facts:
+        stated = (
+            (isinstance(fact, MessageSeen) and message.id and message.id in (fact.id, fact.entry))
+            or (isinstance(fact, ToolReturned) and fact.call == message.tool_call_id)
+            or (isinstance(fact, ToolCalled) and fact.id in calls)
+        )
+        if stated:
+            places[fact.origin, fact.offset] = None
+    records: list[RawRecord] = []
+    for origin, offset in sorted(places)[:50]:
+        data = get_record(connection, owner, origin, offset)
+        if data is not None:
+            text = data[:RAW_BYTES].decode("utf-8", "replace")
+            records.append(RawRecord(origin, offset, text.rstrip("\n"), len(data) > RAW_BYTES))
+    note = "" if records else "no record of its own: it stands in a list, or in a database"
+    return RawRecords(query.message, records, note)
+
+
+class Download(NamedTuple):
+    name: str
+    media_type: str
+    pieces: Iterator[bytes]
+
+
+_MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+}
+
+
+def download(connection: sqlite3.Connection, query: ExportQuery) -> Download:
+    """The conversation with its sub-agents in any format; several files come as one archive."""
+    if query.to not in sinks.SINKS or not sinks.is_installed(query.to):
+        raise UsageError(f"cannot write {query.to!r} here")
+    row = find(connection, query.id)
+    source, _, ident = shown_id(row).partition("/")
+    family = StoreCollection(connection).family(Entry(id=ident, source=source))
+    sink = sinks.load(query.to)
+    members = (family.root, *family.descendants)
+    families = [family] if sink.FAMILIES else [Family(one) for one in members]
+    stem = sinks.safe_name(ident)
+    combine = sinks.load_combine(query.to)
+    pieces = [piece for one in families for piece in sink.write(one, {})]
+    if combine is None and not sink.MANY_FILES:
+        name = f"{stem}.{query.to}"
+        return Download(name, "application/x-ndjson", (piece.data for piece in pieces))
+    if combine is not None:
+        with scratch() as folder:
+            paths = write_combined(
+                combine,
+                sinks.combined_files(query.to),
+                (piece.data for piece in pieces),
+                str(folder),
+            )
+            files = [(path.name, path.read_bytes()) for path in paths]
+    else:
+        files = [(piece.name, piece.data) for piece in pieces]
+    if len(files) == 1:
+        name, data = files[0]
+        media = _MEDIA.get(name[name.rfind(".") :], "application/octet-stream")
+        return Download(name, media, iter((data,)))
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, data in files:
+            packed.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return Download(f"{stem}-{query.to}.zip", "application/zip", iter((archive.getvalue(),)))

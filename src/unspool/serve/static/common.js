@@ -1,0 +1,99 @@
+// What all views use: elements, questions to the API, the address, figures for people, changes.
+
+const policy = window.trustedTypes?.createPolicy("unspool", { createHTML: (html) => html }) ?? { createHTML: (html) => html };
+
+// HTML of the server's own making: text in it is escaped, Markdown is sanitised.
+export function setHtml(element, html) { element.innerHTML = policy.createHTML(html); return element; }
+
+// h("a", {href, class, onclick}, "text", child …)
+export function h(name, attributes = {}, ...children) {
+  const svg = name.startsWith("svg:");
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4)) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export class Refused extends Error {}
+
+// One question; a newer one of the same name ends the older.
+const running = new Map();
+export async function ask(path, query = {}, name = null) {
+  if (name) { running.get(name)?.abort(); running.set(name, new AbortController()); }
+  const signal = name ? running.get(name).signal : undefined;
+  const answer = await fetch("/api/" + path + search(query), { signal });
+  const data = await answer.json();
+  if (!answer.ok) throw new Refused(data.error || answer.statusText);
+  return data;
+}
+
+export function search(query) {
+  const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== false);
+  return pairs.length ? "?" + new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])) : "";
+}
+
+// The address bar holds the state of a view, so that every view is a link.
+export const state = () => Object.fromEntries(new URLSearchParams(location.search));
+export function setState(changes, replace = false) {
+  const next = location.pathname + search({ ...state(), ...changes });
+  if (next !== location.pathname + location.search) history[replace ? "replaceState" : "pushState"](null, "", next);
+}
+export function goTo(address) {
+  history.pushState(null, "", address);
+  window.dispatchEvent(new Event("unspool:view"));
+}
+
+export const conversationLink = (id, message) => "/conversation" + search({ id }) + (message === undefined || message === null ? "" : `#m${message + 1}`);
+
+/* figures for people, as the command line has them */
+export function count(number) {
+  if (number === undefined || number === null) return "";
+  for (const [size, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (number >= size * 0.9995) return (number / size < 9.95 ? (number / size).toFixed(1) : Math.round(number / size)) + letter;
+  }
+  return String(Math.round(number));
+}
+export const plural = (number, one, many = one + "s") => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+export const dollars = (cost) => cost === undefined || cost === null ? "" : "$" + (cost < 1 ? cost.toFixed(3) : cost.toFixed(2));
+export function when(stamp) {
+  if (!stamp) return "";
+  const time = new Date(stamp), seconds = (Date.now() - time) / 1000;
+  if (seconds < -60 || seconds > 7 * 86400) return time.toLocaleDateString("sv");
+  if (seconds < 60) return "now";
+  for (const [unit, name] of [[86400, "d"], [3600, "h"], [60, "min"]]) if (seconds >= unit) return `${Math.floor(seconds / unit)} ${name} ago`;
+  return "";
+}
+export const fullTime = (stamp) => stamp ? new Date(stamp).toLocaleString("sv") : "";
+export const lastPart = (path) => (path || "").replaceAll("\\", "/").replace(/\/+$/, "").split("/").pop();
+export function time(stamp) { return stamp ? h("time", { datetime: stamp, title: fullTime(stamp) }, when(stamp)) : ""; }
+
+export function debounce(act, milliseconds) {
+  let timer = 0;
+  return (...values) => { clearTimeout(timer); timer = setTimeout(() => act(...values), milliseconds); };
+}
+
+export function trouble(error) {
+  if (error.name === "AbortError") return null;
+  const offline = error instanceof TypeError;
+  return h("p", { class: "warning", role: "alert" }, offline ? "The server does not answer. Is `unspool serve` running?" : error.message);
+}
+
+/* changes of the store: one connection for all tabs of this browser, held by one of them */
+const listeners = new Set();
+export function onChange(listener) { listeners.add(listener); return () => listeners.delete(listener); }
+const channel = new BroadcastChannel("unspool-changes");
+const tell = (message) => { for (const listener of [...listeners]) listener(message); };
+channel.onmessage = (event) => tell(event.data);
+function share(message) { channel.postMessage(message); tell(message); }
+const holdLock = navigator.locks ? (act) => navigator.locks.request("unspool-changes", act) : (act) => act();
+holdLock(() => new Promise(() => {
+  const source = new EventSource("/api/events");
+  source.addEventListener("hello", () => share({ kind: "connected" }));
+  source.addEventListener("change", (event) => { const { id, kind } = JSON.parse(event.data); share({ kind: "change", id, what: kind }); });
+  source.addEventListener("reset", () => share({ kind: "reset" }));
+  source.onerror = () => share({ kind: "lost" });
+}));

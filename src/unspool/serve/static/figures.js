@@ -1,0 +1,89 @@
+// Figures: charts to look at, with the table behind them: the numbers of `unspool stats`.
+import { ask, count, debounce, dollars, h, lastPart, onChange, setState, state, trouble } from "/static/common.js";
+
+const GROUPS = { day: "By day", project: "By project", model: "By model", source: "By agent", tool: "By tool", file: "By file" };
+const MEASURES = {
+  total: ["Tokens", count], cost_usd: ["Cost", dollars], conversations: ["Conversations", count], turns: ["Turns", count], tool_calls: ["Tool calls", count],
+  tool_failures: ["Failures", count], lines_added: ["Lines added", count], lines_removed: ["Lines removed", count], touches: ["Files touched", count], acceptance: ["Acceptance", (rate) => rate === undefined || rate === null ? "" : Math.round(rate * 100) + " %"],
+};
+const OF = { day: ["total", "cost_usd", "conversations", "turns", "tool_calls", "tool_failures", "lines_added", "acceptance"], tool: ["tool_calls", "tool_failures", "conversations"], file: ["touches", "conversations", "lines_added", "lines_removed"] };
+const measuresOf = (by) => OF[by] ?? ["total", "cost_usd", "conversations", "turns", "tool_calls", "tool_failures", "lines_added", "acceptance"];
+const SHOWN = 20;
+
+export async function open(place) {
+  const by = h("div", { role: "group", "aria-label": "Group", class: "chips" }, Object.entries(GROUPS).map(([value, label]) => h("button", { type: "button", class: "chip", "data-by": value }, label)));
+  const source = h("select", { "aria-label": "Agent" }, h("option", { value: "" }, "All agents"));
+  const project = h("select", { "aria-label": "Project" }, h("option", { value: "" }, "All projects"));
+  const model = h("select", { "aria-label": "Model" }, h("option", { value: "" }, "All models"));
+  const since = h("select", { "aria-label": "Time" }, [["", "All time"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["90d", "Last 90 days"], ["365d", "Last year"]].map(([value, label]) => h("option", { value }, label)));
+  const sums = h("dl", { class: "facts sums" });
+  const charts = h("div", { class: "charts" }), table = h("div", { class: "table" });
+  place.append(h("div", { class: "controls" }, h("h1", {}, "Figures"), by, source, project, model, since), sums, charts, table);
+  const query = () => { const { by = "day", source, project, model, since } = state(); return { by, source, project, model, since }; };
+
+  async function draw() {
+    const asked = query();
+    for (const chip of by.children) chip.setAttribute("aria-pressed", String(chip.dataset.by === asked.by));
+    since.value = asked.since || "";
+    charts.setAttribute("aria-busy", "true");
+    try {
+      const { rows } = await ask("figures", asked, "figures");
+      const measures = measuresOf(asked.by).filter((name) => rows.some((row) => row[name]));
+      sums.replaceChildren(...["total", "cost_usd", "turns", "tool_calls", "tool_failures"].filter((name) => rows.some((row) => row[name])).map((name) => h("div", {}, h("dt", {}, MEASURES[name][0]), h("dd", {}, MEASURES[name][1](rows.reduce((sum, row) => sum + (row[name] || 0), 0))))));
+      charts.replaceChildren(...measures.map((name) => asked.by === "day" ? days(rows, name) : bars(rows, name)));
+      if (!rows.length) charts.replaceChildren(h("p", { class: "empty" }, "Nothing in the store matches."));
+      table.replaceChildren(rows.length ? makeTable(rows, asked.by, measures) : "");
+    } catch (error) { const told = trouble(error); if (told) charts.replaceChildren(told); }
+    charts.removeAttribute("aria-busy");
+  }
+  // One column a day; days on which nothing happened are there, too.
+  function days(rows, name) {
+    const [label, show] = MEASURES[name];
+    const dated = rows.filter((row) => /^\d{4}-\d\d-\d\d$/.test(row.name));
+    const known = new Map(dated.map((row) => [row.name, row]));
+    const last = dated.at(-1)?.name, first = dated[0]?.name;
+    const list = [];
+    if (first) for (let day = new Date(first + "T00:00:00Z"), end = new Date(last + "T00:00:00Z"); day <= end; day.setUTCDate(day.getUTCDate() + 1)) list.push(day.toISOString().slice(0, 10));
+    const shown = list.slice(-180);
+    const most = Math.max(1e-9, ...shown.map((day) => known.get(day)?.[name] || 0));
+    const W = 720, H = 150, base = H - 22, width = W / Math.max(shown.length, 14);
+    const title = `${label} by day: ${show(shown.reduce((sum, day) => sum + (known.get(day)?.[name] || 0), 0)) || 0} ${name === "acceptance" ? "" : "in all"}, at most ${show(most)}`;
+    const svg = h("svg:svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
+    for (const part of [0.5, 1]) svg.append(h("svg:line", { class: "grid", x1: 0, x2: W, y1: base - part * (base - 14), y2: base - part * (base - 14) }), h("svg:text", { class: "axis", x: 2, y: base - part * (base - 14) - 3 }, show(most * part)));
+    shown.forEach((day, number) => {
+      const value = known.get(day)?.[name] || 0, height = value / most * (base - 14);
+      svg.append(h("svg:rect", { class: "column " + name, x: number * width + width * 0.12, width: Math.max(width * 0.76, 1), y: base - height, height: Math.max(height, value ? 1 : 0), rx: Math.min(2, width / 4) }, h("svg:title", {}, `${day}: ${show(value)}`)));
+    });
+    const every = Math.ceil(shown.length / 8);
+    shown.forEach((day, number) => { if (number % every === 0) svg.append(h("svg:text", { class: "axis", x: number * width, y: H - 6 }, day.slice(5))); });
+    return h("figure", { class: "chart" }, h("figcaption", {}, label), svg);
+  }
+  function bars(rows, name) {
+    const [label, show] = MEASURES[name];
+    const shown = [...rows].filter((row) => row[name]).sort((a, b) => b[name] - a[name]).slice(0, 12);
+    const most = Math.max(1e-9, ...shown.map((row) => row[name])), W = 720, line = 24;
+    const svg = h("svg:svg", { viewBox: `0 0 ${W} ${shown.length * line + 4}`, role: "img", "aria-label": `${label}: ` + shown.slice(0, 5).map((row) => `${lastPart(row.name)} ${show(row[name])}`).join(", ") });
+    shown.forEach((row, number) => {
+      const y = number * line + 2, width = row[name] / most * 430;
+      svg.append(h("svg:text", { class: "name", x: 212, y: y + 15, "text-anchor": "end" }, shorten(lastPart(row.name), 30)), h("svg:rect", { class: "column " + name, x: 220, y: y + 3, width: Math.max(width, 1), height: line - 8, rx: 3 }, h("svg:title", {}, `${row.name}: ${show(row[name])}`)), h("svg:text", { class: "value", x: 226 + width, y: y + 15 }, show(row[name])));
+    });
+    return h("figure", { class: "chart" }, h("figcaption", {}, label), svg);
+  }
+  const shorten = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
+  function makeTable(rows, group, measures) {
+    const ordered = group === "day" ? [...rows].reverse() : rows;
+    const body = (list) => list.map((row) => h("tr", {}, h("th", { scope: "row", title: row.name }, row.name), measures.map((name) => h("td", {}, MEASURES[name][1](row[name])))));
+    const rest = ordered.slice(SHOWN), bodyOfTable = h("tbody", {}, body(ordered.slice(0, SHOWN)));
+    const more = rest.length ? h("button", { type: "button", class: "chip", onclick: () => { bodyOfTable.append(...body(rest)); more.remove(); } }, `${rest.length} more rows`) : "";
+    return h("section", { "aria-label": "The same as a table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, GROUPS[group].slice(3)), measures.map((name) => h("th", { scope: "col" }, MEASURES[name][0])))), bodyOfTable), more);
+  }
+  by.addEventListener("click", (event) => { const chip = event.target.closest("[data-by]"); if (chip) { setState({ by: chip.dataset.by === "day" ? "" : chip.dataset.by }); draw(); } });
+  for (const [select, name] of [[source, "source"], [project, "project"], [model, "model"], [since, "since"]]) select.addEventListener("change", () => { setState({ [name]: select.value }); draw(); });
+  ask("choices").then((choices) => {
+    const now = state();
+    for (const [select, list, value] of [[source, choices.sources, now.source], [project, choices.projects, now.project], [model, choices.models, now.model]]) { select.append(...list.map((one) => h("option", { value: one.value }, `${lastPart(one.value)} (${one.conversations})`))); select.value = value || ""; }
+  }).catch(() => {});
+  const forget = onChange(debounce((message) => { if (message.kind !== "lost") draw(); }, 3000));
+  await draw();
+  return forget;
+}
