@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bench import (
+    agents,
     claude_code,
     copilot_cli,
     cursor,
@@ -50,6 +51,19 @@ JOBS: dict[str, Callable[[], list[Row]]] = {
     "claude-real": _real_claude,
     "copilot-cli": lambda: _extract(
         "copilot-cli", partial(copilot_cli.generate, size=200_000_000), 1, 2
+    ),
+    "codex": lambda: _extract("codex", partial(agents.generate, make=agents.codex), 1, 2),
+    "gemini-cli": lambda: _extract(
+        "gemini-cli", partial(agents.generate, make=agents.gemini), 1, 2
+    ),
+    "qwen-code": lambda: _extract("qwen-code", partial(agents.generate, make=agents.qwen), 1, 2),
+    "opencode": agents.run_opencode,
+    "opencode-memory": partial(agents.run_opencode, 1_000_000_000, "opencode-memory"),
+    "otel": lambda: _extract("otel", partial(agents.generate, make=agents.otel), 1, 2),
+    "otel-memory": lambda: _extract(
+        "otel-memory",
+        partial(agents.generate_one, make=agents.otel, size=1_000_000_000, name="traces.jsonl"),
+        1,
     ),
     "vscode-chat": vscode_chat.run,
     "cursor": cursor.run,

@@ -42,7 +42,6 @@ KEPT_AS = {"/cost": "/usage"}
 """What was typed → how Claude Code keeps it."""
 
 
-HOME = (("home",),)
 INPUTS = (("home",), ("home", "hooks"), ("home", "stream"), ("home", "hooks", "stream"))
 ALONE = (*INPUTS, ("stream",))
 
@@ -59,18 +58,20 @@ class Agent(NamedTuple):
     """Whether its files tell the tokens of summaries: they count for the conversation."""
     own_results: tuple[str, ...] = ()
     """Tools whose result the program wrote down and never sent."""
+    drops: str = ""
+    """Characters that its files leave out, though its stream prints them."""
     inputs: tuple[tuple[str, ...], ...] = INPUTS
     """What is read: the printed streams and hooks of some agents are not."""
 
 
 AGENTS = {
     "claude-code": Agent("claude-code", result=_with_reminders, inputs=ALONE),
-    "codex": Agent("codex", between="", tells_compactions=True, inputs=HOME),
+    "codex": Agent("codex", between="", tells_compactions=True),
     "copilot-cli": Agent("copilot-cli", between="\n", inputs=ALONE),
-    "gemini": Agent("gemini-cli", own_results=("complete_task",), inputs=HOME),
+    "gemini": Agent("gemini-cli", own_results=("complete_task",), drops="\u200b\u200d"),
     "opencode": Agent("opencode", tells_compactions=True),
     "pi": Agent("pi", tells_compactions=True),
-    "qwen": Agent("qwen-code", between="", tells_compactions=True, inputs=HOME),
+    "qwen": Agent("qwen-code", between="", tells_compactions=True),
 }
 """Agent of the lab → how its recordings are read."""
 
@@ -235,7 +236,9 @@ def _differences(
             return
         if step["type"] == "prompt" and got["text"] == KEPT_AS.get(step["text"]):
             continue
-        yield from _different(f"step {number} text", step["text"], got["text"], words)
+        text = (step["text"] or "").translate(dict.fromkeys(map(ord, agent.drops)))
+        if text != (got["text"] or ""):
+            yield from _different(f"step {number} text", step["text"], got["text"], words)
         if step["type"] == "prompt":
             continue
         for name in ("reasoning", "model"):
@@ -272,7 +275,9 @@ def _is_anywhere(step: Value, words: Words) -> bool:
     """Whether anything of a step was written down: of an answer that was cut off, the agent may have
     kept the beginning, or nothing."""
     if step["type"] == "prompt":
-        known = words.hold(step["text"]) or words.hold(KEPT_AS.get(step["text"]))
+        # OpenCode keeps what came by the command line in quotes, as a shell would have it.
+        quoted = step["text"].replace('"', '\\"')
+        known = any(map(words.hold, (step["text"], quoted, KEPT_AS.get(step["text"]))))
         return known or not (words.session or step["text"].startswith("/"))
     cut = None if step["status"] == "ok" else 20
     starts = [(step.get(name) or "")[:cut] for name in ("reasoning", "text")]

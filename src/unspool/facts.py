@@ -52,6 +52,9 @@ class Rank(IntEnum):
     """Drawn from the content, a title from the first prompt: of equal guesses the first stays."""
     LAST_RESORT = 9
     """Holds only where nobody says anything else."""
+    STANDIN = 10
+    """A message, call, result, mark or report of tokens that is told only where no store holds the
+    conversation: a screen showed it, under an id of its own, and nothing ties it to what it repeats."""
 
 
 ECHO = Rank.ECHO

@@ -24,6 +24,7 @@ from unspool.facts import (
     Marked,
     MessageSeen,
     Noted,
+    Rank,
     ToolCalled,
     ToolReturned,
     UsageReported,
@@ -100,6 +101,8 @@ class Assembly:
         """Child → the call that says it started it."""
         self._told: list[tuple[int, str, ToolCalled | ToolReturned]] = []
         """Echoes of calls that are known by their id."""
+        self._stand_ins: list[tuple[int, Record, AnyFact]] = []
+        """What holds only where no store tells of the conversation."""
 
     def take(self, records: Iterable[Record], lists_alone: bool = False) -> None:
         """`lists_alone`: nobody tells of the conversation but its lists, whose messages are ready."""
@@ -113,6 +116,9 @@ class Assembly:
                     self.listed.append((place, fact.ready))
                 else:
                     self._take(place, record, fact)
+        if self._stand_ins and not self._is_held():
+            for place, record, fact in self._stand_ins:
+                self._take(place, record, msgspec.structs.replace(fact, rank=Rank.LAST_RESORT))
         self._tie_calls()
         Calls(self, self._nameless).match()
         match_echoes(self, self._echoes)
@@ -126,10 +132,18 @@ class Assembly:
                 del self.drafts[ident]
         self._rename()
 
+    def _is_held(self) -> bool:
+        """Whether a store tells of the conversation, and not only echoes."""
+        stored = any(rank < ECHO for rank, _ in self._echoes)
+        return bool(self.drafts or self.listed) or stored
+
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
+        rank = getattr(fact, "rank", 0)
         if fact.time is not None:
-            echo = getattr(fact, "rank", 0) >= ECHO
-            (self.echo_times if echo else self.times).append(fact.time)
+            (self.echo_times if rank >= ECHO else self.times).append(fact.time)
+        if rank >= Rank.STANDIN and not isinstance(fact, Noted):
+            self._stand_ins.append((place, record, fact))
+            return
         if isinstance(fact, MessageSeen):
             ident = fact.id or f"{record.entry}#{fact.number}"
             if fact.rank:

@@ -35,7 +35,6 @@ _PROVIDERS = (
     ("o1", "openai"),
     ("o3", "openai"),
     ("o4", "openai"),
-    ("codex", "openai"),
     ("gemini", "gcp.gemini"),
     ("grok", "x_ai"),
     ("deepseek", "deepseek"),

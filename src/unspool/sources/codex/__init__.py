@@ -3,6 +3,8 @@
 records.py   the shapes of lines
 rollout.py   a rollout, line by line: what each states
 patches.py   files that a patch touches
+stream.py    what `codex exec --json` prints
+hooks.py     hook payloads
 """
 
 import re
@@ -11,10 +13,13 @@ from pathlib import Path
 
 from unspool.facts import AnyFact, Problem, Rank
 from unspool.io.door import iter_json_lines
-from unspool.io.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.io.times import parse_time
+from unspool.sources.codex.hooks import DIALECT
 from unspool.sources.codex.records import PROMPT
 from unspool.sources.codex.rollout import NAME, read_rollout
+from unspool.sources.codex.stream import is_stream, read_stream
+from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.scribe import Scribe, title_of
 
 RANGES = False  # what an item belongs to is told by the lines before it
@@ -29,6 +34,8 @@ def claims(head: Head) -> bool:
     if head.name == "history.jsonl":
         return bool(objects) and {"session_id", "ts", "text"} <= objects[0].keys()
     if any(value.get("type") in _ITEMS and "payload" in value for value in objects):
+        return True
+    if is_stream(objects) or is_log(head, DIALECT):
         return True
     # Before 0.32: {"id":…,"timestamp":…,"instructions":…,"git":…}, then bare items of the model.
     first = objects[0] if objects else {}
@@ -54,6 +61,12 @@ def family(path: str) -> str | None:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     if Head(origin.path, b"", True).name == "history.jsonl":
         return _read_history(origin, tally, recover)
+    if not family(origin.path):
+        head = read_head(origin.path)
+        if is_stream(head.objects):
+            return read_stream(origin, tally, recover)
+        if is_log(head, DIALECT):
+            return read_payloads(origin, tally, recover, DIALECT)
     return read_rollout(origin, tally, recover, family(origin.path) or "")
 
 

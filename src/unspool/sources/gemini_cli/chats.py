@@ -11,7 +11,7 @@ same ids but without tokens, thoughts and calls: so each field keeps the best th
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from unspool.sources.gemini_parts import (
 from unspool.sources.scribe import Scribe, title_of, touched
 
 NAME = "gemini-cli"
-RANGES = False  # later lines say more of earlier messages
 
 _HEADER = re.compile(rb'"(?:sessionId|projectHash)"\s*:')
 _MASKED = "<tool_output_masked>"
@@ -112,7 +111,7 @@ def _is_beside(name: str, parts: tuple[str, ...]) -> bool:
     return name == ".project_root" or (name.endswith(".txt") and "tool-outputs" in parts[-2:])
 
 
-def claims(head: Head) -> bool:
+def is_chat(head: Head) -> bool:
     if _is_beside(head.name, head.parts):
         return ".gemini" in head.parts
     if head.name == "logs.json":
@@ -122,11 +121,7 @@ def claims(head: Head) -> bool:
     return len(set(_HEADER.findall(head.data[:4096]))) == 2
 
 
-def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
-    return [Path(env["GEMINI_CLI_HOME"]) if "GEMINI_CLI_HOME" in env else home / ".gemini" / "tmp"]
-
-
-def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     head = Head(origin.path, b"", True)
     name = head.name
     if _is_beside(name, head.parts):

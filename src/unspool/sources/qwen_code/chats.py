@@ -8,7 +8,7 @@ several lines: the words with the tokens, then each call.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from unspool.sources import gemini_parts
 from unspool.sources.scribe import Scribe, title_of, touched
 
 NAME = "qwen-code"
-RANGES = False  # a line of a sub-agent goes on from the answer before it
 
 _META = ".meta.json"
 _SESSION = re.compile(r"(?:chats|subagents)[/\\]([0-9a-f-]{36})(?:\.jsonl|[/\\])")
@@ -106,7 +105,7 @@ _LINE = Shape(Line)
 _AGENT = Shape(Agent)
 
 
-def claims(head: Head) -> bool:
+def is_chat(head: Head) -> bool:
     if head.name.endswith(_META):
         return b'"parentSessionId"' in head.data and b'"agentId"' in head.data
     return any(
@@ -120,16 +119,12 @@ def _has_parts(message: object) -> bool:
     return isinstance(message, dict) and "parts" in message
 
 
-def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
-    return [home / ".qwen" / "projects"]
-
-
 def family(path: str) -> str | None:
     named = _SESSION.search(path)
     return named[1] if named else None
 
 
-def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     if origin.path.endswith(_META):
         yield from _read_agent(origin, tally)
         return

@@ -1,0 +1,105 @@
+"""Hook payloads of Gemini CLI: events of its own, each with a time, and no ids of calls.
+
+    {"hook_event_name":"AfterModel","llm_request":{…},"llm_response":{"text":"End of tu",…}}
+    {"hook_event_name":"AfterTool","tool_name":"replace","tool_input":{…},"tool_response":{…}}
+
+An answer comes in pieces, and its calls behind it. What a sub-agent does looks like the session's own
+doing: all that stands between an `invoke_agent` and its end is passed over.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from unspool.facts import Rank
+from unspool.sources import hook_payloads
+from unspool.sources.hook_payloads import Dialect, Payload
+from unspool.sources.scribe import Scribe
+
+_EVENTS = frozenset((
+    "BeforeAgent", "AfterAgent", "BeforeModel", "AfterModel", "BeforeToolSelection", "BeforeTool",
+    "AfterTool", "PreCompress",
+))  # fmt: skip
+
+
+def _is_own(payload: Payload) -> bool:
+    path = str(payload.get("transcript_path") or "").replace("\\", "/")
+    event = payload.get("hook_event_name")
+    return (isinstance(event, str) and event in _EVENTS) or "/.gemini/tmp/" in path
+
+
+def _answered(payload: Payload, scribe: Scribe) -> None:
+    request, response = payload.get("llm_request"), payload.get("llm_response")
+    if not isinstance(request, dict) or not isinstance(response, dict):
+        return
+    ident = payload["answer"]
+    text, model = response.get("text"), str(request.get("model") or "")
+    if isinstance(text, str) and text:
+        entry = f"{ident}:{payload.get('timestamp')}:{text[:20]}"
+        scribe.message(id=ident, role="assistant", text=text, model=model, piece=True, entry=entry)
+    usage: Any = response.get("usageMetadata")
+    if isinstance(usage, dict) and isinstance(usage.get("candidatesTokenCount"), int):
+        prompt, total = usage.get("promptTokenCount"), usage.get("totalTokenCount")
+        completion = usage["candidatesTokenCount"]
+        if isinstance(prompt, int) and isinstance(total, int):
+            completion = total - prompt  # with the thoughts
+        if not text:
+            scribe.message(id=ident, role="assistant", model=model)
+        scribe.usage(
+            subject=ident,
+            model=model,
+            prompt=prompt if isinstance(prompt, int) else None,
+            completion=completion,
+            rank=Rank.STANDIN,
+        )
+
+
+def _turn_end(payload: Payload, scribe: Scribe) -> None:
+    """`prompt_response` is all that the turn said, run together: no answer."""
+    scribe.mark("turn_end", rank=Rank.ECHO)
+
+
+def _follow() -> Callable[[Payload], bool]:
+    """The request tells which pieces are one answer."""
+    running: dict[str, int] = {}
+    answers: dict[str, str] = {}
+
+    def counts(payload: Payload) -> bool:
+        session, event = payload["session_id"], payload.get("hook_event_name")
+        delegates = payload.get("tool_name") == "invoke_agent"
+        depth = running.get(session, 0)
+        if event == "BeforeTool" and delegates:
+            running[session] = depth + 1
+        elif event == "AfterTool" and delegates:
+            running[session] = depth = max(depth - 1, 0)
+        elif event in ("AfterAgent", "BeforeAgent", "SessionStart", "SessionEnd"):
+            running[session] = depth = 0
+        if depth > 0 and not delegates:
+            return False
+        if event == "AfterModel":
+            request = msgspec.json.encode(payload.get("llm_request"))
+            answers[session] = f"hook:{hashlib.sha256(request).hexdigest()[:16]}"
+        elif event == "BeforeAgent":
+            answers.pop(session, None)
+        payload["answer"] = answers.get(session, "")
+        return True
+
+    return counts
+
+
+DIALECT = Dialect(
+    product="gemini-cli",
+    is_own=_is_own,
+    events={
+        "SessionStart": hook_payloads.start,
+        "BeforeAgent": hook_payloads.prompt,
+        "AfterModel": _answered,
+        "BeforeTool": hook_payloads.call,
+        "AfterTool": hook_payloads.returned,
+        "AfterAgent": _turn_end,
+        "SessionEnd": hook_payloads.end,
+    },
+    follow=_follow,
+)

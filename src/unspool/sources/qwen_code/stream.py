@@ -1,0 +1,188 @@
+"""What `qwen --output-format stream-json` prints, in the shape of Claude Code's stream.
+
+    {"type":"system","subtype":"init","session_id":"c31b…","qwen_code_version":"0.24.4",…}
+    {"type":"assistant","uuid":"b1b9…","session_id":"c31b…","parent_tool_use_id":null,
+     "message":{"id":"b1b9…","content":[{"type":"text","text":"I look."}],"usage":{…}}}
+    {"type":"user",…,"message":{"content":[{"type":"tool_result","tool_use_id":"call_1",…}]}}
+
+Every block is a line with an id of its own, which the chat does not know: words are known again by what
+they say, calls by their ids. What was typed is not printed.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unspool.facts import AnyFact, Problem, Rank
+from unspool.io.door import iter_json_lines
+from unspool.io.origins import Origin, Tally
+from unspool.io.structs import Shape
+from unspool.sources.gemini_parts import arguments_of
+from unspool.sources.qwen_code.chats import NAME
+from unspool.sources.scribe import Scribe
+
+
+class Block(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: Any = None
+    tool_use_id: str = ""
+    is_error: bool | None = None
+    content: Any = None
+
+
+class Usage(msgspec.Struct, gc=False):
+    """All input, and what of it came from the cache."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+
+class Message(msgspec.Struct, gc=False):
+    model: str = ""
+    content: str | list[Block] | None = None
+    usage: Usage | None = None
+
+
+class Event(msgspec.Struct, gc=False):
+    type: str = ""
+    subtype: str | None = None
+    uuid: str = ""
+    session_id: str = ""
+    parent_tool_use_id: str | None = None
+    qwen_code_version: str | None = None
+    cwd: str | None = None
+    message: Message | None = None
+    is_error: bool | None = None
+    usage: Usage | None = None
+
+
+class _Talk:
+    """One conversation of the stream: the answer that its lines are of."""
+
+    def __init__(self) -> None:
+        self.answer = ""
+        self.thought = ""
+        self.waiting: list[AnyFact] = []
+        """Words that were said, until the tokens tell that the model said them."""
+
+    def close(self) -> list[AnyFact]:
+        """What was said without tokens is the program's: "Context compressed (10524 -> ~8107)."."""
+        said = [msgspec.structs.replace(fact, rank=Rank.STANDIN) for fact in self.waiting]
+        self.answer, self.thought, self.waiting = "", "", []
+        return said
+
+
+_EVENT = Shape(Event)
+
+
+def is_stream(objects: list[dict[str, object]]) -> bool:
+    return any("qwen_code_version" in value and "session_id" in value for value in objects)
+
+
+def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    agents: dict[str, str] = {}
+    """Call → the sub-agent that it started."""
+    talks: dict[str, _Talk] = {}
+    for line in iter_json_lines(origin, _EVENT, tally, recover):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        offset, data, event = line
+        call = event.parent_tool_use_id or ""
+        ident = f"{event.session_id}/{agents.get(call, call)}" if call else event.session_id
+        scribe = Scribe((NAME, ident), origin.path, offset, entry=event.uuid, rank=Rank.ECHO)
+        talk = talks.setdefault(ident, _Talk())
+        if not event.session_id:
+            tally.problems += 1
+            scribe.problem("missing-conversation-id", data)
+        elif event.type == "assistant" and event.message is not None:
+            _tell_answer(event.message, talk, scribe, agents)
+        elif event.type == "user" and event.message is not None:
+            yield from talk.close()
+            _tell_given(event.message, scribe, is_task=bool(call))
+        elif event.type == "system" and event.subtype == "init":
+            scribe.note("agent", "Qwen Code", Rank.ECHO)
+            if event.qwen_code_version:
+                scribe.note("agent_version", event.qwen_code_version, Rank.ECHO)
+            if event.cwd:
+                scribe.note("workspace.path", event.cwd, Rank.LAST_RESORT)
+        elif event.type == "result":
+            # The tokens are those of the session up to here; its words were printed before.
+            yield from talk.close()
+            _tell_usage(event.usage, scribe, on="conversation", subject="")
+            scribe.mark("end", {"is_error": event.is_error}, rank=Rank.STANDIN)
+        elif event.type not in ("system", "stream_event"):
+            tally.unrecognise(event.type or "no type", origin.path, offset)
+            continue
+        if scribe.facts and call:
+            parent = {"conversation_id": event.session_id, "tool_call_id": call}
+            scribe.note("parent", {**parent, "kind": "subagent"}, Rank.ECHO)
+        tally.noise += not scribe.facts and not talk.waiting
+        yield from scribe.facts
+    for talk in talks.values():
+        yield from talk.close()
+
+
+def _tell_answer(message: Message, talk: _Talk, scribe: Scribe, agents: dict[str, str]) -> None:
+    talk.answer = talk.answer or scribe.entry
+    blocks = message.content if isinstance(message.content, list) else []
+    for number, block in enumerate(blocks):
+        if block.type == "thinking":
+            talk.thought = block.thinking
+        elif block.type == "text":
+            scribe.message(
+                id=talk.answer, role="assistant", text=block.text, thinking=talk.thought,
+                model=message.model, number=number,
+            )  # fmt: skip
+            talk.thought = ""
+            talk.waiting.append(scribe.facts.pop())
+        elif block.type == "tool_use":
+            kind = block.input.get("subagent_type") if isinstance(block.input, dict) else None
+            if isinstance(kind, str):
+                agents[block.id] = f"{kind}-{block.id}"
+            scribe.message(id=talk.answer, role="assistant", model=message.model, number=number)
+            scribe.call(
+                id=block.id, message=talk.answer, name=block.name, arguments=arguments_of(block.input)
+            )  # fmt: skip
+    if message.usage is not None and message.usage.output_tokens:
+        scribe.facts += talk.waiting
+        talk.waiting = []
+        _tell_usage(message.usage, scribe, on="message", subject=talk.answer)
+
+
+def _tell_given(message: Message, scribe: Scribe, is_task: bool) -> None:
+    content = message.content
+    if isinstance(content, str):
+        content = [Block(type="text", text=content)]
+    for block in content or ():
+        if block.type == "tool_result":
+            text = block.content
+            if isinstance(text, list):
+                texts = [part.get("text") for part in text if isinstance(part, dict)]
+                text = "\n".join(part for part in texts if isinstance(part, str))
+            scribe.returned(
+                call=block.tool_use_id,
+                text=text if isinstance(text, str) else None,
+                failed=block.is_error,
+                rank=Rank.ECHO + 1,
+            )
+        elif block.type == "text" and is_task:
+            scribe.message(role="user", text=block.text)
+
+
+def _tell_usage(usage: Usage | None, scribe: Scribe, on: str, subject: str) -> None:
+    if usage is not None:
+        scribe.usage(
+            on=on,
+            subject=subject,
+            prompt=usage.input_tokens,
+            completion=usage.output_tokens,
+            cached=usage.cache_read_input_tokens,
+            rank=Rank.STANDIN,
+        )
