@@ -131,10 +131,15 @@ _decode = msgspec.msgpack.Decoder(_Chunk).decode
 
 
 def put_facts(spool: Spool, gathered: Gathered) -> list[Slot]:
+    return [spool.put(data) for data in pack_facts(gathered)]
+
+
+def pack_facts(gathered: Gathered) -> Iterator[bytes]:
     """A little at a time: the facts are not held once more, as bytes."""
     facts = gathered.all_facts()
     slices = [facts] if gathered.weight <= CHUNK_BYTES else _slices(facts)
-    return [spool.put(_encode(_Chunk(gathered.source, gathered.first, some))) for some in slices]
+    for some in slices:
+        yield _encode(_Chunk(gathered.source, gathered.first, some))
 
 
 def _slices(facts: list[AnyFact]) -> Iterator[list[AnyFact]]:
@@ -151,10 +156,16 @@ def _slices(facts: list[AnyFact]) -> Iterator[list[AnyFact]]:
 def get_facts(slots: Slots, places: Iterable[Slot], gathered: Gathered | None) -> Gathered | None:
     """What lies in the places, with what is at hand already."""
     for place in places:
-        chunk = _decode(slots.read(place))
-        if gathered is None:
-            gathered = Gathered(chunk.source)
-        for fact in chunk.facts:
-            gathered.add(fact)
-        gathered.first = min(gathered.first, chunk.first)
+        gathered = unpack_facts(slots.read(place), gathered)
+    return gathered
+
+
+def unpack_facts(data: bytes, gathered: Gathered | None) -> Gathered:
+    """One of the pieces that `pack_facts` made, with what is at hand already."""
+    chunk = _decode(data)
+    if gathered is None:
+        gathered = Gathered(chunk.source)
+    for fact in chunk.facts:
+        gathered.add(fact)
+    gathered.first = min(gathered.first, chunk.first)
     return gathered
