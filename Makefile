@@ -9,7 +9,7 @@ OTHERS ?= 3.12 3.13
 # More options for pytest, e.g. `make test PYTEST_ARGS='tests/test_cases.py -k cursor' OTHERS=`.
 PYTEST_ARGS ?=
 
-.PHONY: help demo test test-others check bench golden browser clean
+.PHONY: help demo test test-others check bench golden browser java clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) -e '.[view,serve,dev,test,bench]'
+	$(PIP) -e '.[view,serve,dev,test,bench,spark]' 'pyspark[connect]'
 	# Harbor says that it needs Python 3.12; its ATIF validator runs on 3.11 and needs only pydantic.
 	$(PIP) --no-deps --ignore-requires-python 'harbor==0.25.0'
 	touch $@
@@ -36,7 +36,14 @@ browser: ## install Chromium, which the tests of the HTML page drive
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	echo "no chromium, and it cannot be installed here: the tests of the HTML page need it"
 
-test: $(VENV)/.installed-dev browser ## run all tests, on every Python that is here
+# The tests of the Spark engine start a cluster, from the pip package. It needs Java.
+java: ## install Java 17, which the tests of the Spark engine need
+	@command -v java >/dev/null 2>&1 || \
+	{ command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || \
+	echo "no Java, and it cannot be installed here: the tests of the Spark engine need it"
+
+test: $(VENV)/.installed-dev browser java ## run all tests, on every Python that is here
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory test-others
 
@@ -50,7 +57,7 @@ test-others: ## run the tests on other Pythons (OTHERS)
 	        .venv-$$v/bin/python -m pip install -q --disable-pip-version-check -e '.[view,serve,test,bench]' && \
 	        .venv-$$v/bin/python -m pip install -q --disable-pip-version-check --no-deps --ignore-requires-python 'harbor==0.25.0' && \
 	        touch .venv-$$v/.done; } || exit 1; \
-	      .venv-$$v/bin/python -m pytest -n 2 -m 'not browser and not slow and not serve' || exit 1; \
+	      .venv-$$v/bin/python -m pytest -n 2 -m 'not browser and not slow and not serve and not spark' || exit 1; \
 	      break; \
 	    fi; \
 	  done; \

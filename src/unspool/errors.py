@@ -9,6 +9,7 @@
     ├── MissingExtra      an optional dependency is not installed
     ├── UnknownConversation  no conversation has this id
     ├── AmbiguousId       a shortened id means several conversations
+    ├── EngineError       a cluster cannot be reached, or fails
     ├── StoreError        the store cannot be opened, written or understood
     ├── StoreBusy         another process is writing the store
     ├── QueueError        the queue of live capture cannot be read or written
@@ -60,6 +61,10 @@ class UnknownConversation(UnspoolError):
 
 class AmbiguousId(UnspoolError):
     """A shortened id means several conversations."""
+
+
+class EngineError(UnspoolError):
+    """A cluster cannot be reached, or fails."""
 
 
 class StoreError(UnspoolError):

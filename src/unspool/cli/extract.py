@@ -137,6 +137,20 @@ class Extract(click.Command):
     metavar="FILE",
     help="Write every problem, one JSON object per line.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["spark"]),
+    help="Run on a cluster; -o is then a folder. Default: on this machine.",
+)
+@click.option("--master", metavar="URL", help="Of --engine spark: spark://host:7077, sc://host …")
+@click.option(
+    "--conf", multiple=True, metavar="NAME=VALUE", help="Of --engine spark: a setting of Spark."
+)
+@click.option(
+    "--staging",
+    metavar="DIR",
+    help="Of --engine spark: where files wait between its jobs. Default: in the output folder.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 3 if there was any problem.")
 @click.option("--json", "as_json", is_flag=True, help="The closing summary as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show samples of problems and unknown kinds.")
@@ -162,6 +176,13 @@ def command(
     which only echoes are left (its prompts in a history file, its rows in a log) is written too,
     marked as partial.
     """  # fmt: skip
+    if given["engine"] is not None:
+        from unspool.cli.cluster import run_on_cluster
+
+        return run_on_cluster(click.get_current_context())
+    for name in ("master", "conf", "staging"):
+        if given[name]:
+            raise UsageError(f"--{name} goes with --engine spark")
     many = sinks.load(sink).MANY_FILES
     to_file = output is not None and output != "-" and not is_special(output)
     # What is wrong with the options is told before anything is read.
@@ -199,10 +220,7 @@ def command(
             written = write_summary(run.scan, Path(context_tag_summary_dir or beside))
             summary.tag_summary = str(written)
     if as_json:
-        fields: dict[str, Any] = msgspec.to_builtins(summary)
-        fields["samples"] = [_problem(problem) for problem in summary.samples]
-        fields["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
-        click.echo(msgspec.json.encode(fields).decode(), err=True)
+        click.echo(msgspec.json.encode(public_summary(summary)).decode(), err=True)
     elif not quiet:
         print_summary(summary, verbose)
     return STRICT_CODE if strict and summary.problems else 0
@@ -230,7 +248,7 @@ def _run(
         if problems_file is not None:
             with opened(problems_file) as file:
                 for problem in run.problems():
-                    file.write(msgspec.json.encode(_problem(problem)) + b"\n")
+                    file.write(msgspec.json.encode(public_problem(problem)) + b"\n")
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
@@ -238,11 +256,18 @@ def _run(
     return run.finish()
 
 
-def _problem(problem: Any) -> dict[str, Any]:
+def public_problem(problem: Any) -> dict[str, Any]:
     fields = {"code": problem.code, "file": problem.origin, "offset": problem.offset}
     if problem.key[1]:
         fields["conversation_id"] = problem.key[1]
     return {**fields, "sample": problem.sample}
+
+
+def public_summary(summary: Summary) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(summary)
+    fields["samples"] = [public_problem(problem) for problem in summary.samples]
+    fields["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
+    return fields
 
 
 def print_summary(summary: Summary, verbose: bool) -> None:

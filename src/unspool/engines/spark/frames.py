@@ -1,0 +1,345 @@
+"""Frames: the driver of an extraction, two Spark jobs and linking between them.
+
+    job 1   spans ─ read ─ shuffle by conversation ─ reduce ─→ STAGING/reduced
+    driver  all cards ─ link ─→ STAGING/patches
+    job 2   conversations and patches ─ shuffle ─ finish ─→ STAGING/finished
+
+Linking sees all conversations, so nothing can be finished before all are reduced. What waits lies in
+files: Spark would else read everything again for the second job. Only the DataFrame API of Spark 3.5
+is used, so that it runs by Spark Connect too, which has no RDD and no SparkContext.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool import sources
+from unspool.engines.spark import tasks
+from unspool.engines.spark.elsewhere import discover_urls, is_url
+from unspool.engines.spark.rows import (
+    BATCH_ROWS,
+    CONVERSATION,
+    PATCH,
+    REPORT,
+    SCHEMA,
+    output_schema,
+)
+from unspool.engines.spark.session import DataFrame, SparkSession, told_plainly
+from unspool.engines.spark.session import functions as F
+from unspool.errors import NothingToRead, UsageError
+from unspool.facts import Problem
+from unspool.io.folders import is_folder
+from unspool.io.origins import Origin, Tally
+from unspool.link import Patches, link
+from unspool.pipeline.batch import SAMPLES
+from unspool.pipeline.discover import RANGE_BYTES, cut, discover
+from unspool.pipeline.finish import FILTERS
+from unspool.pipeline.job import Job, Summary
+from unspool.pipeline.worker import SAMPLES_PER_CODE
+
+SHAPES = ("jsonl", "parquet")
+LEAST_SPAN_BYTES = 4 << 20
+LEAST_TASKS = 8
+MOST_PARTITIONS = 10_000
+TABLE_PARTITIONS = 200
+"""Spark's own default: how large a table is, nobody knows before it is read."""
+TABLE_SOURCE = "copilot-telemetry"
+PATCHES_PER_FILE = 10_000
+
+COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
+"""Files of a task that failed, or ran twice, never get into the output."""
+STAGED = {
+    **COMMITTER,
+    # A reader holds a row group; the writer looks how long one is after so many rows of up to 1 MB.
+    "parquet.block.size": str(16 << 20),
+    "parquet.page.size.row.check.min": "1",
+    "parquet.enable.dictionary": "false",
+}
+SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
+
+
+def run(
+    spark: SparkSession,
+    data: Any,
+    *,
+    staging: str,
+    to: str = "parquet",
+    partitions: int | None = None,
+    column: str = "value",
+    origin: str | None = None,
+    offset: str | None = None,
+    **given: Any,
+) -> "Extraction":
+    """See `unspool.engines.spark.run`. `given` are fields of a Job."""
+    if to not in SHAPES:
+        raise UsageError(f"Spark writes {' or '.join(SHAPES)}, not {to}")
+    if isinstance(data, str | os.PathLike):
+        data = [data]
+    paths = [os.path.expanduser(path) for path in data] if isinstance(data, list | tuple) else []  # noqa: PTH111
+    job = Job(paths=paths, sink=to, **given)
+    extraction = Extraction(spark, job, staging, partitions)
+    with told_plainly(), _settings(spark):
+        if paths:
+            facts = extraction.open_paths()
+        else:
+            facts = extraction.open_table(data, column, origin, offset)
+        extraction.reduce(facts)
+        extraction.link()
+        extraction.finish()
+    return extraction
+
+
+class Extraction:
+    """One run: its conversations, in files below `staging`, and what it has to tell."""
+
+    def __init__(self, spark: SparkSession, job: Job, staging: str, partitions: int | None) -> None:
+        self.spark = spark
+        self.job = job
+        self.staging = staging.rstrip("/")
+        self.partitions = partitions
+        self.summary = Summary()
+        self.problems: list[Problem] = []
+        """All of them, in order of place."""
+        self._started = time.monotonic()
+        self._patched = False
+        self._names_are_paths = True
+        self._given = {p if is_url(p) else str(Path(p).absolute()): p for p in job.paths}
+        """Argument as workers, which stand in other folders, have it → as it was given."""
+
+    def open_paths(self) -> DataFrame:
+        """The facts in files: cut into spans where the workers can open them, else line by line."""
+        local = [path for path in self._given if not is_url(path)]
+        urls = [path for path in self._given if is_url(path)]
+        found = discover(local, self.job.source)
+        if urls:
+            try:
+                more = discover_urls(urls, self.job.source)
+            except (
+                OSError,
+                ValueError,
+                ImportError,
+            ) as error:  # pyarrow does not know it: Spark may
+                if local:
+                    raise UsageError(
+                        f"{urls[0]} cannot be read together with files: {error}"
+                    ) from None
+                return self._open_lines(urls)
+            found.origins += more.origins
+            found.problems += more.problems
+            found.files += more.files
+            found.skipped += more.skipped
+        if not found.origins:
+            raise NothingToRead(found.nothing_in(self.job.paths))
+        self.summary.files = found.files
+        self.summary.files_skipped = found.skipped
+        self.summary.bytes = sum(origin.size for origin in found.origins)
+        self.problems += found.problems
+        portions = make_portions(found.origins)
+        if self.partitions is None:
+            self.partitions = min(max(LEAST_TASKS, len(portions)), MOST_PARTITIONS)
+        return self._spans(portions).mapInArrow(
+            partial(tasks.read, recover=self.job.recover), SCHEMA
+        )
+
+    def _spans(self, portions: list[list[Origin]]) -> DataFrame:
+        """A partition per portion."""
+        count = len(portions)
+        rows = [
+            (task, bytearray(tasks.encode(span)))
+            for task, portion in enumerate(portions)
+            for span in portion
+        ]
+        spans = self.spark.createDataFrame(rows, "task long, span binary")
+        numbers = self.spark.range(0, count, 1, count).withColumnRenamed("id", "task")
+        return numbers.join(F.broadcast(spans), "task")
+
+    def _open_lines(self, urls: list[str]) -> DataFrame:
+        """Files that only Spark can open. Its rows do not know where in a file they stand."""
+        # Without it a carriage return by itself would end a line, too.
+        text = self.spark.read.option("lineSep", "\n").text(urls)
+        self.summary.files = len(text.inputFiles())
+        named = text.select("value", F.col("_metadata.file_path").alias("path"))
+        return self.open_table(named, "value", "path", None)
+
+    def open_table(
+        self, table: DataFrame, column: str, origin: str | None, offset: str | None
+    ) -> DataFrame:
+        """The facts in a table with a column of raw events."""
+        self._names_are_paths = False
+        source = self.job.source or TABLE_SOURCE
+        if source not in sources.SOURCES or not sources.load(source).RANGES:
+            raise UsageError(f"a table cannot hold {source}: its records need the ones before them")
+        raw = F.col(column).cast("binary")
+        if self.partitions is None:
+            self.partitions = TABLE_PARTITIONS
+        # A row without an offset is placed by its digest: the same row is the same record.
+        digest = F.shiftrightunsigned(F.xxhash64(raw), 1)
+        rows = table.select(
+            F.spark_partition_id().cast("long").alias("task"),
+            raw.alias("raw"),
+            (F.col(origin).cast("string") if origin else F.lit("table")).alias("origin"),
+            (F.col(offset).cast("long") if offset else digest).alias("offset"),
+        )
+        return rows.mapInArrow(
+            partial(tasks.read_rows, source=source, recover=self.job.recover), SCHEMA
+        )
+
+    def reduce(self, facts: DataFrame) -> None:
+        """Job 1."""
+        reduce = partial(tasks.reduce, merge_tool_metadata=self.job.merge_tool_metadata)
+        reduced = self._together(facts).mapInArrow(reduce, SCHEMA)
+        reduced.write.options(**STAGED).parquet(f"{self.staging}/reduced")
+
+    def _together(self, rows: DataFrame) -> DataFrame:
+        """All rows of a key in one partition, in order. Spark's own hash is the same everywhere."""
+        return rows.repartition(self.partitions, "key").sortWithinPartitions("key", "task", "seq")
+
+    def _staged(self, name: str) -> DataFrame:
+        return self.spark.read.schema(SCHEMA).parquet(f"{self.staging}/{name}")
+
+    def link(self) -> None:
+        """The heads of all conversations come to the driver; what linking finds out goes to files."""
+        conversations: list[tasks.Reduced] = []
+        tally = Tally()
+        heads = self._staged("reduced").where(F.col("head").isNotNull()).select("kind", "head")
+        for kind, head in heads.collect():
+            if kind == REPORT:
+                report = tasks.decode_report(bytes(head))
+                tally.add(report.tally)
+                self.summary.superseded += report.superseded
+                self.problems += report.problems
+            else:
+                conversations.append(tasks.decode_reduced(bytes(head)))
+        conversations.sort(key=lambda one: one.place)
+        patches = link(one.card for one in conversations)
+        rows = [
+            (
+                bytearray(tasks.encode(one.place)),
+                -1,
+                0,
+                0,
+                PATCH,
+                None,
+                bytearray(tasks.encode(patch)),
+            )
+            for one in conversations
+            if (patch := patches.get(one.card.key)) is not None
+        ]
+        self._patched = bool(rows)
+        for at in range(0, len(rows), PATCHES_PER_FILE):
+            some = self.spark.createDataFrame(rows[at : at + PATCHES_PER_FILE], SCHEMA)
+            some.write.options(**STAGED).mode("append").parquet(f"{self.staging}/patches")
+        self._count([one for one in conversations if not _is_absorbed(one, patches)], tally)
+
+    def _count(self, kept: list[tasks.Reduced], tally: Tally) -> None:
+        summary = self.summary
+        summary.count(tally)
+        summary.conversations = len(kept)
+        summary.merged = sum(one.merged for one in kept)
+        summary.partial = sum(one.partial for one in kept)
+        summary.sources = dict(sorted(Counter(one.card.source for one in kept).items()))
+        self.problems = sorted(map(self._shown, self.problems), key=lambda one: one.place)
+        counts: Counter[str] = Counter()
+        for problem in self.problems:
+            counts[problem.code] += 1
+            if counts[problem.code] <= SAMPLES_PER_CODE and len(summary.samples) < SAMPLES:
+                summary.samples.append(problem)
+        summary.problems = dict(sorted(counts.items()))
+
+    def _shown(self, problem: Problem) -> Problem:
+        """With the origin as a person gave it."""
+        for absolute, given in self._given.items():
+            if problem.origin == absolute or problem.origin.startswith(absolute + os.sep):
+                origin = given.removesuffix(os.sep) + problem.origin[len(absolute) :]
+                return msgspec.structs.replace(problem, origin=origin)
+        return problem
+
+    def finish(self) -> None:
+        """Job 2."""
+        rows = self._staged("reduced").where(F.col("kind") == CONVERSATION)
+        if self._patched:
+            rows = rows.unionByName(self._staged("patches"))
+        names: Mapping[str, str] = {}
+        if self._names_are_paths:
+            folders = [path for path in self._given if is_url(path) or is_folder(path)]
+            names = tasks.Names(folders, self._given)
+        finish = partial(tasks.finish_all, job=self.job, names=names)
+        # What the driver wanted to know of them need not travel once more.
+        rows = self._together(rows.withColumn("head", F.lit(None).cast("binary")))
+        finished = rows.mapInArrow(finish, output_schema(self.job.sink))
+        finished.write.options(**STAGED).parquet(f"{self.staging}/finished")
+        counted = self._finished.groupBy("_dropped").agg(F.count("*"), F.sum("_messages"))
+        numbers = {dropped: (count, messages) for dropped, count, messages in counted.collect()}
+        self.summary.filtered = {name: numbers[name][0] for name in FILTERS if name in numbers}
+        self.summary.written, self.summary.messages = numbers.get(None, (0, 0))
+        self.summary.seconds = time.monotonic() - self._started
+
+    @property
+    def _finished(self) -> DataFrame:
+        return self.spark.read.parquet(f"{self.staging}/finished")
+
+    @property
+    def conversations(self) -> DataFrame:
+        kept = self._finished.where(F.col("_dropped").isNull())
+        return kept.drop("_dropped", "_messages")
+
+    def write(self, output: str) -> None:
+        """The conversations into a folder: `_SUCCESS` is there when all are."""
+        with told_plainly():
+            # The folder may hold what was staged.
+            writer = self.conversations.write.options(**COMMITTER).mode("append")
+            if self.job.sink == "jsonl":
+                writer.text(output, lineSep="\n")
+            else:
+                writer.parquet(output, compression="zstd")
+        self.summary.seconds = time.monotonic() - self._started
+
+
+def _is_absorbed(one: tasks.Reduced, patches: Patches) -> bool:
+    patch = patches.get(one.card.key)
+    return patch is not None and patch.absorbed
+
+
+def make_portions(origins: Iterable[Origin]) -> list[list[Origin]]:
+    """Spans in portions of about equal size, each the work of one task."""
+    origins = list(origins)
+    total = sum(origin.size for origin in origins)
+    size = min(RANGE_BYTES, max(LEAST_SPAN_BYTES, total // LEAST_TASKS))
+    portions: list[list[Origin]] = []
+    room = 0
+    for span in cut(origins, size):
+        length = (span.end or span.size) - span.start
+        if length > room:
+            portions.append([])
+            room = size
+        portions[-1].append(span)
+        room -= length
+    return portions
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    """Ours while our jobs run. A service that lets nobody set them keeps batches small by itself."""
+    before: dict[str, str | None] = {}
+    for name, value in SETTINGS.items():
+        try:
+            old = spark.conf.get(name, None)
+            spark.conf.set(name, value)
+            before[name] = old
+        except Exception:
+            continue
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

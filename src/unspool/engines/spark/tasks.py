@@ -1,0 +1,340 @@
+"""Tasks: what Spark's Python workers do with the partitions that they are given.
+
+    read     spans of files → facts, joined as far as one task sees them
+    reduce   all facts of a conversation → trajectory and card
+    finish   trajectory and what linking says of it → a row of the output
+
+Each gets and gives Arrow batches, one at a time. A worker process serves many tasks: nothing is
+kept from one to the next.
+"""
+
+import gc
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from unspool import sinks, sources
+from unspool.engines.spark.elsewhere import Row, localised, relabelled
+from unspool.engines.spark.elsewhere import read_rows as read_table
+from unspool.engines.spark.rows import (
+    BATCH_BYTES,
+    CONVERSATION,
+    FACTS,
+    PATCH,
+    READY,
+    REPORT,
+    Finished,
+    Item,
+    pack,
+    tabulate,
+    unpack,
+)
+from unspool.facts import NOBODY, AnyFact, Key, Problem
+from unspool.io.origins import Origin, Tally
+from unspool.io.packing import Packer
+from unspool.link import Card, Patch, make_card
+from unspool.pipeline.collect import Collection, Gathered, Place, rebuild
+from unspool.pipeline.finish import Filters, drop_reasoning, finish
+from unspool.pipeline.job import MEGABYTE, Job
+from unspool.pipeline.shuffle import pack_facts, unpack_facts
+from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
+
+MEMORY_BYTES = 64 * MEGABYTE
+"""A task that has read so many facts passes them on, joined as far as they are."""
+
+Batches = Iterator[Any]
+
+
+class Reduced(msgspec.Struct, array_like=True):
+    """What the driver must know of a conversation."""
+
+    place: tuple[Place, Key, int]
+    card: Card
+    merged: bool
+    partial: bool
+
+
+class Report(msgspec.Struct, array_like=True):
+    """What a task has to tell of itself."""
+
+    tally: Tally = msgspec.field(default_factory=Tally)
+    superseded: int = 0
+    problems: list[Problem] = []
+
+
+PROBLEMS_PER_REPORT = 1000
+encode = Packer().encode
+decode_report = msgspec.msgpack.Decoder(Report).decode
+decode_reduced = msgspec.msgpack.Decoder(Reduced).decode
+_decode_span = msgspec.msgpack.Decoder(Origin).decode
+_decode_key = msgspec.msgpack.Decoder(Key).decode
+_decode_place = msgspec.msgpack.Decoder(Place).decode
+_decode_patch = msgspec.msgpack.Decoder(Patch).decode
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Facts hold no cycles; scanning them again and again costs a fifth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _reports(task: int, report: Report) -> Iterator[Item]:
+    """The report in rows of bounded length."""
+    problems = report.problems
+    report.problems = problems[:PROBLEMS_PER_REPORT]
+    key = b"report %d" % task
+    yield Item(key, task, REPORT, encode(report), b"")
+    for at in range(PROBLEMS_PER_REPORT, len(problems), PROBLEMS_PER_REPORT):
+        more = Report(problems=problems[at : at + PROBLEMS_PER_REPORT])
+        yield Item(key, task, REPORT, encode(more), b"")
+
+
+def _fault(key: Key, place: Place, error: Exception) -> Problem:
+    """A fault of ours: the other files and conversations go on."""
+    text = f"{type(error).__name__}: {error}"
+    origin, offset = place
+    return Problem(key=key, origin=origin, offset=offset, code="internal-error", sample=text)
+
+
+# read
+
+
+def read(batches: Batches, recover: bool) -> Batches:
+    """Spans of files, each a row (task, packed span), into rows of facts."""
+    with _without_collector():
+        yield from pack(_read(_spans(batches), recover))
+
+
+def _spans(batches: Batches) -> Iterator[tuple[int, Origin]]:
+    for batch in batches:
+        tasks, spans = batch.column("task").to_pylist(), batch.column("span").to_pylist()
+        yield from zip(tasks, map(_decode_span, spans), strict=True)
+
+
+def _read(spans: Iterable[tuple[int, Origin]], recover: bool) -> Iterator[Item]:
+    for task, group in groupby(spans, lambda item: item[0]):
+        reader = Reader(task, recover)
+        for _, span in group:
+            yield from reader.read(span)
+        yield from reader.close()
+
+
+def read_rows(batches: Batches, source: str, recover: bool) -> Batches:
+    """Rows of a table (task, raw, origin, offset), each a raw event, into rows of facts."""
+    with _without_collector():
+        yield from pack(_read_rows(batches, source, recover))
+
+
+def _read_rows(batches: Batches, source: str, recover: bool) -> Iterator[Item]:
+    reader: Reader | None = None
+    for tasks, rows in _portions(batches):
+        if reader is None:
+            reader = Reader(tasks[0], recover)
+        facts = read_table(rows, source, reader.report.tally, recover)
+        yield from reader.take(source, facts, rows[0][1:])
+    if reader is not None:
+        yield from reader.close()
+
+
+def _portions(batches: Batches) -> Iterator[tuple[list[int], list[Row]]]:
+    """Rows of some megabytes at a time: each portion goes through a file."""
+    tasks: list[int] = []
+    rows: list[Row] = []
+    size = 0
+    for batch in batches:
+        names = ("task", "raw", "origin", "offset")
+        columns = (batch.column(name).to_pylist() for name in names)
+        for task, raw, origin, offset in zip(*columns, strict=True):
+            if raw is not None:
+                tasks.append(task)
+                rows.append(Row(raw, origin or "", offset or 0))
+                size += len(raw)
+        if size > BATCH_BYTES:
+            yield tasks, rows
+            tasks, rows, size = [], [], 0
+    if rows:
+        yield tasks, rows
+
+
+class Reader:
+    """The facts of some spans, joined while memory allows."""
+
+    def __init__(self, task: int, recover: bool) -> None:
+        self.task = task
+        self.recover = recover
+        self.collection = Collection()
+        self.report = Report()
+
+    def read(self, span: Origin) -> Iterator[Item]:
+        try:
+            with localised(span) as local:
+                if span.source in sinks.READERS:
+                    yield from self._read_ready(span, local)
+                else:
+                    facts = sources.read(local, self.report.tally, self.recover)
+                    facts = facts if local is span else relabelled(facts, span.path)
+                    yield from self.take(span.source, facts, (span.path, span.start))
+        except OSError as error:
+            self._unreadable(span, error)
+
+    def take(self, source: str, facts: Iterable[AnyFact], place: Place) -> Iterator[Item]:
+        """`place` is where they begin."""
+        collection = self.collection
+        try:
+            for fact in facts:
+                if collection.weight > MEMORY_BYTES:
+                    yield from self.pass_on()
+                collection.add(source, fact)
+                place = (fact.origin, fact.offset)
+        except OSError:
+            raise
+        except Exception as error:
+            self.report.problems.append(_fault(NOBODY, place, error))
+
+    def _read_ready(self, span: Origin, local: Origin) -> Iterator[Item]:
+        """A format that already is trajectories."""
+        reader = sinks.load_reader(span.source)
+        for number, item in enumerate(reader.read(local, self.report.tally)):
+            if isinstance(item, Problem):
+                self.report.problems.append(msgspec.structs.replace(item, origin=span.path))
+                continue
+            key = encode((item.source, item.conversation_id))
+            place = encode((span.path, span.start + number))
+            yield Item(key, self.task, READY, place, pack_trajectory(item))
+
+    def _unreadable(self, span: Origin, error: OSError) -> None:
+        self.report.tally.records += 1
+        self.report.tally.problems += 1
+        text = error.strerror or str(error)
+        self.report.problems.append(
+            Problem(key=NOBODY, origin=span.path, offset=span.start, code="unreadable", sample=text)
+        )
+
+    def pass_on(self) -> Iterator[Item]:
+        for key in list(self.collection.conversations):
+            gathered = self.collection.pop(key)
+            if gathered is not None:
+                for data in pack_facts(gathered):
+                    yield Item(encode(key), self.task, FACTS, None, data)
+        self.collection.take_met()
+
+    def close(self) -> Iterator[Item]:
+        yield from self.pass_on()
+        self.report.problems += self.collection.problems
+        yield from _reports(self.task, self.report)
+
+
+# reduce
+
+
+def reduce(batches: Batches, merge_tool_metadata: bool) -> Batches:
+    """Rows of facts, those of a conversation together, into rows of conversations."""
+    with _without_collector():
+        yield from pack(_reduce(unpack(batches), merge_tool_metadata))
+
+
+def _reduce(items: Iterable[Item], merge_tool_metadata: bool) -> Iterator[Item]:
+    report = Report()
+    for packed_key, group in groupby(items, attrgetter("key")):
+        gathered: Gathered | None = None
+        for item in group:
+            if item.kind == REPORT:
+                yield item
+            elif item.kind == READY:
+                trajectory = unpack_trajectory(item.data)
+                key = (trajectory.source, trajectory.conversation_id)
+                place = (_decode_place(item.head or b""), key, 0)
+                yield _conversation(trajectory, make_card(trajectory), place, item.data)
+            else:
+                gathered = unpack_facts(item.data, gathered)
+        if gathered is None:
+            continue
+        key = _decode_key(packed_key)
+        try:
+            rebuilt = rebuild(key, gathered, merge_tool_metadata)
+        except Exception as error:
+            report.problems.append(_fault(key, gathered.first, error))
+            continue
+        first, gathered = gathered.first, None
+        report.superseded += rebuilt.superseded
+        report.problems += rebuilt.problems
+        rebuilt.conversations.reverse()
+        number = 0
+        while rebuilt.conversations:
+            trajectory, card = rebuilt.conversations.pop()
+            yield _conversation(trajectory, card, (first, key, number))
+            number += 1
+    yield from _reports(-1, report)
+
+
+def _conversation(
+    trajectory: Trajectory, card: Card, place: tuple[Place, Key, int], data: bytes = b""
+) -> Item:
+    reduced = Reduced(place, card, bool(trajectory.origins), bool(trajectory.partial))
+    packed = data or pack_trajectory(trajectory)
+    return Item(encode(place), 0, CONVERSATION, encode(reduced), packed)
+
+
+# finish
+
+
+class Names(Mapping[str, str]):
+    """Path → its name relative to the argument that it was found under (see `io.folders.walk`)."""
+
+    def __init__(self, folders: Iterable[str], files: Iterable[str]) -> None:
+        self.folders = [os.path.join(folder, "") for folder in folders]  # noqa: PTH118 - as walk
+        self.files = set(files)
+
+    def __getitem__(self, path: str) -> str:
+        if path in self.files:
+            return path.rpartition("/")[2]
+        for folder in self.folders:
+            if path.startswith(folder):
+                return path[len(folder) :]
+        raise KeyError(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+def finish_all(batches: Batches, job: Job, names: Mapping[str, str]) -> Batches:
+    """Rows of conversations, each with its patch before it, into rows of the output."""
+    with _without_collector():
+        yield from tabulate(_finish(unpack(batches), job, names), job.sink)
+
+
+def _finish(items: Iterable[Item], job: Job, names: Mapping[str, str]) -> Iterator[Finished]:
+    filters = Filters(job)
+    sink = sinks.load(job.sink)
+    for _, group in groupby(items, attrgetter("key")):
+        patch: Patch | None = None
+        for item in group:
+            if item.kind == PATCH:
+                patch = _decode_patch(item.data)
+                continue
+            if patch is not None and patch.absorbed:
+                continue
+            trajectory = unpack_trajectory(item.data)
+            if not job.reasoning:
+                drop_reasoning(trajectory)
+            finish(trajectory, patch, names)
+            dropped = filters.drops(trajectory)
+            if dropped is not None:
+                yield dropped, 0, b""
+                continue
+            for piece in sink.write(sinks.Family(trajectory), job.sink_options):
+                yield None, len(trajectory.messages), piece.data
