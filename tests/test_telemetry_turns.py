@@ -238,10 +238,11 @@ def test_intents_are_kept_whichever_event_tells_them(tmp_path: Path, name: str) 
     assert (made.metadata["intent"], made.metadata["detectedIntent"]) == ("fix", "explain")
 
 
-def test_a_mode_is_known_by_the_request_alone(tmp_path: Path) -> None:
-    """The person's event has neither a turn nor a message id nor words."""
+@pytest.mark.parametrize("conversation", [{"conversationId": "c"}, {}])
+def test_a_mode_is_known_by_the_request_alone(tmp_path: Path, conversation: dict[str, str]) -> None:
+    """The person's event has neither a turn nor a message id nor words, and may name no conversation."""
     asked = [said("system", "s"), said("user", "hi")]
-    told = {"conversationId": "c", "headerRequestId": "r", "source": "user", "mode": "agent"}
+    told = {**conversation, "headerRequestId": "r", "source": "user", "mode": "agent"}
     mode = event("conversation.messageText", 1, **told)
     (made,) = rebuilt(tmp_path, [call(asked, 1, headerRequestId="r"), mode])
     assert [message.mode for message in made.messages] == [None, "agent"]

@@ -5,14 +5,15 @@ interactiveSessionMessage   sessionId, requestId, baseModel, intent
 model.request.added         headerRequestId, and subType where the request is a sub-agent's
 """
 
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Rank
 from unspool.io.door import recover_json
-from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry.events import Event
+from unspool.io.origins import Origin, Tally
+from unspool.sources.copilot_telemetry.events import Event, iter_events
 from unspool.sources.scribe import Scribe
 
 _CONTEXT = (
@@ -62,6 +63,31 @@ def _value(text: str) -> Any:
         except (msgspec.DecodeError, RecursionError):
             return recover_json(text) or text
     return text
+
+
+class Owners:
+    """Whose a request is, by the other events of its file, for an event that names the request alone:
+
+        {"name":"conversation.messageText","properties":{"source":"user","mode":"agent","headerRequestId":"r1"}}
+
+    The file is read once more when the first such event is met.
+    """
+
+    def __init__(self, origin: Origin) -> None:
+        self._path = origin.path
+
+    def of(self, request: str) -> str:
+        return self._owners.get(request, "") if request else ""
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        owners: dict[str, str] = {}
+        for event in iter_events(Origin(self._path, self._path), Tally()):
+            if isinstance(event, Event) and (conversation := event.text("conversationId")):
+                for name in ("headerRequestId", "messageId"):
+                    if request := event.text(name):
+                        owners.setdefault(request, conversation)
+        return owners
 
 
 def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
