@@ -240,7 +240,7 @@ def test_intents_are_kept_whichever_event_tells_them(tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize("conversation", [{"conversationId": "c"}, {}])
 def test_a_mode_is_known_by_the_request_alone(tmp_path: Path, conversation: dict[str, str]) -> None:
-    """The person's event has neither a turn nor a message id nor words, and may name no conversation."""
+    """The person's event has no turn, no message id and no words, and may not name whose it is."""
     asked = [said("system", "s"), said("user", "hi")]
     told = {**conversation, "headerRequestId": "r", "source": "user", "mode": "agent"}
     mode = event("conversation.messageText", 1, **told)
