@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("unspool.cli.export", "Write conversations as HTML, Markdown, ATIF …"),
     "extract": ("unspool.cli.extract", "Rebuild conversations and write them out."),
     "sync": ("unspool.cli.sync", "Bring the store up to date with this machine's traces."),
+    "watch": ("unspool.cli.watch", "Follow conversations while they happen."),
     "serve": ("unspool.cli.serve", "A page over the store in the browser, and an API."),
     "search": ("unspool.cli.search", "Find what was typed, answered, called or returned."),
     "stats": ("unspool.cli.stats", "Conversations, tokens, cost, tools, files: in figures."),

@@ -7,6 +7,7 @@ import click
 
 from unspool.cli.options import filter_options, path_of, store_option
 from unspool.cli.screen import coloured, columns, cut, print_json, say
+from unspool.cli.sync import take_arrived
 from unspool.errors import UsageError
 from unspool.facts import Key
 from unspool.store.collection import short_names
@@ -61,7 +62,9 @@ def command(
     if substring and regex:
         raise UsageError("--substring and --regex do not go together")
     mode: Mode = "substring" if substring else "regex" if regex else "words"
-    with reading(path_of(store_path)) as connection:
+    path = path_of(store_path)
+    take_arrived(path)
+    with reading(path) as connection:
         result = search(connection, query, mode, fields or FIELDS, Filters(**filters), limit)
         # A person has no need of all of an id, and a line has no room for it.
         shown = short_names(connection) if columns() else {}

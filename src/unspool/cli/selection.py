@@ -14,6 +14,8 @@ from unspool.views.characters import one_line
 from unspool.views.figures import plural
 
 LISTED = 20
+WAIT = 3
+"""Seconds for a daemon to finish what it is writing."""
 
 
 def open_collection(paths: Iterable[str], display: Display) -> Collection:
@@ -35,7 +37,7 @@ def open_collection(paths: Iterable[str], display: Display) -> Collection:
     trouble: StoreError | None = None
     stored: Collection | None = None
     try:
-        problems = sync([], path, quiet=display.quiet, pieces=False).problems
+        problems = sync([], path, quiet=display.quiet, pieces=False, wait_seconds=WAIT).problems
     except StoreError as error:
         trouble = error
     try:

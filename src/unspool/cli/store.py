@@ -1,5 +1,7 @@
 """`unspool store`: look after the store."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import click
@@ -7,6 +9,9 @@ import msgspec
 
 from unspool.cli.options import path_of, store_option
 from unspool.cli.screen import print_json, say
+from unspool.hooks.spool import Layout
+from unspool.live.daemon import live_status, queue_path
+from unspool.live.queue import SqliteQueue
 from unspool.store import care
 from unspool.store.collection import StoreCollection
 from unspool.store.events import iter_events
@@ -38,6 +43,7 @@ def info(store_path: str | None, as_json: bool) -> None:
     path = path_of(store_path)
     with reading(path) as connection:
         report: dict[str, Any] = care.info(connection, path)
+        report["live"] = live_status(connection, path)
     if as_json:
         print_json(report, indent=0)
         return
@@ -51,9 +57,52 @@ def info(store_path: str | None, as_json: bool) -> None:
     say(f"  {plural(report['origins'], 'origin')}{gone}; {kept}")
     for code, count in report["problems"].items():
         say(f"  {count:,} × {code}")
+    for line in _live(report):
+        say(f"  {line}")
     if report["unwritten"]:
         waiting = plural(report["unwritten"], "conversation waits", "conversations wait")
         say(f"  {waiting} for the next sync")
+
+
+def _live(report: dict[str, Any]) -> Iterator[str]:
+    live = report["live"]
+    if live["running"]:
+        lag = f", lag {live['lag_ms_p50']} ms" if live.get("lag_ms_p50") is not None else ""
+        yield f"watched by process {live.get('pid', '?')} since {live.get('started_at', '?')}{lag}"
+    if live["spooled"] or live["queued"]:
+        yield f"{plural(live['spooled'] + live['queued'], 'event waits', 'events wait')} to be read"
+    if live["dead"]:
+        yield f"{plural(live['dead'], 'dead event')}; `unspool store dead` shows them"
+
+
+@command.command("dead")
+@click.option("--retry", is_flag=True, help="Put them back into the queue.")
+@store_option
+@as_json_option
+def dead(retry: bool, store_path: str | None, as_json: bool) -> None:
+    """List live events that could not be taken in for a fault of unspool's."""
+    layout = Layout.beside(path_of(store_path))
+    if not queue_path(layout).exists():
+        events = []
+    else:
+        with closing(SqliteQueue(queue_path(layout))) as queue:
+            events = queue.dead()
+            if retry:
+                queue.retry()
+    for event in events:
+        arrival = event.arrival
+        if as_json:
+            told = {"event_id": arrival.event_id, "platform": arrival.platform, "at": event.at}
+            told |= {"event_type": arrival.event_type, "session": arrival.session}
+            told |= {"error": event.error, "payload": arrival.data.decode("utf-8", "replace")}
+            print_json(told, indent=0)
+        else:
+            say(
+                f"{event.at}  {arrival.platform}/{one_line(arrival.session, 40)}"
+                f"  {one_line(arrival.event_type, 40)}  {event.error}"
+            )
+    if retry:
+        say(f"{plural(len(events), 'event')} back in the queue", err=True)
 
 
 @command.command("verify")

@@ -1,17 +1,19 @@
 """`unspool sync`: bring the store up to date."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from unspool.cli.options import path_of, store_option
 from unspool.cli.screen import Display, print_json, say_rows
-from unspool.errors import NothingToRead
+from unspool.errors import NothingToRead, QueueError, StoreError
 from unspool.inspect.scan import found_paths, is_there, usual_places
+from unspool.live.drain import drain, has_arrived
 from unspool.store.intake import Report
 from unspool.store.opening import writing
-from unspool.store.survey import survey
+from unspool.store.survey import Survey, survey
 from unspool.store.sync import Sync
 from unspool.views.figures import size
 
@@ -80,6 +82,15 @@ def sync(
     if paths and not any(is_there(Path(top)) for top in tops):
         raise NothingToRead(f"nothing to read: {', '.join(tops)} is not there")
     with Display(quiet=quiet) as display, writing(path, wait_seconds) as connection:
+        drain(connection, path, raw)
         changes = survey(connection, tops)
         progress = display.start(sum(changed.size_bytes for changed in changes.changed))
         return Sync(connection, raw=raw, progress=progress, pieces=pieces).run([], changes)
+
+
+def take_arrived(path: Path) -> None:
+    """What hooks have handed over since, without a look at any file; where that can be done."""
+    if path.is_file() and has_arrived(path):
+        with suppress(StoreError, QueueError), writing(path) as connection:
+            if drain(connection, path):
+                Sync(connection).run([], Survey())

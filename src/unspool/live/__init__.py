@@ -3,4 +3,11 @@
 queue.py     events between their arrival and the store, in a file of their own
 intake.py    the spool into the queue
 logs.py      events as the dated hook log that batch reads
+writer.py    the queue, and files that grew, into the store
+monitors.py  files and databases that change
+schedule.py  when a conversation is made anew
+states.py    who works, who waits for you
+daemon.py    all of it, once per store
+drain.py     what has arrived, without a daemon
+failpoints.py  where tests kill it
 """

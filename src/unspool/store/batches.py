@@ -51,6 +51,8 @@ class Began(NamedTuple):
     is_spare: bool = False
     """The backup of a database that is good again: what was read while it was not stays."""
     trouble: Problem | None = None
+    is_live: bool = False
+    """The log of a session, which only the store has: its records stay when it is read anew."""
 
 
 class Problems(NamedTuple):
@@ -103,8 +105,10 @@ def reduce_key(key: Key, gathered: Gathered) -> Conversation:
 class Batch:
     """Some changed origins on their way in."""
 
-    def __init__(self, raw: bool = True) -> None:
+    def __init__(self, raw: bool = True, reduces: bool = True) -> None:
         self.raw = raw
+        self.reduces = reduces
+        """Else it is left to the store when to put conversations together."""
         self.fresh: dict[Key, Gathered] = {}
         """Conversations all of whose facts are at hand."""
         self.met: set[Key] = set()
@@ -119,7 +123,8 @@ class Batch:
             yield began
             if began.origin is not None and not began.is_spare:
                 yield from self.read_origin(began.origin, began.end, is_old=bool(changed.known))
-        yield from self._reduce()
+        if self.reduces:
+            yield from self._reduce()
 
     def read_origin(
         self, origin: Origin, end: int, path: str = "", is_old: bool = False
@@ -149,7 +154,8 @@ class Batch:
             owners.of.clear()
         weight = collection.weight
         yield from self._pack_facts(collection)
-        self._stay(collection.conversations, weight, origin.start > 0)
+        if self.reduces:
+            self._stay(collection.conversations, weight, origin.start > 0)
         if is_old:
             self.old.update(collection.conversations)
         yield Problems(problems)

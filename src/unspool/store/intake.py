@@ -56,10 +56,13 @@ class Report(msgspec.Struct):
 class Taking:
     """One origin being taken in."""
 
-    def __init__(self, ident: int, origin: Origin, is_database: bool = False) -> None:
+    def __init__(
+        self, ident: int, origin: Origin, is_database: bool = False, is_live: bool = False
+    ) -> None:
         self.ident = ident
         self.origin = origin
         self.is_database = is_database
+        self.is_live = is_live
         self.records = 0
         self.touched: set[Key] = set()
         self.codes: Counter[str] = Counter()
@@ -114,7 +117,7 @@ class Intake:
             was_whole = self._was_whole(changed)
             with savepoint(self.connection) as point:
                 ident = self._put_origin(changed, origin.source, began.end, began.tail)
-                taking = Taking(ident, origin, began.is_database)
+                taking = Taking(ident, origin, began.is_database, began.is_live)
                 self._forget(taking)
                 self.put(taking, items)
                 self._forget_old(taking)
@@ -144,11 +147,13 @@ class Intake:
     def _forget(self, taking: Taking) -> None:
         """What an earlier reading of the same records said."""
         start = taking.origin.start
-        if start:
+        if start or taking.is_live:
             statement = "DELETE FROM problems WHERE origin_id = ? AND offset >= ?"
             self.connection.execute(statement, (taking.ident, start))
-            return
-        forget_records(self.connection, taking.ident)
+            if start:
+                return
+        else:
+            forget_records(self.connection, taking.ident)
         if taking.is_database:
             taking.told = keys_of(self.connection, taking.ident)
             taking.last = last_fact(self.connection) if taking.told else 0

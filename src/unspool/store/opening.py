@@ -109,7 +109,7 @@ def writing(path: Path, wait_seconds: float = 0, make: bool = True) -> Iterator[
             if not make or path.is_dir():
                 _must_exist(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(_lock(path, wait_seconds))
+            stack.enter_context(write_lock(path, wait_seconds))
             connection = stack.enter_context(opened(path))
         except OSError as error:
             raise explain(error, path) from None
@@ -176,8 +176,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def _lock(path: Path, wait_seconds: float) -> Iterator[None]:
-    """A lock that goes away with its process; the file says whose it is."""
+def write_lock(path: Path, wait_seconds: float) -> Iterator[None]:
+    """One process writes: a lock that goes away with it; the file says whose it is."""
     lock = path.with_name(path.name + ".lock")
     handle = os.open(lock, os.O_CREAT | os.O_RDWR, OWNER_ONLY)
     try:

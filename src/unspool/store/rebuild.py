@@ -53,6 +53,8 @@ def rebuild(connection: sqlite3.Connection) -> Report:
 def _read_again(sync: Sync, ident: int, path: str, source: str, file: Path) -> None:
     head = read_head(str(file))
     name = sinks.recognise(head) or sources.recognise(head) or source
+    if not name:
+        return  # events of an agent that no source knows yet
     size = file.stat().st_size
     origin = Origin(str(file), Path(path).name, name, size, lines=head.has_lines)
     taking = Taking(ident, origin)

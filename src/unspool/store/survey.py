@@ -7,6 +7,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -63,18 +64,21 @@ class Survey(msgspec.Struct):
 
 def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     """Everything under the paths, compared with what the store has read."""
-    known = _known(connection)
+    known = known_origins(connection)
     made = Survey()
-    met: set[str] = {*_own_files(connection)}
+    own = list(_own_files(connection))
+    met: set[str] = {*own}
     tops = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - compared as text below
+    # What live capture keeps beside the store: its logs are no files, and its files no origins.
+    live = str(Path(own[0]).parent / "live")
     for top in tops:
         for path, name in _walk(top, made):
-            if path in met or path.endswith(COMPANIONS):
+            if path in met or path.endswith(COMPANIONS) or _is_under(path, live):
                 continue
             met.add(path)
-            _compare(made, path, name, known.get(path))
+            compare(made, path, name, known.get(path))
     for path, row in known.items():
-        missing = path not in met and not row.gone
+        missing = path not in met and not row.gone and not _is_under(path, live)
         if missing and any(_is_under(path, top) for top in tops) and is_gone(path):
             made.gone.append(row.id)
     return made
@@ -105,19 +109,27 @@ def is_gone(path: str) -> bool:
     return False
 
 
-def _known(connection: sqlite3.Connection) -> dict[str, Known]:
-    rows = connection.execute(
-        "SELECT path, id, source, size_bytes, mtime_ns, state, read_bytes, tail_hash,"
-        " gone_since IS NOT NULL, attempt FROM origins"
-    )
+_KNOWN = (
+    "SELECT path, id, source, size_bytes, mtime_ns, state, read_bytes, tail_hash,"
+    " gone_since IS NOT NULL, attempt FROM origins"
+)
+
+
+def known_origins(connection: sqlite3.Connection) -> dict[str, Known]:
+    rows = connection.execute(_KNOWN)
     return {str(path): msgspec.convert(rest, Known) for path, *rest in rows}
+
+
+def known_origin(connection: sqlite3.Connection, path: str) -> Known | None:
+    row = connection.execute(f"{_KNOWN} WHERE path = ?", (path,)).fetchone()
+    return msgspec.convert(row[1:], Known) if row else None
 
 
 def _is_under(path: str, top: str) -> bool:
     return path == top or path.startswith(top.rstrip("/\\") + os.sep)
 
 
-def _compare(made: Survey, path: str, name: str, known: Known | None) -> None:
+def compare(made: Survey, path: str, name: str, known: Known | None) -> None:
     try:
         status = os.stat(path)  # noqa: PTH116 - thousands of files
         if not status.st_size:

@@ -98,7 +98,9 @@ class Update:
         self.origin_ids: dict[str, int] = {}
 
     def forget(self) -> None:
-        """Somebody else has written to the store."""
+        """Somebody else has written to the store, or a step failed half-way."""
+        self.bases.clear()
+        self.reduced.clear()
         self.hot.forget()
         self.cards, self.linked, self.had_card = None, None, None
         self.patches.clear()

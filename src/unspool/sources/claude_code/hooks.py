@@ -123,7 +123,8 @@ def read_payload(
         ("workspace.path", payload.get("cwd"), Rank.GUESS + 1),
         ("workspace.hash", payload.get("workspace_hash"), Rank.ECHO),
         ("transcript_path", payload.get("transcript_path"), Rank.GUESS),  # the first one holds
-        ("parent", session if own else None, Rank.ECHO),
+        # SubagentStop also tells the name: it holds, whichever comes last.
+        ("parent", session if own else None, LATER),
     )
     for name, value, rank in notes:
         if isinstance(value, str) and value and noted.get((key, f"hook:{name}")) != value:

@@ -1,0 +1,426 @@
+"""The daemon: keeps every conversation current while it happens. One per store.
+
+A thread empties the spool into the queue; the main thread moves queue and grown files into the
+store and makes the conversations anew that changed. The store's lock is held only while something
+is written, so that `sync` and others get their turn.
+"""
+
+import gc
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unspool.errors import AlreadyRunning, QueueError, StoreError, UnspoolError
+from unspool.facts import Key
+from unspool.hooks.spool import FILE_MODE, Layout
+from unspool.io.temporary import scratch, take_lock
+from unspool.live.intake import read_payload, sweep, take_in
+from unspool.live.monitors import Monitors
+from unspool.live.queue import Arrival, Queue, SqliteQueue
+from unspool.live.schedule import Due, Schedule
+from unspool.live.states import ENDS_OF_TURNS, Doing, doings, event_name, put_state_in
+from unspool.live.writer import Fault, Writer, clear
+from unspool.store.changes import changes_after, last_change
+from unspool.store.events import position, stamp
+from unspool.store.ids import row_id, shown_id
+from unspool.store.opening import explain, opened, transaction, write_lock
+from unspool.store.pieces import catch_up
+from unspool.store.rows import get_trajectory
+
+SPOOL_SECONDS = 0.05
+RETRY_SECONDS = 1.0
+STATUS_SECONDS = 2.0
+SWEEP_SECONDS = 600.0
+TIDY_SECONDS = 60.0
+BUSY_SECONDS = 5.0
+"""How long the store's lock is awaited before it is said that somebody has it."""
+FAULTS_BEFORE_DEATH = 3
+
+
+class News(msgspec.Struct, omit_defaults=True):
+    """One line of `unspool watch`."""
+
+    at: str
+    kind: str
+    """new, changed, removed; state: only what the agent does changed; trouble"""
+    conversation: str = ""
+    title: str | None = None
+    messages: int | None = None
+    state: str | None = None
+    tool: str | None = None
+    lag_ms: int | None = None
+    """From the arrival of the event to the store."""
+    text: str | None = None
+
+
+def queue_path(layout: Layout) -> Path:
+    return layout.live / "queue.db"
+
+
+@contextmanager
+def only_daemon(layout: Layout, store: Path) -> Iterator[None]:
+    """One per store: a second one is told who runs."""
+    layout.make()
+    handle = os.open(layout.live / "daemon.lock", os.O_CREAT | os.O_RDWR, FILE_MODE)
+    try:
+        if take_lock(handle) is False:
+            status = read_status(layout)
+            who = f"process {status.get('pid', '?')} on {status.get('host', 'this machine')}"
+            since = f", since {status['started_at']}" if "started_at" in status else ""
+            raise AlreadyRunning(f"unspool already watches for {store}: {who}{since}")
+        yield
+        with suppress(OSError):
+            (layout.live / "daemon.json").unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def is_running(layout: Layout) -> bool:
+    """Whether a daemon watches for this store."""
+    try:
+        handle = os.open(layout.live / "daemon.lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return take_lock(handle) is False
+    finally:
+        os.close(handle)
+
+
+def read_status(layout: Layout) -> dict[str, Any]:
+    try:
+        status = json.loads((layout.live / "daemon.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def live_status(connection: sqlite3.Connection, store: Path) -> dict[str, Any]:
+    """Who watches for the store, what waits, and how long the last events took."""
+    layout = Layout.beside(store)
+    running = is_running(layout)
+    status: dict[str, Any] = {"running": running, "spooled": 0, "queued": 0, "dead": 0}
+    if running:
+        status |= read_status(layout)
+    with suppress(OSError):
+        status["spooled"] = sum(1 for _ in layout.new.iterdir())
+    if queue_path(layout).exists():
+        with suppress(QueueError):
+            queue = SqliteQueue(queue_path(layout))
+            status["queued"] = queue.backlog(position(connection, queue.name)).events
+            status["dead"] = len(queue.dead())
+            queue.close()
+    return status
+
+
+class Daemon:
+    """`tell` gets every change; `run` returns when `stop` is set, or with `once` when all is done."""
+
+    def __init__(
+        self,
+        store: Path,
+        tops: list[str],
+        tell: Callable[[News], None],
+        raw: bool = True,
+        queue: Callable[[], Queue] | None = None,
+    ) -> None:
+        self.store = store
+        self.layout = Layout.beside(store)
+        self.tops = tops
+        self.tell = tell
+        self.raw = raw
+        self.open_queue = queue or (lambda: SqliteQueue(queue_path(self.layout)))
+        self.stop = threading.Event()
+        self.bell = threading.Event()
+        self.arrivals: deque[Arrival] = deque(maxlen=10_000)
+        """Without payloads: what came since the main thread looked."""
+        self.lags: deque[float] = deque(maxlen=1000)
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        self.faults: dict[Key, int] = {}
+        self._troubles: dict[str, str] = {}
+        self._states: dict[Key, tuple[str, str | None]] = {}
+        self._status_at = 0.0
+        self._lock = threading.Lock()
+
+    # intake
+
+    def _take_in(self) -> None:
+        """The thread that empties the spool."""
+        queue: Queue | None = None
+        swept = 0.0
+        while not self.stop.is_set():
+            try:
+                queue = queue or self.open_queue()
+                if time.monotonic() - swept > SWEEP_SECONDS:
+                    sweep(self.layout)
+                    swept = time.monotonic()
+                for batch in take_in(self.layout, queue):
+                    self.arrivals.extend(_noted(arrival) for arrival in batch)
+                    self.bell.set()
+                    if self.stop.is_set():
+                        break
+                self._well("intake")
+            except (UnspoolError, OSError) as error:
+                # What is in the spool stays there.
+                self._trouble("intake", str(error))
+                self.stop.wait(RETRY_SECONDS)
+            self.stop.wait(SPOOL_SECONDS)
+        if queue is not None:
+            queue.close()
+
+    def _trouble(self, what: str, text: str) -> None:
+        """Said once, not on every try."""
+        if self._troubles.get(what) != text:
+            self._troubles[what] = text
+            self.tell(News(_now(), "trouble", text=text))
+
+    def _well(self, what: str) -> None:
+        if self._troubles.pop(what, None) is not None:
+            self.tell(News(_now(), "trouble", text=f"{what}: it works again"))
+
+    # the main thread
+
+    def run(self, once: bool = False) -> None:
+        with only_daemon(self.layout, self.store), scratch() as folder:
+            intake = threading.Thread(target=self._take_in, name="intake", daemon=True)
+            if once:
+                queue = self.open_queue()
+                for batch in take_in(self.layout, queue):
+                    self.arrivals.extend(_noted(arrival) for arrival in batch)
+                queue.close()
+            else:
+                intake.start()
+            gc.disable()  # facts hold no cycles; see `_tidy`
+            try:
+                self._run(folder, once)
+            finally:
+                gc.enable()
+                self.stop.set()
+                if intake.ident is not None:
+                    intake.join()
+
+    def _run(self, folder: Path, once: bool) -> None:
+        while not self.stop.is_set():
+            try:
+                with write_lock(self.store, BUSY_SECONDS), opened(self.store) as connection:
+                    pass  # made, or migrated
+                with opened(self.store) as connection:
+                    self._loop(_Work(self, connection, folder), once)
+                    return
+            except (StoreError, QueueError, OSError, sqlite3.Error) as error:
+                known = explain(error, self.store) if not isinstance(error, UnspoolError) else error
+                if once:
+                    raise known from None
+                self._trouble("store", str(known))
+                self.stop.wait(RETRY_SECONDS)
+
+    def _loop(self, work: "_Work", once: bool) -> None:
+        tidied = time.monotonic()
+        while not self.stop.is_set():
+            self.bell.clear()
+            is_busy = work.step()
+            self._well("store")
+            self._write_status(work)
+            if once and not is_busy and not work.schedule.waiting:
+                return
+            if time.monotonic() - tidied > TIDY_SECONDS and not is_busy:
+                tidied = time.monotonic()
+                work.tidy()
+            if not is_busy:
+                most = min(work.monitors.wait_seconds(), STATUS_SECONDS)
+                wait = work.schedule.wait_seconds(most)
+                if wait > 0:
+                    self.bell.wait(wait)
+
+    def _write_status(self, work: "_Work") -> None:
+        now = time.monotonic()
+        if now - self._status_at < STATUS_SECONDS:
+            return
+        self._status_at = now
+        backlog = work.queue.backlog(position(work.connection, work.queue.name))
+        lags = sorted(self.lags)
+        status = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "store": str(self.store),
+            "started_at": self.started_at,
+            "at": _now(),
+            "backlog": backlog.events,
+            "oldest": stamp(backlog.oldest_ns) if backlog.oldest_ns else None,
+            "waiting": len(work.schedule.waiting),
+            "lag_ms_p50": round(lags[len(lags) // 2] * 1000) if lags else None,
+            "lag_ms_p95": round(lags[len(lags) * 95 // 100] * 1000) if lags else None,
+            "trouble": list(self._troubles.values()),
+        }
+        target = self.layout.live / "daemon.json"
+        made = target.with_suffix(".new")
+        with suppress(OSError):
+            made.write_text(json.dumps(status))
+            made.chmod(FILE_MODE)
+            made.replace(target)
+
+
+class _Work:
+    """What the main thread holds while the store is open."""
+
+    def __init__(self, daemon: Daemon, connection: sqlite3.Connection, folder: Path) -> None:
+        self.daemon = daemon
+        self.connection = connection
+        self.folder = folder
+        self.queue = daemon.open_queue()
+        self.writer = Writer(connection, daemon.layout, folder, daemon.raw)
+        self.monitors = Monitors(connection, daemon.tops)
+        self.schedule = Schedule()
+        self.schedule.touch(self.writer.dirty())  # what another did not live to write
+        self.seq = last_change(connection)
+        self.lags: dict[str, int] = {}
+        self._states_at = self._looked_at = 0.0
+        self._more = True
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The store is ours to write."""
+        with write_lock(self.daemon.store, BUSY_SECONDS):
+            if self.writer.begin():
+                self.monitors.forget(())
+            yield
+
+    def step(self) -> bool:
+        """Everything that is due now; whether there may be more."""
+        arrivals = [self.daemon.arrivals.popleft() for _ in range(len(self.daemon.arrivals))]
+        urgent = set()
+        for arrival in arrivals:
+            if event_name(arrival.event_type) in ENDS_OF_TURNS:
+                urgent.add((arrival.platform, arrival.session))
+            if path := arrival.data.decode("utf-8", "replace"):
+                self.monitors.ring(path)
+        is_busy = self._take_events(urgent, bool(arrivals) or self._more)
+        self._take_files(urgent)
+        due = self.schedule.take()
+        if due:
+            self._bring_up_to_date(due)
+        if is_busy or due or time.monotonic() - self._states_at > STATUS_SECONDS:
+            self._states_at = time.monotonic()
+            self._tell_states()
+        return is_busy or bool(due)
+
+    def _take_events(self, urgent: set[Key], rung: bool) -> bool:
+        if not rung and time.monotonic() - self._looked_at < STATUS_SECONDS:
+            return False
+        self._looked_at = time.monotonic()
+        self._more = bool(self.queue.backlog(position(self.connection, self.queue.name)).events)
+        if not self._more:
+            return False
+        with self._turn():
+            taken = self.writer.take_events(self.queue)
+        clear(self.folder)
+        for key in taken.touched:
+            self.schedule.touch([key], key in urgent, taken.waited_ns)
+        self._more = taken.events > 0
+        return self._more
+
+    def _take_files(self, urgent: set[Key]) -> None:
+        found = self.monitors.poll()
+        if not found.changed:
+            return
+        started = time.process_time()
+        with self._turn():
+            taken = self.writer.take_files(found.changed)
+        self.monitors.took(found.changed, time.process_time() - started)
+        newest = min(changed.mtime_ns for changed in found.changed)
+        for key in taken.touched:
+            self.schedule.touch([key], key in urgent, newest)
+
+    def _bring_up_to_date(self, due: dict[Key, Due]) -> None:
+        started = time.process_time()
+        with self._turn():
+            written, faults = self.writer.bring_up_to_date(due)
+            with transaction(self.connection):
+                for key in written:
+                    self._put_state(key)
+        now_ns = time.time_ns()
+        self.schedule.done(due, (time.process_time() - started) / len(due))
+        for key, waited in due.items():
+            if waited.arrived_ns:
+                lag = now_ns - waited.arrived_ns
+                self.daemon.lags.append(lag / 1e9)
+                self.lags[row_id(*key)] = lag // 1_000_000
+        self._tell_changes()
+        for fault in faults:
+            self._fault(fault)
+
+    def _put_state(self, key: Key) -> None:
+        """Without hooks, the conversation itself says what its agent does."""
+        trajectory = get_trajectory(self.connection, row_id(*key))
+        if trajectory is not None and trajectory.parent is None:
+            put_state_in(self.connection, key, trajectory)
+
+    def _fault(self, fault: Fault) -> None:
+        """It stays dirty; after three tries only the next start, or a sync, tries again."""
+        tries = self.daemon.faults[fault.key] = self.daemon.faults.get(fault.key, 0) + 1
+        text = f"{'/'.join(fault.key)} cannot be made anew: {fault.error}"
+        self.daemon.tell(News(_now(), "trouble", text=text))
+        if tries < FAULTS_BEFORE_DEATH:
+            self.schedule.touch([fault.key])
+
+    def _tell_changes(self) -> None:
+        states = {row_id(*doing.key): doing for doing in doings(self.connection)}
+        while (news := changes_after(self.connection, self.seq)).changes:
+            self.seq = news.seq
+            last = {change.conversation: change for change in news.changes}
+            for change in last.values():
+                title, messages = self.connection.execute(
+                    "SELECT title, messages FROM conversations WHERE id = ?", (change.conversation,)
+                ).fetchone() or (None, None)
+                doing = states.get(change.conversation)
+                self.daemon.tell(
+                    News(
+                        change.at, change.kind, shown_id(change.conversation), title, messages,
+                        doing.state if doing else None, doing.tool if doing else None,
+                        self.lags.pop(change.conversation, None),
+                    )
+                )  # fmt: skip
+                if doing is not None:
+                    self.daemon._states[doing.key] = (doing.state, doing.tool)
+
+    def _tell_states(self) -> None:
+        """What an agent does may change without a word in its conversation."""
+        for doing in _recent(doings(self.connection)):
+            now = (doing.state, doing.tool)
+            if self.daemon._states.get(doing.key, now) != now:
+                self.daemon.tell(
+                    News(_now(), "state", "/".join(doing.key), state=now[0], tool=now[1])
+                )
+            self.daemon._states[doing.key] = now
+
+    def tidy(self) -> None:
+        """When nothing is to be done: index what is due, collect garbage."""
+        with suppress(StoreError, sqlite3.Error), self._turn():
+            catch_up(self.connection)
+        gc.collect()
+
+
+def _recent(found: list[Doing]) -> list[Doing]:
+    return found[:100]
+
+
+def _noted(arrival: Arrival) -> Arrival:
+    """The event with the transcript that it names in place of its payload."""
+    payload, _ = read_payload(arrival.data)
+    path = payload.transcript_path or payload.transcriptPath
+    return arrival._replace(data=path.encode() if isinstance(path, str) else b"")
+
+
+def _now() -> str:
+    return stamp(time.time_ns())

@@ -1,0 +1,49 @@
+"""Drain: what has arrived, taken into the store by a command, where no daemon does it."""
+
+import sqlite3
+from pathlib import Path
+
+from unspool.hooks.spool import Layout
+from unspool.io.temporary import scratch
+from unspool.live.daemon import is_running, queue_path
+from unspool.live.intake import take_in
+from unspool.live.queue import Queue, SqliteQueue
+from unspool.live.writer import Writer, clear
+from unspool.store.events import position
+
+
+def has_arrived(store: Path) -> bool:
+    """Whether anything waits in the spool or in the queue, and nobody watches."""
+    layout = Layout.beside(store)
+    waits = layout.new.is_dir() and any(layout.new.iterdir())
+    return (waits or queue_path(layout).exists()) and not is_running(layout)
+
+
+def drain(connection: sqlite3.Connection, store: Path, raw: bool = True) -> int:
+    """All events into the store, for which the caller holds the lock; how many there were.
+
+    The conversations that they are about are dirty then: whoever syncs writes them.
+    """
+    if not has_arrived(store):
+        return 0
+    layout = Layout.beside(store)
+    queue = SqliteQueue(queue_path(layout))
+    try:
+        for _ in take_in(layout, queue, limit=1_000_000):
+            pass
+        return move(connection, layout, queue, raw)
+    finally:
+        queue.close()
+
+
+def move(connection: sqlite3.Connection, layout: Layout, queue: Queue, raw: bool = True) -> int:
+    """The queue into the store."""
+    if not queue.backlog(position(connection, queue.name)).events:
+        return 0
+    total = 0
+    with scratch() as folder:
+        writer = Writer(connection, layout, folder, raw, hot_bytes=0)
+        while events := writer.take_events(queue).events:
+            total += events
+            clear(folder)
+    return total

@@ -1,0 +1,129 @@
+"""Monitors: which files and databases changed, without any help from the system or from hooks.
+
+Polling is cheap where it is done by need: transcripts that are being written are looked at twice a
+second, all known files every five seconds, folders for new files every fifteen. Where nothing moved
+for ten minutes, a quarter as often. A hook that names a transcript makes it hot at once.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from unspool.io.folders import walk
+from unspool.pipeline.discover import COMPANIONS
+from unspool.store.survey import Changed, Known, Survey, compare, known_origins
+
+HOT_SECONDS = 0.5
+KNOWN_SECONDS = 5.0
+WALK_SECONDS = 15.0
+STAYS_HOT_SECONDS = 3600.0
+QUIET_SECONDS = 600.0
+BACK_OFF = 4
+DATABASE_SECONDS = 1.0
+"""A database that is being written is looked at so often,"""
+DATABASE_COST = 4
+"""and read at most so that it takes a fifth of the time."""
+
+
+class Monitors:
+    """Everything under the tops, and what hooks name."""
+
+    def __init__(self, connection: sqlite3.Connection, tops: Iterable[str]) -> None:
+        self.connection = connection
+        self.tops = [os.path.abspath(top) for top in tops]  # noqa: PTH100 - compared as text
+        self.live = str(Path(_own_path(connection)).parent / "live")
+        self.known: dict[str, Known] = known_origins(connection)
+        self.names: dict[str, str] = dict(connection.execute("SELECT path, name FROM origins"))
+        self.hot: dict[str, float] = {}
+        """Path → when it last moved."""
+        self.rested: dict[str, float] = {}
+        """Database → before when it is not read again."""
+        self.moved = time.monotonic()
+        self._hot_at = self._known_at = self._walk_at = float("-inf")
+        self.rung = False
+
+    def ring(self, path: str) -> None:
+        """A hook says that this file is being written."""
+        if path not in self.names:
+            top = next((top for top in self.tops if path.startswith(top + os.sep)), "")
+            self.names[path] = path[len(top) + 1 :] if top else Path(path).name
+        self.hot[path] = time.monotonic()
+        self.rung = True
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """These were taken in, or somebody else wrote to the store: what it knows is asked again."""
+        for path in paths:
+            self.known.pop(path, None)
+        self.known = known_origins(self.connection)
+
+    def poll(self) -> Survey:
+        """What changed since, as far as it is time to look."""
+        now = time.monotonic()
+        slow = BACK_OFF if now - self.moved > QUIET_SECONDS else 1
+        made = Survey()
+        looked: set[str] = set()
+        if self.rung or now - self._hot_at >= HOT_SECONDS:
+            self.rung, self._hot_at = False, now
+            self.hot = {p: at for p, at in self.hot.items() if now - at < STAYS_HOT_SECONDS}
+            for path in list(self.hot):
+                self._look(made, looked, path)
+                for beside in _walked(os.path.splitext(path)[0]):  # noqa: PTH122 - sub-agents' files
+                    self._look(made, looked, beside)
+        if now - self._walk_at >= WALK_SECONDS * slow:
+            self._walk_at = self._known_at = now
+            for top in self.tops:
+                for path, name in _walk(top, made):
+                    self.names.setdefault(path, name)
+                    self._look(made, looked, path)
+        elif now - self._known_at >= KNOWN_SECONDS * slow:
+            self._known_at = now
+            for path, known in self.known.items():
+                if not known.gone and known.source:
+                    self._look(made, looked, path)
+        for changed in made.changed:
+            self.hot[changed.path] = now
+            self.moved = now
+        return made
+
+    def _look(self, made: Survey, looked: set[str], path: str) -> None:
+        if path in looked or path.endswith(COMPANIONS) or path.startswith(self.live + os.sep):
+            return
+        looked.add(path)
+        if self.rested.get(path, 0) > time.monotonic():
+            return
+        compare(made, path, self.names.get(path, Path(path).name), self.known.get(path))
+
+    def took(self, changed: list[Changed], seconds: float) -> None:
+        """They were read, in so many seconds."""
+        for one in changed:
+            if one.state:
+                rest = max(DATABASE_SECONDS, DATABASE_COST * seconds)
+                self.rested[one.path] = time.monotonic() + rest
+        self.forget(one.path for one in changed)
+
+    def wait_seconds(self) -> float:
+        """How long nobody needs to look."""
+        now = time.monotonic()
+        next_look = min(self._known_at + KNOWN_SECONDS, self._walk_at + WALK_SECONDS)
+        if self.hot:
+            next_look = min(next_look, self._hot_at + HOT_SECONDS)
+        return max(next_look - now, 0)
+
+
+def _own_path(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA database_list").fetchone()[2])
+
+
+def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:
+    try:
+        yield from walk(top, made.unreadable.append)
+    except OSError as error:
+        made.unreadable.append(error)
+
+
+def _walked(folder: str) -> Iterator[str]:
+    if os.path.isdir(folder):  # noqa: PTH112 - twice a second
+        for path, _ in _walk(folder, Survey()):
+            yield path

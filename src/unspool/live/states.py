@@ -1,0 +1,172 @@
+"""States: what an agent is doing now, as its events and its conversation tell.
+
+working   it answers, or a tool runs
+waiting   it waits for you: a permission, an answer to a question
+idle      its turn is over, or nothing was heard of it for a while
+failed    its turn ended with an error
+ended     the session is over
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from unspool.facts import Key
+from unspool.io.times import parse_time
+from unspool.live.queue import Arrival
+from unspool.store.events import stamp
+from unspool.trajectory import Trajectory
+
+SILENT = timedelta(minutes=10)
+"""Whoever worked or waited and was not heard of for so long is idle: sessions end without a word."""
+
+HOOKS_KNOW_BETTER_US = 2_000_000
+"""A transcript is written a moment after the hook has told of it."""
+
+_STATES = {
+    "sessionstart": "idle",
+    "userpromptsubmit": "working",
+    "beforesubmitprompt": "working",
+    "beforeagent": "working",
+    "pretooluse": "working",
+    "posttooluse": "working",
+    "posttoolusefailure": "working",
+    "aftertool": "working",
+    "afteragentthought": "working",
+    "afteragentresponse": "working",
+    "aftershellexecution": "working",
+    "aftermcpexecution": "working",
+    "afterfileedit": "working",
+    "subagentstart": "working",
+    "subagentstop": "working",
+    "precompact": "working",
+    "postcompact": "working",
+    "precompress": "working",
+    "permissiondenied": "working",
+    "permissionrequest": "waiting",
+    "notification": "waiting",
+    "stop": "idle",
+    "afteragent": "idle",
+    "stopfailure": "failed",
+    "erroroccurred": "failed",
+    "sessionend": "ended",
+}
+"""Event, in any case → what the agent does from then on. Other events tell nothing."""
+
+ENDS_OF_TURNS = frozenset(
+    name for name, state in _STATES.items() if state in ("waiting", "idle", "failed", "ended")
+)
+"""Somebody may be waiting to see what came of it: such conversations go first."""
+
+
+class Doing(NamedTuple):
+    """What one conversation is doing."""
+
+    key: Key
+    state: str
+    tool: str | None
+    since: str
+    at: str
+
+
+class _Told(msgspec.Struct):
+    """What a payload says beside its event."""
+
+    status: Any = None
+    tool_name: Any = None
+    notification_type: Any = None
+    message: Any = None
+
+
+_decode = msgspec.json.Decoder(_Told).decode
+
+
+def event_name(event_type: str) -> str:
+    return event_type.replace("_", "").replace("-", "").lower()
+
+
+def state_of(arrival: Arrival) -> tuple[str, str | None]:
+    """(state, tool) after the event; an empty state where it tells nothing."""
+    name = event_name(arrival.event_type)
+    state = _STATES.get(name, "")
+    try:
+        told = _decode(arrival.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        told = _Told()
+    if name == "stop" and told.status == "error":
+        state = "failed"
+    if name == "notification":
+        text = f"{told.notification_type or ''} {told.message or ''}".lower()
+        if "idle" in text or "waiting for your input" in text:
+            state = "idle"  # a reminder, a minute after its turn was over
+        elif "permission" not in text and "elicitation" not in text and "needs your" not in text:
+            state = ""
+    tool = told.tool_name if name == "pretooluse" and isinstance(told.tool_name, str) else None
+    return state, tool
+
+
+def put_states(connection: sqlite3.Connection, arrivals: Iterable[Arrival]) -> None:
+    for arrival in arrivals:
+        state, tool = state_of(arrival)
+        if state and arrival.session:
+            at = stamp(arrival.received_ns)
+            put_state(connection, (arrival.platform, arrival.session), state, tool, at)
+
+
+def put_state(
+    connection: sqlite3.Connection, key: Key, state: str, tool: str | None, at: str
+) -> None:
+    """What is newer holds, whatever comes first."""
+    connection.execute(
+        "INSERT INTO activity VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO UPDATE SET"
+        " since = CASE state WHEN ?3 THEN since ELSE ?5 END, state = ?3, tool = ?4, at = ?5"
+        " WHERE at <= ?5",
+        (*key, state, tool, at),
+    )
+
+
+def put_state_in(connection: sqlite3.Connection, key: Key, trajectory: Trajectory) -> None:
+    """What the conversation itself says, where no hook has just said it."""
+    ended = parse_time(trajectory.ended_at)
+    if ended is None:
+        return
+    row = connection.execute(
+        "SELECT at FROM activity WHERE platform = ? AND external_id = ?", key
+    ).fetchone()
+    told = parse_time(row[0]) if row else None
+    if told is None or ended > told + HOOKS_KNOW_BETTER_US:
+        state, tool = state_in(trajectory)
+        put_state(connection, key, state, tool, stamp(ended * 1000))
+
+
+def state_in(trajectory: Trajectory) -> tuple[str, str | None]:
+    """What the end of a conversation says: who has the word, and which call has no result yet."""
+    messages = [message for message in trajectory.messages if message.role != "system"]
+    if not messages:
+        return "idle", None
+    last = messages[-1]
+    answered = {message.tool_call_id for message in messages[-50:] if message.role == "tool"}
+    for message in reversed(messages[-50:]):
+        open_calls = [call for call in message.tool_calls or () if call.id not in answered]
+        if open_calls and message.role == "assistant":
+            return "working", open_calls[-1].name
+        if message.role == "assistant":
+            break
+    return ("working" if last.role in ("user", "tool") else "idle"), None
+
+
+def doings(connection: sqlite3.Connection) -> list[Doing]:
+    """What everybody does now, whoever was heard of last first."""
+    silent = (datetime.now(UTC) - SILENT).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    rows = connection.execute(
+        "SELECT platform, external_id, state, tool, since, at FROM activity ORDER BY at DESC"
+    )
+    found: list[Doing] = []
+    for platform, ident, state, tool, since, at in rows:
+        if state in ("working", "waiting") and at < silent:
+            state, tool, since = "idle", None, at
+        found.append(Doing((platform, ident), state, tool, since, at))
+    return found

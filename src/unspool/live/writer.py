@@ -1,0 +1,253 @@
+"""Writer: the queue, and files that grew, into the store.
+
+Events go in with their facts, their payloads and the place in the queue in one transaction. They
+mark conversations as dirty; `bring_up_to_date` makes these anew, by the same path as `sync`. The
+caller holds the store's lock meanwhile: there is one writer.
+"""
+
+import os
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from unspool import sources
+from unspool.facts import NOBODY, Key, Problem
+from unspool.hooks.spool import Layout
+from unspool.io.door import read_json
+from unspool.io.origins import HEAD_BYTES, Origin, read_head
+from unspool.live.failpoints import reach
+from unspool.live.logs import log_line, log_path
+from unspool.live.queue import Queue, Queued
+from unspool.live.states import put_states
+from unspool.store.batches import Batch, Began, Item
+from unspool.store.blocks import iter_raw
+from unspool.store.events import Event, position, put_events, put_position
+from unspool.store.intake import Intake, Report, Taking, put_problems
+from unspool.store.opening import transaction
+from unspool.store.survey import Changed, Known, in_lines, known_origin, tail_hash
+from unspool.store.update import Update
+from unspool.trajectory import Trajectory
+
+HOT_BYTES = 64 * 1024 * 1024
+"""Facts of conversations that are going on, kept between two updates."""
+
+
+class Taken(NamedTuple):
+    """What one step brought into the store."""
+
+    events: int = 0
+    touched: frozenset[Key] = frozenset()
+    waited_ns: int = 0
+    """When the oldest of them had arrived."""
+
+
+class Fault(NamedTuple):
+    """A conversation that could not be made anew, for a fault of ours."""
+
+    key: Key
+    error: str
+
+
+class Writer:
+    """The one that writes. `folder` is for what lies on disk only while it is read."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        layout: Layout,
+        folder: Path,
+        raw: bool = True,
+        hot_bytes: int = HOT_BYTES,
+    ) -> None:
+        self.connection = connection
+        self.layout = layout
+        self.folder = folder
+        self.raw = raw
+        self.report = Report()
+        self.update = Update(connection, self.report, hot_bytes=hot_bytes)
+        self.intake = Intake(connection, self.report, self._keep_whole)
+        self._version = self._data_version()
+
+    def _data_version(self) -> int:
+        return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def begin(self) -> bool:
+        """The lock is ours again: what is remembered holds only if nobody wrote meanwhile. Whether
+        somebody did."""
+        version = self._data_version()
+        if version == self._version:
+            return False
+        self._version = version
+        self.update.forget()
+        return True
+
+    def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
+        self.update.keep_whole(trajectory, taking.ident)
+
+    # in
+
+    def take_events(self, queue: Queue) -> Taken:
+        """The next events of the queue; none where it is empty."""
+        events = queue.read(position(self.connection, queue.name))
+        if not events:
+            return Taken()
+        reach("writer-read")
+        logs: dict[str, list[Queued]] = {}
+        for event in events:
+            logs.setdefault(log_path(self.layout, event.arrival), []).append(event)
+        with transaction(self.connection):
+            self.intake.begin()
+            for path, group in logs.items():
+                self._take_or_bury(path, group, queue)
+            self.intake.mark_dirty()
+            put_states(self.connection, [event.arrival for event in events])
+            put_position(self.connection, queue.name, events[-1].position)
+            reach("writer-uncommitted")
+        reach("writer-committed")
+        queue.acknowledge(events[-1].position, events)
+        reach("writer-acknowledged")
+        oldest = min(event.arrival.received_ns for event in events)
+        return Taken(len(events), frozenset(self.intake.touched), oldest)
+
+    def _take_or_bury(self, path: str, group: list[Queued], queue: Queue) -> None:
+        """What cannot be read for a fault of ours stops nobody else."""
+        self.connection.execute("SAVEPOINT log")
+        try:
+            self._take_log(path, group)
+        except (sqlite3.Error, OSError):
+            raise  # the store's trouble, not the events'
+        except Exception as error:
+            self.connection.execute("ROLLBACK TO log")
+            if len(group) > 1:
+                for event in group:
+                    self._take_or_bury(path, [event], queue)
+            else:
+                queue.fail(group, f"{type(error).__name__}: {error}")
+        self.connection.execute("RELEASE log")
+
+    def _take_log(self, path: str, group: list[Queued]) -> None:
+        """New lines of a session's log: their facts, and the events themselves."""
+        known = known_origin(self.connection, path)
+        offset = known.read_bytes if known is not None else 0
+        events: list[Event] = []
+        payloads: list[bytes] = []
+        for queued in group:
+            arrival = queued.arrival
+            seen = "SELECT 1 FROM raw_traces WHERE event_id = ?"
+            if self.connection.execute(seen, (arrival.event_id,)).fetchone() is None:
+                key = (arrival.platform, arrival.session)
+                line = log_line(arrival)
+                events.append(
+                    Event(
+                        arrival.event_id, key, arrival.event_type, queued.sequence,
+                        arrival.received_ns, offset, line,
+                    )
+                )  # fmt: skip
+                payloads.append(arrival.data)
+                offset += len(line)
+        if not events:
+            return
+        began = self._lay_out(path, known, group[0].arrival.platform, events, offset)
+        items: Iterator[Item] = iter(())
+        if began.origin is not None:
+            items = Batch(raw=False).read_origin(began.origin, offset, path, is_old=True)
+        touched = set(self.intake.touched)
+        self.intake.take(began, items)
+        if began.origin is not None and not began.origin.start:
+            self.update.hot.forget(self.intake.touched - touched)
+        origin_id = known_origin(self.connection, path).id  # type: ignore[union-attr]  # just put
+        put_events(self.connection, origin_id, events)
+        if began.origin is None:
+            put_problems(self.connection, origin_id, _problems(path, events, payloads))
+
+    def _lay_out(
+        self, path: str, known: Known | None, platform: str, events: list[Event], size: int
+    ) -> Began:
+        """The log as a file: all of it, or where only the new lines are read its head and these."""
+        start = events[0].offset
+        file = self.folder.joinpath(*Path(path).parts[1:])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        name = known.source if known is not None else ""
+        only_tail = bool(start and name and in_lines(path, name))
+        with open(file, "wb") as target:
+            if known is not None:
+                for _, data in iter_raw(self.connection, known.id):
+                    target.write(data)
+                    if only_tail and target.tell() >= min(HEAD_BYTES, start):
+                        break
+            target.truncate(min(target.tell(), start))
+            target.seek(max(start - 1, 0))
+            target.write((b"\n" if start else b"") + b"".join(event.line for event in events))
+        if not name and platform in sources.SOURCES:
+            name = sources.recognise(read_head(str(file)), platform) or ""
+        changed = Changed(
+            path, f"{platform}/{Path(path).name}", size, max(e.received_ns for e in events), "",
+            "grown" if known is not None else "new", known,
+        )  # fmt: skip
+        if not name:
+            return Began(changed)
+        origin = Origin(str(file), changed.name, name, size, start if only_tail else 0)
+        return Began(changed, origin, size, tail_hash(str(file), size), is_live=True)
+
+    def take_files(self, changed: list[Changed]) -> Taken:
+        """What is new in files and databases."""
+        with transaction(self.connection):
+            self.intake.begin()
+            items = Batch(self.raw, reduces=False).read(changed)
+            for item in items:
+                if isinstance(item, Began):
+                    before = set(self.intake.touched)
+                    self.intake.take(item, items)
+                    if item.origin is None or not item.origin.start:
+                        self.update.hot.forget(self.intake.touched - before)
+            self.intake.mark_dirty()
+            reach("files-uncommitted")
+        reach("files-committed")
+        return Taken(0, frozenset(self.intake.touched))
+
+    # out
+
+    def dirty(self) -> list[Key]:
+        return list(self.connection.execute("SELECT platform, external_id FROM dirty"))
+
+    def bring_up_to_date(self, keys: Collection[Key]) -> tuple[set[Key], list[Fault]]:
+        """These conversations made anew; what was written, and what could not be."""
+        faults: list[Fault] = []
+        self.update.written.clear()
+        for key in sorted(keys):
+            try:
+                with transaction(self.connection):
+                    self.update.reduce_again(key)
+            except (sqlite3.Error, OSError):
+                raise
+            except Exception as error:
+                faults.append(Fault(key, f"{type(error).__name__}: {error}"))
+        reach("update-reduced")
+        self.update.write()
+        reach("update-written")
+        self._version = self._data_version()
+        return set(self.update.written), faults
+
+
+def _problems(path: str, events: Iterable[Event], payloads: Iterable[bytes]) -> list[Problem]:
+    """What is wrong with events that no source reads: the same codes as in a file."""
+    found: list[Problem] = []
+    for event, data in zip(events, payloads, strict=True):
+        salvage = read_json(data)
+        is_object = bool(salvage.values) and all(isinstance(one, dict) for one in salvage.values)
+        code = salvage.code or ("" if is_object else "not-json")
+        if code:
+            sample = data[:200].decode("utf-8", "replace")
+            found.append(
+                Problem(key=NOBODY, origin=path, offset=event.offset, code=code, sample=sample)
+            )
+    return found
+
+
+def clear(folder: Path) -> None:
+    """Remove the files that were laid out."""
+    for top, _, files in os.walk(folder):
+        for name in files:
+            if not name.startswith("."):
+                Path(top, name).unlink(missing_ok=True)
