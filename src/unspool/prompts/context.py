@@ -111,7 +111,15 @@ def message_context(
     scan = Scan(catalogue)
     for block, parent in iter_blocks(found, catalogue.containers):
         scan.take(block, parent)
-    _take_legacy(text, found, scan)
+    # What prompts said in words before they had tags; a program that writes tags says it in them.
+    if scan.catalogue.legacy is not None and not any(
+        b.name in scan.catalogue.telling for b in found
+    ):
+        said: dict[str, list[str]] = {}
+        for match in scan.catalogue.legacy.finditer(without(text, found) if found else text):
+            said.setdefault(scan.catalogue.legacy_route(match), []).append(match[0].strip())
+        for route, texts in said.items():
+            scan.texts.setdefault(route, texts)
     made: Context = {}
     for route in FULL:
         if route in scan.texts:
@@ -140,17 +148,6 @@ def message_context(
     if scan.others:
         made["other_tags"] = list(scan.others.values())
     return made
-
-
-def _take_legacy(text: str, found: list[Block], scan: Scan) -> None:
-    """What prompts said in words before they had tags; a program that writes tags says it in them."""
-    if scan.catalogue.legacy is None or any(b.name in scan.catalogue.telling for b in found):
-        return
-    said: dict[str, list[str]] = {}
-    for match in scan.catalogue.legacy.finditer(without(text, found) if found else text):
-        said.setdefault(scan.catalogue.legacy_route(match), []).append(match[0].strip())
-    for route, texts in said.items():
-        scan.texts.setdefault(route, texts)
 
 
 def _one_or_many(texts: list[str]) -> str | list[str]:

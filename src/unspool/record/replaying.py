@@ -53,27 +53,24 @@ def replay(entries: Iterable[Mapping[str, Any]]) -> dict[str, Object]:
         if not isinstance(token, dict) or (ident and ident in seen):
             continue
         seen.add(ident)
-        name = _session_id(token, entry, generated)
+        label = to_text(token.get("label"))
+        invocation = to_text(token.get("subAgentInvocationId"))
+        chat = to_text(token.get("chatSessionId"))
+        if invocation or chat:
+            name = choose_session_id(invocation, chat, label, None)
+        else:
+            # The original kept one id per token object; in JSON, equal tokens are one token.
+            key = msgspec.json.encode(token, order="deterministic").decode()
+            if key not in generated:
+                request = entry.get("entry")
+                start = request.get("startTime") if isinstance(request, dict) else entry.get("time")
+                generated[key] = choose_session_id(None, None, label, parse_time(start))
+            name = generated[key]
         session = sessions.get(name)
         if session is None:
             session = sessions[name] = Session(name)
         session.take(entry, token)
     return {name: session.document() for name, session in sessions.items()}
-
-
-def _session_id(token: Object, entry: Mapping[str, Any], generated: dict[str, str]) -> str:
-    label = to_text(token.get("label"))
-    invocation = to_text(token.get("subAgentInvocationId"))
-    chat = to_text(token.get("chatSessionId"))
-    if invocation or chat:
-        return choose_session_id(invocation, chat, label, None)
-    # The original kept one id per token object; in JSON, equal tokens are one token.
-    key = msgspec.json.encode(token, order="deterministic").decode()
-    if key not in generated:
-        request = entry.get("entry")
-        start = request.get("startTime") if isinstance(request, dict) else entry.get("time")
-        generated[key] = choose_session_id(None, None, label, parse_time(start))
-    return generated[key]
 
 
 class Session:
@@ -109,7 +106,23 @@ class Session:
             if kind != "ChatMLSuccess" and kind not in _FAILURES:
                 return
             stamp = format_time(parse_time(request.get("startTime")))
-            self._open(request, stamp)
+            # The system prompt where it changed, and the last user message unless it is the last
+            # one's.
+            params = request.get("chatParams")
+            found = params.get("messages") if isinstance(params, dict) else None
+            messages = [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []
+            system = [made for m in messages if m.get("role") == SYSTEM and (made := words_of(m))]
+            for prompt in system:
+                if prompt not in self.last_system:
+                    self._add({"source": "system", "message": prompt}, stamp)
+            self.last_system = system or self.last_system
+            user = next((m for m in reversed(messages) if m.get("role") == USER), None)
+            words = words_of(user) if user is not None else ""
+            if user is not None and words and words != self.last_user:
+                self.last_user = words
+                images = images_of(user)
+                extra = {"extra": {"images": images}} if images else {}
+                self._add({"source": "user", "message": words, **extra}, stamp)
             if kind in _FAILURES:
                 self._add(failure_step(request, _FAILURES[kind]), stamp)
                 return
@@ -117,25 +130,6 @@ class Session:
             announced = announced_calls(request)
             if announced:
                 self.waiting.append(Waiting(step, announced))
-
-    def _open(self, request: Object, stamp: str | None) -> None:
-        """The system prompt where it changed, and the last user message unless it is the last one's."""
-        params = request.get("chatParams")
-        found = params.get("messages") if isinstance(params, dict) else None
-        messages = [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []
-        system = [made for m in messages if m.get("role") == SYSTEM and (made := words_of(m))]
-        for prompt in system:
-            if prompt not in self.last_system:
-                self._add({"source": "system", "message": prompt}, stamp)
-        self.last_system = system or self.last_system
-        user = next((m for m in reversed(messages) if m.get("role") == USER), None)
-        words = words_of(user) if user is not None else ""
-        if user is None or not words or words == self.last_user:
-            return
-        self.last_user = words
-        images = images_of(user)
-        extra = {"extra": {"images": images}} if images else {}
-        self._add({"source": "user", "message": words, **extra}, stamp)
 
     def _add(self, step: Object, stamp: str | None) -> Object:
         made = {"step_id": 0, **({"timestamp": stamp} if stamp else {}), **step}

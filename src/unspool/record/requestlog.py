@@ -36,7 +36,23 @@ def agent_step(request: Object) -> Object:
     if thinking:
         texts = (t.get("text") if isinstance(t, dict) else t for t in thinking)
         step["reasoning_content"] = "".join(joined(text, "") for text in texts)
-    metrics = _metrics(request)
+    usage = request.get("usage")
+    if not isinstance(usage, dict):
+        metrics = None
+    else:
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
+        duration = (end - start) // 1000 if start is not None and end is not None else None
+        made = {
+            "prompt_tokens": usage.get("prompt_tokens"),
+            "completion_tokens": usage.get("completion_tokens"),
+            "cached_tokens": cached,
+        }
+        extra = {"time_to_first_token_ms": request.get("timeToFirstToken"), "duration_ms": duration}
+        known = {name: value for name, value in made.items() if _is_count(value)}
+        more = {name: value for name, value in extra.items() if value is not None}
+        metrics = {**known, "extra": more} if more else known
     if metrics is not None:
         step["metrics"] = metrics
     return step
@@ -71,25 +87,6 @@ def announced_calls(request: Object) -> list[Object]:
         if isinstance(found, list):
             calls += [call if isinstance(call, dict) else {} for call in found]
     return calls
-
-
-def _metrics(request: Object) -> Object | None:
-    usage = request.get("usage")
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
-    duration = (end - start) // 1000 if start is not None and end is not None else None
-    made = {
-        "prompt_tokens": usage.get("prompt_tokens"),
-        "completion_tokens": usage.get("completion_tokens"),
-        "cached_tokens": cached,
-    }
-    extra = {"time_to_first_token_ms": request.get("timeToFirstToken"), "duration_ms": duration}
-    known = {name: value for name, value in made.items() if _is_count(value)}
-    more = {name: value for name, value in extra.items() if value is not None}
-    return {**known, "extra": more} if more else known
 
 
 def _is_count(value: Any) -> bool:

@@ -165,15 +165,6 @@ class Transcript:
             scribe.note("workspace.path", self._folder, RANK + 1)
         return scribe.facts
 
-    def _look_around(self, arguments: Any) -> None:
-        if self._project is None or self._folder or not isinstance(arguments, dict):
-            return
-        slug = slug_of(self._project.name)
-        for value in arguments.values():
-            path = clean_path(value) if isinstance(value, str) and len(value) < 1000 else ""
-            if is_absolute(path) and slug_of(path).startswith(slug):
-                self._folder = next((p for p in parents_of(path) if slug_of(p) == slug), None)
-
     def _scribe(self, offset: int, data: bytes) -> Scribe:
         self._behind = offset + 1
         return Scribe(self.key, self.origin, offset, entry=self._entries.of(data), rank=RANK)
@@ -213,7 +204,12 @@ class Transcript:
                 scribe.returned(call=part.tool_use_id or "", text=returned, details=details)
 
     def _call(self, scribe: Scribe, number: int, ident: str, name: str, given: Any) -> None:
-        self._look_around(given)
+        if self._project is not None and not self._folder and isinstance(given, dict):
+            slug = slug_of(self._project.name)
+            for value in given.values():
+                path = clean_path(value) if isinstance(value, str) and len(value) < 1000 else ""
+                if is_absolute(path) and slug_of(path).startswith(slug):
+                    self._folder = next((p for p in parents_of(path) if slug_of(p) == slug), None)
         scribe.call(
             id=ident, message=scribe.entry, name=name, index=number, like=likeness(name, given),
             arguments=arguments_text(given), files=touches(name, given),

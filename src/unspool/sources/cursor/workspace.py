@@ -118,7 +118,21 @@ class Workspace:
             elif composer not in tabs:
                 self._reader.tally.records += 1
                 yield from self._reader.head(ident, composer, self._folder)
-        yield from self._panes()
+        # Composers that were open in this workspace: it is theirs.
+        if self._folder:
+            opened: set[Any] = set()
+            for key in self._values.keys(PANES):
+                value = self._value(key)
+                names = value if isinstance(value, dict) else ()
+                opened.update(n.removeprefix(_VIEW) for n in names if n.startswith(_VIEW))
+            selected = _part(self._value(COMPOSERS), "selectedComposerIds")
+            if isinstance(selected, list):
+                opened.update(ident for ident in selected if isinstance(ident, str))
+            for ident in sorted(opened - {""}):
+                self._reader.tally.records += 1
+                scribe = self._reader.scribe(("cursor", ident), f"pane:{ident}")
+                scribe.note("workspace.path", self._folder, RANK + 1)
+                yield from scribe.facts
         if prompts or generations:
             yield from self._listed(name, [_text(p) for p in prompts], generations, said)
 
@@ -132,24 +146,6 @@ class Workspace:
             self._reader.tally.records += 1
             self._problems.append(self._reader.problem(NOBODY, broken.code, broken.data))
             return None
-
-    def _panes(self) -> Iterator[AnyFact]:
-        """Composers that were open in this workspace: it is theirs."""
-        if not self._folder:
-            return
-        opened: set[Any] = set()
-        for key in self._values.keys(PANES):
-            value = self._value(key)
-            names = value if isinstance(value, dict) else ()
-            opened.update(n.removeprefix(_VIEW) for n in names if n.startswith(_VIEW))
-        selected = _part(self._value(COMPOSERS), "selectedComposerIds")
-        if isinstance(selected, list):
-            opened.update(ident for ident in selected if isinstance(ident, str))
-        for ident in sorted(opened - {""}):
-            self._reader.tally.records += 1
-            scribe = self._reader.scribe(("cursor", ident), f"pane:{ident}")
-            scribe.note("workspace.path", self._folder, RANK + 1)
-            yield from scribe.facts
 
     def _listed(
         self, name: str, prompts: list[str], generations: list[Generation], said: set[bytes]
