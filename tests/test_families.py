@@ -96,7 +96,7 @@ def test_a_file_that_holds_more_than_its_name_says(
     path.write_text(path.read_text() + "{bad\n")
     other = tmp_path / f"{name}-52d3-4f0e-8c11-7a6d5e4f3b2a.jsonl"
     write(other, *stream(("m1", "first"), ("m2", "second")))
-    assert sources.family_of(Origin(str(other), "", "claude-code")) == other.stem
+    assert sources.session_of(Origin(str(other), "", "claude-code")) == other.stem
     if hooks:
         payload = {"session_id": SESSION, "transcript_path": "t", "prompt": "go"}
         write(tmp_path / "hooks.jsonl", {**payload, "hook_event_name": "UserPromptSubmit"})
@@ -150,7 +150,7 @@ def test_a_damaged_file_that_is_read_once_more_is_told_once(tmp_path: Path) -> N
 
 def test_what_a_path_tells(tmp_path: Path) -> None:
     def family(path: str) -> str | None:
-        return sources.family_of(Origin(f"/h/projects/p/{path}", "", "claude-code"))
+        return sources.session_of(Origin(f"/h/projects/p/{path}", "", "claude-code"))
 
     assert family(f"{SESSION}.jsonl") == SESSION
     assert family(f"{SESSION}/subagents/agent-a.jsonl") == SESSION
@@ -158,7 +158,7 @@ def test_what_a_path_tells(tmp_path: Path) -> None:
     assert family(f"{SESSION}/workflows/w.json") == SESSION
     assert family("agent-a.jsonl") is None
     assert family("hooks.jsonl") is None
-    assert sources.family_of(Origin("/h/state.vscdb", "", "cursor")) is None
+    assert sources.session_of(Origin("/h/state.vscdb", "", "cursor")) is None
 
 
 def test_a_log_in_a_folder_called_workflows_is_a_log(tmp_path: Path) -> None:
@@ -166,14 +166,14 @@ def test_a_log_in_a_folder_called_workflows_is_a_log(tmp_path: Path) -> None:
     log = write(tmp_path / "app" / "workflows" / "hooks.json", {**payload, "prompt": "hi"})
     made, _ = extracted(tmp_path)
     assert [m["content"] for t in made for m in t["messages"]] == ["hi"]
-    assert sources.family_of(Origin(str(log), "", "claude-code")) is None
+    assert sources.session_of(Origin(str(log), "", "claude-code")) is None
 
 
 def test_copilot_cli_files_are_known_by_their_folder() -> None:
     session = "00000000-0000-4000-8000-000000000001"
 
     def family(path: str) -> str | None:
-        return sources.family_of(Origin(f"/h/.copilot/{path}", "", "copilot-cli"))
+        return sources.session_of(Origin(f"/h/.copilot/{path}", "", "copilot-cli"))
 
     assert family(f"session-state/{session}/events.jsonl") == session
     assert family(f"session-state/{session}/checkpoints/001-half.md") == session
@@ -213,4 +213,4 @@ def test_a_chat_under_the_name_of_another(tmp_path: Path, name: str, memory: int
     ],
 )
 def test_families_of_vscode_chats(path: str, family: str | None) -> None:
-    assert sources.family_of(Origin(path, path, "vscode-chat", 1)) == family
+    assert sources.session_of(Origin(path, path, "vscode-chat", 1)) == family

@@ -170,7 +170,7 @@ def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
     """All origins as units of work; of the families, each worker gets about as many bytes."""
     plan = Plan([], {}, 1)
     for span in cut(origins):
-        name = sources.family_of(span)
+        name = sources.session_of(span)
         if name is None:
             plan.shared.append(span)
         else:

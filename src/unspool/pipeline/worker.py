@@ -67,7 +67,7 @@ class Reduced(msgspec.Struct):
     """which stands if linking says this of it."""
 
 
-class Family(msgspec.Struct):
+class FamilyResult(msgspec.Struct):
     """What came of a family."""
 
     reduced: list[Reduced] = []
@@ -124,7 +124,7 @@ class Worker:
         """Files of which it was told that they cannot be read."""
         self.ready: list[Reduced] = []
         """Conversations that were read as such."""
-        self.families: dict[Key, Family] = {}
+        self.families: dict[Key, FamilyResult] = {}
         self.strays: dict[Key, list[Origin]] = {}
         self.early = False
 
@@ -286,7 +286,7 @@ class Worker:
         return Strays(late, self.strays)
 
     def _reduce_family(self, family: Key, keys: Iterable[Key]) -> None:
-        outcome = self.families[family] = Family()
+        outcome = self.families[family] = FamilyResult()
         members: list[tuple[Trajectory, Reduced]] = []
         spilled = False
         for key in dict.fromkeys(keys):

@@ -278,15 +278,15 @@ class Recorder:
         """Those of a conversation and of all its sub-agents, and of theirs; else all."""
         if session_id is None:
             return self.ledger.files()
-        family: dict[Path, None] = {}
+        journals: dict[Path, None] = {}
         seen: set[str] = set()
         waiting = [name_of(session_id)]
         while waiting:
             files = self.ledger.files(waiting)
             seen.update(waiting)
-            family.update(dict.fromkeys(files))
+            journals.update(dict.fromkeys(files))
             waiting = [c for c in dict.fromkeys(_children(files)) if c and c not in seen]
-        return sorted(family)
+        return sorted(journals)
 
     def clear(self, session_id: str | None = None) -> None:
         """Forget one conversation, or all of them, in memory and on disk."""

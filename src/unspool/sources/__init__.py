@@ -37,7 +37,7 @@ chats stand in the same database."""
 
 
 class Source(Protocol):
-    """What a source module offers. It may also have `family(path)` (see `family_of`), RENDERED_PROMPTS
+    """What a source module offers. It may also have `session_of(path)`, RENDERED_PROMPTS
     (see `has_rendered_prompts`), and for the timeline PLATFORM and TIMELINE (see `declared`)."""
 
     NAME: str
@@ -87,9 +87,9 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             yield from guest.visit(origin, tally)
 
 
-def family_of(origin: Origin) -> str | None:
+def session_of(origin: Origin) -> str | None:
     """The conversation that, with its sub-agents, is all that a file holds, if its path tells."""
-    found = getattr(load(origin.source), "family", None) if origin.source in SOURCES else None
+    found = getattr(load(origin.source), "session_of", None) if origin.source in SOURCES else None
     return found(origin.path) if found is not None and origin.source not in GUESTS else None
 
 

@@ -123,13 +123,13 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     return [user / "globalStorage" / name / "tasks" for user in users for name in _EXTENSIONS]
 
 
-def family(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     """A task is a folder, and its name is the task's id."""
     return Path(path).absolute().parent.name or None  # `unspool extract ui_messages.json`
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    key = (NAME, family(origin.path) or "")
+    key = (NAME, session_of(origin.path) or "")
     if Head(origin.path, b"", True).name == _SCREEN:
         yield from _read_screen(origin, tally, key, recover)
     else:

@@ -129,7 +129,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     return [Path(folder) if folder else (Path(root) if root else home / ".pi/agent") / "sessions"]
 
 
-def family(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     """The session that a file is of: its name ends in the session's id."""
     named = _FILE.search(path)
     return named[1] if named else None
@@ -138,7 +138,7 @@ def family(path: str) -> str | None:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     # A byte range of the file does not hold the header, which alone names the session.
     first = read_head(origin.path).objects[:1]
-    session = str(first[0].get("id") or "") if first else family(origin.path) or ""
+    session = str(first[0].get("id") or "") if first else session_of(origin.path) or ""
     for line in iter_json_lines(origin, _ENTRY, tally, recover):
         if isinstance(line, Problem):
             yield line
@@ -176,7 +176,7 @@ def _read_header(entry: Entry, scribe: Scribe) -> None:
     scribe.note("agent", NAME)
     if entry.cwd:
         scribe.note("workspace.path", entry.cwd)
-    parent = family(entry.parentSession) if entry.parentSession else None
+    parent = session_of(entry.parentSession) if entry.parentSession else None
     if parent:
         scribe.note("parent", {"conversation_id": parent, "kind": "fork"})
 

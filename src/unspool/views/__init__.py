@@ -5,8 +5,8 @@ at the call that started them, rules where history was compacted or rewound, aba
 
 items.py       what there is to read          layout.py      put in order
 calls.py       a tool call in a line          edits.py       a tool call as a diff
-chat_parts.py  other parts of an answer       figures.py     numbers for people
-characters.py  what is safe to look at        blocks.py      flattened, one after the other
+characters.py  what is safe to look at        figures.py     numbers for people
+blocks.py      flattened, one after the other
 plain.py       blocks in a pipe               terminal.py    blocks on a screen
 """
 

@@ -9,10 +9,9 @@ from unspool.trajectory import Attachment, Trajectory
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.views.calls import QUESTIONS, arguments_of
 from unspool.views.characters import one_line, printable
-from unspool.views.chat_parts import failure_of, parts_of
 from unspool.views.edits import Edit
 from unspool.views.figures import between_ms, clock, count, day_and_time, duration, plural, size
-from unspool.views.items import CHECKPOINT
+from unspool.views.items import CHECKPOINT, failure_of, parts_of
 
 Kind = Literal[
     "title",

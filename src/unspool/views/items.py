@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from unspool.sources.vscode_chat.shown import Part, shown_parts
 from unspool.trajectory import Message, ToolCall, Trajectory, text_of
 from unspool.views.calls import INTENTS
 from unspool.views.characters import one_line
@@ -181,3 +182,16 @@ def _unwrapped(words: str) -> str:
     if opening is None or not ending.endswith(closing) or ending.count(closing) > 1:
         return words
     return ending[opening.end() : -len(closing)]
+
+
+def parts_of(message: Message) -> Iterator[Part]:
+    """What an answer showed beside its words and calls, as its source says it."""
+    parts = (message.extra or {}).get("parts")
+    return shown_parts(parts, message.content, bool(message.tool_calls)) if parts else iter(())
+
+
+def failure_of(message: Message) -> str:
+    """Why an answer ended early, where its own words do not say it."""
+    error = (message.extra or {}).get("error")
+    reason = error.get("message") if isinstance(error, dict) else None
+    return reason if isinstance(reason, str) and reason != message.content else ""

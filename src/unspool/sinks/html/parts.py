@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from unspool.sinks.html.calls import attachment_part, call_part
 from unspool.sinks.html.markup import Markup, clipped, element, fold, join, link, message_id
 from unspool.sinks.html.prose import render, typed
+from unspool.sources.vscode_chat.shown import Part
 from unspool.trajectory import Message, text_of
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.views.characters import one_line
-from unspool.views.chat_parts import Part, failure_of, parts_of
 from unspool.views.figures import clock, count, day_and_time, duration, plural
-from unspool.views.items import CHECKPOINT
+from unspool.views.items import CHECKPOINT, failure_of, parts_of
 
 _NAMES = {
     "injected": "Context",

@@ -6,10 +6,11 @@ from typing import Any
 
 from unspool.facts import Attachment
 from unspool.sinks.markdown.prose import details, fenced, html, link, plain
+from unspool.sources.vscode_chat.shown import Part
 from unspool.trajectory import Message, ToolCall
 from unspool.views.calls import arguments_of
-from unspool.views.chat_parts import EDITS, Part, failure_of, parts_of
 from unspool.views.figures import size
+from unspool.views.items import failure_of, parts_of
 
 
 def attached(attachments: Iterable[Attachment]) -> str:
@@ -60,7 +61,7 @@ def remarks(message: Message) -> Iterator[str]:
 
 def _told(part: Part) -> str:
     label = part.label
-    if part.kind in EDITS:
+    if part.is_edit:
         return details(html(label), fenced(part.text, "diff"))
     if "\n" in part.text:
         return f"*{plain(label)}:*\n\n{fenced(part.text)}"

@@ -20,7 +20,7 @@ from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources import hooklogs
 from unspool.sources.claude_code import companions, hooks, stream
-from unspool.sources.claude_code.companions import family
+from unspool.sources.claude_code.companions import session_of
 from unspool.sources.claude_code.lines import NAME
 from unspool.sources.claude_code.reader import CHAIN, Reader
 
@@ -90,4 +90,4 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return Reader(origin, tally, recover).read()
 
 
-__all__ = ["NAME", "RANGES", "claims", "family", "places", "read"]
+__all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of"]

@@ -83,7 +83,7 @@ def claims(head: Head) -> bool:
     return bool(kind)
 
 
-def family(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     """The session that a file belongs to, by its path; hook logs and streams may be of many."""
     kind = kind_of(path)
     parts = PurePath(path).parts
@@ -107,7 +107,7 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
         value: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         value = None
-    session = family(origin.path) or ""
+    session = session_of(origin.path) or ""
     scribe = Scribe((NAME, session), origin.path, 0)
     if not isinstance(value, dict):
         tally.problems += 1

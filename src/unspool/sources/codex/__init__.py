@@ -53,7 +53,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     ]
 
 
-def family(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     named = _FILE.search(path)
     return named[1] if named else None
 
@@ -61,13 +61,13 @@ def family(path: str) -> str | None:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     if Head(origin.path, b"", True).name == "history.jsonl":
         return _read_history(origin, tally, recover)
-    if not family(origin.path):
+    if not session_of(origin.path):
         head = read_head(origin.path)
         if is_stream(head.objects):
             return read_stream(origin, tally, recover)
         if is_log(head, DIALECT):
             return read_payloads(origin, tally, recover, DIALECT)
-    return read_rollout(origin, tally, recover, family(origin.path) or "")
+    return read_rollout(origin, tally, recover, session_of(origin.path) or "")
 
 
 def _read_history(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
@@ -87,4 +87,4 @@ def _read_history(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFa
         yield from scribe.facts
 
 
-__all__ = ["NAME", "RANGES", "claims", "family", "places", "read"]
+__all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of"]

@@ -69,7 +69,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     return [base / name for base in dict.fromkeys(found) for name in inner]
 
 
-def family(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     """The session whose folder a file is in, or whose log it is; stores and oldest files tell it."""
     file = PurePath(path)
     if _HISTORY in file.parts or ".db" in file.suffixes:

@@ -11,7 +11,7 @@ from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources import hook_payloads
 from unspool.sources.hook_payloads import Dialect, Payload, is_log, read_payloads
-from unspool.sources.qwen_code.chats import NAME, family, is_chat, read_chat
+from unspool.sources.qwen_code.chats import NAME, is_chat, read_chat, session_of
 from unspool.sources.qwen_code.stream import is_stream, read_stream
 from unspool.sources.scribe import Scribe
 
@@ -52,7 +52,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    if not family(origin.path):
+    if not session_of(origin.path):
         head = read_head(origin.path)
         if is_stream(head.objects):
             return read_stream(origin, tally, recover)
@@ -61,4 +61,4 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return read_chat(origin, tally, recover)
 
 
-__all__ = ["NAME", "RANGES", "claims", "family", "places", "read"]
+__all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of"]

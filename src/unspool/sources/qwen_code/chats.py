@@ -119,7 +119,7 @@ def _has_parts(message: object) -> bool:
     return isinstance(message, dict) and "parts" in message
 
 
-def family(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     named = _SESSION.search(path)
     return named[1] if named else None
 

@@ -25,7 +25,7 @@ from unspool.sources.vscode_chat.edits import is_state
 from unspool.sources.vscode_chat.fields import NAME
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
 
-__all__ = ["NAME", "RANGES", "claims", "family", "places", "read", "visit", "visits"]
+__all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of", "visit", "visits"]
 
 RANGES = False
 
@@ -111,7 +111,7 @@ def _has_other_lines(data: bytes) -> bool:
     return isinstance(first, dict) and not first.keys() & _OWN_FIELDS
 
 
-def family(path: str) -> str | None:
+def session_of(path: str) -> str | None:
     """The session that a stored chat or the state of its edits is named after; exports and stores do
     not tell by their names."""
     file = PurePath(path)

@@ -1,4 +1,4 @@
-"""Parts of a chat's answer that are neither words nor calls, in the words that the person saw."""
+"""Shown: parts of an answer that are neither words nor calls, in the words that the person saw."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,14 +9,13 @@ import msgspec
 
 from unspool.sources.vscode_chat.fields import DISPLAY
 from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
-from unspool.trajectory import Message
 
 _SHOWN_ELSEWHERE = frozenset(
     ("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit", "autoModeResolution",
      "confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
 )  # fmt: skip
 """Kinds that the list of files, the heading or the answers tell already."""
-EDITS = frozenset(("textEditGroup", "notebookEditGroup"))
+_EDITS = frozenset(("textEditGroup", "notebookEditGroup"))
 """Shown where no call did it: a call's arguments tell the edit already."""
 _LINKS = frozenset(("inlineReference", "reference", "pullRequest"))
 _SPOKEN = frozenset(
@@ -59,6 +58,10 @@ class Part(msgspec.Struct):
         return _LABELS.get(self.kind, self.kind)
 
     @property
+    def is_edit(self) -> bool:
+        return self.kind in _EDITS
+
+    @property
     def target(self) -> str:
         """Where a link leads, as a person writes it: `/home/ann/a.py` for `file:///home/ann/a.py`."""
         if self.uri.startswith("file:///"):
@@ -66,15 +69,10 @@ class Part(msgspec.Struct):
         return self.uri
 
 
-def failure_of(message: Message) -> str:
-    """Why an answer ended early, where its own words do not say it."""
-    reason = _object((message.extra or {}).get("error")).get("message")
-    return reason if isinstance(reason, str) and reason != message.content else ""
-
-
-def parts_of(message: Message) -> Iterator[Part]:
-    elsewhere = _SHOWN_ELSEWHERE if message.tool_calls else _SHOWN_ELSEWHERE - EDITS
-    for part in _list((message.extra or {}).get("parts")):
+def shown_parts(parts: Any, said: str, has_calls: bool) -> Iterator[Part]:
+    """The parts of an answer with those words, as far as neither these nor its calls tell them."""
+    elsewhere = _SHOWN_ELSEWHERE if has_calls else _SHOWN_ELSEWHERE - _EDITS
+    for part in _list(parts):
         kind = part.get("kind", part.get("type", "part")) if isinstance(part, dict) else None
         if not isinstance(kind, str) or kind in DISPLAY or kind in elsewhere:
             continue
@@ -82,14 +80,14 @@ def parts_of(message: Message) -> Iterator[Part]:
         if kind in _LINKS and (uri := uri_of(target)):
             name = part.get("name") or part.get("title")
             name = name if isinstance(name, str) else ""
-            named = any(word in message.content for word in (name or name_of(uri), uri))
+            named = any(word in said for word in (name or name_of(uri), uri))
             if kind == "inlineReference" and named:
                 continue  # by the words
             yield Part(kind, name or uri, uri)
         elif words := _WORDS[kind](part).strip() if kind in _WORDS else "":
-            if kind not in _SPOKEN or words not in message.content:
+            if kind not in _SPOKEN or words not in said:
                 yield Part(kind, words, words=True)
-        elif kind not in EDITS and kind not in _SPOKEN:
+        elif kind not in _EDITS and kind not in _SPOKEN:
             yield Part(kind, json.dumps(part, indent=1, ensure_ascii=False))
 
 
