@@ -302,3 +302,18 @@ def test_without_a_manifest_entries_are_not_doubled(
     layout.manifest.write_text("{")
     with pytest.raises(HooksRefused, match="move it away, then install again"):
         put(layout, "cursor")
+
+
+def test_codex_with_hooks_in_its_other_file(
+    home: Path, layout: Layout, agent_is_here: Installer
+) -> None:
+    agent_is_here("codex", "")
+    config = home / ".codex" / "config.toml"
+    config.write_text('[hooks.state."x"]\ntrusted_hash = "y"\n')
+    put(layout, "codex")
+    take(layout, "codex")
+    config.write_text('[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "beep"\n')
+    with pytest.raises(HooksRefused, match="Codex warns at each start"):
+        put(layout, "codex")
+    (home / ".codex" / "hooks.json").write_text("{}")  # it warns already
+    put(layout, "codex")

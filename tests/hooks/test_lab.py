@@ -36,7 +36,7 @@ def play(tmp_path: Path, agent: str, scenario: str, **environment: str) -> Playe
     if not (CACHE / agent / "installed").exists():
         pytest.skip(f"{agent} is not installed in {CACHE}")
     out = tmp_path / "out"
-    subprocess.run(
+    run = subprocess.run(
         [sys.executable, lab.__file__, LAB, agent, scenario, str(out), "--requests"],
         env={
             **os.environ,
@@ -44,10 +44,13 @@ def play(tmp_path: Path, agent: str, scenario: str, **environment: str) -> Playe
             "PYTHONPATH": str(Path(unspool.__file__).parents[1]),
             **environment,
         },
-        check=True,
-        capture_output=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         timeout=300,
     )
+    assert not run.returncode, run.stdout[-3000:]
     truth = json.loads((out / "truth.json").read_text())
     spool = tmp_path / f"lab-{agent}-{scenario}-1" / "home/.local/share/unspool/live/spool"
     arrived = sorted(spool.glob("new/*"), key=lambda path: path.stat().st_mtime_ns)

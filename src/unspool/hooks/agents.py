@@ -254,11 +254,13 @@ AGENTS = {
                 "PreCompact",
                 "SessionEnd",
                 "ErrorOccurred",
+                since=(1, 0, 6),  # by the packages: older ones know only names like sessionEnd
             ),
             _copilot,
             _flat_commands,
-            gates=_events("PreToolUse"),
+            gates=_events("PreToolUse", since=(1, 0, 6)),
             skeleton={"version": 1},
+            assumed=(1, 0, 6),
         ),
         Agent(
             "codex",
@@ -270,8 +272,9 @@ AGENTS = {
             ".codex/hooks.json",
             (
                 *_events("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"),
-                # Seen in this version; which one brought them is not known.
-                *_events("PostCompact", "SubagentStop", "SessionEnd", since=(0, 166)),
+                # By the packages: not in 0.128, and the last one not in 0.140.
+                *_events("PostCompact", "SubagentStop", since=(0, 140)),
+                *_events("SessionEnd", since=(0, 150)),
             ),
             _codex,
             _grouped_commands,

@@ -12,7 +12,7 @@ from unspool.errors import HooksRefused
 from unspool.hooks import files, manifest, plugin
 from unspool.hooks.agents import AGENTS, Agent, Version
 from unspool.hooks.manifest import Installed, digest, keep, kept
-from unspool.hooks.settings import Settings
+from unspool.hooks.settings import Settings, said_by
 from unspool.hooks.spool import FILE_MODE, Layout, hand_over
 from unspool.io.temporary import take_lock
 
@@ -64,6 +64,9 @@ def wish(layout: Layout, agent: Agent, project: Path | None, gates: bool) -> Wis
         )
     if gates:
         _refuse_gates(agent)
+    path = agent.file(project)
+    if agent.name == "codex" and not path.exists():
+        _refuse_second_file(path)
     version = agent.version()
     events = agent.wanted(version, gates)
     if not events:
@@ -72,7 +75,7 @@ def wish(layout: Layout, agent: Agent, project: Path | None, gates: bool) -> Wis
         )
     return Wish(
         agent,
-        agent.file(project),
+        path,
         project is not None,
         dict.fromkeys(events, _command(layout, agent, version)),
         tuple(_notes(agent, version, project)),
@@ -94,6 +97,16 @@ def _refuse_gates(agent: Agent) -> None:
         raise HooksRefused(
             "claude-code: no gate is installed: Cursor is here and may run Claude Code's hooks too,"
             " and it blocks a tool call unless its hook allows it"
+        )
+
+
+def _refuse_second_file(path: Path) -> None:
+    config = path.with_name("config.toml")
+    hooks = said_by(config).get("hooks")
+    if isinstance(hooks, dict) and hooks.keys() - {"state"}:  # `state` is what the person trusts
+        raise HooksRefused(
+            f"codex: {config} holds hooks, and Codex warns at each start of a second file with some;"
+            f" move them to {path}, then install again"
         )
 
 

@@ -5,7 +5,9 @@ Every change is checked: the file parsed before and after, and the difference is
 
 import copy
 import json
+import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from unspool.errors import HooksRefused
@@ -148,6 +150,16 @@ class Settings:
             f"{self.agent.name}: {self.path} cannot be read as settings ({why});"
             " it stays as it is, mend it and try again"
         )
+
+
+def said_by(path: Path) -> dict[str, Any]:
+    """What another file of an agent says; nothing where it cannot be read."""
+    try:
+        text = path.read_text("utf-8-sig")
+        value = tomllib.loads(text) if path.suffix == ".toml" else jsontext.parse(text).value
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _without(text: str, path: jsontext.Path, numbers: list[int]) -> str:

@@ -3,7 +3,6 @@
 import os
 import statistics
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -13,10 +12,10 @@ from typing import Any
 import msgspec
 
 from unspool.errors import HooksRefused
-from unspool.hooks import files, jsontext, manifest
+from unspool.hooks import files, manifest
 from unspool.hooks.agents import AGENTS, Agent
 from unspool.hooks.manifest import Installed, digest
-from unspool.hooks.settings import Settings
+from unspool.hooks.settings import Settings, said_by
 from unspool.hooks.spool import Layout
 
 LastEvent = Callable[[str], int | None]
@@ -100,7 +99,7 @@ def _state(agent: Agent, path: Path, entry: Installed, told: Status) -> str:
 def _disabled(agent: Agent, project: Path | None) -> str | None:
     """Which switch keeps the agent from running hooks."""
     for path, is_off in _switches(agent, project):
-        if is_off(_settings_at(path)):
+        if is_off(said_by(path)):
             return f"hooks are switched off in {path}"
     return None
 
@@ -154,16 +153,6 @@ def _codex_is_off(value: dict[str, Any]) -> bool:
     )
 
 
-def _settings_at(path: Path) -> dict[str, Any]:
-    """What another file of an agent says; nothing where it cannot be read."""
-    try:
-        text = path.read_text("utf-8-sig")
-        value = tomllib.loads(text) if path.suffix == ".toml" else jsontext.parse(text).value
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _untrusted(entry: Installed) -> str | None:
     """Codex notes which hooks the person trusts, by file, event and place in the list:
 
@@ -175,7 +164,7 @@ def _untrusted(entry: Installed) -> str | None:
     agent = AGENTS[entry.agent]
     if agent.trust is None:
         return None
-    hooks = _settings_at(agent.folder() / "config.toml").get("hooks")
+    hooks = said_by(agent.folder() / "config.toml").get("hooks")
     state = hooks.get("state") if isinstance(hooks, dict) else None
     trusted = [
         key
