@@ -6,6 +6,7 @@ into the same shape, so that the two can be compared.
 
 import base64
 import json
+import posixpath
 import re
 import sqlite3
 from contextlib import closing
@@ -246,7 +247,29 @@ def project_of(
     for space in spaces:
         if used & {g["generationUUID"] for g in space.generations}:
             return space.folder
-    return None
+    return _shared_folder(ident, rows)
+
+
+def _shared_folder(ident: str, rows: dict[str, Any]) -> str | None:
+    """What the files that tools name have in common, up to the folder whose name is told."""
+    files, names = set(), set()
+    for key, value in rows.items():
+        if key.startswith(f"bubbleId:{ident}:") and value:
+            tool = _json(value).get("toolFormerData") or {}
+            given = _json(tool.get("params") or tool.get("rawArgs"))
+            for name in ("targetFile", "target_file", "relativeWorkspacePath", "file_path"):
+                path = given.get(name) if isinstance(given, dict) and tool.get("name") else None
+                if isinstance(path, str) and path.startswith("/"):
+                    files.add(path)
+        elif key.startswith(f"messageRequestContext:{ident}:") and value:
+            for layout in _json(value).get("projectLayouts") or []:
+                names.add((_json(layout) or {}).get("rootPath"))
+    if len(files) < 2:
+        return None
+    shared = posixpath.commonpath([posixpath.dirname(path) for path in files])
+    parts = shared.split("/")
+    named = [at for at, part in enumerate(parts) if part in names]
+    return "/".join(parts[: named[-1] + 1]) if named else shared
 
 
 def read_composer(

@@ -41,6 +41,19 @@ def test_the_folder_is_named_else_told_by_the_bubbles_else_what_the_files_share(
     assert place(made_of(tmp_path / "d", {}, asked, WORK[0])) is None
 
 
+def test_a_folder_of_which_the_name_is_told_is_found_in_the_paths(tmp_path: Path) -> None:
+    """1.5 shows the model the root by its name; a run that was abandoned worked there too."""
+    composer = {"composerId": "c"}
+    rows = rows_of(composer, bubble("1", 1, "look", requestId="r"), bubble("4", 2, "Seen."))
+    run = (bubble("5", 2, "Hm", usageUuid="u", timingInfo={"clientRpcSendTime": 1.76e12}), *WORK)
+    rows |= {f"bubbleId:c:{each['bubbleId']}": each for each in run}
+    layout = {"projectLayouts": [json.dumps({"rootPath": "w"})]}
+    write_editor(tmp_path / "state.vscdb", {**rows, "messageRequestContext:c:1": layout})
+    (made,) = reduce_all(facts_of(origins_of(tmp_path)))
+    assert [m.content for m in made.messages] == ["look", "Seen."]
+    assert (place(made), made.metadata["common_folder"]) == ("/w", "/w/p")
+
+
 def test_answers_belong_to_the_generation_that_asked(tmp_path: Path) -> None:
     bubbles = (
         bubble("1", 1, "look", requestId="r1"), *WORK, bubble("4", 2, "Seen.", usageUuid="own"),

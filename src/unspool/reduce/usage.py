@@ -345,15 +345,13 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
         for model, usage in runs.rest():
             if model:
                 reported.setdefault(model, []).append(usage)
-    if not models and not reported:
-        return
     counts = Counter(models)
     used = list(dict.fromkeys([*models, *reported]))
-    made: dict[str, Any] = {
-        "models_used": used,
-        "primary_model": max(used, key=lambda model: counts[model]),
-        "model_switches": sum(1 for a, b in pairwise(models) if a != b),
-    }
+    made: dict[str, Any] = {}
+    if used:
+        made["models_used"] = used
+        made["primary_model"] = max(used, key=lambda model: counts[model])
+        made["model_switches"] = sum(1 for a, b in pairwise(models) if a != b)
     if trajectory.usage is not None:
         known = (trajectory.usage.prompt_tokens, trajectory.usage.completion_tokens)
         if any(value is not None for value in known):
@@ -362,4 +360,4 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
     tokens = {model: msgspec.to_builtins(usage) for model, usage in sums.items() if usage}
     if tokens:
         made["by_model"] = tokens
-    trajectory.model_usage = {**made, **(trajectory.model_usage or {})}
+    trajectory.model_usage = {**made, **(trajectory.model_usage or {})} or None

@@ -74,13 +74,14 @@ def read_shutdown(event: Event, lookup: Lookup) -> None:
     """The figures are of the run that ends here, or of the session up to here; lines changed are of
     the session in either case.
 
-    Newer versions write a snapshot of their accounts (case `runs_with_accounts`):
+    Newer versions tell their agents apart (1.0.85; case `runs_of_agents`) and write a snapshot of their
+    accounts (1.0.102; case `runs_with_accounts`):
         {"type":"session.shutdown","data":{"accountingSnapshot":{…},"modelMetrics":{"m":{…}},
          "agentMetrics":{"main":{"modelMetrics":{"m":{…}}},"<agent id>":{"modelMetrics":{"m":{…}}}}}}
-    There all figures are of the whole session, and `agentMetrics` tells the agents apart.
+    There all figures are of the whole session.
     """
     metrics, agents = event.data.get("modelMetrics"), event.data.get("agentMetrics")
-    if not event.data.get("accountingSnapshot"):
+    if not event.data.get("accountingSnapshot") and not agents:
         _report(event, event.root, "segment", metrics)
     elif isinstance(agents, dict) and "main" in agents:
         for agent, account in agents.items():

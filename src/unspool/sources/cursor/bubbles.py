@@ -260,6 +260,8 @@ class Chat:
         """Folders that bubbles say they were asked in."""
         self.paths: set[str] = set()
         """Files that tools and context name."""
+        self.root_name = ""
+        """What the folder is called, where its path is not told."""
         self.request = ""
         self.sent: int | None = None
         """The request under way, and when it was sent."""
@@ -273,8 +275,10 @@ class Chat:
         self._steps = Steps()
 
     def aside(self) -> "Chat":
-        """For a run that was abandoned: what it says changes nothing here."""
-        return Chat(self.key, self.origin, self._changes, self._mode)
+        """For a run that was abandoned: what it says changes nothing here but the place of the work."""
+        aside = Chat(self.key, self.origin, self._changes, self._mode)
+        aside.roots, aside.paths = self.roots, self.paths
+        return aside
 
     def ask(self, bubble: Bubble, request: str, sent: int | None) -> None:
         """A prompt begins a turn; `request` and `sent` may be known from its answer."""
@@ -294,7 +298,7 @@ class Chat:
         # Where the work is done, for composers that do not name their folder.
         listed = bubble.workspaceUris
         if not self.roots and isinstance(listed, list):
-            self.roots = [clean_path(uri) for uri in listed if isinstance(uri, str) and uri]
+            self.roots += [clean_path(uri) for uri in listed if isinstance(uri, str) and uri]
         if len(self.paths) < _MOST_PATHS:
             tool = bubble.call
             if tool is not None:

@@ -17,7 +17,14 @@ from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mod
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import rank_of
 from unspool.sources.cursor.generations import Generations
-from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute, workspace_folder
+from unspool.sources.cursor.paths import (
+    clean_path,
+    file_name,
+    folder_of,
+    is_absolute,
+    parents_of,
+    workspace_folder,
+)
 from unspool.sources.cursor.sent import Sendings, root_of
 from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.tools import decoded, kind_of
@@ -220,14 +227,14 @@ class Reader:
         if data is not None:
             self.tally.records += 1
             try:
-                yield self._context(chat.key, parse_object(data), ident)
+                yield self._context(chat, parse_object(data), ident)
             except Broken as broken:
                 yield [self.problem(chat.key, broken.code, broken.data)]
 
-    def _context(self, key: Key, context: dict[str, Any], ident: str) -> list[AnyFact]:
+    def _context(self, chat: Chat, context: dict[str, Any], ident: str) -> list[AnyFact]:
         """What a request was sent with: how many of each kind, and the root of the project as it was
-        shown to the model (in some versions its name alone, which is no path)."""
-        scribe = self.scribe(key, f"bubble:{ident}:context")
+        shown to the model: in some versions its name alone, which the paths of files may hold."""
+        scribe = self.scribe(chat.key, f"bubble:{ident}:context")
         counts = {n: len(v) for n, v in context.items() if isinstance(v, list | dict) and v}
         scribe.note("request_context", counts, RANK, on="message", subject=ident)
         listed = context.get("projectLayouts")
@@ -235,6 +242,8 @@ class Reader:
         root = layout.get("rootPath") if isinstance(layout, dict) else None
         if isinstance(root, str) and is_absolute(clean_path(root)):
             scribe.note("workspace.path", clean_path(root), RANK + 1)
+        elif isinstance(root, str):
+            chat.root_name = root
         return scribe.facts
 
     def _times_and_place(self, chat: Chat, composer: Composer, requests: set[str]) -> list[AnyFact]:
@@ -254,7 +263,12 @@ class Reader:
             scribe.note("workspace.path", folder, RANK + 2)
         shared = folder_of(sorted(path for path in chat.paths if path))
         if shared:
-            scribe.note("workspace.path", shared, Rank.LAST_RESORT)
+            named = [
+                path
+                for path in parents_of(shared)
+                if chat.root_name and file_name(path) == chat.root_name
+            ]
+            scribe.note("workspace.path", named[0] if named else shared, Rank.LAST_RESORT)
             scribe.note("common_folder", shared, Rank.LAST_RESORT)
         return scribe.facts
 
