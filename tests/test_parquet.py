@@ -22,7 +22,7 @@ from unspool.io.origins import Origin, Tally, read_head
 from unspool.sinks import Family, jsonl
 from unspool.sinks import parquet as sink
 from unspool.sinks.parquet import arrow
-from unspool.sinks.parquet.rows import TABLES
+from unspool.sinks.parquet.rows import TABLES, rows_of, unpack, unpack_rows
 from unspool.trajectory import Message, Trajectory, Usage, encode_trajectory
 
 ROOT = Path(__file__).parents[1]
@@ -58,7 +58,7 @@ def put(folder: Path, trajectories: list[Trajectory]) -> Origin:
     """The trajectories' files; `conversations.parquet` among them."""
     files = {name: io.BytesIO() for name in sink.FILES}
     pieces = [piece.data for one in trajectories for piece in sink.write(Family(one), {})]
-    sink.load_combine()(pieces, files)
+    sink.load_combine({})(pieces, files)
     for name, file in files.items():
         (folder / name).write_bytes(file.getvalue())
     path = folder / "conversations.parquet"
@@ -187,6 +187,21 @@ def test_odd_conversations_give_valid_files(tmp_path: Path) -> None:
     assert query(f"SELECT n_messages, started_at FROM '{origin.path}'") == [(0, None), (1, None)]
     told = query(f"SELECT timestamp, prompt_tokens FROM '{tmp_path}/usage.parquet'")
     assert told == [(None, None)]
+
+
+def test_packed_rows_give_their_values_back(tables: Path) -> None:
+    """For an engine that makes no Arrow of them."""
+    talk = [Message("user", "hi", typed="", is_error=True, duration_ms=1.5), Message("tool", "½")]
+    one = Trajectory("c", talk, source="pi", partial=["a", "b"], tool_definitions=[{"n": 1}, {}])
+    packed = dict(zip(TABLES, unpack(rows_of(one)), strict=True))
+    row = dict(zip(TABLES["conversations"], unpack_rows(packed["conversations"]), strict=True))
+    assert row["partial"] == [["a", "b"]]
+    assert row["tools"] == [[b'{"n":1}', b"{}"]]
+    assert (row["title"], row["n_messages"], row["metadata"]) == ([None], [2], [b"{}"])
+    rows = unpack_rows(packed["messages"], "messages")
+    row = dict(zip(TABLES["messages"], rows, strict=True))
+    assert (row["content"], row["typed"]) == (["hi", "½"], ["", None])
+    assert (row["is_error"], row["duration_ms"]) == ([True, None], [1.5, None])
 
 
 def test_nothing_is_a_valid_folder_too(tmp_path: Path) -> None:

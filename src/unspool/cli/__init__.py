@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("unspool.cli.search", "Find what was typed, answered, called or returned."),
     "stats": ("unspool.cli.stats", "Conversations, tokens, cost, tools, files: in figures."),
     "align": ("unspool.cli.align", "Which conversations of several agents are the same work."),
-    "store": ("unspool.cli.store", "Look after the store: info, verify, vacuum, rebuild."),
+    "store": ("unspool.cli.store", "Look after the store: info, verify, export, rebuild …"),
     "hooks": ("unspool.cli.hooks", "Have agents tell of their events as they happen."),
     "check": ("unspool.cli.check", "Look at raw telemetry: types of events, models."),
     "compare": ("unspool.cli.compare", "Compare two trajectory files by conversation."),

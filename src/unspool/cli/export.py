@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from unspool import sinks
+from unspool.cli.options import partition_option
 from unspool.cli.screen import Display
 from unspool.cli.selection import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
@@ -32,12 +33,14 @@ Examples:
 )  # fmt: skip
 @click.option("--from", "paths", multiple=True, metavar="PATH", help="Look for the ids in there.")
 @click.option("-o", "--output", metavar="PATH", help="File or folder; - for standard output.")
+@partition_option
 @click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
 def command(
     conversations: tuple[str, ...],
     to: str,
     paths: tuple[str, ...],
     output: str | None,
+    partition_by: str | None,
     no_reasoning: bool,
 ) -> None:
     """Write conversations, with their sub-agents, as HTML, Markdown, ATIF, …
@@ -45,7 +48,8 @@ def command(
     Formats of several files go to the current folder, others to standard output.
     """
     sink = sinks.load(to)
-    combine = sinks.load_combine(to)
+    options = {"partition_by": partition_by}
+    combine = sinks.load_combine(to, options)
     if combine is not None and output == "-":
         raise UsageError(f"--to {to} writes several files: name a folder with -o")
     with Display(quiet=False) as display:
@@ -62,12 +66,14 @@ def command(
         families = [
             Family(one) for family in families for one in (family.root, *family.descendants)
         ]
-    pieces = [piece for family in families for piece in sink.write(family, {})]
+    pieces = [piece for family in families for piece in sink.write(family, options)]
     if not pieces:
         raise UnspoolError(f"{to} has nothing to show of this")
     if combine is not None:
-        data = (piece.data for piece in pieces)
-        for path in write_combined(combine, sinks.combined_files(to), data, output or "."):
+        groups: dict[str, list[bytes]] = {}
+        for piece in pieces:
+            groups.setdefault(piece.name, []).append(piece.data)
+        for path in write_combined(combine, sinks.combined_files(to), groups, output or "."):
             click.echo(str(path))
     elif sink.MANY_FILES and output != "-":
         for path in _write_files(pieces, output):

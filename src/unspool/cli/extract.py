@@ -10,19 +10,12 @@ import click
 import msgspec
 
 from unspool import sinks, sources
-from unspool.cli.options import Moment, Size
+from unspool.cli.options import Moment, Size, partition_option, sink_options
 from unspool.cli.screen import Display, say_rows
 from unspool.errors import UsageError, unwritable
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.job import MEGABYTE, Job, Summary
-from unspool.pipeline.output import (
-    is_special,
-    iter_pieces,
-    opened,
-    write_combined,
-    write_many,
-    write_one,
-)
+from unspool.pipeline.output import is_special, opened, write_output
 from unspool.prompts import catalogue
 from unspool.prompts.census import write_summary
 from unspool.views.figures import plural, size
@@ -108,20 +101,8 @@ class Extract(click.Command):
 @click.option(
     "--sample-mode", type=click.Choice(["random", "first"]), default="random", show_default=True
 )
-@click.option(
-    "--atif-version",
-    type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
-    default="1.7",
-    show_default=True,
-    help="Of --to atif.",
-)
-@click.option(
-    "--subagents",
-    type=click.Choice(["embedded", "files"]),
-    default="embedded",
-    show_default=True,
-    help="Where --to atif puts sub-agents.",
-)
+@sink_options
+@partition_option
 @click.option("--context-tag-map", metavar="FILE", help="Another catalogue of prompt tags.")
 @click.option(
     "--context-tag-summary-dir",
@@ -197,12 +178,13 @@ def command(
     if context_tag_map is not None:
         catalogue.use(context_tag_map)
     catalogue.active()
-    combine = sinks.load_combine(sink)
+    options = {name: given[name] for name in ("atif_version", "subagents", "partition_by")}
+    combine = sinks.load_combine(sink, options)
     job = Job(
         paths=list(paths),
         source=given["source"],
         sink=sink,
-        sink_options={name: given[name] for name in ("atif_version", "subagents")},
+        sink_options=options,
         scan_tags=not no_context_tag_summary
         and (context_tag_summary_dir is not None or (to_file and not many)),
         workers=given["workers"] or os.cpu_count() or 1,
@@ -214,7 +196,7 @@ def command(
     )
     display = Display(quiet=quiet or as_json)
     with display, open_run(job, display.start) as run:
-        summary = _run(run, output, many, combine, problems_file)
+        summary = _run(run, output, combine, problems_file)
         if job.scan_tags and any(map(sources.has_rendered_prompts, summary.sources)):
             beside = Path(str(output)).parent / "analysis" / "prompt_context"
             written = write_summary(run.scan, Path(context_tag_summary_dir or beside))
@@ -229,7 +211,6 @@ def command(
 def _run(
     run: Run,
     output: str | None,
-    many: bool,
     combine: sinks.Combine | None,
     problems_file: str | None,
 ) -> Summary:
@@ -239,12 +220,7 @@ def _run(
             raise UsageError(f"{path} is read from: writing there would replace it")
     try:
         written = run.write()
-        if combine is not None:
-            write_combined(combine, names, iter_pieces(written), str(output))
-        elif many:
-            write_many(written, str(output))
-        else:
-            write_one(written, output)
+        write_output(written, run.job.sink, combine, output)
         if problems_file is not None:
             with opened(problems_file) as file:
                 for problem in run.problems():

@@ -62,6 +62,36 @@ def path_of(store_path: str | None) -> Path:
     return Path(store_path) if store_path else default_path()
 
 
+partition_option = click.option(
+    "--partition-by",
+    type=click.Choice(["source", "project", "month"]),
+    help="With --to parquet: a folder for each source, project or month, as Hive has them.",
+)
+
+
+def sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What --to atif can be told."""
+    options = (
+        click.option(
+            "--atif-version",
+            type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
+            default="1.7",
+            show_default=True,
+            help="Of --to atif.",
+        ),
+        click.option(
+            "--subagents",
+            type=click.Choice(["embedded", "files"]),
+            default="embedded",
+            show_default=True,
+            help="Where --to atif puts sub-agents.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The filters that search, stats and align share."""
     options = (

@@ -2,19 +2,32 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from unspool.cli.options import path_of, store_option
+from unspool import sinks
+from unspool.cli.options import (
+    filter_options,
+    partition_option,
+    path_of,
+    sink_options,
+    store_option,
+)
 from unspool.cli.screen import print_json, say
+from unspool.errors import UsageError
 from unspool.hooks.spool import Layout
+from unspool.io.temporary import scratch
 from unspool.live.daemon import live_status, queue_path
 from unspool.live.queue import SqliteQueue
+from unspool.pipeline.output import write_output
 from unspool.store import care
 from unspool.store.collection import StoreCollection
 from unspool.store.events import iter_events
+from unspool.store.export import export as export_store
+from unspool.store.filters import Filters
 from unspool.store.opening import reading, writing
 from unspool.store.rebuild import rebuild as rebuild_store
 from unspool.views.characters import one_line
@@ -25,6 +38,7 @@ EXAMPLES = """
 Examples:
   unspool store info
   unspool store verify --store work.db
+  unspool store export --to parquet -o tables/ --since 30d
   unspool store events 4f0c --type PostToolUse --json
 """
 as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
@@ -32,7 +46,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON o
 
 @click.group("store", epilog=EXAMPLES)
 def command() -> None:
-    """Look after the store: what it holds, whether it is sound, how large it is."""
+    """Look after the store: what it holds, whether it is sound, how large it is; write it out."""
 
 
 @command.command("info")
@@ -118,6 +132,54 @@ def verify(store_path: str | None, as_json: bool) -> int:
         for fault in faults or ["sound"]:
             say(fault)
     return 1 if faults else 0
+
+
+@command.command("export")
+@click.option(
+    "--to",
+    "to",
+    type=click.Choice(list(sinks.SINKS)),
+    default="jsonl",
+    show_default=True,
+    help="Shape of the output.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="File (or folder, for formats of several files). Default: stdout.",
+)
+@filter_options
+@sink_options
+@partition_option
+@click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
+@click.option("-q", "--quiet", is_flag=True, help="No closing line.")
+@store_option
+def export(
+    to: str,
+    output: str | None,
+    atif_version: str,
+    subagents: str,
+    partition_by: str | None,
+    no_reasoning: bool,
+    quiet: bool,
+    store_path: str | None,
+    **filters: Any,
+) -> None:
+    """Write what the store holds, all of it or what the filters mean, oldest first."""
+    if sinks.load(to).MANY_FILES and (output is None or output == "-"):
+        raise UsageError(f"--to {to} writes several files: name a folder with -o")
+    options = {"atif_version": atif_version, "subagents": subagents, "partition_by": partition_by}
+    combine = sinks.load_combine(to, options)
+    with reading(path_of(store_path)) as connection, scratch() as folder:
+        spool = Path(folder, "pieces")
+        chosen = Filters(**filters)
+        written = export_store(connection, chosen, to, options, not no_reasoning, spool)
+        write_output(written, to, combine, output)
+    if not quiet:
+        messages = plural(sum(one.messages for one in written if one.pieces), "message")
+        count = sum(1 for one in written if one.pieces)
+        say(f"{plural(count, 'conversation')} with {messages} written", err=True)
 
 
 @command.command("vacuum")

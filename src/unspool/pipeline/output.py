@@ -3,17 +3,20 @@
 import errno
 import os
 import re
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from unspool.errors import OutputError
+from unspool import sinks
+from unspool.errors import OutputError, UsageError
 from unspool.io.signals import Later
 from unspool.pipeline.finish import Written
-from unspool.pipeline.shuffle import Slots
+from unspool.pipeline.shuffle import Slot, Slots
 from unspool.sinks import Combine, unique_names
 
 
@@ -131,26 +134,87 @@ def write_many(written: Iterable[Written], output: str) -> list[Path]:
     return list(made)
 
 
-def write_combined(
-    combine: Combine, names: Iterable[str], pieces: Iterable[bytes], output: str
-) -> list[Path]:
-    """The files that a sink makes of the pieces of all conversations; all of them or none."""
-    paths = {name: _folder(output) / name for name in names}
-    with ExitStack() as stack:
-        files = {name: stack.enter_context(whole_file(path)) for name, path in paths.items()}
-        combine(pieces, files)
-    return list(paths.values())
+def write_output(
+    written: list[Written], sink: str, combine: Combine | None, output: str | None
+) -> None:
+    """All that was written, as the sink has it: one file, many, or such as it combines them to."""
+    if combine is not None:
+        groups: dict[str, list[Slot]] = {}
+        for item in written:
+            for name, slot in item.pieces:
+                groups.setdefault(name, []).append(slot)
+        pieces = {name: _iter_slots(slots) for name, slots in groups.items()}
+        write_combined(combine, sinks.combined_files(sink), pieces, str(output))
+    elif sinks.load(sink).MANY_FILES:
+        write_many(written, str(output))
+    else:
+        write_one(written, output)
 
 
-def iter_pieces(written: Iterable[Written]) -> Iterator[bytes]:
-    """What was written of the conversations, one piece at a time."""
+def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes]:
     slots = Slots()
     try:
-        for item in written:
-            for _, slot in item.pieces:
-                yield slots.read(slot)
+        for place in places:
+            yield slots.read(place)
     finally:
         slots.close()
+
+
+def write_combined(
+    combine: Combine, names: Iterable[str], groups: Mapping[str, Iterable[bytes]], output: str
+) -> list[Path]:
+    """The files that a sink makes of the pieces of all conversations; all of them or none.
+
+    `groups`: folder of a partition → its pieces. `messages.parquet` becomes
+    `messages/source=pi/part-0.parquet` then; without partitions the one folder has no name.
+    """
+    folder = _folder(output)
+    tables = {name: folder / Path(name).stem for name in names}
+    partitioned = any(groups)
+    for name, table in tables.items():
+        if table.is_dir() or (partitioned and (folder / name).exists()):
+            raise UsageError(f"{folder} holds tables already: name another folder")
+    if not partitioned:
+        with ExitStack() as stack:
+            files = {name: stack.enter_context(whole_file(folder / name)) for name in tables}
+            combine(groups.get("", ()), files)
+        return [folder / name for name in tables]
+    try:
+        _write_partitions(combine, tables, groups, folder)
+    except OSError as error:
+        raise OutputError(f"cannot write {folder}: {error.strerror or error}") from None
+    return list(tables.values())
+
+
+def _write_partitions(
+    combine: Combine,
+    tables: Mapping[str, Path],
+    groups: Mapping[str, Iterable[bytes]],
+    folder: Path,
+) -> None:
+    """Tables get their names when all partitions of all of them are whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draft: Path | None = None
+    numbers: Counter[str] = Counter()
+    try:
+        with Later():
+            draft = Path(tempfile.mkdtemp(prefix=".unspool-", dir=folder))
+        for partition, pieces in sorted(groups.items()):
+            # Where a file system folds case, two projects may have one folder.
+            part = f"part-{numbers[partition.lower()]}.parquet"
+            numbers[partition.lower()] += 1
+            with ExitStack() as stack:
+                files = {}
+                for name, table in tables.items():
+                    path = draft / table.name / partition / part
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    files[name] = stack.enter_context(open(path, "wb"))
+                combine(pieces, files)
+        for table in tables.values():
+            (draft / table.name).rename(table)
+    finally:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _folder(output: str) -> Path:

@@ -392,7 +392,7 @@ def download(connection: sqlite3.Connection, query: ExportQuery) -> Download:
     members = (family.root, *family.descendants)
     families = [family] if sink.FAMILIES else [Family(one) for one in members]
     stem = sinks.safe_name(ident)
-    combine = sinks.load_combine(query.to)
+    combine = sinks.load_combine(query.to, {})
     pieces = [piece for one in families for piece in sink.write(one, {})]
     if combine is None and not sink.MANY_FILES:
         name = f"{stem}.{query.to}"
@@ -402,7 +402,7 @@ def download(connection: sqlite3.Connection, query: ExportQuery) -> Download:
             paths = write_combined(
                 combine,
                 sinks.combined_files(query.to),
-                (piece.data for piece in pieces),
+                {"": [piece.data for piece in pieces]},
                 str(folder),
             )
             files = [(path.name, path.read_bytes()) for path in paths]

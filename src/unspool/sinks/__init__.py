@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
+from unspool.errors import UsageError
 from unspool.facts import Problem
 from unspool.io.origins import Head, Origin, Tally
 from unspool.trajectory import Trajectory
@@ -67,7 +68,8 @@ Options = Mapping[str, Any]
 
 
 Combine = Callable[[Iterable[bytes], Mapping[str, BinaryIO]], None]
-"""The pieces of all conversations, in order, into the files that FILES names."""
+"""The pieces of all conversations, or of those of one partition, in order, into the files that FILES
+names. The name of such a piece is the folder of its partition, or empty."""
 
 
 class Sink(Protocol):
@@ -88,10 +90,12 @@ def load(name: str) -> Sink:
     return cast(Sink, import_module(SINKS[name]))
 
 
-def load_combine(name: str) -> Combine | None:
+def load_combine(name: str, options: Options) -> Combine | None:
     """The second step of a sink that has one."""
-    begin: Callable[[], Combine] | None = getattr(load(name), "load_combine", None)
-    return begin() if begin is not None else None
+    begin: Callable[[Options], Combine] | None = getattr(load(name), "load_combine", None)
+    if begin is None and options.get("partition_by"):
+        raise UsageError("--partition-by goes with --to parquet")
+    return begin(options) if begin is not None else None
 
 
 def combined_files(name: str) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class StoreCollection:
         return match(ident, self.entries())
 
     def family(self, entry: Entry) -> Family:
-        root = self._trajectory(entry.source, entry.id)
+        root = self.trajectory(entry)
         made: list[Trajectory] = []
         seen = {(root.source, root.conversation_id)}
         waiting = [root]
@@ -62,10 +62,11 @@ class StoreCollection:
                     waiting.append(child)
         return Family(root, tuple(made))
 
-    def _trajectory(self, source: str, ident: str) -> Trajectory:
-        found = self._get((source, ident))
+    def trajectory(self, entry: Entry) -> Trajectory:
+        """The conversation alone."""
+        found = self._get((entry.source, entry.id))
         if found is None:
-            raise UnknownConversation(f"no conversation {source}/{ident} in the store")
+            raise UnknownConversation(f"no conversation {entry.source}/{entry.id} in the store")
         return found
 
     def _get(self, key: Key) -> Trajectory | None:

@@ -6,6 +6,7 @@ makes files of them and reads them.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import BinaryIO
 
@@ -13,6 +14,7 @@ from unspool.errors import MissingExtra
 from unspool.facts import NOBODY, Problem
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sinks import Combine, Family, Options, Piece
+from unspool.sinks.parquet.partitions import partition_of
 from unspool.sinks.parquet.rows import TABLES, rows_of
 from unspool.trajectory import Trajectory
 
@@ -29,20 +31,23 @@ _COLUMNS = (b"conversation_id", b"messages", b"metadata", b"tools")
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
-    yield Piece("", rows_of(family.root))
+    """The rows; the name of the piece is the folder of its partition, if there are any."""
+    key = options.get("partition_by")
+    folder = partition_of(family.root, key) if key else ""
+    yield Piece(folder, rows_of(family.root, key))
 
 
-def load_combine() -> Combine:
+def load_combine(options: Options) -> Combine:
     if find_spec("pyarrow") is None:
         raise MissingExtra(f"Parquet needs: {NEEDS}")
-    return _combine
+    return partial(_combine, options.get("partition_by"))
 
 
-def _combine(pieces: Iterable[bytes], files: Mapping[str, BinaryIO]) -> None:
+def _combine(key: str | None, pieces: Iterable[bytes], files: Mapping[str, BinaryIO]) -> None:
     # Imported when all is read: workers are forked without the 50 MB that it takes.
     from unspool.sinks.parquet.arrow import combine
 
-    combine(pieces, files)
+    combine(pieces, files, key)
 
 
 def claims(head: Head) -> bool:

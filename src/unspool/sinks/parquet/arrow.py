@@ -66,11 +66,18 @@ def make_batch(columns: Columns, packed: Iterable[bytes]) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
 
 
-def combine(pieces: Iterable[bytes], files: Mapping[str, BinaryIO]) -> None:
-    """All conversations' rows into the files of the tables, in the order in which they come."""
+def combine(
+    pieces: Iterable[bytes], files: Mapping[str, BinaryIO], partition_by: str | None = None
+) -> None:
+    """All conversations' rows into the files of the tables, in the order in which they come.
+
+    The column that a partition's folder is named by is left out, as Hive has it: readers take it
+    from there, and some (pyarrow, Glue) do not bear it twice.
+    """
     with ThreadPoolExecutor(2) as threads:  # compressing is most of the work, and needs no Python
         tables = [
-            _Table(columns, files[f"{name}.parquet"], threads) for name, columns in TABLES.items()
+            _Table(columns, partition_by, files[f"{name}.parquet"], threads)
+            for name, columns in TABLES.items()
         ]
         for piece in pieces:
             for table, rows in zip(tables, unpack(piece), strict=True):
@@ -82,13 +89,16 @@ def combine(pieces: Iterable[bytes], files: Mapping[str, BinaryIO]) -> None:
 class _Table:
     """A Parquet file that grows by row groups. The bytes depend on the rows alone."""
 
-    def __init__(self, columns: Columns, file: BinaryIO, threads: Executor) -> None:
+    def __init__(
+        self, columns: Columns, left_out: str | None, file: BinaryIO, threads: Executor
+    ) -> None:
         self._columns = columns
         self._threads = threads
-        short = [name for name, kind in columns.items() if kind not in LONG]
+        self._kept = [name for name in columns if name != left_out]
+        short = [name for name in self._kept if columns[name] not in LONG]
         self._writer = pq.ParquetWriter(
             file,
-            schema_of(columns),
+            schema_of({name: columns[name] for name in self._kept}),
             compression="zstd",
             use_dictionary=short,
             write_statistics=short,
@@ -113,7 +123,7 @@ class _Table:
         self._size = 0
 
     def _write(self, waiting: list[bytes]) -> None:
-        self._writer.write_batch(make_batch(self._columns, waiting))
+        self._writer.write_batch(make_batch(self._columns, waiting).select(self._kept))
         pa.default_memory_pool().release_unused()  # Arrow keeps it, for each thread apart
 
     def _wait(self) -> None:

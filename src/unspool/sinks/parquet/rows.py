@@ -3,6 +3,7 @@
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -169,7 +170,7 @@ Values = dict[str, Iterable[Any]]
 """Column → its value in every row; columns that nobody names are empty."""
 
 
-def rows_of(trajectory: Trajectory) -> bytes:
+def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
     """For every table, in order, its rows: column by column, packed."""
     drop_bytes(trajectory)
     messages = trajectory.messages
@@ -177,7 +178,7 @@ def rows_of(trajectory: Trajectory) -> bytes:
     marks = trajectory.marks or []
     used = [at for at, message in enumerate(messages) if message.usage is not None]
     tables: dict[str, tuple[int, Values]] = {
-        "conversations": (1, {n: (v,) for n, v in _conversation(trajectory).items()}),
+        "conversations": (1, {n: (v,) for n, v in _conversation(trajectory, partition_by).items()}),
         "messages": (
             len(messages),
             {
@@ -235,7 +236,7 @@ def _fields(columns: Columns, struct: type[msgspec.Struct], items: Sequence[Any]
     return {n: map(attrgetter(n), items) for n in struct.__struct_fields__ if n in columns}
 
 
-def _conversation(trajectory: Trajectory) -> dict[str, Any]:
+def _conversation(trajectory: Trajectory, partition_by: str | None) -> dict[str, Any]:
     workspace = trajectory.workspace or Workspace()
     own = [message for message in trajectory.messages if not message.copied]
     rest = msgspec.structs.replace(
@@ -243,7 +244,8 @@ def _conversation(trajectory: Trajectory) -> dict[str, Any]:
         messages=[],
         metadata={},
         tool_definitions=None,
-        **{name: getattr(_BARE, name) for name in OWN_COLUMNS},
+        # A column that only the folder's name tells is here too: the file alone is whole.
+        **{name: getattr(_BARE, name) for name in OWN_COLUMNS if name != partition_by},
     )
     return {
         **msgspec.structs.asdict(trajectory.usage or Usage()),
@@ -311,6 +313,34 @@ def _column(kind: str, values: list[Any]) -> list[bytes]:
         code, absent = NUMBERS[kind]
         return [array(code, [absent if v is None else v for v in values]).tobytes()]
     return _joined(values)
+
+
+def unpack_rows(rows: bytes, table: str = "conversations") -> list[list[Any]]:
+    """The values of a table's packed rows, column by column, for those who make no Arrow of them:
+    JSON as bytes, times as microseconds."""
+    return [
+        _values(kind, packed)
+        for kind, packed in zip(TABLES[table].values(), unpack_columns(rows), strict=True)
+    ]
+
+
+def _values(kind: str, packed: list[memoryview]) -> list[Any]:
+    code, nothing = NUMBERS.get(kind, ("q", ABSENT))
+    numbers: array[Any] = array(code)
+    numbers.frombytes(packed[0])
+    if kind in NUMBERS:
+        known = [None if n == nothing or n != n else n for n in numbers]
+        return [None if n is None else n == 1 for n in known] if kind == "flag" else known
+    if kind in ("texts", "jsons"):
+        items = iter(_values("long" if kind == "texts" else "json", packed[1:]))
+        return [None if n == ABSENT else list(islice(items, n)) for n in numbers]
+    values: list[Any] = []
+    at = 0
+    for length in numbers:
+        value = None if length == ABSENT else bytes(packed[1][at : at + length])
+        values.append(value if value is None or kind == "json" else value.decode())
+        at += max(length, 0)
+    return values
 
 
 def _joined(values: list[Any]) -> list[bytes]:
