@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for agent in AGENTS.values():
         if agent.home_variable:
             monkeypatch.delenv(agent.home_variable, raising=False)
-    for name in ("UNSPOOL_STORE", "XDG_DATA_HOME"):
+    for name in ("UNSPOOL_STORE", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(home)
     return home

@@ -272,6 +272,21 @@ def test_project_settings(home: Path, layout: Layout, agent_is_here: Installer) 
     assert not list(project.iterdir())
 
 
+def test_folders_that_variables_name(
+    home: Path, layout: Layout, agent_is_here: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, variable, file in (
+        ("claude-code", "CLAUDE_CONFIG_DIR", "settings.json"),
+        ("copilot", "COPILOT_HOME", "hooks/unspool.json"),
+        ("codex", "CODEX_HOME", "hooks.json"),
+        ("opencode", "XDG_CONFIG_HOME", "opencode/plugins/unspool.js"),
+        ("opencode", "OPENCODE_CONFIG_DIR", "plugins/unspool.js"),
+    ):
+        agent_is_here(name, "")
+        monkeypatch.setenv(variable, str(home / variable))
+        assert put(layout, name).path == home / variable / file
+
+
 def test_a_plugin_of_somebody_else_stays(
     home: Path, layout: Layout, agent_is_here: Installer
 ) -> None:

@@ -102,6 +102,8 @@ def test_gemini_switched_off_where_its_hooks_are(
 
 def test_codex_wants_trust(home: Path, layout: Layout, agent_is_here: Installer) -> None:
     agent_is_here("codex", "")
+    hooks = home / ".codex" / "hooks.json"
+    hooks.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "beep"}]}]}}')
     put(layout, "codex")
     told = look(layout, "codex")
     assert told.state == "untrusted"
@@ -111,11 +113,13 @@ def test_codex_wants_trust(home: Path, layout: Layout, agent_is_here: Installer)
         "session_start", "user_prompt_submit", "post_tool_use", "stop", "post_compact", "subagent_stop",
         "session_end",
     )  # fmt: skip
-    hooks = home / ".codex" / "hooks.json"
     text = "".join(
         f'[hooks.state."{hooks}:{event}:0:0"]\ntrusted_hash = "sha256:ab"\n' for event in events
     )
-    (home / ".codex" / "config.toml").write_text(text)
+    config = home / ".codex" / "config.toml"
+    config.write_text(text)
+    assert look(layout, "codex").state == "untrusted"  # stop:0:0 is the beep
+    config.write_text(text + f'[hooks.state."{hooks}:stop:1:0"]\ntrusted_hash = "sha256:cd"\n')
     assert look(layout, "codex").state == "installed"
 
 

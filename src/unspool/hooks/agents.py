@@ -71,8 +71,12 @@ class Agent(NamedTuple):
         return self.user_file.endswith(".js")
 
     def folder(self) -> Path:
-        named = os.environ.get(self.home_variable) if self.home_variable else None
-        return Path(named) if named else Path.home() / self.homes[0]
+        if self.home_variable and (named := os.environ.get(self.home_variable)):
+            return Path(named)
+        top, _, rest = self.homes[0].partition("/")
+        if top == ".config" and (named := os.environ.get("XDG_CONFIG_HOME")):
+            return Path(named, rest)
+        return Path.home() / self.homes[0]
 
     def file(self, project: Path | None) -> Path:
         return self.folder() / self.user_file if project is None else project / self.project_file

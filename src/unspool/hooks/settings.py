@@ -56,6 +56,16 @@ class Settings:
         items = ((self.value or {}).get(HOOKS) or {}).get(event) or []
         return [command for item in items for command in self.agent.command_of(item)]
 
+    def places(self, event: str, command: str) -> list[tuple[int, int]]:
+        """(number in the list of the event, number in its group) of a command."""
+        items = ((self.value or {}).get(HOOKS) or {}).get(event) or []
+        return [
+            (number, within)
+            for number, item in enumerate(items)
+            for within, one in enumerate(self.agent.command_of(item))
+            if one == command
+        ]
+
     def add(self, event: str, command: str) -> None:
         """As the last entry of the event, so that no other one changes its place."""
         entry = self.agent.entry(command, event)

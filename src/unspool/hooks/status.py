@@ -13,7 +13,7 @@ import msgspec
 
 from unspool.errors import HooksRefused
 from unspool.hooks import files, manifest
-from unspool.hooks.agents import AGENTS, Agent
+from unspool.hooks.agents import Agent
 from unspool.hooks.manifest import Installed, digest
 from unspool.hooks.settings import Settings, said_by
 from unspool.hooks.spool import Layout
@@ -64,7 +64,7 @@ def status(
     if told.state == "installed":
         for state, why in (
             ("disabled", _disabled(agent, project)),
-            ("untrusted", _untrusted(entry)),
+            ("untrusted", _untrusted(agent, path, entry)),
         ):
             if why:
                 told.state = state
@@ -153,7 +153,7 @@ def _codex_is_off(value: dict[str, Any]) -> bool:
     )
 
 
-def _untrusted(entry: Installed) -> str | None:
+def _untrusted(agent: Agent, path: Path, entry: Installed) -> str | None:
     """Codex notes which hooks the person trusts, by file, event and place in the list:
 
         [hooks.state."/home/u/.codex/hooks.json:session_start:0:0"]
@@ -161,22 +161,26 @@ def _untrusted(entry: Installed) -> str | None:
 
     The hash is Codex's own affair: a hook that changed since it was trusted is not told apart here.
     """
-    agent = AGENTS[entry.agent]
     if agent.trust is None:
         return None
     hooks = said_by(agent.folder() / "config.toml").get("hooks")
     state = hooks.get("state") if isinstance(hooks, dict) else None
-    trusted = [
+    trusted = {
         key
         for key, value in (state.items() if isinstance(state, dict) else ())
         if isinstance(value, dict)
         and value.get("trusted_hash")
         and value.get("enabled") is not False
-    ]
-    names = {str(Path(entry.path)), os.path.realpath(entry.path)}
-    for event in entry.commands:
+    }
+    settings = Settings(agent, str(path), files.read(path, agent.name))
+    for event, command in entry.commands.items():
         snake = "".join("_" + c.lower() if c.isupper() else c for c in event).lstrip("_")
-        if not any(key.startswith(f"{name}:{snake}:") for key in trusted for name in names):
+        keys = {
+            f"{name}:{snake}:{group}:{within}"
+            for name in (entry.path, os.path.realpath(path))
+            for group, within in settings.places(event, command)
+        }
+        if not keys & trusted:
             return agent.trust
     return None
 
