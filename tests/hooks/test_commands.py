@@ -220,3 +220,22 @@ def test_last_event(home: Path, agent_is_here: Installer) -> None:
     (new / "any.broken").unlink()
     told = {one["agent"]: one.get("last_event") for one in json.loads(run("status", "--json")[1])}
     assert told["claude-code"] == 1_794_000_000_123_456
+
+
+def test_last_event_after_a_sync(home: Path, agent_is_here: Installer) -> None:
+    agent_is_here("claude-code", "")
+    run("install")
+    new = home / ".local" / "share" / "unspool" / "live" / "spool" / "new"
+    payload = new / "any.abc"
+    payload.write_text('{"session_id": "s", "hook_event_name": "Stop", "prompt_id": "p"}')
+    os.utime(payload, ns=(0, 1_794_000_000_123_456_789))
+    source = str(Path(unspool.__file__).parents[1])
+    subprocess.run(
+        [sys.executable, "-m", "unspool", "sync"],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        check=True,
+    )
+    assert not list(new.iterdir())
+    (told,) = json.loads(run("status", "claude-code", "--json")[1])
+    assert told["last_event"] == 1_794_000_000_123_456
