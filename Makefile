@@ -9,7 +9,7 @@ OTHERS ?= 3.12 3.13
 # More options for pytest, e.g. `make test PYTEST_ARGS='tests/test_cases.py -k cursor' OTHERS=`.
 PYTEST_ARGS ?=
 
-.PHONY: help demo test test-others check bench golden browser java clean
+.PHONY: help demo test test-others check bench golden browser java test-spark clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -63,6 +63,18 @@ test-others: ## run the tests on other Pythons (OTHERS)
 	  done; \
 	done
 
+# Older Sparks that are still served, each in a venv of its own, and with them the test at full size.
+SPARKS ?= 3.5 4.0
+test-spark: $(VENV)/.installed-dev java ## run the Spark tests on older versions too, and at full size
+	UNSPOOL_SPARK_FULL=1 $(BIN)/python -m pytest tests/spark $(PYTEST_ARGS)
+	@for v in $(SPARKS); do \
+	  echo "== Spark $$v"; \
+	  [ -e .spark/$$v/.done ] || { $(PYTHON) -m venv .spark/$$v && \
+	    .spark/$$v/bin/python -m pip install -q --disable-pip-version-check -e '.[test,bench,spark]' "pyspark[connect]==$$v.*" 'pandas<3' && \
+	    touch .spark/$$v/.done; } || exit 1; \
+	  .spark/$$v/bin/python -m pytest tests/spark $(PYTEST_ARGS) || exit 1; \
+	done
+
 check: $(VENV)/.installed-dev ## ruff, mypy and import-linter
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/ruff check src tests bench
@@ -79,4 +91,4 @@ bench: $(VENV)/.installed-dev ## measure speed and memory (ARGS='telemetry store
 	PYTHONPATH=src $(BIN)/python -m bench.run $(ARGS)
 
 clean: ## remove what was installed and built
-	rm -rf $(VENV) .venv-3.* build dist src/*.egg-info demo-out
+	rm -rf $(VENV) .venv-3.* .spark build dist src/*.egg-info demo-out

@@ -6,6 +6,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +26,11 @@ def why_not() -> str:
     return ""
 
 
+def spark_version() -> tuple[int, ...]:
+    found = version("pyspark").split(".") if find_spec("pyspark") is not None else []
+    return tuple(int(part) for part in found[:2])
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -30,11 +38,12 @@ def free_port() -> int:
 
 
 class Cluster:
-    """Master and workers; `python` is what the workers run, with what is in this checkout."""
+    """Master and workers; the workers run this Python, with what is in this checkout."""
 
     def __init__(
-        self, folder: Path, workers: int = 2, memory: str = "1g", python: str = sys.executable
+        self, folder: Path, workers: int = 2, memory: str = "1g", java: str = QUICK_JAVA
     ) -> None:
+        self.java = java
         self.folder = folder
         self.memory = memory
         self.port = free_port()
@@ -44,22 +53,25 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
-            "PYSPARK_PYTHON": python,
+            "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         }
         self.processes: list[subprocess.Popen[bytes]] = []
         self.workers: list[subprocess.Popen[bytes]] = []
         self._start("master.Master", "--host", "127.0.0.1", "--port", str(self.port))
-        self._await(lambda: self._answers())
+        self._await(lambda: _is_open(self.port))
         for _ in range(workers):
             self.add_worker()
         self._await(lambda: all(self._registered(number) for number in range(workers)))
 
-    def _start(self, kind: str, *options: str) -> subprocess.Popen[bytes]:
+    def spark_home(self) -> Path:
         spec = find_spec("pyspark")
         assert spec is not None
         assert spec.origin is not None
-        command = Path(spec.origin).parent / "bin" / "spark-class"
+        return Path(spec.origin).parent
+
+    def _start(self, kind: str, *options: str) -> subprocess.Popen[bytes]:
+        command = self.spark_home() / "bin" / "spark-class"
         web = ("--webui-port", str(free_port()))
         with open(self.folder / f"process-{len(self.processes)}.log", "wb") as log:
             process = subprocess.Popen(
@@ -76,20 +88,13 @@ class Cluster:
         options = ("--cores", "1", "--memory", self.memory, "--work-dir", str(work))
         self.workers.append(self._start("worker.Worker", self.url, "--host", "127.0.0.1", *options))
 
-    def _answers(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
-
     def _registered(self, number: int) -> bool:
         log = self.folder / f"process-{number + 1}.log"
         return b"Successfully registered" in log.read_bytes()
 
     def _await(self, ready: object) -> None:
         assert callable(ready)
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while not ready():
             assert time.monotonic() < end, f"the cluster did not start: see {self.folder}"
             assert all(p.poll() is None for p in self.processes), f"it ended: see {self.folder}"
@@ -107,3 +112,55 @@ class Cluster:
             process.kill()
         for process in self.processes:
             process.wait()
+
+
+def settings(cluster: Cluster) -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": cluster.java,
+        "spark.executor.extraJavaOptions": cluster.java,
+        "spark.executor.memory": cluster.memory,
+    }
+
+
+@contextmanager
+def connect_server(cluster: Cluster) -> Iterator[str]:
+    """A Spark Connect server on the cluster."""
+    port = free_port()
+    given = {
+        **settings(cluster),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    log = cluster.folder / f"connect-{port}.log"
+    with open(log, "wb") as file:
+        server = subprocess.Popen(
+            [
+                str(cluster.spark_home() / "bin" / "spark-submit"),
+                *("--master", cluster.url),
+                *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+                *(part for item in given.items() for part in ("--conf", "=".join(item))),
+                "spark-internal",
+            ],
+            env=cluster.env,
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        end = time.monotonic() + 240
+        while not _is_open(port):
+            assert time.monotonic() < end, log.read_text()
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.3)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

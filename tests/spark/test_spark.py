@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,14 @@ import pytest
 from bench.telemetry import generate
 
 from tests.harness import CASES
-from tests.spark.cluster import QUICK_JAVA, ROOT, Cluster, why_not
+from tests.spark.cluster import (
+    ROOT,
+    Cluster,
+    connect_server,
+    settings,
+    spark_version,
+    why_not,
+)
 from unspool.io.origins import Origin, iter_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.skipif(bool(why_not()), reason=why_not())]
@@ -37,15 +46,6 @@ def unspool(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
-
-
-def settings(cluster: Cluster) -> dict[str, str]:
-    return {
-        "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": QUICK_JAVA,
-        "spark.executor.extraJavaOptions": QUICK_JAVA,
-        "spark.executor.memory": cluster.memory,
-    }
 
 
 def on_spark(cluster: Cluster, *arguments: object) -> list[object]:
@@ -157,7 +157,7 @@ def test_urls_and_parquet(session: Any, telemetry: Path, expected: Path, tmp_pat
     assert types["started_at"] == "timestamp"
 
 
-def wait_for(ready: Callable[[], object], seconds: float = 120) -> None:
+def wait_for(ready: Callable[[], object], seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < end
@@ -231,6 +231,55 @@ def test_a_driver_is_killed(cluster: Cluster, telemetry: Path, tmp_path: Path) -
     again = unspool(*arguments)
     assert again.returncode == 1
     assert again.stderr.startswith(f"unspool: {output} is not empty")
+
+
+def test_workers_without_unspool(
+    cluster: Cluster, telemetry: Path, expected: Path, tmp_path: Path
+) -> None:
+    """The archive brings it along; pyarrow and pandas, which Spark needs itself, are there."""
+    made = subprocess.run(
+        [sys.executable, "-m", "unspool.engines.spark.archive", tmp_path / "unspool.tar.gz"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=False,
+    )
+    assert made.returncode == 0
+    output = tmp_path / "out"
+    bare = ("--conf", f"spark.pyspark.python={bare_python(tmp_path)}")
+    hidden = ("--conf", "spark.executorEnv.PYTHONPATH=/nowhere")
+    without = unspool(*on_spark(cluster, telemetry, "-o", output), *bare, *hidden)
+    assert without.returncode == 1
+    assert "do not have unspool" in without.stderr
+    assert not output.exists()
+    sent = ("--conf", f"spark.archives={tmp_path / 'unspool.tar.gz'}#sent")
+    found = ("--conf", "spark.executorEnv.PYTHONPATH=sent")
+    process = unspool(*on_spark(cluster, telemetry, "-o", output), *bare, *sent, *found)
+    assert process.returncode == 0, process.stderr
+    assert lines(*output.glob("part-*")) == lines(expected)
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python that has what Spark needs of it, and nothing of ours."""
+    venv.create(folder / "bare", symlinks=True)
+    (library,) = (folder / "bare" / "lib").glob("python*/site-packages")
+    for package in ("numpy", "pandas", "pyarrow", "dateutil", "six", "pytz", "tzdata", "pyspark"):
+        spec = find_spec(package)
+        if spec is not None and spec.origin is not None:
+            file = Path(spec.origin)
+            there = file.parent if file.name == "__init__.py" else file
+            (library / there.name).symlink_to(there)
+            for beside in there.parent.glob(f"{package}.libs"):  # what its native code needs
+                (library / beside.name).symlink_to(beside)
+    return folder / "bare" / "bin" / "python"
+
+
+@pytest.mark.skipif(spark_version() < (4,), reason="tried from Spark 4.0 on")
+def test_connect(cluster: Cluster, telemetry: Path, expected: Path, tmp_path: Path) -> None:
+    """The same through a server that gives no RDD and no SparkContext."""
+    with connect_server(cluster) as url:
+        output = tmp_path / "out"
+        process = unspool("extract", telemetry, "-o", output, "--engine", "spark", "--master", url)
+    assert process.returncode == 0, process.stderr
+    assert lines(*output.glob("part-*")) == lines(expected)
 
 
 def one_line(process: subprocess.CompletedProcess[str], code: int, text: str) -> None:

@@ -1,0 +1,131 @@
+"""What the Spark engine costs beside `extract`: processor time and memory of its Python workers.
+
+    PYTHONPATH=src:. python -m bench.spark FOLDER [WORKERS]   on a cluster of so many workers
+    PYTHONPATH=src:. python -m bench.spark --skew FOLDER      makes one conversation of 1 GB there
+
+It is not part of `make bench`: it needs Java and minutes.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from tests.spark.cluster import ROOT, Cluster, settings
+from tests.telemetry import call, event
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """Samples the Python workers of a cluster until it is stopped."""
+
+    def __init__(self) -> None:
+        self.cpu: dict[int, float] = {}
+        self.peak_kb: dict[int, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.2):
+            for folder in Path("/proc").glob("[0-9]*"):
+                try:
+                    command = (folder / "cmdline").read_bytes()
+                    if b"pyspark.daemon" not in command and b"pyspark/daemon" not in command:
+                        continue
+                    fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+                    status = (folder / "status").read_text()
+                except OSError:
+                    continue
+                pid = int(folder.name)
+                self.cpu[pid] = (int(fields[11]) + int(fields[12])) / TICKS
+                peak = status.partition("VmHWM:")[2].split()
+                self.peak_kb[pid] = int(peak[0]) if peak else 0
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def run_on_cluster(data: str, workers: int, folder: Path) -> dict[str, float]:
+    cluster = Cluster(folder, workers, java="")
+    try:
+        watch = Watch()
+        began = time.monotonic()
+        process = _unspool(
+            *(data, "-o", str(folder / "out"), "--engine", "spark", "--master", cluster.url),
+            *(part for item in settings(cluster).items() for part in ("--conf", "=".join(item))),
+        )
+        seconds = time.monotonic() - began
+        watch.stop()
+    finally:
+        cluster.close()
+    told = json.loads(process.stderr.strip().rpartition("\n")[2])
+    return {
+        "workers": workers,
+        "megabytes": told["bytes"] / 1e6,
+        "conversations": told["written"],
+        "seconds": seconds,
+        "python_cpu": sum(watch.cpu.values()),
+        "python_peak_mb": max(watch.peak_kb.values()) / 1000,
+        "output_mb": sum(f.stat().st_size for f in (folder / "out").glob("part-*")) / 1e6,
+    }
+
+
+def _unspool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "unspool", "extract", *arguments, "--json"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def run_here(data: str, folder: Path) -> dict[str, float]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _unspool(data, "-o", str(folder / "x.jsonl"), "--workers", "2", "--no-context-tag-summary")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "output_mb": (folder / "x.jsonl").stat().st_size / 1e6,
+    }
+
+
+def make_skew(folder: Path, segments: int = 125, calls: int = 20, small: int = 10_000) -> None:
+    """One conversation of 1 GB, whose lists join to 100 MB, among small ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = "the value of parse error in module import class return file path test update "
+    with open(folder / "skew.jsonl", "w", encoding="utf-8") as file:
+        for segment in range(segments):
+            messages = [{"role": "system", "content": f"You help. Part {segment}. " + words * 20}]
+            for number in range(calls):
+                text = f"{segment}.{number} " + words * 250
+                messages.append({"role": "user", "content": text})
+                messages.append({"role": "assistant", "content": f"Done {number}. " + text})
+                at = segment * calls + number
+                file.write(json.dumps(call(messages, at, "large"), separators=(",", ":")) + "\n")
+            for number in range(segment, small, segments):
+                lists = [
+                    {"role": "system", "content": "You help."},
+                    {"role": "user", "content": f"Question {number}: {words}"},
+                ]
+                file.write(json.dumps(call(lists, 1, f"small-{number}")) + "\n")
+                file.write(json.dumps(event("request.sent", 1, conversationId="x")) + "\n")
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    if arguments[0] == "--skew":
+        arguments.pop(0)
+        make_skew(Path(arguments[0]))
+    with tempfile.TemporaryDirectory() as temporary:
+        print("extract", run_here(arguments[0], Path(temporary)))
+        workers = int(arguments[1]) if len(arguments) > 1 else 2
+        print("spark  ", run_on_cluster(arguments[0], workers, Path(temporary)))
