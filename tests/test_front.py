@@ -16,7 +16,7 @@ from tests.claude_lines import SESSION, transcript
 from tests.conversations import hostile, sample
 from unspool.cli import group
 from unspool.errors import UnspoolError
-from unspool.inspect.files import FileCollection
+from unspool.inspect.collection import FileCollection
 from unspool.sinks import Family
 from unspool.sinks.jsonl import write
 from unspool.store.opening import writing

@@ -12,7 +12,7 @@ from tests.test_chat_json import families
 from unspool.facts import Attachment
 from unspool.sinks import Family
 from unspool.sinks.markdown import make_page, write
-from unspool.sinks.markdown.prose import address, code, fenced, plain, prose
+from unspool.sinks.markdown.page import address, code, fenced, plain, prose
 from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")

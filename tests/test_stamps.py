@@ -2,8 +2,7 @@
 
 import pytest
 
-from unspool.io.stamps import find_moment
-from unspool.io.times import format_time
+from unspool.io.times import find_moment, format_time
 
 NIGHT = "2026-11-15T22:45:01.000Z"
 

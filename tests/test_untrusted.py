@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.conversations import HOSTILE, call, sample
 from tests.harness import corpus
 from unspool.errors import MissingExtra
-from unspool.inspect.files import FileCollection
+from unspool.inspect.collection import FileCollection
 from unspool.sinks import Family
 from unspool.sinks.html import write
 from unspool.trajectory import Message, Trajectory

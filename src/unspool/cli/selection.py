@@ -7,8 +7,7 @@ import click
 
 from unspool.cli.screen import Display
 from unspool.errors import AmbiguousId, NothingToRead, StoreError, UnknownConversation
-from unspool.inspect.collection import Collection, Entry, short_ids
-from unspool.inspect.files import FileCollection
+from unspool.inspect.collection import Collection, Entry, FileCollection, short_ids
 from unspool.inspect.scan import Place, found_paths, main_places, usual_places
 from unspool.views.characters import one_line
 from unspool.views.figures import plural

@@ -12,8 +12,7 @@ import msgspec
 
 from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, iter_lines, open_origin
-from unspool.io.stamps import Moment, find_moment
-from unspool.io.times import parse_time
+from unspool.io.times import Moment, find_moment, parse_time
 
 __all__ = [
     "Logged",

@@ -2,17 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterator
-from urllib.parse import unquote
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote, unquote
 
+from unspool.facts import Attachment
 from unspool.sinks import Family
-from unspool.sinks.markdown.parts import attached, given, pasted, remarks, returned
-from unspool.sinks.markdown.prose import code, details, fenced, html, link, plain, prose, quoted
-from unspool.trajectory import FileTouch, Message, Trajectory, text_of
+from unspool.sources.vscode_chat.shown import Part
+from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, read_family
+from unspool.views.calls import arguments_of
+from unspool.views.characters import printable
 from unspool.views.edits import Edit
-from unspool.views.figures import count, duration, plural
-from unspool.views.items import CHECKPOINT
+from unspool.views.figures import count, duration, plural, size
+from unspool.views.items import CHECKPOINT, failure_of, parts_of
 
 _DEEPEST = 6
 _LINK = re.compile(r"\[([^\[\]]*)\]\(<?([^()<>\s]+)>?\)")
@@ -210,3 +213,212 @@ def _files(trajectory: Trajectory) -> str:
         times = f" ({plural(len(touches), 'time')})" if len(touches) > 1 else ""
         rows.append(f"| {link(path, path)} | {plain(what)}{times} | {lines} | {plain(outcome)} |")
     return "\n".join(rows)
+
+
+def attached(attachments: Iterable[Attachment]) -> str:
+    return "\n".join(f"- {_attachment(attachment)}" for attachment in attachments)
+
+
+def pasted(message: Message) -> Iterator[str]:
+    """The texts that were attached, where the message itself does not hold them."""
+    for attachment in message.attachments or ():
+        text = attachment.text or ""
+        if text.strip() and text not in message.content:
+            name = attachment.name or attachment.path or attachment.kind or "attachment"
+            yield details(f"📎 {html(name)}", fenced(text))
+
+
+def _attachment(attachment: Attachment) -> str:
+    target = attachment.path or attachment.uri
+    name = attachment.name or target or attachment.kind or "attachment"
+    lines = ""
+    if attachment.start_line is not None:
+        end = attachment.end_line
+        lines = f"#L{attachment.start_line}" + (f"-L{end}" if end else "")
+    notes = [n for n in (attachment.kind, attachment.media_type, size(attachment.size_bytes)) if n]
+    shown = link(name + lines, target) if target else plain(name + lines)
+    return f"📎 {shown}" + (f" ({plain(', '.join(notes))})" if notes else "")
+
+
+def remarks(message: Message) -> Iterator[str]:
+    """What is known about an answer besides its words."""
+    extra = message.extra or {}
+    if failure := failure_of(message):
+        yield f"> **Error:** {plain(failure)}"
+    for part in parts_of(message):
+        if part.uri:
+            yield f"- 🔗 {link(part.text, part.uri)}"
+        elif part.words:
+            yield _told(part)
+        else:
+            yield details(f"<code>{html(part.kind)}</code>", fenced(part.text, "json"))
+    if extra.get("vote") in ("up", "down"):
+        reason = extra.get("vote_down_reason")
+        why = f": {plain(reason)}" if isinstance(reason, str) else ""
+        yield f"*{'Helpful 👍' if extra['vote'] == 'up' else 'Not helpful 👎'}{why}*"
+    followups = [t for t in map(_followup, _list(extra.get("followups"))) if t]
+    if followups:
+        yield "*Suggested next:* " + " · ".join(plain(text) for text in followups)
+
+
+def _told(part: Part) -> str:
+    label = part.label
+    if part.is_edit:
+        return details(html(label), fenced(part.text, "diff"))
+    if "\n" in part.text:
+        return f"*{plain(label)}:*\n\n{fenced(part.text)}"
+    return f"*{plain(label)}:* {plain(part.text)}"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _followup(value: Any) -> str:
+    text = value.get("message") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+_COMMANDS = ("command", "cmd", "script")
+
+
+def given(call: ToolCall) -> str:
+    """The arguments: a command as such, other objects as JSON over lines, plain text as it is."""
+    if not call.arguments:
+        return ""
+    values = arguments_of(call)
+    if values is None:
+        return f"Input:\n\n{fenced(call.arguments)}"
+    blocks: list[str] = []
+    for name in _COMMANDS:
+        if isinstance(values.get(name), str):
+            blocks.append(fenced(str(values.pop(name)), "sh"))
+            break
+    if values:
+        blocks.append(fenced(json.dumps(values, indent=2, ensure_ascii=False), "json"))
+    return "Input:\n\n" + "\n\n".join(blocks) if blocks else ""
+
+
+def returned(result: Message) -> str:
+    """What the model got; what the tool returned besides, where the model got nothing."""
+    blocks: list[str] = []
+    if result.content:
+        blocks.append(fenced(result.content))
+    elif result.details is not None:
+        blocks.append(fenced(_shown(result.details), "json"))
+    if result.attachments:
+        blocks.append(attached(result.attachments))
+    if not blocks:
+        return "Output: none"
+    return "Output:\n\n" + "\n\n".join(blocks)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=1, ensure_ascii=False, default=str)
+
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+_GLUED = re.compile(r"^( {0,3}(?:`{3,}|~{3,}))(\[[^\[\]\n]*\]\([^()\s]+\))", re.MULTILINE)
+"""The end of a block with a link on it: a reference that stood behind the block in the chat. A block
+that began so would have a link as its language."""
+_TICKS = re.compile(r"(`+)")
+_RUNS = re.compile(r"`{3,}")
+_TAG = re.compile(r"<(?!https?://|mailto:)(?=[A-Za-z/!?])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block whose fence is longer than any inside."""
+    text = printable(text)
+    longest = max((len(run) for run in _RUNS.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    end = "" if text.endswith("\n") else "\n"
+    return f"{fence}{language}\n{text}{end}{fence}"
+
+
+def prose(text: str) -> str:
+    """Markdown that a model wrote: open fences are closed, HTML is shown instead of obeyed."""
+    lines: list[str] = []
+    fence = ""
+    for line in _GLUED.sub(r"\1\n\n\2", printable(text)).split("\n"):
+        match = _FENCE.match(line)
+        if fence:
+            if match and match[1].startswith(fence) and not match[2].strip():
+                fence = ""
+        elif match and not ("`" in match[2] and match[1][0] == "`"):
+            fence = match[1]
+        else:
+            line = _without_tags(line)
+        lines.append(line)
+    if fence:
+        lines.append(fence)
+    return "\n".join(lines).strip("\n")
+
+
+def _without_tags(line: str) -> str:
+    """Tags outside of inline code get an entity for their bracket."""
+    if "<" not in line:
+        return line
+    pieces = _TICKS.split(line)
+    safe: list[str] = []
+    opened = ""
+    for number, piece in enumerate(pieces):
+        ticks = number % 2 == 1
+        if ticks and opened == piece:
+            opened = ""
+        elif ticks and not opened and piece in pieces[number + 2 :: 2]:
+            opened = piece
+        elif not ticks and not opened:
+            piece = _TAG.sub("&lt;", piece)
+        safe.append(piece)
+    return "".join(safe)
+
+
+def quoted(text: str) -> str:
+    """A block quote: nothing that is opened in it stays open behind it."""
+    return "\n".join(f"> {line}".rstrip() for line in prose(text).split("\n"))
+
+
+def plain(text: str) -> str:
+    """Words on one line in which nothing is Markdown."""
+    return _SPECIAL.sub(r"\\\1", " ".join(printable(text).split()))
+
+
+def code(text: str) -> str:
+    """Inline code on one line, whatever it holds."""
+    text = " ".join(printable(text).split()) or " "
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    ticks = "`" * (longest + 1)
+    space = " " if text[0] == "`" or text[-1] == "`" else ""
+    return f"{ticks}{space}{text}{space}{ticks}"
+
+
+def html(text: str) -> str:
+    """Text inside HTML, on one line: a summary is no Markdown."""
+    text = " ".join(printable(text).split())
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def link(name: str, target: str) -> str:
+    """A link to a file (with its lines) or an address."""
+    if not target:
+        return plain(name)
+    return f"[{plain(name) or plain(target)}](<{address(target)}>)"
+
+
+def address(target: str) -> str:
+    """An address out of a path or a URI: no character of it can end the link."""
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", target):
+        path = target.replace("\\", "/")
+        if re.match(r"[A-Za-z]:/", path):
+            path = f"/{path}"
+        target = f"file://{quote(path)}" if path.startswith("/") else quote(path)
+    return quote(printable(target), safe="%/:?#[]@!$&'()*+,;=-._~")
+
+
+def details(summary: str, body: str, opened: bool = False) -> str:
+    """A part that is folded until it is asked for. `summary` is HTML."""
+    state = " open" if opened else ""
+    return f"<details{state}><summary>{summary}</summary>\n\n{body}\n\n</details>"
