@@ -73,7 +73,7 @@ class Measured:
 
     def _watch(self, pid: int) -> None:
         while not self._stop.wait(0.05):
-            self.peak_bytes = max(self.peak_bytes, sum(_pss(p) for p in _tree(pid)))
+            self.peak_bytes = max(self.peak_bytes, pss_of_tree(pid))
 
     def over(self, base: Floor) -> str:
         """The figures of a row: seconds, their ratio to the floor, memory."""
@@ -93,6 +93,11 @@ def _tree(pid: int) -> list[int]:
             continue
         pids += [int(child) for child in children]
     return pids
+
+
+def pss_of_tree(pid: int) -> int:
+    """Bytes of memory that a process and all its children hold."""
+    return sum(_pss(one) for one in _tree(pid))
 
 
 def _pss(pid: int) -> int:

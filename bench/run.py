@@ -19,6 +19,7 @@ from bench import (
     front,
     hooks,
     recorder,
+    serve,
     store,
     telemetry,
     vscode_chat,
@@ -71,6 +72,7 @@ JOBS: dict[str, Callable[[], list[Row]]] = {
     "sync": store.run_sync,
     "sync-all": store.run_sync_all,
     "search": store.run_search,
+    "serve": serve.run,
     "recorder": recorder.run,
     "hooks": hooks.run,
 }

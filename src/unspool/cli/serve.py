@@ -34,6 +34,7 @@ def command(port: int, host: str, opens: bool, wants_token: bool, store_path: st
     """
     # Imported here: the extra is needed by nobody who does not serve.
     from unspool.serve.app import listen, make_app, run
+    from unspool.serve.events import Bell
 
     path = path_of(store_path)
     if not path.exists():
@@ -50,4 +51,5 @@ def command(port: int, host: str, opens: bool, wants_token: bool, store_path: st
     say(f"unspool: {address}  (Ctrl-C ends it)")
     if opens:
         webbrowser.open(address)
-    run(make_app(path, port, (name,), token), listener)
+    bell = Bell(path)
+    run(make_app(path, bell, port, (name,), token), bell, listener)

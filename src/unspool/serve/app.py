@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import msgspec
@@ -59,9 +60,10 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode  # Markup is text
 Q = TypeVar("Q", bound=NoQuery)
 
 
-def make_app(path: Path, port: int, names: tuple[str, ...] = (), token: str | None = None) -> Guard:
+def make_app(
+    path: Path, bell: Bell, port: int, names: tuple[str, ...] = (), token: str | None = None
+) -> Guard:
     readers = Readers(path)
-    bell = Bell(path)
 
     def answering(endpoint: Endpoint) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -228,16 +230,28 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(app: Guard, listener: socket.socket) -> None:
+class _Server(uvicorn.Server):
+    """Sends those away who listen for changes when it is told to end: they would never go."""
+
+    bell: Bell
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.bell.close()
+        super().handle_exit(sig, frame)
+
+
+def run(app: Guard, bell: Bell, listener: socket.socket) -> None:
     """Serve until a signal comes."""
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=3,
         timeout_keep_alive=30,
         h11_max_incomplete_event_size=32_768,
         lifespan="on",
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    server = _Server(config)
+    server.bell = bell
+    server.run(sockets=[listener])

@@ -65,11 +65,22 @@ class Bell:
                     async with asyncio.timeout(HEARTBEAT_SECONDS):
                         message = await queue.get()
                 if message is None:
-                    yield _event("slow", {"error": "this reader is too slow: connect again"})
+                    yield _event("bye", {"error": "too slow, or the server ends: connect again"})
                     return
                 yield message
         finally:
             self._readers.discard(queue)
+
+    def close(self) -> None:
+        """Everybody is sent away: the server ends."""
+        for queue in list(self._readers):
+            self._dismiss(queue)
+
+    def _dismiss(self, queue: asyncio.Queue[bytes | None]) -> None:
+        self._readers.discard(queue)
+        if queue.full():
+            queue.get_nowait()
+        queue.put_nowait(None)
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
@@ -99,9 +110,7 @@ class Bell:
     def _tell(self, text: bytes) -> None:
         for queue in list(self._readers):
             if queue.full():
-                self._readers.discard(queue)
-                queue.get_nowait()
-                queue.put_nowait(None)
+                self._dismiss(queue)
             else:
                 queue.put_nowait(text)
 

@@ -27,7 +27,7 @@ async function show(focus) {
   place.replaceChildren();
   place.className = "view-" + (path.slice(1) || "list");
   close = await view.open(place) ?? null;
-  if (focus) place.focus({ preventScroll: true });
+  if (focus && !place.contains(document.activeElement)) place.focus({ preventScroll: true });
 }
 
 window.addEventListener("unspool:view", () => { scrollTo(0, 0); show(true); });

@@ -67,7 +67,7 @@ export async function open(place) {
       const old = drawn.get(number);
       if (old && old.dataset.id === (data?.id ?? "")) continue;
       const row = makeRow(number, data);
-      if (old) old.replaceWith(row);
+      if (old) { const focused = document.activeElement === old; old.replaceWith(row); if (focused) row.focus({ preventScroll: true }); }
       else {
         const after = [...drawn.keys()].filter((other) => other > number).sort((a, b) => a - b)[0];
         rows.insertBefore(row, after === undefined ? null : drawn.get(after));

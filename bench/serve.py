@@ -1,0 +1,185 @@
+"""What the server costs: the list, filters, search and pages over a million messages."""
+
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlencode
+
+from bench.measure import Row, made_data, pss_of_tree
+
+CONVERSATIONS = 20_000
+MESSAGES = 50
+WORDS = [
+    "parse", "value", "result", "index", "token", "bucket", "retry", "limit", "error", "cache", "merge",
+    "branch", "commit", "schema", "query", "writer", "reader", "buffer", "socket", "thread", "signal",
+    "handler", "config", "deploy", "release", "test", "mock", "fixture", "import", "module",
+]  # fmt: skip
+SOURCES = ("claude-code", "cursor", "copilot-cli", "codex", "vscode-chat")
+
+
+def generate(folder: Path) -> None:
+    """A store of a million messages, as sync would have written them."""
+    from unspool.reduce.totals import complete
+    from unspool.store.opening import opened, transaction
+    from unspool.store.pieces import catch_up
+    from unspool.store.rows import put_trajectory
+    from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory, Usage, Workspace
+
+    rng = random.Random(7)
+    begin = datetime(2025, 11, 1, tzinfo=UTC)
+
+    def conversation(number: int, count: int) -> Trajectory:
+        start = begin + timedelta(minutes=number * 25)
+        messages: list[Message] = []
+        while len(messages) < count:
+            at = start + timedelta(seconds=len(messages) * 9)
+            stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            words = " ".join(rng.choices(WORDS, k=18))
+            if len(messages) % 10 == 0:
+                messages.append(Message("user", f"Please {words}", timestamp=stamp, typed=words))
+            elif len(messages) % 10 % 2:
+                call = ToolCall(
+                    f"c{len(messages)}",
+                    function=ToolFunction("Bash", json.dumps({"command": f"make {words[:30]}"})),
+                )
+                usage = Usage(prompt_tokens=2000 + len(messages), completion_tokens=90)
+                rare = f" needle{number}" if len(messages) == 11 else ""
+                messages.append(
+                    Message(
+                        "assistant", words + rare, model="claude-opus-4-5", timestamp=stamp,
+                        tool_calls=[call], usage=usage,
+                    )
+                )  # fmt: skip
+            else:
+                messages.append(
+                    Message(
+                        "tool", " ".join(rng.choices(WORDS, k=60)), timestamp=stamp, name="Bash",
+                        tool_call_id=messages[-1].tool_calls[0].id,  # type: ignore[index]
+                        is_error=rng.random() < 0.03 or None,
+                    )
+                )  # fmt: skip
+        project = f"/home/ann/work/project-{number % 40}"
+        made = Trajectory(
+            f"{number:08x}-0000-4000-8000-{number:012x}",
+            messages,
+            source=SOURCES[number % len(SOURCES)],
+            title=f"{rng.choice(WORDS)} the {rng.choice(WORDS)} of the {rng.choice(WORDS)}",
+            workspace=Workspace(path=project, name=project.rpartition("/")[2]),
+            started_at=messages[0].timestamp,
+            ended_at=messages[-1].timestamp,
+        )
+        complete(made, [])
+        return made
+
+    with opened(folder / "store.db") as connection:
+        for first in range(0, CONVERSATIONS, 200):
+            with transaction(connection):
+                for number in range(first, min(first + 200, CONVERSATIONS)):
+                    put_trajectory(connection, conversation(number, MESSAGES), [])
+        with transaction(connection):
+            put_trajectory(connection, conversation(CONVERSATIONS, 5000), [])
+        catch_up(connection)
+
+
+def run() -> list[Row]:
+    with made_data("serve", generate) as folder:
+        return _measure(folder / "store.db")
+
+
+def _measure(store: Path) -> list[Row]:
+    command = [sys.executable, "-m", "unspool", "serve", "--port", "0", "--store", str(store)]
+    begun = time.perf_counter()
+    process = subprocess.Popen([*command, "--no-daemon"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address is not None
+        base = address[0].rstrip("/")
+
+        def ask(path: str, **query: object) -> bytes:
+            asked = f"{base}{path}" + (f"?{urlencode(query)}" if query else "")
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                return bytes(answer.read())
+
+        rows: list[Row] = [("serve: messages", f"{CONVERSATIONS * MESSAGES + 5000:,}")]
+        ask("/api/conversations", limit=100)
+        rows.append(("serve: start and first list", f"{time.perf_counter() - begun:.2f} s"))
+        rng = random.Random(3)
+        longest = f"{SOURCES[0]}/{CONVERSATIONS:08x}-0000-4000-8000-{CONVERSATIONS:012x}"
+        jobs: dict[str, Callable[[], bytes]] = {
+            "first view (list and its outline)": lambda: ask("/api/conversations", limit=100)
+            + ask("/api/conversations/outline", limit=100),
+            "filter": lambda: ask("/api/conversations", project=f"project-{rng.randrange(40)}",
+                                  errors="true", text=rng.choice(WORDS)),
+            "sorted by tokens": lambda: ask("/api/conversations", sort="tokens"),
+            "a common word": lambda: ask("/api/search", q=rng.choice(WORDS)),
+            "two words": lambda: ask("/api/search", q=" ".join(rng.choices(WORDS, k=2))),
+            "a rare word": lambda: ask("/api/search", q=f"needle{rng.randrange(CONVERSATIONS)}"),
+            "part of a word": lambda: ask("/api/search", q="eedle1234", mode="substring"),
+            "figures by day": lambda: ask("/api/figures", by="day"),
+            "5,000 messages: facts and first piece": lambda: ask("/api/conversation", id=longest)
+            + ask("/api/conversation/items", id=longest),
+            "5,000 messages: a piece in the middle": lambda: ask(
+                "/api/conversation/items", id=longest, first=rng.randrange(2000)),
+        }  # fmt: skip
+        for name, job in jobs.items():
+            rows.append((f"serve: {name}", _percentiles(job, 5 if "figures" in name else 30)))
+        rows.append(("serve: first hit of a regular expression", _first_hit(base)))
+        rows.append(("serve: 50 readers at once", _crowd(ask)))
+        rows.append(("serve: memory", f"{pss_of_tree(process.pid) / 1e6:.0f} MB"))
+        return rows
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+
+
+def _percentiles(job: Callable[[], bytes], runs: int) -> str:
+    times: list[float] = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        job()
+        times.append((time.perf_counter() - start) * 1000)
+    times.sort()
+    last = times[min(len(times) - 1, int(len(times) * 0.95))]
+    return f"p50 {statistics.median(times):.0f} ms, p95 {last:.0f} ms"
+
+
+def _first_hit(base: str) -> str:
+    times: list[float] = []
+    for number in range(5):
+        start = time.perf_counter()
+        asked = urlencode({"q": rf"needle1{number}\d\d\b", "limit": 5})
+        with urllib.request.urlopen(f"{base}/api/search/stream?{asked}", timeout=60) as answer:
+            answer.readline()
+            times.append(time.perf_counter() - start)
+    return f"p50 {statistics.median(times) * 1000:.0f} ms, worst {max(times) * 1000:.0f} ms"
+
+
+def _crowd(ask: Callable[..., bytes]) -> str:
+    times: list[float] = []
+    lock = threading.Lock()
+
+    def read(number: int) -> None:
+        rng = random.Random(number)
+        for _ in range(6):
+            start = time.perf_counter()
+            ask("/api/conversations", limit=50, project=f"project-{rng.randrange(40)}")
+            ask("/api/search", q=rng.choice(WORDS), limit=20)
+            with lock:
+                times.append((time.perf_counter() - start) * 500)
+
+    with ThreadPoolExecutor(50) as pool:
+        list(pool.map(read, range(50)))
+    times.sort()
+    return f"p50 {statistics.median(times):.0f} ms, p95 {times[int(len(times) * 0.95)]:.0f} ms a question"
