@@ -59,8 +59,9 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serving(store: Path, *options: str, port: int = 0) -> Iterator[Server]:
+def serving(store: Path, *options: str, port: int = 0, daemon: bool = False) -> Iterator[Server]:
     command = [sys.executable, "-m", "unspool", "serve", "--port", str(port), "--store", str(store)]
+    command += [] if daemon else ["--no-daemon"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
     process = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, text=True, env=environment

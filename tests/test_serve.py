@@ -10,7 +10,8 @@ import threading
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ import pytest
 
 from tests.served import Server, fill, serving
 from unspool.cli.sync import sync
+from unspool.hooks.spool import Layout
+from unspool.live.daemon import is_running
 from unspool.serve.endpoints import ENDPOINTS
 from unspool.serve.openapi import STREAMS, description
 
@@ -399,6 +402,52 @@ def test_a_token_where_it_is_wanted(server: Server) -> None:
         assert answer.headers["location"] == "/conversation?id=x"
         assert "HttpOnly; SameSite=Strict" in (answer.headers["set-cookie"] or "")
         connection.close()
+
+
+# While agents work
+
+
+def test_it_keeps_the_store_current_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    log = home / ".claude" / "projects" / "-home-ann-shop" / "s1.jsonl"
+    log.parent.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / ".claude"))
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def line(number: int, role: str, content: object) -> str:
+        after = f"u{number - 1}" if number else None
+        record = {
+            "type": role, "uuid": f"u{number}", "parentUuid": after, "sessionId": "s1",
+            "timestamp": now, "cwd": "/home/ann/shop", "version": "2.1.300",
+            "message": {"id": f"m{number}", "role": role, "content": content},
+        }  # fmt: skip
+        return json.dumps(record) + "\n"
+
+    log.write_text(line(0, "user", "Sort the cart"))
+    sync([str(home / ".claude")], tmp_path / "store.db", quiet=True)
+    with serving(tmp_path / "store.db", daemon=True) as server:
+        wait_for(lambda: server.get("/api/now")["live"])
+        call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "ls"}}
+        with log.open("a") as file:
+            file.write(line(1, "assistant", [call]))
+        wait_for(lambda: any(one.get("tool") for one in server.get("/api/now")["agents"]))
+        (one,) = server.get("/api/now")["agents"]
+        assert one["state"] == "working"
+        assert one["tool"] == "Bash"
+        assert one["listed"]["messages"] == 2
+        with serving(tmp_path / "store.db", daemon=True) as second:  # only one daemon runs
+            assert second.get("/api/health")["live"]
+    assert not is_running(Layout.beside(tmp_path / "store.db"))
+
+
+def wait_for(is_so: Callable[[], object], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 # In the terminal

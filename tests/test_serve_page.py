@@ -245,13 +245,13 @@ def last_uuid(log: Path) -> str:
 
 def test_now_search_figures_and_alignment(open_page: Open, server: Server) -> None:
     page = open_page("/now")
-    wait_until(page, "document.querySelector('h1').textContent === 'Now'")
+    wait_until(page, "document.querySelector('h1')?.textContent === 'Now'")
     page = open_page("/search?q=lim%5Cw%2Br&mode=regex")
     wait_until(page, "document.querySelector('.hit mark')")
     page = open_page("/figures?by=model")
     wait_until(
         page,
-        "document.querySelector('svg[role=img][aria-label]') && document.querySelector('table tbody tr')",
+        "document.querySelector('svg[role=img][aria-label]') && document.querySelector('tbody tr')",
     )
     page.get_by_role("button", name="By day").click()
     wait_until(page, "document.querySelector('figure svg rect')")

@@ -1,8 +1,12 @@
 """`unspool serve`: the store in a browser."""
 
 import secrets
+import subprocess
 import sys
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import click
 
@@ -10,6 +14,8 @@ from unspool.cli.options import path_of, store_option
 from unspool.cli.screen import say
 from unspool.cli.sync import sync
 from unspool.errors import NothingToRead, UsageError
+from unspool.hooks.spool import Layout
+from unspool.live.daemon import is_running
 from unspool.serve.guard import is_loopback
 
 EXAMPLES = """
@@ -26,11 +32,15 @@ Examples:
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @click.option("--token", "wants_token", is_flag=True, help="Ask for a token here, too.")
+@click.option("--no-daemon", is_flag=True, help="Show the store as it is; keep nothing current.")
 @store_option
-def command(port: int, host: str, opens: bool, wants_token: bool, store_path: str | None) -> None:
+def command(
+    port: int, host: str, opens: bool, wants_token: bool, no_daemon: bool, store_path: str | None
+) -> None:
     """Show the store's conversations in a browser, and answer questions about them as JSON.
 
-    Only this machine can reach it. With another --host a token is always needed.
+    Only this machine can reach it. With another --host a token is always needed. The store is kept
+    current as `unspool watch` does it, unless that runs already.
     """
     # Imported here: the extra is needed by nobody who does not serve.
     from unspool.serve.app import listen, make_app, run
@@ -52,4 +62,20 @@ def command(port: int, host: str, opens: bool, wants_token: bool, store_path: st
     if opens:
         webbrowser.open(address)
     bell = Bell(path)
-    run(make_app(path, bell, port, (name,), token), bell, listener)
+    with nullcontext() if no_daemon or is_running(Layout.beside(path)) else _watching(path):
+        run(make_app(path, bell, port, (name,), token), bell, listener)
+
+
+@contextmanager
+def _watching(path: Path) -> Iterator[None]:
+    """The daemon, in a process of its own that ends with ours."""
+    command = [sys.executable, "-m", "unspool", "watch", "--quiet", "--store", str(path)]
+    daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        daemon.terminate()
+        try:
+            daemon.wait(10)
+        except subprocess.TimeoutExpired:
+            daemon.kill()

@@ -1,28 +1,82 @@
 """Now: what every agent is doing, its sub-agents below it."""
 
 import sqlite3
-import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from unspool.io.times import format_time
-from unspool.serve.answers import Doing, Now
+import msgspec
+
+from unspool.errors import UnknownConversation
+from unspool.hooks.spool import Layout
+from unspool.live.daemon import is_running
+from unspool.live.states import doings
+from unspool.serve.answers import Doing, Listed, Now
 from unspool.serve.conversations import listed
 from unspool.serve.queries import NoQuery
+from unspool.store.ids import row_id
+from unspool.store.prices import rates_of
+from unspool.views.characters import one_line
 
-RECENT_SECONDS = 24 * 3600
+RECENT = timedelta(days=1)
+MOST = 100
+_WORDS = 300
 
 
 def now(connection: sqlite3.Connection, query: NoQuery) -> Now:
-    since = format_time(int((time.time() - RECENT_SECONDS) * 1_000_000))
-    rows = connection.execute(
-        "SELECT id FROM conversations WHERE ended_at >= ? AND parent_id IS NULL"
-        " ORDER BY ended_at DESC LIMIT 100",
-        (since,),
-    )
-    return Now(
-        [Doing(listed=listed(connection, row), state="idle", children=[]) for (row,) in rows], False
-    )
+    """Whoever was heard of in the last day; those that want something first."""
+    since = (datetime.now(UTC) - RECENT).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    known: dict[str, Doing] = {}
+    for doing in doings(connection):
+        if doing.at < since or len(known) >= MOST:
+            break
+        row = row_id(*doing.key)
+        try:
+            one = listed(connection, row)
+        except UnknownConversation:
+            continue  # its first event came, and no record of it yet
+        known[one.id] = Doing(
+            listed=_priced(connection, row, one),
+            state=doing.state,
+            since=doing.since,
+            tool=doing.tool,
+            words=_last_words(connection, row),
+            children=[],
+        )
+    agents: list[Doing] = []
+    for made in known.values():
+        parent = known.get(made.listed.parent or "")
+        (parent.children if parent is not None else agents).append(made)
+    order = ("waiting", "failed", "working", "idle", "ended")
+    agents.sort(key=lambda one: order.index(one.state))
+    return Now(agents, is_live(connection))
+
+
+def _last_words(connection: sqlite3.Connection, row: str) -> str | None:
+    found = connection.execute(
+        "SELECT ifnull(answer, prompt) FROM conversation_turns WHERE conversation_id = ?"
+        " ORDER BY turn_index DESC LIMIT 1",
+        (row,),
+    ).fetchone()
+    return one_line(found[0], _WORDS) if found and found[0] else None
+
+
+def _priced(connection: sqlite3.Connection, row: str, one: Listed) -> Listed:
+    """With what its tokens cost, where nobody wrote that down and prices are known."""
+    if one.cost_usd is not None:
+        return one
+    cost: float | None = None
+    for model, *tokens in connection.execute(
+        "SELECT model, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens"
+        " FROM model_usage WHERE conversation_id = ?",
+        (row,),
+    ):
+        rates = rates_of(model) if model else None
+        if rates is not None:
+            cost = (cost or 0) + rates.cost(*tokens)
+    return msgspec.structs.replace(one, cost_usd=cost)
 
 
 def is_live(connection: sqlite3.Connection) -> bool:
     """Whether a daemon keeps the store current."""
-    return False
+    path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    return is_running(Layout.beside(path))
