@@ -16,6 +16,8 @@ from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
 LEAST_ID_CHARS = 16
 """Programs that count their answers give many the same id: only a long one tells."""
+_TELLING_CHARS = 2000
+"""Of one id and one time, this much of the words tells, with their length."""
 _OPINIONS = ("vote", "vote_down_reason")
 """What may be said of a message after the program wrote it for the last time."""
 
@@ -238,7 +240,8 @@ def digest_of(message: Message) -> bytes | None:
     if not message.id:
         return None
     time = message.timestamp or ""
-    made = digest(f"{message.id} {message.role} {time} {message.content}")
+    words = message.content
+    made = digest(f"{message.id} {message.role} {time} {len(words)} {words[:_TELLING_CHARS]}")
     tells = time and message.kind != "injected"
     return bytes([made[0] | 0x80 if tells else made[0] & 0x7F]) + made[1:]
 

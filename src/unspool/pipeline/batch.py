@@ -57,9 +57,10 @@ class Run:
 
         `early`: each is written at once, as far as its family knows it.
         """
-        given = self.crew.share("read", self.plan.shared)
-        shares: list[FactSlots] = [{} for _ in given]
-        for by_worker in given:
+        held: list[dict[Key, int]] = self.crew.share("read", self.plan.shared)
+        shares: list[FactSlots] = [{} for _ in held]
+        owners = self.plan.deal(held)
+        for by_worker in self.crew.ask("give", [(owners,)] * len(held)):
             for share, more in zip(shares, by_worker, strict=True):
                 for key, places in more.items():
                     share.setdefault(key, []).extend(places)

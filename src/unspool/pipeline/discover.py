@@ -147,6 +147,10 @@ def _problem(path: str, code: str, text: str) -> Problem:
     return Problem(key=NOBODY, origin=clean_text(path), offset=0, code=code, sample=text)
 
 
+_FAIR = 1.1
+"""How much more than its share of the bytes a worker keeps before others take conversations over."""
+
+
 class Plan(msgspec.Struct):
     """The spans of a run as units of work, and whose each conversation is."""
 
@@ -164,6 +168,27 @@ class Plan(msgspec.Struct):
             return 0
         owner = self.owners.get(family)
         return owner if owner is not None else share_of(family, self.workers)
+
+    def deal(self, held: list[dict[Key, int]]) -> dict[Key, int]:
+        """The owners of families whose files nobody knows: who holds most bytes of one, as long as
+        that is not much more work than the others have."""
+        if self.workers == 1:
+            return {}
+        sizes: dict[Key, list[int]] = {}
+        for number, families in enumerate(held):
+            for family, size in families.items():
+                if family not in self.owners:
+                    sizes.setdefault(family, [0] * self.workers)[number] = size
+        fair = sum(map(sum, sizes.values())) / self.workers * _FAIR
+        loads = [0] * self.workers
+        owners: dict[Key, int] = {}
+        for family, own in sorted(sizes.items(), key=lambda item: (-sum(item[1]), item[0])):
+            owner = own.index(max(own))
+            if loads[owner] + sum(own) > fair:
+                owner = loads.index(min(loads))
+            owners[family] = owner
+            loads[owner] += sum(own)
+        return owners
 
 
 def make_plan(origins: Iterable[Origin], workers: int) -> Plan:

@@ -5,21 +5,22 @@ driver hears it and ends them.
 """
 
 import gc
-import multiprocessing
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from unspool.errors import UnspoolError, unwritable
 from unspool.io.signals import STOPS, Later
 from unspool.pipeline.discover import Plan
 from unspool.pipeline.job import Job, Progress
 from unspool.pipeline.worker import Worker
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 
 class Crew(Protocol):
@@ -61,6 +62,8 @@ class Team:
     def __init__(
         self, folder: Path, job: Job, plan: Plan, names: dict[str, str], progress: Progress | None
     ) -> None:
+        import multiprocessing  # it takes a while, and one worker needs none of it
+
         method = "fork" if sys.platform == "linux" else "spawn"
         context: Any = multiprocessing.get_context(method)
         self.progress = progress
@@ -133,10 +136,10 @@ class Team:
 
 def _serve(
     share: tuple[int, Path, Job, Plan, dict[str, str]],
-    pipe: Connection,
+    pipe: "Connection",
     taken: Any,
     bytes_read: Any,
-    inherited: list[Connection],
+    inherited: list["Connection"],
 ) -> None:
     """A worker process: answers until the driver hangs up, or is no more."""
     for stop in STOPS:

@@ -1,19 +1,21 @@
 """Worker: one process's share of a run.
 
-Every family (a conversation with its sub-agents) belongs to one worker, known before anything is read.
+Every family (a conversation with its sub-agents) belongs to one worker: by the paths of its files, or,
+where these tell nothing, to who has read most of it.
 
-1. read: files that may tell of any conversation become facts; those of other workers' conversations
-   go into a file for them;
-2. reduce: the files of one family are one unit of work: read, reduced, and written at once as what
+1. read: files that may tell of any conversation become facts;
+2. give: those of families that belong to others go into a file for them;
+3. reduce: the files of one family are one unit of work: read, reduced, and written at once as what
    linking makes of that family alone; behind them come the families that only shared files told of;
-3. settle: a file may hold more than its path says. Families that were reduced too early for that are
+4. settle: a file may hold more than its path says. Families that were reduced too early for that are
    read once more, by the worker to whom they belong;
-4. write: conversations of which linking, which sees all, knows more than their family did.
+5. write: conversations of which linking, which sees all, knows more than their family did.
 
 The same code runs in the calling process when there is one worker.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 
@@ -130,20 +132,32 @@ class Worker:
 
     # 1. read
 
-    def read(self, spans: Iterable[Origin]) -> list[FactSlots]:
-        """Files that may tell of any conversation; per worker, where the facts lie that are its own."""
+    def read(self, spans: Iterable[Origin]) -> dict[Key, int]:
+        """Files that may tell of any conversation; of each family, how many bytes they told, about."""
         for span in spans:
             if span.source in sinks.READERS:
                 self._read_ready(span)
             else:
                 self._read_span(span)
             self._put_problems()
-        shares: list[FactSlots] = [{} for _ in range(self.job.workers)]
-        if self.job.workers > 1:
-            self._put_away_others()
-            for key in [key for key in self.fact_slots if not self._is_mine(key)]:
-                shares[self.plan.owner(family_of(key))][key] = self.fact_slots.pop(key)
         self.collection.take_met()
+        held: dict[Key, int] = defaultdict(int)
+        for key, gathered in self.collection.conversations.items():
+            held[family_of(key)] += gathered.weight
+        for key, slots in self.fact_slots.items():
+            held[family_of(key)] += sum(slot.size for slot in slots)
+        return dict(held)
+
+    # 2. give
+
+    def give(self, owners: dict[Key, int]) -> list[FactSlots]:
+        """Whose each family is; per worker, where the facts lie that were read for it here."""
+        self.plan.owners.update(owners)
+        for key in [key for key in self.collection.conversations if not self._is_mine(key)]:
+            self._put_away(key)
+        shares: list[FactSlots] = [{} for _ in range(self.job.workers)]
+        for key in [key for key in self.fact_slots if not self._is_mine(key)]:
+            shares[self.plan.owner(family_of(key))][key] = self.fact_slots.pop(key)
         self.facts.flush()
         return shares
 
@@ -180,17 +194,11 @@ class Worker:
             self.progress(max(0, end - done))
 
     def _spill(self) -> None:
-        """Facts to disk: those first that go to another worker anyway."""
-        if self.job.workers > 1:
-            self._put_away_others()
-            if self.collection.weight <= self.limit // 2:
-                return
+        """Facts to disk, of those conversations first that were met first: they may be over."""
         for key in list(self.collection.conversations):
             self._put_away(key)
-
-    def _put_away_others(self) -> None:
-        for key in [key for key in self.collection.conversations if not self._is_mine(key)]:
-            self._put_away(key)
+            if self.collection.weight <= self.limit // 2:
+                break
 
     def _put_away(self, key: Key) -> None:
         gathered = self.collection.pop(key)
@@ -247,7 +255,7 @@ class Worker:
                 file.write(msgspec.json.encode(problem) + b"\n")
         problems.clear()
 
-    # 2. reduce
+    # 3. reduce
 
     def reduce(self, share: FactSlots, early: bool) -> Strays:
         """All own families; what other workers read of them lies at the places in `share`.
@@ -329,7 +337,7 @@ class Worker:
         merged, partial = bool(trajectory.origins), bool(trajectory.partial)
         return Reduced(place, self.trajectories.put(data), card, merged, partial), trajectory
 
-    # 3. settle
+    # 4. settle
 
     def settle(self, strays: Strays) -> Outcome:
         """Own families that were reduced too early are read once more, and reduced again."""
@@ -356,7 +364,7 @@ class Worker:
         samples = [problem for some in self.problem_samples.values() for problem in some]
         return Outcome(reduced, superseded, self.tally, self.problem_counts, samples)
 
-    # 4. write
+    # 5. write
 
     def write(self, tasks: Iterable[Task]) -> tuple[list[Written], TagScan]:
         """What was not written early, or not as linking wants it; and the prompt tags of all."""

@@ -62,6 +62,8 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
         (opening if opens else by_subject)[(on, subject)].append(note)
     if not by_subject and not opening:
         return
+    on_messages = any(on != "call" for on, _ in by_subject)
+    on_calls = any(on == "call" for on, _ in by_subject)
     for message in messages:
         found: list[Noted] = []
         asked = message.role == "user" and message.kind is None
@@ -70,7 +72,7 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
             ("request", message.request_id),
             ("turn", None if message.turn is None else str(message.turn)),
         )
-        for of, ident in subjects:
+        for of, ident in subjects if on_messages or asked else ():
             if ident is not None:
                 place = (of, ident)
                 found += by_subject.get(place, ())
@@ -82,7 +84,7 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
                     setattr(message, note.name, note.value)
             elif note.on != "turn" or message.role == "user":
                 message.extra = {note.name: note.value, **(message.extra or {})}
-        if message.role == "assistant" and not message.tool_calls:
+        if not on_calls or (message.role == "assistant" and not message.tool_calls):
             continue
         for note in by_subject.get(("call", message.tool_call_id or ""), ()):
             if note.name == "ended_at" and message.timestamp is None:

@@ -137,8 +137,15 @@ class Scribe:
         **fields: Any,
     ) -> None:  # fmt: skip
         """`name` = `value` of the conversation, or of the message, call or request named."""
-        given = {"name": name, "value": value, "rank": rank, "on": on, "subject": subject}
-        self.facts.append(Noted(**{**self._place(), **given, **fields}))
+        if fields:  # of the place: they override the record's own
+            given = {"name": name, "value": value, "rank": rank, "on": on, "subject": subject}
+            self.facts.append(Noted(**{**self._place(), **given, **fields}))
+            return
+        self.facts.append(Noted(
+            key=self.key, origin=self.origin, offset=self.offset, number=len(self.facts),
+            time=self.time, entry=self.entry, after=self.after,
+            on=on, subject=subject, name=name, value=value, rank=rank,
+        ))  # fmt: skip
 
     def mark(
         self, kind: str, data: dict[str, Any] | None = None, subject: str = "", rank: int = 0,

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
 
-import yaml
-
 from unspool.facts import AnyFact, Problem
 from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
@@ -98,7 +96,7 @@ def _workspace(file: Companion) -> None:
     """Torn files are read line by line: every field is a line of its own."""
     try:
         found = _fields(file.text)
-    except yaml.YAMLError:
+    except ValueError:
         found = dict(_FIELD.findall(file.text))
         file.problem("invalid-yaml", file.data)
     fields = found if isinstance(found, dict) else {}
@@ -125,7 +123,12 @@ def _fields(text: str) -> Any:
     found = [_PLAIN.fullmatch(line.rstrip()) for line in lines]
     if all(found):
         return {match[1]: match[2] or "" for match in found if match is not None}
-    return yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    import yaml  # it takes a while, and hardly any file needs it
+
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
 
 
 def _scalar(native: str, value: str) -> Any:

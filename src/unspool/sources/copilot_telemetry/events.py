@@ -189,7 +189,10 @@ class Event:
     def text(self, name: str) -> str:
         """A property as text; numbers come as strings and strings as numbers."""
         raw = self.properties.get(name)
-        return "" if raw is None else _string(bytes(raw))
+        if raw is None:
+            return ""
+        data = bytes(raw)
+        return _known.get(data) or _string(data)
 
     def number(self, name: str) -> int | None:
         raw = self.properties.get(name)
@@ -197,8 +200,11 @@ class Event:
             raw = self.measures.get(name)
             if raw is None:
                 return None
+        data = bytes(raw)
+        if data.isdigit():
+            return int(data)
         try:
-            return int(float(_string(bytes(raw))))
+            return int(float(_string(data)))
         except (ValueError, OverflowError):
             return None
 

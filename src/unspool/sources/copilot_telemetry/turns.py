@@ -107,11 +107,11 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
     if text:
         # A turn has no id of its own: without the conversation's it would be the same in all.
         stem = ident or (f"{key[1]}/{turn}" if turn is not None else "")
+        scribe.rank = Rank.LAST_RESORT
         scribe.message(
             id=f"{stem}/{source}" if stem else "",
             role="user" if source == "user" else "assistant",
             text=text,
-            rank=Rank.LAST_RESORT,
             mode=mode,
             request=ident,
         )
