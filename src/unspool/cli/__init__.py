@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "extract": ("unspool.cli.extract", "Rebuild conversations and write them out."),
     "sync": ("unspool.cli.sync", "Bring the store up to date with this machine's traces."),
     "watch": ("unspool.cli.watch", "Follow conversations while they happen."),
+    "service": ("unspool.cli.service", "Have `unspool watch` run with every login."),
     "serve": ("unspool.cli.serve", "A page over the store in the browser, and an API."),
     "search": ("unspool.cli.search", "Find what was typed, answered, called or returned."),
     "stats": ("unspool.cli.stats", "Conversations, tokens, cost, tools, files: in figures."),

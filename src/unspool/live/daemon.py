@@ -35,7 +35,6 @@ from unspool.store.changes import changes_after, last_change
 from unspool.store.events import position, stamp
 from unspool.store.ids import row_id, shown_id
 from unspool.store.opening import explain, opened, transaction, write_lock
-from unspool.store.pieces import catch_up
 from unspool.store.rows import get_trajectory
 
 SPOOL_SECONDS = 0.05
@@ -405,9 +404,8 @@ class _Work:
             self.daemon._states[doing.key] = now
 
     def tidy(self) -> None:
-        """When nothing is to be done: index what is due, collect garbage."""
-        with suppress(StoreError, sqlite3.Error), self._turn():
-            catch_up(self.connection)
+        """When nothing is to be done. (Pieces are left to the search: they would be indexed again with
+        every change.)"""
         gc.collect()
 
 

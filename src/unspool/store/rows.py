@@ -28,6 +28,7 @@ CHECKPOINT = "checkpoint"
 _MODEL_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
 
 Row = tuple[Any, ...]
+_NO_TEXTS = (None,) * 4
 
 
 class Rows(NamedTuple):
@@ -68,16 +69,18 @@ def put_rows(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[in
 
 def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) -> None:
     ident = rows.ident
+    kept = _same_beginning(connection, rows)
     if connection.execute("SELECT 1 FROM conversations WHERE id = ?", (ident,)).fetchone():
-        drop_rows(connection, ident)
+        drop_rows(connection, ident, kept)
     if rows.session is not None:
         connection.execute(_PUT_SESSION, rows.session)
     connection.execute(_upsert(tuple(rows.conversation)), rows.conversation)
     connection.execute("INSERT OR REPLACE INTO trajectories VALUES (?, ?)", (ident, rows.packed))
     (start,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM messages").fetchone()
-    texts = [(start + row[0], *row[1:]) for row in rows.texts]
+    start -= kept
+    texts = [(start + row[0], *row[1:]) for row in rows.texts if row[0] >= kept]
     tables = [
-        ("messages", [(start + row[0], *row[1:]) for row in rows.messages]),
+        ("messages", [(start + row[0], *row[1:]) for row in rows.messages[kept:]]),
         ("texts", texts),
         (f"words (rowid, {TEXTS})", texts),
         *rows.tables,
@@ -89,6 +92,23 @@ def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) 
             connection.executemany(f"INSERT INTO {into} VALUES ({marks})", values)
     connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", rows.links)
     pieces.put_off(connection, ident)
+
+
+def _same_beginning(connection: sqlite3.Connection, rows: Rows) -> int:
+    """How many messages the store has as they are: a conversation that goes on is not indexed anew."""
+    known = connection.execute(
+        f"SELECT m.*, {TEXTS} FROM messages m LEFT JOIN texts t ON t.id = m.id"
+        " WHERE m.conversation_id = ? ORDER BY m.id",
+        (rows.ident,),
+    )
+    texts = {row[0]: row[1:] for row in rows.texts}
+    kept = 0
+    for row, old in zip(rows.messages, known, strict=False):
+        columns = len(row)
+        if old[1:columns] != row[1:] or old[columns:] != texts.get(row[0], _NO_TEXTS):
+            break
+        kept += 1
+    return kept
 
 
 def make_rows(trajectory: Trajectory) -> Rows:
@@ -391,18 +411,21 @@ def _reference(reference: dict[str, Any]) -> tuple[str | None, str | None]:
     return (None if kind is None else str(kind), str(value) if value else None)
 
 
-def drop_rows(connection: sqlite3.Connection, ident: str) -> None:
-    """All rows of a conversation but its own: foreign keys of others may point there."""
-    known = "SELECT id FROM messages WHERE conversation_id = ?"
+def drop_rows(connection: sqlite3.Connection, ident: str, kept: int = 0) -> None:
+    """All rows of a conversation but its own, to which foreign keys of others may point, and those of
+    its first messages that are `kept`."""
+    known = "SELECT id FROM messages WHERE conversation_id = ? AND message_index >= ?"
+    pieces.forget(connection, ident)
     connection.execute(
         f"INSERT INTO words (words, rowid, {TEXTS})"
         f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({known})",
-        (ident,),
+        (ident, kept),
     )
-    pieces.forget(connection, ident)
-    connection.execute(f"DELETE FROM texts WHERE id IN ({known})", (ident,))
+    connection.execute(f"DELETE FROM texts WHERE id IN ({known})", (ident, kept))
+    connection.execute(
+        "DELETE FROM messages WHERE conversation_id = ? AND message_index >= ?", (ident, kept)
+    )
     for table in (
-        "messages",
         "model_usage",
         "tool_calls",
         "files_touched",
