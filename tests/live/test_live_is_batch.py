@@ -74,6 +74,7 @@ def rows(path: Path) -> dict[str, list[str]]:
                     sort_keys=True,
                 )
                 for row in connection.execute(f"SELECT * FROM {table}")
+                if "/logs/database_trace/" not in str(dict(row).get("path"))
             )  # fmt: skip
     return found
 

@@ -3,9 +3,10 @@
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,9 +28,22 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records that begin in [start, end) are read; None is the end of the file."""
     named: bool = False
     """Given on the command line itself, not merely met in a folder."""
+    only: tuple[str, ...] = ()
+    """Of a database: the conversations to read, where others did not change; empty: all."""
     lines: bool = True
     """Whether its lines seem to be records, and lie there as they are read: only then may it be
     cut into ranges."""
+
+
+class Touched(NamedTuple):
+    """What was written to a database since somebody looked."""
+
+    position: str
+    """To ask again from here."""
+    conversations: tuple[str, ...] | None = None
+    """None: that cannot be told, and all must be read."""
+    rows: Sequence[tuple[str, bytes | None]] = ()
+    """Keys and values that are new."""
 
 
 class Tally(msgspec.Struct):

@@ -3,6 +3,7 @@
 queue.py     events between their arrival and the store, in a file of their own
 intake.py    the spool into the queue
 logs.py      events as the dated hook log that batch reads
+traces.py    rows of editors' databases as events
 writer.py    the queue, and files that grew, into the store
 monitors.py  files and databases that change
 schedule.py  when a conversation is made anew

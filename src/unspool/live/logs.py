@@ -31,6 +31,12 @@ def log_path(layout: Layout, arrival: Arrival) -> str:
     return str(Path(layout.live, "logs", platform, f"{session}.jsonl"))
 
 
+def traces_path(layout: Layout, database: str) -> str:
+    """The log of what was written to an editor's database."""
+    name = hashlib.sha256(database.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return str(Path(layout.live, "logs", "database_trace", f"{name}.jsonl"))
+
+
 def log_line(arrival: Arrival) -> bytes:
     """The payload with the time of its arrival, on one line."""
     at = stamp(arrival.received_ns).encode()

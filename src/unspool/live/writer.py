@@ -14,15 +14,18 @@ from typing import NamedTuple
 from unspool import sources
 from unspool.facts import NOBODY, Key, Problem
 from unspool.hooks.spool import Layout
+from unspool.io.databases import DAMAGE
 from unspool.io.door import read_json
 from unspool.io.origins import HEAD_BYTES, Origin, read_head
 from unspool.live.failpoints import reach
 from unspool.live.logs import log_line, log_path
 from unspool.live.queue import Queue, Queued
 from unspool.live.states import put_states
+from unspool.live.traces import put_database_traces
 from unspool.store.batches import Batch, Began, Item
 from unspool.store.blocks import iter_raw
 from unspool.store.events import Event, position, put_events, put_position
+from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, put_problems
 from unspool.store.opening import transaction
 from unspool.store.survey import Changed, Known, in_lines, known_origin, tail_hash
@@ -194,7 +197,8 @@ class Writer:
         """What is new in files and databases."""
         with transaction(self.connection):
             self.intake.begin()
-            items = Batch(self.raw, reduces=False).read(changed)
+            to_read = [one for one in changed if self._narrow(one)]
+            items = Batch(self.raw, reduces=False).read(to_read)
             for item in items:
                 if isinstance(item, Began):
                     before = set(self.intake.touched)
@@ -205,6 +209,45 @@ class Writer:
             reach("files-uncommitted")
         reach("files-committed")
         return Taken(0, frozenset(self.intake.touched))
+
+    def _narrow(self, changed: Changed) -> bool:
+        """Of a database only what was written since; whether there is anything to read."""
+        known = changed.known
+        if not changed.state or known is None or not known.source:
+            return True
+        name = f"database:{changed.path}"
+        try:
+            before = position(self.connection, name)
+            touched = sources.touched_since(known.source, changed.path, before)
+        except DAMAGE:
+            return True
+        if touched is None:
+            return True
+        put_position(self.connection, name, touched.position)
+        if touched.conversations is None:
+            return True
+        changed.only = self._families(known.source, touched.conversations)
+        if self.raw:
+            put_database_traces(self.connection, self.layout, known.source, changed.path, touched)
+        if not changed.only:  # the editor noted something for itself
+            self.connection.execute(
+                "UPDATE origins SET state = ?, size_bytes = ?, mtime_ns = ? WHERE id = ?",
+                (changed.state, changed.size_bytes, changed.mtime_ns, known.id),
+            )
+        return bool(changed.only)
+
+    def _families(self, source: str, idents: Iterable[str]) -> tuple[str, ...]:
+        """With parents and children: what one says of another must be said again."""
+        found = set(idents)
+        for ident in idents:
+            row = row_id(source, ident)
+            rows = self.connection.execute(
+                "SELECT parent_id FROM links WHERE child_id = ?1"
+                " UNION SELECT child_id FROM links WHERE parent_id = ?1",
+                (row,),
+            )
+            found.update(other.partition(":")[2] for (other,) in rows)
+        return tuple(sorted(found))
 
     # out
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from unspool.facts import AnyFact
-from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally, Touched, read_head
 
 SOURCES: dict[str, str] = {
     "vscode-chat": "unspool.sources.vscode_chat",
@@ -37,8 +37,9 @@ chats stand in the same database."""
 
 
 class Source(Protocol):
-    """What a source module offers. It may also have `session_of(path)`, RENDERED_PROMPTS
-    (see `has_rendered_prompts`), and for the timeline PLATFORM and TIMELINE (see `declared`)."""
+    """What a source module offers. It may also have `session_of(path)`,
+    `touched(path, position)` (see `touched_since`), RENDERED_PROMPTS (see `has_rendered_prompts`),
+    and for the timeline PLATFORM and TIMELINE (see `declared`)."""
 
     NAME: str
     RANGES: bool
@@ -81,10 +82,18 @@ def declared(name: str, what: str, default: str) -> str:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     """The facts of an origin: of its source, then of the source's guests."""
     yield from load(origin.source).read(origin, tally, recover)
+    if origin.only:
+        return
     for name in GUESTS.get(origin.source, ()):
         guest = cast(Guest, load(name))
         if guest.visits(read_head(origin.path)):
             yield from guest.visit(origin, tally)
+
+
+def touched_since(source: str, path: str, position: str) -> Touched | None:
+    """What was written to a database since a position; None where its source cannot tell."""
+    found = getattr(load(source), "touched", None) if source in SOURCES else None
+    return found(path, position) if found is not None else None
 
 
 def session_of(origin: Origin) -> str | None:

@@ -149,7 +149,7 @@ class Batch:
                 if len(problems) >= MOST_PROBLEMS:
                     yield Problems(problems[:])
                     problems.clear()
-            if self.raw:
+            if self.raw and not origin.only:
                 yield from raw_blocks(iter_records(part, end, owners, problems))
             owners.of.clear()
         weight = collection.weight

@@ -152,6 +152,15 @@ class Intake:
             self.connection.execute(statement, (taking.ident, start))
             if start:
                 return
+        elif only := taking.origin.only:
+            # The copy of the database is no longer true; the rest of it was not read.
+            self.connection.execute("DELETE FROM raw_traces WHERE origin_id = ?", (taking.ident,))
+            statement = "DELETE FROM problems WHERE origin_id = ? AND external_id = ?"
+            self.connection.executemany(statement, [(taking.ident, ident) for ident in only])
+            told = keys_of(self.connection, taking.ident)
+            taking.told = [key for key in told if key[0] == taking.origin.source and key[1] in only]
+            taking.last = last_fact(self.connection)
+            return
         else:
             forget_records(self.connection, taking.ident)
         if taking.is_database:

@@ -227,7 +227,7 @@ _PUT_SESSION = (
     "INSERT INTO cursor_sessions VALUES (:id, :external, :hash, :name, :path, :start, :end, '{}')"
     " ON CONFLICT(id) DO UPDATE SET"
     " started_at = min(started_at, excluded.started_at),"
-    " ended_at = max(ifnull(ended_at, ''), ifnull(excluded.ended_at, '')),"
+    " ended_at = nullif(max(ifnull(ended_at, ''), ifnull(excluded.ended_at, '')), ''),"
     " workspace_name = ifnull(excluded.workspace_name, workspace_name),"
     " workspace_path = ifnull(excluded.workspace_path, workspace_path),"
     " workspace_hash = CASE excluded.workspace_hash WHEN '' THEN workspace_hash"

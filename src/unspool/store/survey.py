@@ -50,6 +50,8 @@ class Changed(msgspec.Struct):
     state: str
     change: Change
     known: Known | None = None
+    only: tuple[str, ...] = ()
+    """Of a database: the conversations that were written; empty: that is not known."""
 
 
 class Survey(msgspec.Struct):
@@ -227,7 +229,8 @@ def recognised(changed: Changed) -> Origin | None:
         return _origin(changed, name or known.source, head.has_lines, start)
     if name is None:
         return None
-    return _origin(changed, name, head.has_lines)
+    origin = _origin(changed, name, head.has_lines)
+    return msgspec.structs.replace(origin, only=changed.only) if changed.only else origin
 
 
 def _origin(changed: Changed, source: str, lines: bool, start: int = 0) -> Origin:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from unspool.facts import AnyFact
-from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally, Touched, read_head
 from unspool.sources.cursor import (
     chats,
     editor,
@@ -36,3 +36,8 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     head = read_head(origin.path)
     shape = next((shape for shape in _SHAPES if shape.claims(head)), hooks)
     yield from shape.read(origin, tally, recover)
+
+
+def touched(path: str, position: str) -> Touched | None:
+    """Which conversations of an editor's database were written since; None where it is another file."""
+    return editor.touched(path, position) if ".vscdb" in Path(path).name else None

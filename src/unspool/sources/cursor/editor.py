@@ -2,13 +2,15 @@
 workspace with prompts, generations and the chats of earlier versions."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from unspool.facts import NOBODY, AnyFact
 from unspool.io.databases import DAMAGE, MAGIC, is_spare, open_database
-from unspool.io.origins import Head, Origin, Tally
+from unspool.io.origins import Head, Origin, Tally, Touched
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
@@ -17,6 +19,9 @@ from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.workspace import Workspace
 
 _LOG_BYTES = 1 << 18
+_REMEMBERED = 4
+_MOST_TOUCHED = 5000
+"""Where more rows are new, everything is read."""
 _OWN = (b"cursorDiskKV", b"composer.composerData", b"aiService.", b"composerHeaders")
 
 
@@ -39,6 +44,65 @@ def log_start(path: str) -> bytes:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
+    """All facts, or those of the conversations that the origin names; what is said of others there
+    they say again when it is their turn."""
+    for fact in _read(origin, tally):
+        if not origin.only or fact.key[1] in origin.only or fact.key == NOBODY:
+            yield fact
+
+
+def touched(path: str, position: str) -> Touched | None:
+    """Which composers were written since a position: the key-value table replaces rows, so that what is
+    new has a higher number, and a database of gigabytes is not read again.
+
+    {"last": 81044, "rows": [[1, "bubbleId:…"], [40522, "composerData:…"]]}
+
+    Some rows are remembered: if one has another key now, the editor has renumbered them (VACUUM).
+    """
+    with open_database(path) as database:
+        if database.stale or "cursorDiskKV" not in database.tables():
+            return None
+        connection = database.connection
+        connection.execute("BEGIN")
+        (newest,) = connection.execute("SELECT ifnull(max(rowid), 0) FROM cursorDiskKV").fetchone()
+        known = _Position(newest)
+        for part in range(_REMEMBERED):
+            row = connection.execute(
+                "SELECT rowid, key FROM cursorDiskKV WHERE rowid >= ? LIMIT 1",
+                (newest * part // _REMEMBERED,),
+            ).fetchone()
+            if row is not None:
+                known.rows.append((int(row[0]), str(row[1])))
+        here = msgspec.json.encode(known).decode()
+        before = msgspec.json.decode(position, type=_Position) if position else None
+        if before is None or before.last > newest or not _are_same(connection, before.rows):
+            return Touched(here)
+        rows = connection.execute(
+            "SELECT key, CAST(value AS BLOB) FROM cursorDiskKV WHERE rowid > ? ORDER BY rowid LIMIT ?",
+            (before.last, _MOST_TOUCHED + 1),
+        ).fetchall()
+        if len(rows) > _MOST_TOUCHED:
+            return Touched(here)
+        rows = [(str(key), value) for key, value in rows if not str(key).startswith("agentKv:")]
+        idents = {key.split(":")[1] for key, _ in rows if ":" in key}
+        return Touched(here, tuple(sorted(idents - {""})), rows)
+
+
+class _Position(msgspec.Struct):
+    last: int
+    rows: list[tuple[int, str]] = []
+
+
+def _are_same(connection: sqlite3.Connection, rows: list[tuple[int, str]]) -> bool:
+    statement = "SELECT key FROM cursorDiskKV WHERE rowid = ?"
+    for number, key in rows:
+        row = connection.execute(statement, (number,)).fetchone()
+        if row is not None and str(row[0]) != key:
+            return False
+    return True
+
+
+def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     """A database that cannot be read, or not to its end, is a problem; what was read stays."""
     reader = Reader(origin.path, tally, "global")
     if not origin.named and is_spare(origin.path):
@@ -60,7 +124,11 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                     reader.generations = Generations(beside.with_name("workspaceStorage"))
                 # All that have a row of their own, then those of which only bubbles are left.
                 seen: set[str] = set()
-                for key, data in reader.rows.range("composerData:"):
+                heads: Iterable[tuple[str, bytes | None]] = reader.rows.range("composerData:")
+                if origin.only:
+                    named = (f"composerData:{ident}" for ident in origin.only)
+                    heads = [(key, data) for key in named if (data := reader.rows.get(key))]
+                for key, data in heads:
                     ident = key.partition(":")[2]
                     if data is None:
                         reader.tally.records += 1
@@ -74,8 +142,9 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                         continue
                     seen.add(ident)
                     yield from _read_on(reader, ident, composer)
-                for ident in reader.rows.groups("bubbleId:"):
-                    if ident and ident not in seen:
+                for ident in origin.only or reader.rows.groups("bubbleId:"):
+                    is_there = not origin.only or reader.rows.has(f"bubbleId:{ident}:")
+                    if ident and ident not in seen and is_there:
                         yield from _read_on(reader, ident, {})
             if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
                 # Since 3.12 the heads are rows of a table.
@@ -84,8 +153,10 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                 statement = f"SELECT {', '.join(columns)} FROM composerHeaders"
                 for row in database.connection.execute(statement):
                     fields: dict[str, Any] = dict(zip(columns, row, strict=True))
-                    reader.tally.records += 1
                     ident = str(fields.get("composerId") or "")
+                    if origin.only and ident not in origin.only:
+                        continue
+                    reader.tally.records += 1
                     value = fields.get("value")
                     try:
                         data = value if isinstance(value, bytes) else str(value or "{}").encode()
