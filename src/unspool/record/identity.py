@@ -6,7 +6,7 @@ import re
 import time
 from collections import OrderedDict
 
-from unspool.record.ledger import new_lock
+from unspool.record.locks import new_lock
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

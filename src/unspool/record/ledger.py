@@ -1,55 +1,20 @@
 """The ledger: what the journal is told, and what is remembered of it. All writing goes through here."""
 
-import os
-import threading
 import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 from unspool.record.answers import Answer
 from unspool.record.history import History, key_of
 from unspool.record.identity import now
 from unspool.record.journal import Journal, Limits
+from unspool.record.locks import new_lock
 from unspool.record.plain import encode, listed, plain
 from unspool.record.spans import Request
 from unspool.sources.recorder.entries import FORMAT, Entry
-
-# Locks for what several threads write, which a forked process finds free.
-_known: "WeakSet[threading.RLock]" = WeakSet()
-_forking = threading.Lock()
-_held: "list[threading.RLock]" = []
-
-
-def new_lock() -> "threading.RLock":
-    """A lock that its own thread may take again: the garbage collector may close a forgotten
-    stream, which is then recorded, in the middle of any other record."""
-    lock = threading.RLock()
-    _known.add(lock)
-    return lock
-
-
-def _hold_all() -> None:
-    """Before a fork: nobody is in the middle of a record, here or in the child's copy."""
-    _forking.acquire()
-    _held.extend(_known)
-    for lock in _held:
-        lock.acquire()
-
-
-def _free_all() -> None:
-    for lock in _held:
-        lock.release()
-    _held.clear()
-    _forking.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_all, after_in_parent=_free_all, after_in_child=_free_all)
-
 
 OPEN_CONVERSATIONS = 256
 """Conversations that are remembered, so that only what is new is written. One that was forgotten
