@@ -43,7 +43,7 @@ def codex(number: int, rounds: int, pool: Pool) -> tuple[str, bytes]:
         part = {"type": "output_text" if role == "assistant" else "input_text", "text": text}
         kinds = {"content_item_kinds": [kind]}
         line("response_item", {
-            "type": "message", "id": f"msg_{len(lines)}", "role": role, "content": [part],
+            "type": "message", "id": f"msg_{number}_{len(lines)}", "role": role, "content": [part],
             "internal_chat_message_metadata_passthrough": kinds,
         })  # fmt: skip
 
@@ -57,7 +57,7 @@ def codex(number: int, rounds: int, pool: Pool) -> tuple[str, bytes]:
             line("turn_context", {"cwd": "/home/ana/shop", "model": "gpt-6"})
             message("user", pool.cut(40, 400), "user.text")
         line("response_item", {
-            "type": "reasoning", "id": f"rs_{n}", "encrypted_content": pool.cut(900, 2000),
+            "type": "reasoning", "id": f"rs_{number}_{n}", "encrypted_content": pool.cut(900, 2000),
             "summary": [{"type": "summary_text", "text": pool.cut(50, 300)}],
         })  # fmt: skip
         if n % 2:
@@ -65,7 +65,7 @@ def codex(number: int, rounds: int, pool: Pool) -> tuple[str, bytes]:
         call, command, output = f"call_{number}_{n}", pool.cut(20, 200), pool.cut(200, 8000)
         asked = orjson.dumps({"cmd": command}).decode()
         line("response_item", {
-            "type": "function_call", "id": f"fc_{n}", "call_id": call, "name": "exec_command",
+            "type": "function_call", "id": f"fc_{number}_{n}", "call_id": call, "name": "exec_command",
             "arguments": asked,
         })  # fmt: skip
         total += 1000
@@ -92,7 +92,7 @@ def gemini(number: int, rounds: int, pool: Pool) -> tuple[str, bytes]:
         common = {"timestamp": _stamp(n * 5)}
         if n % 12 == 0:
             prompt = {
-                "id": f"u{n}",
+                "id": f"u{number}-{n}",
                 **common,
                 "type": "user",
                 "content": [{"text": pool.cut(40, 400)}],
@@ -107,7 +107,7 @@ def gemini(number: int, rounds: int, pool: Pool) -> tuple[str, bytes]:
             "total": 1005,
         }
         thought = {"subject": "Plan", "description": pool.cut(50, 500), "timestamp": _stamp(n)}
-        answer = {"id": f"g{n}", **common, "type": "gemini", "content": pool.cut(0, 400)}
+        answer = {"id": f"g{number}-{n}", **common, "type": "gemini", "content": pool.cut(0, 400)}
         answer |= {"tokens": tokens, "thoughts": [thought], "model": "gemini-2.5-pro"}
         lines.append(orjson.dumps(answer))
         call = f"run_shell_command__{number}_{n}"
@@ -117,7 +117,9 @@ def gemini(number: int, rounds: int, pool: Pool) -> tuple[str, bytes]:
         done = {"id": call, "name": "run_shell_command", "args": {"command": pool.cut(20, 200)}}
         done |= {"status": "success", "result": parts, "resultDisplay": output[:200], **common}
         lines.append(orjson.dumps({**answer, "toolCalls": [done]}))
-        lines.append(orjson.dumps({"id": f"t{n}", **common, "type": "user", "content": parts}))
+        lines.append(
+            orjson.dumps({"id": f"t{number}-{n}", **common, "type": "user", "content": parts})
+        )
         lines.append(orjson.dumps({"$set": {"lastUpdated": _stamp(n)}}))
     return f"tmp/shop/chats/session-2026-05-04T10-00-{number:08x}.jsonl", b"\n".join(lines) + b"\n"
 

@@ -27,6 +27,14 @@ def text_of(content: Any, thought: bool = False) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
+_FILES = "\n--- Content from referenced files ---"
+
+
+def typed_of(text: str) -> str:
+    """What was typed of a prompt, without the files that it names (`@picture.png`)."""
+    return text.partition(_FILES)[0].rstrip() if _FILES in text else text
+
+
 def calls_of(content: Any) -> list[dict[str, Any]]:
     calls = (part.get("functionCall") for part in parts_of(content))
     return [call for call in calls if isinstance(call, dict)]

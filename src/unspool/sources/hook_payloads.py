@@ -16,6 +16,7 @@ import msgspec
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Rank
 from unspool.io.door import clean
 from unspool.io.origins import Head, Origin, Tally
+from unspool.sources.gemini_parts import typed_of
 from unspool.sources.hooklogs import Logged, head_payloads, read_log
 from unspool.sources.scribe import Scribe, title_of
 
@@ -118,6 +119,7 @@ def _fields(payload: Payload) -> Payload:
 def prompt(payload: Payload, scribe: Scribe) -> None:
     text = payload.get("prompt")
     if isinstance(text, str) and text:
+        text = typed_of(text)
         scribe.message(role="user", text=text, typed=text)
         scribe.note("title", title_of(text), Rank.LAST_RESORT)
 

@@ -313,8 +313,11 @@ class _Rollout:
         if not kind:
             self.turns.append(before)
             self.prompts += 1
-            if text:
-                chained.note("title", title_of(text), Rank.GUESS)
+            typed = _typed(payload.content)
+            if typed or text:
+                chained.note("title", title_of(typed or text), Rank.GUESS)
+            chained.message(id=ident, role=role, text=text, typed=typed, attachments=attachments)
+            return
         chained.message(id=ident, role=role, text=text, kind=kind, attachments=attachments)
 
     def _read_agent_message(self, payload: Payload, scribe: Scribe) -> None:
@@ -582,6 +585,24 @@ def _content(
     images = [part for part in content if part.image_url]
     attachments = tuple(image_of({"image_url": part.image_url}) for part in images)
     return between.join(part.text for part in content if part.text), attachments
+
+
+def _typed(content: str | list[Part] | None) -> str | None:
+    """What was typed, where the program wrapped pictures that came with it:
+
+    [{"text":"<image name=[Image #1]>"},{"image_url":…},{"text":"</image>"},{"text":"What is it?"}]
+    """
+    parts = content if isinstance(content, list) else []
+    if not any(part.text.startswith("<image ") for part in parts):
+        return None
+    words: list[str] = []
+    inside = False
+    for part in parts:
+        inside = inside or part.text.startswith("<image ")
+        if not inside and part.text:
+            words.append(part.text)
+        inside = inside and part.text != "</image>"
+    return "\n".join(words)
 
 
 def _is_injected(payload: Payload, text: str) -> bool:

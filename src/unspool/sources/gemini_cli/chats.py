@@ -29,6 +29,7 @@ from unspool.sources.gemini_parts import (
     images_of,
     responses_of,
     text_of,
+    typed_of,
 )
 from unspool.sources.scribe import Scribe, title_of, touched
 
@@ -326,7 +327,7 @@ class _Chat:
             if text.startswith("<state_snapshot>"):
                 scribe.mark("compaction")
                 kind = "summary"
-            typed = shown or text
+            typed = shown or typed_of(text)
             if typed.startswith(("/", "?")) and not kind:
                 kind = "command"
             images = tuple(images_of(entry.content))

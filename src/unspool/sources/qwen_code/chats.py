@@ -165,9 +165,13 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             typed = line.provenance in (None, "real_user")
             images = tuple(gemini_parts.images_of(parts))
             kind = "" if typed else "injected"
-            scribe.message(id=line.uuid, role="user", text=text, kind=kind, attachments=images)
+            words = gemini_parts.typed_of(text)
+            scribe.message(
+                id=line.uuid, role="user", text=text, kind=kind, attachments=images,
+                typed=words if typed and words != text else None,
+            )  # fmt: skip
             if typed and text:
-                scribe.note("title", title_of(text), Rank.GUESS)
+                scribe.note("title", title_of(words), Rank.GUESS)
         elif line.type == "assistant":
             answer = line.uuid
             if line.usageMetadata is None and line.agentId:
