@@ -61,7 +61,7 @@ def arrived(layout: Layout) -> list[bytes]:
 
 
 def leave(layout: Layout) -> None:
-    """All is well; whether somebody reads the spool, or unspool is still installed, is not asked."""
+    """All is well; nobody has to be there to read the spool."""
 
 
 def lose_all(layout: Layout) -> None:
@@ -145,6 +145,20 @@ def test_full_disk(layout: Layout, shell: str) -> None:
     assert result == (0, b"{}", b"")
     assert not arrived(layout)
     assert not list(layout.tmp.iterdir())
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_after_unspool_was_uninstalled(layout: Layout, tmp_path: Path, shell: str) -> None:
+    """Nobody would ever empty the spool."""
+    program = tmp_path / "site-packages" / "unspool" / "__init__.py"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    command = hand_over(layout.spool, program=program)
+    fire(command, shell=shell)
+    assert len(arrived(layout)) == 1
+    program.unlink()
+    assert fire(command, shell=shell) == (0, b"{}", b"")
+    assert len(arrived(layout)) == 1
 
 
 def test_without_any_program(layout: Layout) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.conftest import Installer
+from unspool.hooks import plugin, spool
 from unspool.hooks.agents import AGENTS
 from unspool.hooks.install import install, wish
 from unspool.hooks.spool import Layout
@@ -54,6 +55,23 @@ def test_drifted_stripped_unreadable(home: Path, layout: Layout, agent_is_here: 
     path.write_text("{}")
     put(layout, "claude-code")
     assert look(layout, "claude-code").state == "installed"
+
+
+def test_unspool_has_moved(
+    home: Path, layout: Layout, agent_is_here: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gemini-cli", "opencode"):
+        agent_is_here(name, "")
+        put(layout, name)
+        with monkeypatch.context() as patch:
+            other = Path("/elsewhere/unspool/__init__.py")
+            patch.setattr(spool.hand_over, "__defaults__", (spool.ANYBODY, "{}", other))
+            patch.setattr(plugin, "PROGRAM", other)
+            assert look(layout, name).state == "drifted"
+            put(layout, name)
+            assert look(layout, name).state == "installed"
+        put(layout, name)
+        assert look(layout, name).state == "installed"
 
 
 def test_plugin(home: Path, layout: Layout, agent_is_here: Installer) -> None:

@@ -236,7 +236,7 @@ AGENTS = {
             ),
             _cursor,
             _flat_commands,
-            no_gate="Cursor blocks a tool call unless its hook allows it, and unspool allows nothing",
+            no_gate="Cursor blocks a call whose hook does not allow it, and unspool allows nothing",
             skeleton={"version": 1},
             assumed=(1, 7),
         ),

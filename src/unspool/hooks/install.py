@@ -77,12 +77,13 @@ def wish(layout: Layout, agent: Agent, project: Path | None, gates: bool) -> Wis
         agent,
         path,
         project is not None,
-        dict.fromkeys(events, _command(layout, agent, version)),
+        dict.fromkeys(events, command_for(layout, agent, version)),
         tuple(_notes(agent, version, project)),
     )
 
 
-def _command(layout: Layout, agent: Agent, version: Version | None) -> str:
+def command_for(layout: Layout, agent: Agent, version: Version | None) -> str:
+    """What an agent of that version runs."""
     silent = bool(agent.silent_before) and (version is None or version < agent.silent_before)
     spool = str(layout.spool)
     if not spool.isprintable():
@@ -96,7 +97,7 @@ def _refuse_gates(agent: Agent) -> None:
     if agent.name == "claude-code" and AGENTS["cursor"].is_here():
         raise HooksRefused(
             "claude-code: no gate is installed: Cursor is here and may run Claude Code's hooks too,"
-            " and it blocks a tool call unless its hook allows it"
+            " and it blocks a call whose hook does not allow it"
         )
 
 

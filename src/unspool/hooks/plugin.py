@@ -3,18 +3,21 @@
 import json
 from pathlib import Path
 
+from unspool.hooks.spool import PROGRAM
+
 _TEXT = """\
 // Written by `unspool hooks install opencode`; `unspool hooks remove opencode` removes it.
 // Lays copies of a few events into a folder. It changes nothing, answers nothing and never fails.
 import { randomUUID } from "node:crypto"
-import { renameSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, renameSync, rmSync, writeFileSync } from "node:fs"
 
 const spool = %(spool)s
+const unspool = %(program)s
 const wanted = new Set(%(events)s)
 
 export const Unspool = async ({ directory }) => {
   const hand = (name, session, input, output) => {
-    if (!wanted.has(name)) return
+    if (!wanted.has(name) || !existsSync(unspool)) return
     const file = `opencode.${randomUUID()}`
     try {
       const told = { hook_event_name: name, session_id: session, cwd: directory, at: Date.now() }
@@ -37,4 +40,8 @@ export const Unspool = async ({ directory }) => {
 
 
 def text(spool: Path, events: list[str]) -> str:
-    return _TEXT % {"spool": json.dumps(str(spool)), "events": json.dumps(events)}
+    return _TEXT % {
+        "spool": json.dumps(str(spool)),
+        "program": json.dumps(str(PROGRAM)),
+        "events": json.dumps(events),
+    }

@@ -14,6 +14,8 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import unspool
+
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 HALF_WRITTEN_SECONDS = 3600
@@ -67,21 +69,28 @@ ANYBODY = "any"
 those agents share one command, and what they hand over says by itself whose it is."""
 
 
-def hand_over(spool: Path, agent: str = ANYBODY, answer: str = "{}") -> str:
+PROGRAM = Path(unspool.__file__).absolute()
+"""A file that goes when unspool is uninstalled: then nobody would ever empty the spool."""
+
+
+def hand_over(
+    spool: Path, agent: str = ANYBODY, answer: str = "{}", program: Path = PROGRAM
+) -> str:
     """The command of a hook: lays the payload into the spool, says `{}`, and always ends well.
 
-    No script and no Python, so that nothing can go missing: without the spool it does nothing.
+    No script and no Python, so that nothing can go missing: without the spool, or without unspool,
+    it does nothing.
     Whatever it did not keep it reads to the end, else an agent that still writes gets EPIPE.
     `/bin/sh` by name, since Codex runs commands with the user's own shell, which may be fish.
     """
     label = "${CURSOR_VERSION:+cursor.}any" if agent == ANYBODY else agent
     say = f'printf "{answer}";' if answer else ""
     script = (
-        f'umask 077;t=;{{ [ -d "$0/new" ]&&t=$(mktemp "$0/tmp/{label}.XXXXXXXXXX")&&cat>"$t"'
-        '&&mv "$t" "$0/new/"||{ [ -z "$t" ]||rm -f "$t";cat>/dev/null;};} 2>/dev/null;'
+        f'umask 077;t=;{{ [ -e "$1" ]&&[ -d "$0/new" ]&&t=$(mktemp "$0/tmp/{label}.XXXXXXXXXX")'
+        '&&cat>"$t"&&mv "$t" "$0/new/"||{ [ -z "$t" ]||rm -f "$t";cat>/dev/null;};} 2>/dev/null;'
         f"{say}exit 0"
     )
-    return f"/bin/sh -c '{script}' {shlex.quote(str(spool))}"
+    return f"/bin/sh -c '{script}' {shlex.quote(str(spool))} {shlex.quote(str(program))}"
 
 
 def agent_hint(name: str) -> str | None:

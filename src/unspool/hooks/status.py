@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from unspool.errors import HooksRefused
-from unspool.hooks import files, manifest
-from unspool.hooks.agents import Agent
+from unspool.hooks import files, manifest, plugin
+from unspool.hooks.agents import Agent, Version
+from unspool.hooks.install import command_for
 from unspool.hooks.manifest import Installed, digest
 from unspool.hooks.settings import Settings, said_by
 from unspool.hooks.spool import Layout
@@ -58,7 +59,7 @@ def status(
     told.last_event = last_event(agent.name) if last_event is not None else None
     told.median_ms = median_cost_ms(agent, set(entry.commands.values()))
     try:
-        told.state = _state(agent, path, entry, told)
+        told.state = _state(layout, agent, version, path, entry, told)
     except HooksRefused as error:
         told.state, told.advice = "unreadable", [str(error)]
     if told.state == "installed":
@@ -78,20 +79,40 @@ def status(
     return told
 
 
-def _state(agent: Agent, path: Path, entry: Installed, told: Status) -> str:
+def _unless_other(told: Status, is_other: bool) -> str:
+    """Hooks of an unspool that was moved or updated since may do nothing: they look for it."""
+    if is_other:
+        told.advice.append(
+            "written by an unspool at another place or of another version: install again"
+        )
+    return "drifted" if is_other else "installed"
+
+
+def _state(
+    layout: Layout,
+    agent: Agent,
+    version: Version | None,
+    path: Path,
+    entry: Installed,
+    told: Status,
+) -> str:
     data = files.read(path, agent.name)
     if agent.is_plugin:
         told.events = list(entry.commands) if data is not None else []
         if data is None:
             told.missing = list(entry.commands)
             return "stripped"
-        return "installed" if digest(data) == entry.after else "drifted"
+        if digest(data) != entry.after:
+            return "drifted"
+        text = plugin.text(layout.spool, told.events)
+        return _unless_other(told, digest(text.encode()) != entry.after)
     settings = Settings(agent, str(path), data)
     for event, command in entry.commands.items():
         there = command in settings.commands(event)
         (told.events if there else told.missing).append(event)
     if not told.missing:
-        return "installed"
+        command = command_for(layout, agent, version)
+        return _unless_other(told, set(entry.commands.values()) != {command})
     told.advice.append("install again")
     return "drifted" if told.events else "stripped"
 
