@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,3 +153,43 @@ def test_problems_of_a_damaged_log_are_counted_with_their_place() -> None:
     origin = origins_of(folder)[0]
     again = list(sources.load("copilot-cli").read(origin, recovered, recover=True))
     assert any(getattr(fact, "text", "") == "second answer" for fact in again)
+
+
+@pytest.mark.parametrize(("second", "total"), [(2, 1100), (3, 1000)])
+def test_accounts_that_run_on(tmp_path: Path, second: int, total: int) -> None:
+    """Up to 1.0.64 the end of a run counts the run, from 1.0.66 on the session up to there."""
+    counts = {1: 100, second: 1000}
+
+    def end(count: int) -> dict[str, Any]:
+        usage = {"inputTokens": counts[count], "outputTokens": 10}
+        return {"modelMetrics": {"m": {"requests": {"count": count}, "usage": usage}}}
+
+    events = [
+        ("session.start", {"sessionId": RUNS}),
+        ("user.message", {"content": "One?"}),
+        ("assistant.message", {"messageId": "a", "content": "One."}),
+        ("session.shutdown", end(1)),
+        ("session.resume", {}),
+        ("user.message", {"content": "Two?"}),
+        ("assistant.message", {"messageId": "b", "content": "Two."}),
+        ("assistant.message", {"messageId": "c", "content": "And three."}),
+        ("session.shutdown", end(second)),
+    ]
+    lines = [
+        {
+            "type": kind,
+            "data": data,
+            "id": f"e{number}",
+            "timestamp": f"2026-05-04T08:00:0{number}Z",
+        }
+        for number, (kind, data) in enumerate(events)
+    ]
+    log = tmp_path / "session-state" / RUNS / "events.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    (made,) = reduce_all(facts_of(origins_of(tmp_path)))
+    assert made.usage is not None
+    assert made.usage.prompt_tokens == total
+
+
+RUNS = "00000000-0000-4000-8000-0000000000aa"

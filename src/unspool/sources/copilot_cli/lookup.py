@@ -113,6 +113,27 @@ class Lookup:
         return self.started.get(call, call) if call else ""
 
     @cached_property
+    def running_accounts(self) -> set[str]:
+        """Ends of runs whose figures are of the session up to there: from 1.0.66 on (1.0.64: of the run),
+        though nothing says so before 1.0.85. They count as many requests as the log has answers; the
+        others, as many as the run has (test_accounts_that_run_on).
+        """
+        running: set[str] = set()
+        ever = run = 0
+        with open_origin(self.path) as file:
+            for line in file:
+                if b'"assistant.message"' in line:
+                    ever, run = ever + 1, run + 1
+                elif b'"session.start"' in line or b'"session.resume"' in line:
+                    run = 0
+                elif b'"session.shutdown"' in line:
+                    for event in read_json(line.strip(b"\0\r\n ")).values:
+                        count = _requests(event)
+                        if count is not None and abs(count - ever) < abs(count - run):
+                            running.add(str(event.get("id")))
+        return running
+
+    @cached_property
     def _skills(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for event in _search(self.path, b'"skill.invoked"'):
@@ -177,6 +198,16 @@ _ATTACHMENT_FIELDS = frozenset(("type", "displayName", "name", "path", "filePath
 def _line(lines: Any, name: str) -> int | None:
     value = lines.get(name) if isinstance(lines, dict) else None
     return whole_number(value.get("line") if isinstance(value, dict) else value)
+
+
+def _requests(event: Any) -> int | None:
+    """How many requests the end of a run counts."""
+    data = event.get("data") if isinstance(event, dict) else None
+    models = data.get("modelMetrics") if isinstance(data, dict) else None
+    if not isinstance(models, dict):
+        return None
+    asked = [model.get("requests") for model in models.values() if isinstance(model, dict)]
+    return sum(whole_number(each.get("count")) or 0 for each in asked if isinstance(each, dict))
 
 
 def content_id(content: str) -> str:

@@ -81,7 +81,8 @@ def read_shutdown(event: Event, lookup: Lookup) -> None:
     There all figures are of the whole session.
     """
     metrics, agents = event.data.get("modelMetrics"), event.data.get("agentMetrics")
-    if not event.data.get("accountingSnapshot") and not agents:
+    told = event.data.get("accountingSnapshot") or agents
+    if not told and event.entry not in lookup.running_accounts:
         _report(event, event.root, "segment", metrics)
     elif isinstance(agents, dict) and "main" in agents:
         for agent, account in agents.items():
