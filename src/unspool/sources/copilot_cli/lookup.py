@@ -114,11 +114,11 @@ class Lookup:
 
     @cached_property
     def running_accounts(self) -> set[str]:
-        """Ends of runs whose figures are of the session up to there: from 1.0.66 on (1.0.64: of the run),
-        though nothing says so before 1.0.85. They count as many requests as the log has answers; the
-        others, as many as the run has (test_accounts_that_run_on).
-        """
+        """Ends of runs whose figures are of the session up to there. They are from 1.0.66 on (in 1.0.64, of
+        the run), though nothing says so before 1.0.85: no model's requests are fewer than before, and
+        there are as many as the log has answers, not as the run has (test_accounts_that_run_on)."""
         running: set[str] = set()
+        before: dict[str, int] = {}
         ever = run = 0
         with open_origin(self.path) as file:
             for line in file:
@@ -128,9 +128,12 @@ class Lookup:
                     run = 0
                 elif b'"session.shutdown"' in line:
                     for event in read_json(line.strip(b"\0\r\n ")).values:
-                        count = _requests(event)
-                        if count is not None and abs(count - ever) < abs(count - run):
+                        asked = _requests(event)
+                        grew = all(asked.get(model, 0) >= count for model, count in before.items())
+                        count = sum(asked.values())
+                        if grew and abs(count - ever) < abs(count - run):
                             running.add(str(event.get("id")))
+                        before = asked
         return running
 
     @cached_property
@@ -200,14 +203,16 @@ def _line(lines: Any, name: str) -> int | None:
     return whole_number(value.get("line") if isinstance(value, dict) else value)
 
 
-def _requests(event: Any) -> int | None:
-    """How many requests the end of a run counts."""
+def _requests(event: Any) -> dict[str, int]:
+    """How many requests the end of a run counts, by model."""
     data = event.get("data") if isinstance(event, dict) else None
     models = data.get("modelMetrics") if isinstance(data, dict) else None
-    if not isinstance(models, dict):
-        return None
-    asked = [model.get("requests") for model in models.values() if isinstance(model, dict)]
-    return sum(whole_number(each.get("count")) or 0 for each in asked if isinstance(each, dict))
+    asked: dict[str, int] = {}
+    for model, told in models.items() if isinstance(models, dict) else ():
+        requests = told.get("requests") if isinstance(told, dict) else None
+        if isinstance(requests, dict):
+            asked[model] = whole_number(requests.get("count")) or 0
+    return asked
 
 
 def content_id(content: str) -> str:
