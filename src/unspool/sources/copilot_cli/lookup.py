@@ -114,8 +114,8 @@ class Lookup:
 
     @cached_property
     def running_accounts(self) -> set[str]:
-        """Ends of runs whose figures are of the session up to there. They are from 1.0.66 on (in 1.0.64, of
-        the run), though nothing says so before 1.0.85: no model's requests are fewer than before, and
+        """Ends of runs whose figures are of the session up to there: from 1.0.66 on (in 1.0.64 of the
+        run), though nothing says so before 1.0.85. No model's requests are fewer than before, and
         there are as many as the log has answers, not as the run has (test_accounts_that_run_on)."""
         running: set[str] = set()
         before: dict[str, int] = {}
