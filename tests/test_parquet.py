@@ -1,7 +1,6 @@
 """Parquet: the files as their readers see them, and read back."""
 
 import io
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,15 +151,6 @@ def test_the_star_says_what_the_conversations_say(tables: Path) -> None:
         " WHERE m.role <> 'tool' OR m.tool_call_id <> t.tool_call_id"
     )
     assert unpaired == []
-
-
-def test_the_queries_of_the_page_run(tables: Path) -> None:
-    page = (ROOT / "docs" / "parquet.md").read_text(encoding="utf-8")
-    queries = re.findall(r"```sql\n(.*?);\n```", page, re.S)
-    assert len(queries) == 3
-    for text in queries:
-        answer = duckdb.sql(re.sub(r"'(\w+\.parquet)'", rf"'{tables}/\1'", text))
-        assert answer.pl().height > 0
 
 
 def test_the_page_explains_every_column() -> None:

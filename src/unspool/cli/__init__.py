@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("unspool.cli.serve", "A page over the store in the browser, and an API."),
     "search": ("unspool.cli.search", "Find what was typed, answered, called or returned."),
     "stats": ("unspool.cli.stats", "Conversations, tokens, cost, tools, files: in figures."),
+    "sql": ("unspool.cli.sql", "Ask in SQL: the store, Parquet tables, any traces."),
     "align": ("unspool.cli.align", "Which conversations of several agents are the same work."),
     "store": ("unspool.cli.store", "Look after the store: info, verify, export, rebuild …"),
     "hooks": ("unspool.cli.hooks", "Have agents tell of their events as they happen."),

@@ -4,9 +4,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, BinaryIO
 
-from unspool.errors import MissingExtra
+from unspool.errors import MissingExtra, UnreadableOrigin
 from unspool.facts import Problem
 from unspool.io.origins import Origin, Tally
 from unspool.io.packing import encode_json
@@ -18,6 +19,7 @@ from unspool.sinks.parquet.rows import (
     OWN_COLUMNS,
     TABLES,
     Columns,
+    pack_column,
     unpack,
     unpack_columns,
 )
@@ -64,6 +66,38 @@ def make_batch(columns: Columns, packed: Iterable[bytes]) -> Any:
         _array(kind, [part[at] for part in parts]) for at, kind in enumerate(columns.values())
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+
+
+def make_table(columns: Columns, chunks: Iterable[list[list[Any]]]) -> Any:
+    """Values that come column by column, some rows at a time, as an Arrow table."""
+    schema = schema_of(columns)
+    batches = []
+    for values in chunks:
+        packed = [
+            [memoryview(part) for part in pack_column(kind, column)]
+            for kind, column in zip(columns.values(), values, strict=True)
+        ]
+        arrays = [_array(kind, [p]) for kind, p in zip(columns.values(), packed, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def open_table(places: Iterable[Path]) -> Any:
+    """A table in files, or in folders with partitions, of which readers take what they need."""
+    from pyarrow import dataset
+
+    parts = []
+    try:
+        for place in places:
+            folders = sorted(place.iterdir()) if place.is_dir() else []
+            keys = dict.fromkeys(folder.name.partition("=")[0] for folder in folders)
+            schema = pa.schema([(key, pa.large_string()) for key in keys])
+            hive = dataset.partitioning(schema, flavor="hive")
+            parts.append(dataset.dataset(place, format="parquet", partitioning=hive))
+        return parts[0] if len(parts) == 1 else dataset.dataset(parts)
+    except (pa.ArrowException, OSError) as error:
+        text = str(error).partition("\n")[0]
+        raise UnreadableOrigin(f"{place} cannot be read: {text}") from None
 
 
 def combine(

@@ -164,7 +164,7 @@ _pack = Packer().encode
 unpack = msgspec.msgpack.Decoder(list[bytes]).decode
 """The tables of a conversation, in the order of TABLES."""
 unpack_columns = msgspec.msgpack.Decoder(list[list[memoryview]]).decode
-"""The columns of a table, each as `_column` packs it."""
+"""The columns of a table, each as `pack_column` packs it."""
 
 Values = dict[str, Iterable[Any]]
 """Column → its value in every row; columns that nobody names are empty."""
@@ -226,7 +226,7 @@ def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
             values[name] = [key] * count
         nothing = [None] * count
         packed.append(
-            _pack([_column(kind, list(values.get(n, nothing))) for n, kind in columns.items()])
+            _pack([pack_column(kind, list(values.get(n, nothing))) for n, kind in columns.items()])
         )
     return _pack(packed)
 
@@ -295,7 +295,7 @@ def _tool_calls(messages: list[Message]) -> tuple[int, Values]:
     }
 
 
-def _column(kind: str, values: list[Any]) -> list[bytes]:
+def pack_column(kind: str, values: list[Any]) -> list[bytes]:
     """The values as Arrow will have them, so that the driver need not look at each: texts by their
     lengths and one after the other, numbers as an array.
 
