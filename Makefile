@@ -57,7 +57,7 @@ test-others: ## run the tests on other Pythons (OTHERS)
 	        .venv-$$v/bin/python -m pip install -q --disable-pip-version-check -e '.[view,serve,test,bench]' && \
 	        .venv-$$v/bin/python -m pip install -q --disable-pip-version-check --no-deps --ignore-requires-python 'harbor==0.25.0' && \
 	        touch .venv-$$v/.done; } || exit 1; \
-	      .venv-$$v/bin/python -m pytest -n 2 -m 'not browser and not slow and not serve and not spark' || exit 1; \
+	      .venv-$$v/bin/python -m pytest -n 2 -m 'not browser and not slow and not live and not serve and not spark' || exit 1; \
 	      break; \
 	    fi; \
 	  done; \

@@ -18,6 +18,7 @@ from bench import (
     cursor,
     front,
     hooks,
+    live,
     recorder,
     serve,
     store,
@@ -50,6 +51,7 @@ JOBS: dict[str, Callable[[], list[Row]]] = {
         "claude-varied", partial(claude_code.generate, size=2_000_000_000), 1
     ),
     "claude-real": _real_claude,
+    "live": live.run,
     "copilot-cli": lambda: _extract(
         "copilot-cli", partial(copilot_cli.generate, size=200_000_000), 1, 2
     ),

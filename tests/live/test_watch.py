@@ -19,6 +19,7 @@ from tests.test_extract import ENV
 from unspool.hooks.spool import Layout, hand_over
 from unspool.store.opening import reading, writing
 
+pytestmark = pytest.mark.live
 SESSION = "0c7f6d1e-1111-4a11-8a11-00000000000%d"
 PATIENCE = 60
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from unspool.io.folders import walk
 from unspool.pipeline.discover import COMPANIONS
-from unspool.store.survey import Changed, Known, Survey, compare, known_origins
+from unspool.store.survey import Changed, Known, Survey, compare, known_origin, known_origins
 
 HOT_SECONDS = 0.5
 KNOWN_SECONDS = 5.0
@@ -52,11 +52,15 @@ class Monitors:
         self.hot[path] = time.monotonic()
         self.rung = True
 
-    def forget(self, paths: Iterable[str]) -> None:
-        """These were taken in, or somebody else wrote to the store: what it knows is asked again."""
+    def ask_again(self, paths: Iterable[str] | None = None) -> None:
+        """These were taken in, or (None) somebody else wrote to the store."""
+        if paths is None:
+            self.known = known_origins(self.connection)
+            return
         for path in paths:
-            self.known.pop(path, None)
-        self.known = known_origins(self.connection)
+            known = known_origin(self.connection, path)
+            if known is not None:
+                self.known[path] = known
 
     def poll(self) -> Survey:
         """What changed since, as far as it is time to look."""
@@ -101,7 +105,7 @@ class Monitors:
             if one.state:
                 rest = max(DATABASE_SECONDS, DATABASE_COST * seconds)
                 self.rested[one.path] = time.monotonic() + rest
-        self.forget(one.path for one in changed)
+        self.ask_again(one.path for one in changed)
 
     def wait_seconds(self) -> float:
         """How long nobody needs to look."""

@@ -8,6 +8,7 @@ ended     the session is over
 """
 
 import sqlite3
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from unspool.trajectory import Trajectory
 SILENT = timedelta(minutes=10)
 """Whoever worked or waited and was not heard of for so long is idle: sessions end without a word."""
 
+RECENT = timedelta(days=1)
 HOOKS_KNOW_BETTER_US = 2_000_000
 """A transcript is written a moment after the hook has told of it."""
 
@@ -131,7 +133,7 @@ def put_state(
 def put_state_in(connection: sqlite3.Connection, key: Key, trajectory: Trajectory) -> None:
     """What the conversation itself says, where no hook has just said it."""
     ended = parse_time(trajectory.ended_at)
-    if ended is None:
+    if ended is None or ended / 1e6 < time.time() - RECENT.total_seconds():
         return
     row = connection.execute(
         "SELECT at FROM activity WHERE platform = ? AND external_id = ?", key
@@ -158,11 +160,17 @@ def state_in(trajectory: Trajectory) -> tuple[str, str | None]:
     return ("working" if last.role in ("user", "tool") else "idle"), None
 
 
-def doings(connection: sqlite3.Connection) -> list[Doing]:
-    """What everybody does now, whoever was heard of last first."""
-    silent = (datetime.now(UTC) - SILENT).isoformat(timespec="microseconds").replace("+00:00", "Z")
+def doings(connection: sqlite3.Connection, within: timedelta = RECENT) -> list[Doing]:
+    """What everybody does who was heard of lately, the last one first."""
+    now = datetime.now(UTC)
+    silent, oldest = (
+        (now - age).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        for age in (SILENT, within)
+    )
     rows = connection.execute(
-        "SELECT platform, external_id, state, tool, since, at FROM activity ORDER BY at DESC"
+        "SELECT platform, external_id, state, tool, since, at FROM activity WHERE at >= ?"
+        " ORDER BY at DESC",
+        (oldest,),
     )
     found: list[Doing] = []
     for platform, ident, state, tool, since, at in rows:

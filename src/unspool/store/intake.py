@@ -242,7 +242,7 @@ class Intake:
         if is_gone(changed.path):
             if ident is not None:
                 self.report.gone += 1
-                mark_gone(self.connection, ident)
+                mark_gone(self.connection, [ident])
             return
         for problem in problems:
             self.report.count(problem.code)
@@ -276,8 +276,13 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[Savepoint]:
     connection.execute("RELEASE origin")
 
 
-def mark_gone(connection: sqlite3.Connection, ident: int) -> None:
-    connection.execute("UPDATE origins SET gone_since = ? WHERE id = ?", (now(), ident))
+def mark_gone(
+    connection: sqlite3.Connection, gone: Iterable[int], back: Iterable[int] = ()
+) -> None:
+    """Origins that are no longer there, and those that are there again."""
+    statement = "UPDATE origins SET gone_since = ? WHERE id = ?"
+    rows = [*((now(), ident) for ident in gone), *((None, ident) for ident in back)]
+    connection.executemany(statement, rows)
 
 
 def put_problems(

@@ -77,10 +77,7 @@ class Sync:
         self.report.gone = len(found.gone)
         if found.gone or found.back:
             with transaction(self.connection):
-                for ident in found.gone:
-                    mark_gone(self.connection, ident)
-                back = "UPDATE origins SET gone_since = NULL WHERE id = ?"
-                self.connection.executemany(back, [(ident,) for ident in found.back])
+                mark_gone(self.connection, found.gone, found.back)
 
     def _take_batch(self, items: Iterator[Item]) -> None:
         with transaction(self.connection):
