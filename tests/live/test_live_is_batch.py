@@ -147,16 +147,21 @@ def payloads_of(case: Path) -> list[dict[str, Any]]:
 
 HOOK_CASES = [
     case
-    for source in ("claude_code", "cursor")
+    for source in ("claude_code", "cursor", "codex", "gemini_cli", "qwen_code")
     for case in sorted((CASES / source).iterdir())
-    if "hooks" in case.name
+    if "hooks" in case.name or (case / "input" / "hooks.jsonl").exists()
 ]
+SPOOLED_AS = {"codex": "codex", "gemini_cli": "gemini-cli", "qwen_code": "qwen-code"}
+"""Whose hooks say who they are; of others the payload tells."""
 
 
 def arrivals_of(case: Path) -> list[Arrival]:
     base = 1_760_000_000_000_000_000
+    agent = SPOOLED_AS.get(case.parent.name, "any")
     return [
-        make_arrival(json.dumps(payload).encode(), f"any.{number}", base + number * 1_500_000_000)
+        make_arrival(
+            json.dumps(payload).encode(), f"{agent}.{number}", base + number * 1_500_000_000
+        )
         for number, payload in enumerate(payloads_of(case))
     ]
 

@@ -17,7 +17,7 @@ from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Rank
 from unspool.io.door import clean
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.gemini_parts import typed_of
-from unspool.sources.hooklogs import Logged, head_payloads, read_log
+from unspool.sources.hooklogs import TIMES, Logged, head_payloads, read_log
 from unspool.sources.scribe import Scribe, title_of
 
 Payload = dict[str, Any]
@@ -26,7 +26,7 @@ LATER = Rank.ECHO + 1
 _COMMON = frozenset((
     "session_id", "transcript_path", "cwd", "hook_event_name", "permission_mode", "agent_id", "model",
     "agent_type", "prompt_id", "turn_id", "timestamp", "agent_transcript_path",
-    "last_assistant_message",
+    "last_assistant_message", *TIMES,
 ))  # fmt: skip
 
 
