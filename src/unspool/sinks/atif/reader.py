@@ -57,7 +57,9 @@ Json = dict[str, Any]
 def claims(head: Head) -> bool:
     """A JSON object with ATIF's label, or with its steps; also several, in an array or by their ids."""
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if data[:1] not in (b"{", b"[") or not (_LABEL.search(data) or _STEPS.search(data)):
+    if data[:1] not in (b"{", b"[") or not (b'"schema_version"' in data or b'"steps"' in data):
+        return False
+    if not (_LABEL.search(data) or _STEPS.search(data)):
         return False
     value = recover_json(data) or (head.objects[0] if head.objects else None)
     return any(True for _ in documents_in(value))
