@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -164,6 +165,13 @@ def test_after_unspool_was_uninstalled(layout: Layout, tmp_path: Path, shell: st
 def test_without_any_program(layout: Layout) -> None:
     assert fire(hand_over(layout.spool), b"{}", PATH="/nowhere") == (0, b"{}", b"")
     assert not arrived(layout)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_it_is_the_name_of_a_variable(layout: Layout, name: str) -> None:
+    """Gemini CLI replaces `$name` and `${name}` in its settings by what the environment has."""
+    script = hand_over(Path("/s"), name).replace("${CURSOR_VERSION:+cursor.}", "")
+    assert set(re.findall(r"\$\{?(\w+)", script)) == {"0", "1", "2"}
 
 
 def test_old_claude_code_gets_no_answer(layout: Layout) -> None:

@@ -13,7 +13,7 @@ from unspool.hooks import files, manifest, plugin
 from unspool.hooks.agents import AGENTS, Agent, Version
 from unspool.hooks.manifest import Installed, digest, keep, kept
 from unspool.hooks.settings import Settings, said_by
-from unspool.hooks.spool import FILE_MODE, Layout, hand_over
+from unspool.hooks.spool import FILE_MODE, PROGRAM, Layout, hand_over
 from unspool.io.temporary import take_lock
 
 TRIES = 3
@@ -85,9 +85,9 @@ def wish(layout: Layout, agent: Agent, project: Path | None, gates: bool) -> Wis
 def command_for(layout: Layout, agent: Agent, version: Version | None) -> str:
     """What an agent of that version runs."""
     silent = bool(agent.silent_before) and (version is None or version < agent.silent_before)
-    spool = str(layout.spool)
-    if not spool.isprintable():
-        raise HooksRefused(f"the folder {spool!r} cannot stand in a command; name another store")
+    for path in (layout.spool, PROGRAM):
+        if not str(path).isprintable() or "$" in str(path):
+            raise HooksRefused(f"the path {str(path)!r} cannot stand in a command; choose another")
     return hand_over(layout.spool, agent.command_name, answer="" if silent else "{}")
 
 

@@ -81,14 +81,16 @@ def hand_over(
     No script and no Python, so that nothing can go missing: without the spool, or without unspool,
     it does nothing.
     Whatever it did not keep it reads to the end, else an agent that still writes gets EPIPE.
+    No variable has a name: Gemini CLI replaces each `$name` in its settings by the environment's.
     `/bin/sh` by name, since Codex runs commands with the user's own shell, which may be fish.
     """
     label = "${CURSOR_VERSION:+cursor.}any" if agent == ANYBODY else agent
     say = f'printf "{answer}";' if answer else ""
     script = (
-        f'umask 077;t=;{{ [ -e "$1" ]&&[ -d "$0/new" ]&&t=$(mktemp "$0/tmp/{label}.XXXXXXXXXX")'
-        '&&cat>"$t"&&mv "$t" "$0/new/"||{ [ -z "$t" ]||rm -f "$t";cat>/dev/null;};} 2>/dev/null;'
-        f"{say}exit 0"
+        'umask 077;{ [ -e "$1" ]&&[ -d "$0/new" ]'
+        f'&&set -- "$1" "$(mktemp "$0/tmp/{label}.XXXXXXXXXX")"'
+        '&&[ "$2" ]&&cat>"$2"&&mv "$2" "$0/new/"||{ [ -z "$2" ]||rm -f "$2";cat>/dev/null;};}'
+        f" 2>/dev/null;{say}exit 0"
     )
     return f"/bin/sh -c '{script}' {shlex.quote(str(spool))} {shlex.quote(str(program))}"
 
