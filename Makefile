@@ -9,7 +9,7 @@ OTHERS ?= 3.12 3.13
 # More options for pytest, e.g. `make test PYTEST_ARGS='tests/test_cases.py -k cursor' OTHERS=`.
 PYTEST_ARGS ?=
 
-.PHONY: help demo test test-others check bench golden browser java test-spark clean
+.PHONY: help demo test test-others check bench golden browser redis java test-spark clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -43,7 +43,13 @@ java: ## install Java 17, which the tests of the Spark engine need
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || \
 	echo "no Java, and it cannot be installed here: the tests of the Spark engine need it"
 
-test: $(VENV)/.installed-dev browser java ## run all tests, on every Python that is here
+redis: ## install redis-server, which the tests of live capture start
+	@command -v redis-server >/dev/null 2>&1 || \
+	{ command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server >/dev/null; } || \
+	echo "no redis-server, and it cannot be installed here: the tests of the queue in Redis need it"
+
+test: $(VENV)/.installed-dev browser redis java ## run all tests, on every Python that is here
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory test-others
 

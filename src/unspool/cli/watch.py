@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,8 +10,12 @@ import msgspec
 
 from unspool.cli.options import path_of, store_option
 from unspool.cli.screen import say
+from unspool.errors import UsageError
+from unspool.hooks.spool import Layout
 from unspool.inspect.scan import found_paths, usual_places
 from unspool.live.daemon import Daemon, News
+from unspool.live.forward import RemoteQueue, run_intake
+from unspool.live.mirror import mirror_folder
 from unspool.views.characters import one_line
 
 EXAMPLES = """
@@ -29,6 +34,14 @@ WORDS = {"waiting": "waiting for you"}
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per change.")
 @click.option("--once", is_flag=True, help="Take in what has arrived so far, and end.")
 @click.option("--no-raw", is_flag=True, help="Do not keep the records themselves.")
+@click.option("--queue", "address", metavar="URL", help="redis://…: many machines feed one store.")
+@click.option(
+    "--role",
+    type=click.Choice(["all", "intake", "worker"]),
+    default="all",
+    show_default=True,
+    help="With --queue: send what arrives here, write the store, or both.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 def command(
     paths: tuple[str, ...],
@@ -36,6 +49,8 @@ def command(
     as_json: bool,
     once: bool,
     no_raw: bool,
+    address: str | None,
+    role: str,
     quiet: bool,
 ) -> None:
     """Keep the store current while agents work, with one line per change, until it is stopped.
@@ -55,7 +70,15 @@ def command(
             say(_line(news))
         sys.stdout.flush()
 
-    daemon = Daemon(store, tops, tell, raw=not no_raw)
+    if role != "all" and address is None:
+        raise UsageError(f"--role {role} needs --queue")
+    open_queue = _redis(address) if address is not None else None
+    if role == "worker" or open_queue is not None:
+        mirror = mirror_folder(Layout.beside(store))
+        tops = [*([] if role == "worker" and not paths else tops), str(mirror)]
+    daemon = Daemon(
+        store, tops, tell, not no_raw, open_queue, None if role == "worker" else open_queue
+    )
 
     def stop(*_: Any) -> None:
         daemon.stop.set()
@@ -66,7 +89,23 @@ def command(
             signal.signal(number, stop)
     if not quiet and not as_json and not once:
         say(f"unspool: watching for {store}; Ctrl-C ends it", err=True)
-    daemon.run(once)
+    if role == "intake" and open_queue is not None:
+        run_intake(
+            daemon.layout, daemon.layout.live / "queue.db", tops[:-1], open_queue,
+            lambda text: say(f"unspool: {text}", err=True), daemon.stop,
+        )  # fmt: skip
+    else:
+        daemon.run(once)
+
+
+def _redis(address: str) -> Callable[[], RemoteQueue]:
+    def connect() -> RemoteQueue:
+        # Imported here: the extra is needed by nobody who has one machine.
+        from unspool.live.redis_queue import RedisQueue
+
+        return RedisQueue(address)
+
+    return connect
 
 
 def _line(news: News) -> str:

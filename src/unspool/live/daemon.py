@@ -25,6 +25,7 @@ from unspool.errors import AlreadyRunning, QueueError, StoreError, UnspoolError
 from unspool.facts import Key
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.temporary import scratch, take_lock
+from unspool.live.forward import Forward, RemoteQueue
 from unspool.live.intake import read_payload, sweep, take_in
 from unspool.live.monitors import Monitors
 from unspool.live.queue import Arrival, Queue, SqliteQueue
@@ -43,6 +44,8 @@ from unspool.store.sync import Sync
 SPOOL_SECONDS = 0.05
 RETRY_SECONDS = 1.0
 STATUS_SECONDS = 2.0
+REMOTE_SECONDS = 0.1
+"""A queue that others fill is asked so often."""
 SWEEP_SECONDS = 600.0
 TIDY_SECONDS = 60.0
 BULK_BYTES = 32 * 1024 * 1024
@@ -137,6 +140,7 @@ class Daemon:
         tell: Callable[[News], None],
         raw: bool = True,
         queue: Callable[[], Queue] | None = None,
+        forward_to: Callable[[], RemoteQueue] | None = None,
     ) -> None:
         self.store = store
         self.layout = Layout.beside(store)
@@ -144,6 +148,9 @@ class Daemon:
         self.tell = tell
         self.raw = raw
         self.open_queue = queue or (lambda: SqliteQueue(queue_path(self.layout)))
+        self._is_given_queue = queue is not None
+        self.forward_to = forward_to
+        """Where the spool is sent on to; without it, it goes into the queue itself."""
         self.stop = threading.Event()
         self.bell = threading.Event()
         self.arrivals: deque[Arrival] = deque(maxlen=10_000)
@@ -161,10 +168,12 @@ class Daemon:
     def _take_in(self) -> None:
         """The thread that empties the spool."""
         queue: Queue | None = None
+        forward: Forward | None = None
         swept = 0.0
         while not self.stop.is_set():
             try:
-                queue = queue or self.open_queue()
+                if queue is None:
+                    queue, forward = self._open_intake()
                 if time.monotonic() - swept > SWEEP_SECONDS:
                     sweep(self.layout)
                     swept = time.monotonic()
@@ -173,6 +182,8 @@ class Daemon:
                     self.bell.set()
                     if self.stop.is_set():
                         break
+                if forward is not None:
+                    forward.step()
                 self._well("intake")
             except (UnspoolError, OSError) as error:
                 # What is in the spool stays there.
@@ -181,6 +192,12 @@ class Daemon:
             self.stop.wait(SPOOL_SECONDS)
         if queue is not None:
             queue.close()
+
+    def _open_intake(self) -> tuple[Queue, Forward | None]:
+        if self.forward_to is None:
+            return self.open_queue(), None
+        journal = SqliteQueue(queue_path(self.layout))
+        return journal, Forward(journal, self.forward_to())
 
     def _trouble(self, what: str, text: str) -> None:
         """Said once, not on every try."""
@@ -197,10 +214,14 @@ class Daemon:
     def run(self, once: bool = False) -> None:
         with only_daemon(self.layout, self.store), scratch() as folder:
             intake = threading.Thread(target=self._take_in, name="intake", daemon=True)
-            if once:
-                queue = self.open_queue()
+            if self._is_given_queue and self.forward_to is None:
+                pass  # a worker: what arrives here is another's to send
+            elif once:
+                queue, forward = self._open_intake()
                 for batch in take_in(self.layout, queue):
                     self.arrivals.extend(_noted(arrival) for arrival in batch)
+                if forward is not None:
+                    forward.step()
                 queue.close()
             else:
                 intake.start()
@@ -242,6 +263,8 @@ class Daemon:
                 work.tidy()
             if not is_busy:
                 most = min(work.monitors.wait_seconds(), STATUS_SECONDS)
+                if work.queue.remote:
+                    most = min(most, REMOTE_SECONDS)
                 wait = work.schedule.wait_seconds(most)
                 if wait > 0:
                     self.bell.wait(wait)
@@ -319,7 +342,9 @@ class _Work:
         return is_busy or bool(due)
 
     def _take_events(self, urgent: set[Key], rung: bool) -> bool:
-        if not rung and time.monotonic() - self._looked_at < STATUS_SECONDS:
+        if not rung and time.monotonic() - self._looked_at < (
+            REMOTE_SECONDS if self.queue.remote else STATUS_SECONDS
+        ):
             return False
         self._looked_at = time.monotonic()
         self._more = bool(self.queue.backlog(position(self.connection, self.queue.name)).events)
@@ -383,6 +408,8 @@ class _Work:
         trajectory = get_trajectory(self.connection, row_id(*key))
         if trajectory is not None and trajectory.parent is None:
             put_state_in(self.connection, key, trajectory)
+        if trajectory is not None and isinstance(self.queue, RemoteQueue):
+            self.queue.put_recent(trajectory)
 
     def _fault(self, fault: Fault) -> None:
         """It stays dirty; after three tries only the next start, or a sync, tries again."""

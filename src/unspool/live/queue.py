@@ -65,6 +65,8 @@ class Queue(Protocol):
 
     name: str
     """Under which the store keeps how far it was read."""
+    remote: bool
+    """Whether others fill it: nothing here tells when something came."""
 
     def put(self, arrivals: Sequence[Arrival]) -> int:
         """All of them, safe when this returns; how many were not there yet."""
@@ -117,6 +119,8 @@ _COLUMNS = "event_id, received_ns, platform, event_type, session, data"
 
 class SqliteQueue:
     """The queue in a file. One connection, so of one thread; others open it again."""
+
+    remote = False
 
     def __init__(self, path: Path) -> None:
         self.path = path

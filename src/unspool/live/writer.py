@@ -19,6 +19,7 @@ from unspool.io.door import read_json
 from unspool.io.origins import HEAD_BYTES, Origin, read_head
 from unspool.live.failpoints import reach
 from unspool.live.logs import log_line, log_path
+from unspool.live.mirror import FILE_BYTES, apply
 from unspool.live.queue import Queue, Queued
 from unspool.live.states import put_states
 from unspool.live.traces import put_database_traces
@@ -98,7 +99,10 @@ class Writer:
         reach("writer-read")
         logs: dict[str, list[Queued]] = {}
         for event in events:
-            logs.setdefault(log_path(self.layout, event.arrival), []).append(event)
+            if event.arrival.event_type == FILE_BYTES and not event.arrival.platform:
+                apply(self.layout, event.arrival)  # again after a kill: the same bytes, same place
+            else:
+                logs.setdefault(log_path(self.layout, event.arrival), []).append(event)
         with transaction(self.connection):
             self.intake.begin()
             for path, group in logs.items():

@@ -1,0 +1,239 @@
+"""Mirror: the files of another machine, as its intake sends them.
+
+An intake without the store sends the bytes by which its files grew; a worker writes them to
+`mirror/<host>/<path>` beside the store, where they are read like any other file. Pieces may come
+twice or in another order: each says where it belongs. A database is sent whole, as one consistent
+copy.
+"""
+
+import hashlib
+import os
+import re
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from unspool.hooks.spool import FILE_MODE, Layout
+from unspool.io.folders import walk
+from unspool.live.queue import Arrival, SqliteQueue
+from unspool.pipeline.discover import COMPANIONS
+from unspool.store.reading import copied_database
+from unspool.store.survey import is_database
+
+FILE_BYTES = "file_bytes"
+"""The type of an event that holds a piece of a file."""
+PIECE_BYTES = 1024 * 1024
+LARGEST_DATABASE = 128 * 1024 * 1024
+_UNSAFE = re.compile(r"[^\w.@+=,~ -]")
+_SENT = """
+CREATE TABLE IF NOT EXISTS files (
+    path TEXT PRIMARY KEY,
+    edition TEXT NOT NULL,          -- another one where the file was begun anew
+    offset INTEGER NOT NULL,        -- up to where it was sent
+    head TEXT NOT NULL,             -- of its first bytes: tells growth from rewriting
+    mtime_ns INTEGER NOT NULL
+);
+"""
+
+
+class Piece(msgspec.Struct):
+    host: str
+    path: str
+    edition: str
+    offset: int
+    total: int
+    """How long the file was when this was read; a database is whole when it has so much."""
+    mtime_ns: int
+    data: bytes
+    whole: bool = False
+    """A copy of a database, not bytes by which a file grew."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Piece).decode
+
+
+def _head(path: str, size: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.blake2b(file.read(min(size, 1024)), digest_size=8).hexdigest()
+
+
+class Sender:
+    """What of the files under some folders was sent."""
+
+    def __init__(self, journal: SqliteQueue, tops: Iterable[str]) -> None:
+        self.journal = journal
+        self.tops = list(tops)
+        self.host = socket.gethostname()
+        journal.connection.executescript(_SENT)
+
+    def step(self) -> int:
+        """Put what grew into the journal; how many pieces."""
+        total = 0
+        for top in self.tops:
+            for path, _ in _walked(top):
+                if not path.endswith(COMPANIONS):
+                    with suppress(OSError, sqlite3.Error):
+                        total += self._send(path)
+        return total
+
+    def _send(self, path: str) -> int:
+        status = Path(path).stat()
+        database = is_database(path)
+        modified = max(
+            [status.st_mtime_ns]
+            + [
+                Path(path + end).stat().st_mtime_ns
+                for end in ("-wal",)
+                if Path(path + end).exists()
+            ]
+        )
+        row = self.journal.connection.execute(
+            "SELECT edition, offset, head, mtime_ns FROM files WHERE path = ?", (path,)
+        ).fetchone()
+        if row is not None and row[3] == modified and (database or row[1] == status.st_size):
+            return 0
+        if database:
+            if status.st_size > LARGEST_DATABASE:
+                return 0
+            with copied_database(path) as copy:
+                pieces = list(self._pieces(path, f"{modified:x}", 0, copy.read(), modified, True))
+            offset, head = status.st_size, ""
+        else:
+            edition, offset = (row[0], row[1]) if row is not None else ("", 0)
+            head = _head(path, min(offset, status.st_size)) if row is not None else ""
+            if row is None or status.st_size < offset or head != row[2]:
+                edition, offset = f"{status.st_ino:x}-{modified:x}", 0
+            with open(path, "rb") as file:
+                file.seek(offset)
+                grown = file.read()
+            if not path.endswith(".json"):
+                grown = grown[: grown.rfind(b"\n") + 1]  # a line that is being written waits
+            pieces = list(self._pieces(path, edition, offset, grown, modified))
+            offset += len(grown)
+            head = _head(path, offset)
+        if pieces:
+            self.journal.put(pieces)
+        self.journal.connection.execute(
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)",
+            (path, f"{modified:x}" if database else edition, offset, head, modified),
+        )
+        return len(pieces)
+
+    def _pieces(
+        self,
+        path: str,
+        edition: str,
+        offset: int,
+        data: bytes,
+        modified: int,
+        whole: bool = False,
+    ) -> Iterator[Arrival]:
+        total = offset + len(data)
+        for start in range(0, len(data), PIECE_BYTES):
+            piece = Piece(
+                self.host, path, edition, offset + start, total, modified,
+                data[start : start + PIECE_BYTES], whole,
+            )  # fmt: skip
+            packed = _encode(piece)
+            ident = hashlib.sha256(packed).hexdigest()
+            yield Arrival(ident, time.time_ns(), "", FILE_BYTES, "", packed)
+
+
+def _walked(top: str) -> Iterator[tuple[str, str]]:
+    with suppress(OSError):
+        yield from walk(top, lambda error: None)
+
+
+def mirror_folder(layout: Layout) -> Path:
+    return layout.live.parent / "mirror"
+
+
+def apply(layout: Layout, arrival: Arrival) -> Path | None:
+    """Write one piece where it belongs; the file, if it is whole that far."""
+    try:
+        piece = _decode(arrival.data)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    target = _Target(layout, piece)
+    return target.take_whole(piece) if piece.whole else target.take_growth(piece)
+
+
+class _Target:
+    """One file of the mirror. What is not yet its own lies in `live/mirror`, where nobody reads."""
+
+    def __init__(self, layout: Layout, piece: Piece) -> None:
+        # Below the mirror, whatever the path says.
+        parts = [part for part in re.split(r"[/\\]+", piece.path) if part not in ("", ".", "..")]
+        self.path = mirror_folder(layout).joinpath(*map(_safe, (piece.host, *parts)))
+        name = hashlib.sha256(str(self.path).encode()).hexdigest()[:32]
+        self.aside = layout.live / "mirror" / name
+        for folder in (self.path.parent, self.aside):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.edition = self.aside / "edition"
+
+    def take_growth(self, piece: Piece) -> Path | None:
+        current = self.edition.read_text() if self.edition.exists() else None
+        if piece.edition != current and piece.offset == 0:
+            # Begun anew: what stood there goes when the first piece of the new one is here.
+            incoming = self.aside / "incoming"
+            incoming.unlink(missing_ok=True)
+            _write(incoming, 0, piece.data)
+            incoming.replace(self.path)
+            self.edition.write_text(piece.edition)
+        elif piece.edition == current and piece.offset <= self.path.stat().st_size:
+            _write(self.path, piece.offset, piece.data)
+        else:
+            _write(self.aside / f"{_safe(piece.edition)}.{piece.offset}.early", 0, piece.data)
+            return None
+        self._take_early(piece.edition)
+        os.utime(self.path, ns=(piece.mtime_ns, piece.mtime_ns))
+        return self.path
+
+    def _take_early(self, edition: str) -> None:
+        """Pieces that came before those that they follow."""
+        waiting = {
+            int(path.name.rsplit(".", 2)[1]): path
+            for path in self.aside.iterdir()
+            if path.name.endswith(".early") and path.name.startswith(_safe(edition) + ".")
+        }
+        for offset in sorted(waiting):
+            if offset <= self.path.stat().st_size:
+                _write(self.path, offset, waiting[offset].read_bytes())
+                waiting[offset].unlink()
+
+    def take_whole(self, piece: Piece) -> Path | None:
+        """A copy of a database: it takes the place of the one before when all of it is here."""
+        incoming = self.aside / _safe(piece.edition)
+        _write(incoming, piece.offset, piece.data)
+        _write(
+            self.aside / f"{_safe(piece.edition)}.{piece.offset}.{len(piece.data)}.piece", 0, b""
+        )
+        here = [
+            path
+            for path in self.aside.iterdir()
+            if path.name.endswith(".piece") and path.name.startswith(_safe(piece.edition) + ".")
+        ]
+        if sum(int(path.name.rsplit(".", 2)[1]) for path in here) < piece.total:
+            return None
+        incoming.replace(self.path)
+        for path in here:
+            path.unlink()
+        return self.path
+
+
+def _safe(part: str) -> str:
+    return _UNSAFE.sub("_", part)[:200].rstrip(". ") or "_"
+
+
+def _write(path: Path, offset: int, data: bytes) -> None:
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY, FILE_MODE)
+    try:
+        os.pwrite(handle, data, offset)
+    finally:
+        os.close(handle)
