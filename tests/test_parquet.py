@@ -131,6 +131,21 @@ def test_readers_see_the_types(table: str, tables: Path) -> None:
     assert query(f"SELECT count(*) > 0 FROM '{path}'") == [(True,)]
 
 
+def test_pyarrow_and_the_file_itself_say_the_types(tables: Path) -> None:
+    marked = {"json": "JSON", "jsons": "JSON", "text": "STRING", "long": "STRING"}
+    for table, columns in TABLES.items():
+        file = parquet.ParquetFile(tables / f"{table}.parquet")
+        assert file.schema_arrow == arrow.schema_of(columns)
+        leaves = [file.schema.column(at) for at in range(len(file.schema))]
+        by_name = {leaf.path.split(".")[0]: leaf.logical_type for leaf in leaves}
+        for name, kind in columns.items():
+            if kind in marked:
+                assert by_name[name].type == marked[kind]
+            if kind == "time":
+                told = msgspec.json.decode(by_name[name].to_json())
+                assert (told["isAdjustedToUTC"], told["timeUnit"]) == (True, "microseconds")
+
+
 def test_the_star_says_what_the_conversations_say(tables: Path) -> None:
     (sums,) = query(
         f"SELECT sum(n_messages), sum(n_tool_calls) FROM '{tables}/conversations.parquet'"
