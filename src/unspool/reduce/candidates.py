@@ -24,7 +24,9 @@ class Candidate:
 
     def __init__(self, listing: Listing, beginnings: "Beginnings") -> None:
         self.listing = listing
-        self.messages = [msgspec.structs.replace(m) for m in listing.messages]
+        self.messages = list(listing.messages)
+        if listing.shared:
+            self.messages = [msgspec.structs.replace(message) for message in self.messages]
         self.calls = [*listing.calls, *beginnings.shared(listing)]
         self.retries: list[Message] = []
         self.lead = 0
@@ -239,8 +241,11 @@ def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) ->
         for side, own in calls.items():
             size = max(call.count for call in own)
             whole = size == len(listing.messages)
-            gaps = tuple(gap for gap in listing.gaps if whole or gap[0] < size)
-            part = Listing(listing.messages[:size], own, listing.missing, gaps)
+            part = listing
+            if not whole or len(own) < len(listing.calls):
+                gaps = tuple(gap for gap in listing.gaps if whole or gap[0] < size)
+                shared = listing.shared or len(calls) > 1
+                part = Listing(listing.messages[:size], own, listing.missing, gaps, shared=shared)
             found.setdefault(side, ([], []))[0].append(part)
     served = _served(lists, answers, rest)
     for answer in answers:

@@ -66,7 +66,7 @@ def by_time(item: Call | Answer) -> When:
 class Listing:
     """A message list and the calls that saw a beginning of it."""
 
-    __slots__ = ("_chain", "calls", "gaps", "messages", "missing", "trouble")
+    __slots__ = ("_chain", "calls", "gaps", "messages", "missing", "shared", "trouble")
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class Listing:
         missing: bool = False,
         gaps: tuple[Gap, ...] = (),
         trouble: str = "",
+        shared: bool = False,
     ) -> None:
         self.messages = messages
         self.calls = calls
@@ -83,6 +84,8 @@ class Listing:
         """Messages are missing between others: their numbers are not those of other lists."""
         self.trouble = trouble
         """The code of the problem that showed when the list was decoded."""
+        self.shared = shared
+        """Whether another list may hold the same message objects."""
         self._chain: list[int] = []
 
     @property

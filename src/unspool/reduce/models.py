@@ -41,10 +41,11 @@ def annotate(
                 merge_missing(winner.messages, other.messages, merge_tool_metadata)
                 _stamp_by_index(winner, other, session)
     messages = [message for winner in winners for message in winner.messages]
-    # A list that was summarised within a turn does not show the words that opened it.
-    for message in messages:
-        message.turn = None
-    number_turns(messages)
+    if len(winners) > 1:
+        # A list that was summarised within a turn does not show the words that opened it.
+        for message in messages:
+            message.turn = None
+        number_turns(messages)
     notes = [fact for fact in rest if isinstance(fact, Noted)]
     gaps = any(winner.listing.gaps for winner in winners)
     notes = _count_from_list(notes, messages, gaps)

@@ -142,7 +142,8 @@ def _listing(reference: Reference, bodies: Bodies, messages: list[Message]) -> L
     if gaps and reference.cut:
         gaps = ((len(messages), 1),)  # the end is missing too, and nobody can fill that
     call = Call(reference.view, len(messages))
-    listing = Listing(messages, [call], missing=bool(gaps) or reference.cut, gaps=gaps)
+    missing = bool(gaps) or reference.cut
+    listing = Listing(messages, [call], missing, gaps, shared=True)
     listing.trouble = "message-body-missing" if listing.missing else ""
     return listing
 
@@ -281,4 +282,4 @@ def _filled(listing: Listing, whole: Whole) -> Listing:
             call.count += count if call.count > gap[0] else 0
         shift += count
         listing = Listing(messages, listing.calls)
-    return Listing(listing.messages, listing.calls, bool(left), tuple(left))
+    return Listing(listing.messages, listing.calls, bool(left), tuple(left), shared=True)

@@ -225,7 +225,7 @@ class Event:
     def option_json(self, name: str) -> bytes:
         """A request option as JSON, which may be a JSON string that holds it."""
         underscored, dotted = _option_names(name)
-        parts = self.joined(underscored) or self.joined(dotted)
+        parts = self.joined(underscored if underscored in self.properties else dotted)
         if parts is None:
             return b""
         text, escaped, _ = parts
