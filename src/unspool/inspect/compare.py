@@ -22,6 +22,7 @@ import msgspec
 from unspool.errors import UnknownFormat, UnreadableOrigin
 from unspool.io.door import read_json
 from unspool.io.origins import Origin, iter_lines, open_origin, read_head
+from unspool.io.values import list_of
 from unspool.sinks import jsonl
 
 Json = dict[str, Any]
@@ -318,8 +319,7 @@ def find_conversations(path: str, ident: str) -> list[Json]:
 
 
 def messages_of(conversation: Json) -> list[Any]:
-    messages = conversation.get("messages")
-    return messages if isinstance(messages, list) else []
+    return list_of(conversation.get("messages"))
 
 
 def iter_differences(a: Any, b: Any, path: str = "") -> Iterator[Difference]:

@@ -11,6 +11,7 @@ import msgspec
 
 from unspool.facts import INDEXED, Key
 from unspool.io.digests import WIDTH, digest
+from unspool.io.values import field_of
 from unspool.reduce.notes import Naming
 from unspool.trajectory import Link, Message, ToolCall, Trajectory, Workspace
 
@@ -218,7 +219,7 @@ def _prompt(call: ToolCall) -> tuple[str, bytes] | None:
         value: Any = msgspec.json.decode(call.arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
-    prompt = value.get("prompt") if isinstance(value, dict) else None
+    prompt = field_of(value, "prompt")
     return (call.id, digest(prompt.strip())) if isinstance(prompt, str) else None
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.values import str_of
 from unspool.record.plain import (
     count_of,
     figure_of,
@@ -14,7 +15,6 @@ from unspool.record.plain import (
     plain,
     rows,
     table,
-    word,
 )
 from unspool.sources.recorder.entries import Call, Tokens
 
@@ -41,20 +41,20 @@ def to_answer(response: Any) -> Answer:
         return Answer(text=response)
     if not isinstance(response, dict):
         return Answer(text="" if response is None else json_or_text(response))
-    made = Answer(model=word(response.get("model")), usage=to_tokens(response.get("usage")))
+    made = Answer(model=str_of(response.get("model")), usage=to_tokens(response.get("usage")))
     if isinstance(response.get("id"), str) and response.get("id"):
         made.data = {"response_id": response["id"]}
     choices = response.get("choices")
     if isinstance(choices, list):
         for choice in map(table, choices[:1]):
-            made.stop = word(choice.get("finish_reason"))
+            made.stop = str_of(choice.get("finish_reason"))
             take_message(made, table(choice.get("message")))
         if len(choices) > 1:
             made.data["choices"] = [plain(choice) for choice in choices[1:]]
     elif isinstance(response.get("output"), list):
         take_output(made, response)
     else:
-        made.stop = word(response.get("stop_reason"))
+        made.stop = str_of(response.get("stop_reason"))
         take_message(made, response)
     return made
 
@@ -83,7 +83,7 @@ def take_message(answer: Answer, message: Object) -> None:
     content = message.get("content")
     for block in content if isinstance(content, list) else [content]:
         take_block(answer, plain(block))
-    refusal = word(message.get("refusal"))
+    refusal = str_of(message.get("refusal"))
     if refusal and not answer.text:
         answer.text = refusal
     for name in ("reasoning_content", "reasoning", "thinking"):
@@ -100,9 +100,9 @@ def take_block(answer: Answer, block: Any) -> None:
         return
     kind = block.get("type")
     if kind in ("text", "output_text", "refusal"):
-        take_block(answer, word(block.get("text") or block.get("refusal")))
+        take_block(answer, str_of(block.get("text") or block.get("refusal")))
     elif kind in ("thinking", "reasoning"):
-        answer.thinking += word(block.get("thinking") or block.get("text"))
+        answer.thinking += str_of(block.get("thinking") or block.get("text"))
     elif kind in ("tool_use", "function_call", "custom_tool_call"):
         take_call(answer, block)
     elif kind is not None:
@@ -119,7 +119,7 @@ def take_call(answer: Answer, call: Any) -> None:
         *answer.calls,
         Call(
             id=name_of(call.get("call_id") or call.get("id")),
-            name=word(inner.get("name")),
+            name=str_of(inner.get("name")),
             arguments="" if arguments is None else json_or_text(arguments),
         ),
     ]
@@ -127,13 +127,13 @@ def take_call(answer: Answer, call: Any) -> None:
 
 def take_output(answer: Answer, response: Object) -> None:
     """The items of a Responses answer."""
-    answer.stop = word(response.get("status"))
+    answer.stop = str_of(response.get("status"))
     for item in map(table, response["output"]):
         if item.get("type") == "message":
             take_message(answer, item)
         elif item.get("type") == "reasoning":
             parts = [*rows(item.get("summary")), *rows(item.get("content"))]
-            texts = [word(table(part).get("text")) for part in parts]
+            texts = [str_of(table(part).get("text")) for part in parts]
             answer.thinking += "\n".join(text for text in texts if text)
         else:
             take_block(answer, item)
@@ -205,7 +205,7 @@ class Gathering:
                 elif kind == "message_delta":
                     self._take_head({"usage": chunk.get("usage")})
                     delta = table(chunk.get("delta"))
-                    self.answer.stop = word(delta.get("stop_reason")) or self.answer.stop
+                    self.answer.stop = str_of(delta.get("stop_reason")) or self.answer.stop
                 elif isinstance(kind, str) and kind.startswith("response."):
                     self._add_response_event(kind, chunk)
 
@@ -233,8 +233,8 @@ class Gathering:
         self.started = True
         key = key if isinstance(key, int) else str(key)
         call = self._calls.setdefault(key, {"id": "", "name": "", "arguments": ""})
-        call["arguments"] = word(call.get("arguments")) + word(fields.pop("arguments", None))
-        call.update({name: value for name, value in fields.items() if word(value)})
+        call["arguments"] = str_of(call.get("arguments")) + str_of(fields.pop("arguments", None))
+        call.update({name: value for name, value in fields.items() if str_of(value)})
 
     def _add_completion(self, chunk: Object) -> None:
         """A chunk of a chat completion."""
@@ -252,11 +252,11 @@ class Gathering:
                     name=function.get("name"),
                     arguments=function.get("arguments"),
                 )
-            self.answer.stop = word(choice.get("finish_reason")) or self.answer.stop
+            self.answer.stop = str_of(choice.get("finish_reason")) or self.answer.stop
 
     def _take_head(self, value: Object) -> None:
-        self.answer.model = word(value.get("model")) or self.answer.model
-        if word(value.get("id")):
+        self.answer.model = str_of(value.get("model")) or self.answer.model
+        if str_of(value.get("id")):
             self.answer.data["response_id"] = value["id"]
         usage = table(value.get("usage"))
         self._usage.update({k: v for k, v in usage.items() if v is not None})

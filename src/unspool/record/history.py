@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from unspool.record.plain import encode, name_of, plain, rows, table, word
+from unspool.io.values import field_of, str_of
+from unspool.record.plain import encode, name_of, plain, rows, table
 from unspool.sources.recorder.entries import Item
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Form(NamedTuple):
 
     @property
     def message_type(self) -> Any:
-        return self.message.get("type") if isinstance(self.message, dict) else None
+        return field_of(self.message, "type")
 
 
 def key_of(data: bytes) -> int:
@@ -73,7 +74,7 @@ def form_of(message: Any) -> Form:
         )
         if not isinstance(message, dict):
             return Form(key_of(encode(message)), _OTHERS, message)
-    role = _ROLES.get(word(message.get("role")), _OTHERS)
+    role = _ROLES.get(str_of(message.get("role")), _OTHERS)
     if role == _ASSISTANT or message.get("type") in ("function_call", "custom_tool_call"):
         return Form(_assistant_key(message), _ASSISTANT, message)
     if role in (_USER, _SYSTEM):

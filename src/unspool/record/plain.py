@@ -66,11 +66,6 @@ def rows(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def word(value: Any) -> str:
-    """The value if it is text."""
-    return value if isinstance(value, str) else ""
-
-
 def name_of(value: Any) -> str:
     """A name or an id as text: programs also have numbers, UUIDs and members of an Enum for it."""
     if isinstance(value, str):

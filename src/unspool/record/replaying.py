@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import dict_of, field_of, list_of
 from unspool.prompts.shapes import text as to_text
 from unspool.record.identity import choose_session_id, subagent_file
 
@@ -31,8 +32,7 @@ _SPACES = (
 
 
 def agent_step(request: Object) -> Object:
-    result = request.get("result")
-    value = result.get("value") if isinstance(result, dict) else None
+    value = field_of(request.get("result"), "value")
     step: Object = {"source": "agent", "message": joined(value, "\n")}
     endpoint = request.get("chatEndpoint")
     if isinstance(endpoint, dict) and endpoint.get("model"):
@@ -45,8 +45,7 @@ def agent_step(request: Object) -> Object:
     if not isinstance(usage, dict):
         metrics = None
     else:
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        cached = field_of(usage.get("prompt_tokens_details"), "cached_tokens")
         start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
         duration = (end - start) // 1000 if start is not None and end is not None else None
         made = {
@@ -90,7 +89,7 @@ def announced_calls(request: Object) -> list[Object]:
     for delta in _deltas(request):
         found = delta.get("copilotToolCalls")
         if isinstance(found, list):
-            calls += [call if isinstance(call, dict) else {} for call in found]
+            calls += [dict_of(call) for call in found]
     return calls
 
 
@@ -143,8 +142,7 @@ def add_call(step: Object, entry: Mapping[str, Any]) -> None:
     call = tool_call(ident, entry.get("name"), entry.get("args"))
     calls.append(call)
     result: Object = {"source_call_id": ident, "content": observation_text(entry.get("response"))}
-    found = entry.get("toolMetadata")
-    metadata: Object = found if isinstance(found, dict) else {}
+    metadata: Object = dict_of(entry.get("toolMetadata"))
     child = to_text(metadata.get("subAgentInvocationId"))
     if child and entry.get("name") in _SUBAGENT_TOOLS:
         names = (
@@ -160,12 +158,10 @@ def add_call(step: Object, entry: Mapping[str, Any]) -> None:
 
 
 def tool_definitions(request: Object) -> list[Object]:
-    params = request.get("chatParams")
-    body = params.get("body") if isinstance(params, dict) else None
-    tools = body.get("tools") if isinstance(body, dict) else None
+    tools = field_of(field_of(request.get("chatParams"), "body"), "tools")
     made: list[Object] = []
-    for tool in tools if isinstance(tools, list) else ():
-        function = tool.get("function") if isinstance(tool, dict) else None
+    for tool in list_of(tools):
+        function = field_of(tool, "function")
         if not isinstance(function, dict) or tool.get("type") != "function":
             continue
         if isinstance(function.get("name"), str):
@@ -188,7 +184,7 @@ def words_of(message: Object) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content.strip(_SPACES)
-    parts = content if isinstance(content, list) else []
+    parts = list_of(content)
     texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == _TEXT_PART]
     return "\n".join(t for t in texts if isinstance(t, str) and t).strip(_SPACES)
 
@@ -197,7 +193,7 @@ def images_of(message: Object) -> list[Object]:
     """What is known of the images of a message: their address, or the hash of their data."""
     content = message.get("content")
     made: list[Object] = []
-    for part in content if isinstance(content, list) else ():
+    for part in list_of(content):
         if not isinstance(part, dict) or part.get("type") != _IMAGE_PART:
             continue
         found = part.get("imageUrl")
@@ -219,7 +215,7 @@ def observation_text(response: Any) -> str:
     content = response.get("content") if isinstance(response, dict) else response
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
+    parts = list_of(content)
     return "\n".join(made for part in parts if (made := _part_text(part)) is not None)
 
 
@@ -240,7 +236,7 @@ def _part_text(part: Any) -> str | None:
     value = part["value"]
     if isinstance(value, str):
         return value
-    tree = value.get("node") if isinstance(value, dict) else None
+    tree = field_of(value, "node")
     if isinstance(tree, dict) and isinstance(tree.get("children"), list):
         return _render(tree).strip()
     return json_text(value)
@@ -367,8 +363,7 @@ class Session:
             stamp = format_time(parse_time(request.get("startTime")))
             # The system prompt where it changed, and the last user message unless it is the last
             # one's.
-            params = request.get("chatParams")
-            found = params.get("messages") if isinstance(params, dict) else None
+            found = field_of(request.get("chatParams"), "messages")
             messages = [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []
             system = [made for m in messages if m.get("role") == SYSTEM and (made := words_of(m))]
             for prompt in system:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from unspool.io.values import field_of
 from unspool.sources.vscode_chat.shown import Part, shown_parts
 from unspool.trajectory import Message, ToolCall, Trajectory, text_of
 from unspool.views.calls import INTENTS
@@ -192,6 +193,5 @@ def parts_of(message: Message) -> Iterator[Part]:
 
 def failure_of(message: Message) -> str:
     """Why an answer ended early, where its own words do not say it."""
-    error = (message.extra or {}).get("error")
-    reason = error.get("message") if isinstance(error, dict) else None
+    reason = field_of((message.extra or {}).get("error"), "message")
     return reason if isinstance(reason, str) and reason != message.content else ""

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.values import dict_of, field_of, list_of, str_of
 from unspool.sinks.atif import model
 from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES
 from unspool.sinks.atif.steps import parse_arguments
@@ -36,10 +37,9 @@ class Tidied:
         self.document = self._root(document, "")
 
     def _root(self, given: Json, path: str) -> Json:
-        agent = given.get("agent")
         root = {
             **given,
-            "agent": self._agent(agent if isinstance(agent, dict) else {}, f"{path}/agent"),
+            "agent": self._agent(dict_of(given.get("agent")), f"{path}/agent"),
             "steps": [
                 self._step(step, number, at)
                 for number, (at, step) in enumerate(self._objects(given, "steps", path))
@@ -64,10 +64,9 @@ class Tidied:
 
     def _objects(self, holder: Json, name: str, path: str) -> list[tuple[str, Json]]:
         """The objects of an array and their paths; what is none is wrong."""
-        values = holder.get(name)
         places = [
             (f"{path}/{name}/{number}", value)
-            for number, value in enumerate(values if isinstance(values, list) else ())
+            for number, value in enumerate(list_of(holder.get(name)))
         ]
         return [(at, value) for at, value in places if self._is_object(value, at)]
 
@@ -124,7 +123,7 @@ class Tidied:
         if not isinstance(arguments, dict):
             if arguments is not None:
                 self.wrong.append(f"{path}/arguments")
-            text = arguments if isinstance(arguments, str) else ""
+            text = str_of(arguments)
             parsed = parse_arguments(text)
             call["arguments"] = {"raw": arguments} if parsed is None else parsed
         for name in ("tool_call_id", "function_name"):
@@ -141,7 +140,7 @@ class Tidied:
         return {
             "results": [
                 self._result(result, f"{path}/results/{at}", step)
-                for at, result in enumerate(results if isinstance(results, list) else ())
+                for at, result in enumerate(list_of(results))
                 if self._is_object(result, f"{path}/results/{at}")
             ]
         }
@@ -217,8 +216,7 @@ class Tidied:
 
 
 def _results(step: Json) -> Any:
-    observation = step.get("observation")
-    return observation.get("results") if isinstance(observation, dict) else None
+    return field_of(step.get("observation"), "results")
 
 
 @cache

@@ -19,6 +19,7 @@ from unspool.io.door import clean_text
 from unspool.io.folders import is_folder, walk
 from unspool.io.origins import open_origin, read_head
 from unspool.io.times import parse_time
+from unspool.io.values import dict_of, field_of, list_of
 from unspool.sinks.atif import model
 from unspool.sinks.atif.lenient import AGENT_ONLY, LLM_ONLY
 from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES
@@ -146,7 +147,7 @@ class _Check:
             self.error("wrong-type", path, f"must be an object, is {_kind(document)}")
             return
         self.document: Json = document
-        self.steps = [s if isinstance(s, dict) else {} for s in _items(document.get("steps"))]
+        self.steps = [dict_of(s) for s in list_of(document.get("steps"))]
         self.refs: list[tuple[str, Json]] = []
         """Where a result refers to a sub-agent."""
         self.media: list[tuple[str, str]] = []
@@ -172,15 +173,15 @@ class _Check:
         if document.get("steps") == []:
             self.error("no-steps", f"{path}.steps", "at least one step is needed")
         self.last_time: int | None = None
-        for number, step in enumerate(_items(document.get("steps"))):
+        for number, step in enumerate(list_of(document.get("steps"))):
             self._step(step, number, f"{path}.steps[{number}]")
         if document.get("final_metrics") is not None:
             self._final(document["final_metrics"], f"{path}.final_metrics")
         # Sub-agents and what refers to them, and the files that the document names.
         places: dict[str, str] = {}
-        for number, sub in enumerate(_items(self.document.get("subagent_trajectories"))):
+        for number, sub in enumerate(list_of(self.document.get("subagent_trajectories"))):
             at = f"{path}.subagent_trajectories[{number}]"
-            ident = _field(sub, "trajectory_id")
+            ident = field_of(sub, "trajectory_id")
             if not isinstance(ident, str) or not ident:
                 self.error("missing", f"{at}.trajectory_id", "required in an embedded trajectory")
             elif ident in places:
@@ -211,7 +212,7 @@ class _Check:
         if isinstance(following, str) and not self._exists(following):
             at = f"{path}.continued_trajectory_ref"
             self.warning("missing-continuation", at, f"{following!r} is not there")
-        for number, sub in enumerate(_items(document.get("subagent_trajectories"))):
+        for number, sub in enumerate(list_of(document.get("subagent_trajectories"))):
             _Check(sub, f"{path}.subagent_trajectories[{number}]", folder, findings, embedded=True)
 
     def error(self, rule: str, path: str, message: str) -> None:
@@ -287,7 +288,7 @@ class _Check:
                     self.error("no-llm-call", f"{path}.{name}", message)
 
         self._content(step.get("message"), f"{path}.message")
-        for place, call in enumerate(_items(step.get("tool_calls"))):
+        for place, call in enumerate(list_of(step.get("tool_calls"))):
             at, names = (
                 f"{path}.tool_calls[{place}]",
                 ("tool_call_id", "function_name", "arguments"),
@@ -302,15 +303,15 @@ class _Check:
             )
             if source != "agent":
                 self._since(OBSERVATION_ANYWHERE, f"{path}.observation")
-        results = _items(_field(step.get("observation"), "results"))
+        results = list_of(field_of(step.get("observation"), "results"))
         for place, result in enumerate(results):
             self._result(result, f"{path}.observation.results[{place}]")
         self._answers(step, results, path)
 
-        managed = _field(step.get("extra"), "context_management")
+        managed = field_of(step.get("extra"), "context_management")
         if managed is not None:
             at = f"{path}.extra.context_management"
-            if not isinstance(_field(managed, "type"), str):
+            if not isinstance(field_of(managed, "type"), str):
                 self.warning("context-management", at, "should be an object with a type")
             elif source != "system":
                 self.warning("context-management", at, "belongs on a system step")
@@ -331,7 +332,7 @@ class _Check:
 
     def _answers(self, step: Json, results: list[Any], path: str) -> None:
         """Every call once, with one result, and no result of another step's call."""
-        calls = [call for call in _items(step.get("tool_calls")) if isinstance(call, dict)]
+        calls = [call for call in list_of(step.get("tool_calls")) if isinstance(call, dict)]
         ids = [call.get("tool_call_id") for call in calls]
         for number, ident in enumerate(ids):
             if isinstance(ident, str) and ident in ids[:number]:
@@ -339,7 +340,7 @@ class _Check:
                 self.error("duplicate-call", at, f"{ident!r} is the id of another call of the step")
         answered: set[str] = set()
         for number, result in enumerate(results):
-            source = _field(result, "source_call_id")
+            source = field_of(result, "source_call_id")
             if not isinstance(source, str):
                 continue
             at = f"{path}.observation.results[{number}].source_call_id"
@@ -357,7 +358,7 @@ class _Check:
         if not self._fields(result, path, model.Result):
             return
         self._content(result.get("content"), f"{path}.content")
-        for number, ref in enumerate(_items(result.get("subagent_trajectory_ref"))):
+        for number, ref in enumerate(list_of(result.get("subagent_trajectory_ref"))):
             at = f"{path}.subagent_trajectory_ref[{number}]"
             if not self._fields(ref, at, model.Ref):
                 continue
@@ -374,7 +375,7 @@ class _Check:
         self._since(PARTS, path)
         for number, part in enumerate(content):
             at = f"{path}[{number}]"
-            file = _field(_field(part, "source"), "path")
+            file = field_of(field_of(part, "source"), "path")
             if isinstance(file, str):
                 self.media.append((f"{at}.source.path", file))
             if not self._fields(part, at, model.Part, ("type",)) or part.get("type") is None:
@@ -462,7 +463,7 @@ class _Check:
     def _total(self, total: float, name: str, path: str) -> None:
         """The sum of the steps that are not copied; sub-agents' may be counted in."""
         values = [
-            _number(_field(step.get("metrics"), name))
+            _number(field_of(step.get("metrics"), name))
             for step in self.steps
             if (step.get("source") == "agent" or step.get("metrics"))
             and not step.get("is_copied_context")
@@ -494,12 +495,14 @@ def _below(document: Json, name: str) -> list[float]:
     """The same figure of all embedded sub-agents, as their totals or their steps tell it."""
     total = next(total for total, of_step in TOTALS if of_step == name)
     figures: list[float] = []
-    for sub in _items(document.get("subagent_trajectories")):
+    for sub in list_of(document.get("subagent_trajectories")):
         if not isinstance(sub, dict):
             continue
-        own_total = _number(_field(sub.get("final_metrics"), total))
+        own_total = _number(field_of(sub.get("final_metrics"), total))
         if own_total is None:
-            values = [_number(_field(_field(s, "metrics"), name)) for s in _items(sub.get("steps"))]
+            values = [
+                _number(field_of(field_of(s, "metrics"), name)) for s in list_of(sub.get("steps"))
+            ]
             figures += [*(value for value in values if value is not None), *_below(sub, name)]
         else:
             figures.append(own_total)
@@ -548,16 +551,6 @@ def _kind(value: Any) -> str:
         return "an array of something else" if value else "an array"
     names = {dict: "an object", str: "a string", bool: "true or false"}
     return names.get(type(value), f"the number {value}")
-
-
-def _items(value: Any) -> list[Any]:
-    """The elements of an array; none of what is no array, which another rule tells."""
-    return value if isinstance(value, list) else []
-
-
-def _field(value: Any, name: str) -> Any:
-    """A field of an object; None of what is no object."""
-    return value.get(name) if isinstance(value, dict) else None
 
 
 def _number(value: Any) -> float | None:

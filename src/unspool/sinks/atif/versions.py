@@ -7,6 +7,7 @@ one into `extra.unspool.newer` of the step, or of the document; `to_newest` puts
 from collections.abc import Iterator
 from typing import Any
 
+from unspool.io.values import field_of
 from unspool.sinks.atif.extras import restore
 from unspool.sinks.atif.media import JOINT, cut
 from unspool.sinks.atif.model import OURS
@@ -175,8 +176,7 @@ def _contents(step: Json) -> Iterator[tuple[str, Json, str]]:
     """Where a step may hold content parts."""
     if "message" in step:
         yield "/message", step, "message"
-    observation = step.get("observation")
-    results = observation.get("results") if isinstance(observation, dict) else None
+    results = field_of(step.get("observation"), "results")
     for number, result in enumerate(results or ()):
         if isinstance(result, dict) and "content" in result:
             yield f"/observation/results/{number}/content", result, "content"

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from unspool.facts import Attachment
+from unspool.io.values import dicts_of, field_of, list_of
 from unspool.sinks.chat_json.prompts import uri_of
 from unspool.sources.vscode_chat.fields import CALL, DISPLAY, NATIVE
 from unspool.sources.vscode_chat.uris import name_of
@@ -20,7 +21,7 @@ def thinking_parts(text: str, thoughts: Any) -> list[Part]:
     """The thinking, with what its parts said of themselves: the text stands in the first of them
     that has no words of its own."""
     made: list[Part] = []
-    abouts = _objects(thoughts)
+    abouts = dicts_of(thoughts)
     if text and all("value" in about for about in abouts):
         abouts = [{}, *abouts]
     for about in abouts:
@@ -30,7 +31,7 @@ def thinking_parts(text: str, thoughts: Any) -> list[Part]:
 
 
 def thinking_id(thoughts: Any, number: int) -> str:
-    found = (about.get("id") for about in _objects(thoughts))
+    found = (about.get("id") for about in dicts_of(thoughts))
     return next((ident for ident in found if isinstance(ident, str)), f"thinking_{number}")
 
 
@@ -41,7 +42,7 @@ def text_parts(text: str, early: list[Part], extra: Part) -> tuple[list[Part], l
     and words. Written as they were kept, the link would be read twice (links_once).
     """
     vulnerabilities = extra.get("vulnerabilities")
-    abouts = _objects(extra.get("markdown")) or ([{}] if text or vulnerabilities else [])
+    abouts = dicts_of(extra.get("markdown")) or ([{}] if text or vulnerabilities else [])
     pieces, left = _cut_at_links(text, early) if abouts else ([text], early)
     parts: list[Part] = []
     for piece in pieces:
@@ -71,7 +72,7 @@ def _cut_at_links(text: str, early: list[Part]) -> tuple[list[str | Part], list[
         match = None
         if part.get("kind") == "inlineReference":
             target = part.get("inlineReference")
-            named = part.get("name") or (target.get("name") if isinstance(target, dict) else None)
+            named = part.get("name") or field_of(target, "name")
             names = {named if isinstance(named, str) else "", name_of(text_of_uri(target))} - {""}
             match = _link(names).search(text, at) if names else None
         if match is None or (left and match.start() == 0):
@@ -96,7 +97,7 @@ def _link(names: set[str]) -> "re.Pattern[str]":
 def cleared_parts(cleared: Any) -> list[Part]:
     """Words that were taken back, and right behind them that they were: VS Code shows neither."""
     made: list[Part] = []
-    for held in _objects(cleared):
+    for held in dicts_of(cleared):
         if isinstance(held.get("text"), str):
             made.append({"value": held["text"]})
         reason = {"reason": held["reason"]} if "reason" in held else {}
@@ -108,7 +109,7 @@ def woven(calls: list[list[Part]], extra: Part) -> tuple[list[Part], list[Part]]
     """(those that were kept from before the first call, the parts of the calls and between them those
     that were kept, where they stood)."""
     kept = extra.get("parts")
-    kept = kept if isinstance(kept, list) else []
+    kept = list_of(kept)
     places = extra.get("parts_at")
     if not isinstance(places, list) or len(places) != len(kept):
         places = [len(calls)] * len(kept)
@@ -134,10 +135,6 @@ def _expanded(part: Part) -> Part:
     if isinstance(made.get("content"), str):
         made["content"] = {"value": made["content"]}
     return made
-
-
-def _objects(value: Any) -> list[Part]:
-    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
 def call_part(call: ToolCall, result: Message | None, child: Trajectory | None) -> dict[str, Any]:
@@ -225,7 +222,7 @@ def _is_empty(part: Any) -> bool:
 
 def holds_data(details: Any, attachments: list[Attachment]) -> bool:
     """Whether the images of a result have their places in its details."""
-    output = details.get("output") if isinstance(details, dict) else None
+    output = field_of(details, "output")
     if isinstance(output, dict):
         return len(attachments) == 1 and "base64Data" not in output
     places = sum(map(_is_empty, output)) if isinstance(output, list) else 0

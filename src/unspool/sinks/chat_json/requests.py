@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.io.times import parse_time
+from unspool.io.values import dict_of, field_of
 from unspool.prompts.shapes import text as as_text
 from unspool.sinks.chat_json.parts import (
     call_part,
@@ -132,9 +133,8 @@ class Writer:
         _fill(made, _native(extra, "request"))
         agent = made.get("agent")
         if isinstance(agent, dict):
-            held = self.trajectory.metadata.get("participants")
-            found = held.get(as_text(agent.get("id"))) if isinstance(held, dict) else None
-            made["agent"] = {**_AGENT_NEEDS, **(found if isinstance(found, dict) else {}), **agent}
+            found = field_of(self.trajectory.metadata.get("participants"), as_text(agent.get("id")))
+            made["agent"] = {**_AGENT_NEEDS, **dict_of(found), **agent}
         elif not self.native:
             made["agent"] = {**_AGENT, **_AGENT_NEEDS}
         else:
@@ -254,8 +254,7 @@ class Writer:
             return ""
         calls = (c for m in self.trajectory.messages for c in m.tool_calls or ())
         started = (c.extra or {} for c in calls if c.child_id == child.conversation_id)
-        specific = next(started, {}).get("specific")
-        result = specific.get("result") if isinstance(specific, dict) else None
+        result = field_of(next(started, {}).get("specific"), "result")
         text = message.content
         return text.removesuffix(result).rstrip("\n") if isinstance(result, str) else text
 
@@ -355,9 +354,7 @@ def _is_error(message: Message | None) -> bool:
 
 def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:
     """The fields of that part of a chat which only the program that wrote it knows."""
-    held = extra.get(fields.NATIVE)
-    found = held.get(name) if isinstance(held, dict) else None
-    return found if isinstance(found, dict) else {}
+    return dict_of(field_of(extra.get(fields.NATIVE), name))
 
 
 def _fill(made: dict[str, Any], more: dict[str, Any]) -> None:

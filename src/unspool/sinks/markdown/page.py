@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from unspool.facts import Attachment
+from unspool.io.values import field_of, list_of, str_of
 from unspool.sinks import Family
 from unspool.sources.vscode_chat.shown import Part
 from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
@@ -256,7 +257,7 @@ def remarks(message: Message) -> Iterator[str]:
         reason = extra.get("vote_down_reason")
         why = f": {plain(reason)}" if isinstance(reason, str) else ""
         yield f"*{'Helpful 👍' if extra['vote'] == 'up' else 'Not helpful 👎'}{why}*"
-    followups = [t for t in map(_followup, _list(extra.get("followups"))) if t]
+    followups = [t for t in map(_followup, list_of(extra.get("followups"))) if t]
     if followups:
         yield "*Suggested next:* " + " · ".join(plain(text) for text in followups)
 
@@ -270,13 +271,8 @@ def _told(part: Part) -> str:
     return f"*{plain(label)}:* {plain(part.text)}"
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _followup(value: Any) -> str:
-    text = value.get("message") if isinstance(value, dict) else None
-    return text if isinstance(text, str) else ""
+    return str_of(field_of(value, "message"))
 
 
 _COMMANDS = ("command", "cmd", "script")

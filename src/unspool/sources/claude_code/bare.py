@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unspool.facts import Rank
+from unspool.io.values import dict_of, field_of, list_of
 from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import kept_as, read_words
@@ -106,10 +107,8 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 def _request_blob(value: Value, scribe: Scribe) -> None:
     """Of a message that was sent: the reminders behind a result, and the result itself where its own
     line is gone."""
-    message = value.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    for block in content if isinstance(content, list) else ():
-        call = block.get("tool_use_id") if isinstance(block, dict) else None
+    for block in list_of(field_of(value.get("message"), "content")):
+        call = field_of(block, "tool_use_id")
         if not isinstance(call, str) or block.get("type") != "tool_result":
             continue
         text = flat_text(convert_blocks(block.get("content")))
@@ -146,7 +145,7 @@ def _fields(name: str, names: dict[str, str], inside: str = "") -> Reader:
 
     def read(value: Value, scribe: Scribe) -> None:
         given = value.get(inside) if inside else value
-        given = given if isinstance(given, dict) else {}
+        given = dict_of(given)
         fields = {
             ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None
         }

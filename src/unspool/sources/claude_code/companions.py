@@ -17,6 +17,7 @@ import msgspec
 
 from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally, open_origin, read_head
+from unspool.io.values import field_of, list_of
 from unspool.sources.claude_code.lines import NAME, child_id
 from unspool.sources.scribe import Scribe
 
@@ -134,9 +135,8 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
             scribe.note("title", title)
     else:
         # A workflow: what each of its sub-agents was for.
-        listed = value.get("workflowProgress")
-        for item in listed if isinstance(listed, list) else ():
-            agent = item.get("agentId") if isinstance(item, dict) else None
+        for item in list_of(value.get("workflowProgress")):
+            agent = field_of(item, "agentId")
             if not isinstance(agent, str) or not agent:
                 continue
             notes = (

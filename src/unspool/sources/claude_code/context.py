@@ -3,6 +3,7 @@
 from typing import Any
 
 from unspool.facts import Attachment
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.claude_code.bare import read_setup
 from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
@@ -94,14 +95,13 @@ def read_system(value: Value, scribe: Scribe) -> None:
 
 def _read_compaction(value: Value, scribe: Scribe) -> None:
     meta = value.get("compactMetadata") or value.get("compact_metadata")
-    meta = meta if isinstance(meta, dict) else {}
+    meta = dict_of(meta)
     data = _picked(meta, _COMPACTION)
     for name in ("pre_tokens", "post_tokens"):  # in a stream
         if name in meta:
             data.setdefault(name, meta[name])
     data |= _picked(meta, ("compactedToolIds",))
-    preserved = meta.get("preservedMessages")
-    uuids = preserved.get("uuids") if isinstance(preserved, dict) else None
+    uuids = field_of(meta.get("preservedMessages"), "uuids")
     if isinstance(uuids, list):
         data["preserved"] = uuids
         data["messages_after"] = len(uuids) + 1
@@ -115,14 +115,14 @@ def _read_compaction(value: Value, scribe: Scribe) -> None:
 
 def read_attachment(value: Value, scribe: Scribe) -> None:
     attachment = value.get("attachment")
-    attachment = attachment if isinstance(attachment, dict) else {}
+    attachment = dict_of(attachment)
     kind = str(attachment.get("type") or "")
     if kind == "queued_command":
         _read_queued(attachment, scribe)
     elif kind == "hook_additional_context":
         lines = attachment.get("content")
         text = "\n".join(map(str, lines)) if isinstance(lines, list) else lines
-        text = text if isinstance(text, str) else ""
+        text = str_of(text)
         _inject(text, scribe, _present(hook=attachment.get("hookEvent")))
     elif kind.startswith("hook_"):
         data = {"outcome": kind.removeprefix("hook_"), **_picked(attachment, _HOOK)}
@@ -168,15 +168,15 @@ def _inject(
 def _read_file(attachment: Value, kind: str, scribe: Scribe) -> None:
     """A file that was put into the context: mentioned by the person, or changed under the model."""
     content = attachment.get("content")
-    file = content.get("file") if isinstance(content, dict) else None
-    file = file if isinstance(file, dict) else {}
+    file = field_of(content, "file")
+    file = dict_of(file)
     path = attachment.get("filename") or file.get("filePath") or attachment.get("path") or ""
     text = file.get("content") or attachment.get("snippet") or content
     shown = Attachment(
         kind=kind,
         name=str(attachment.get("displayPath") or ""),
         path=str(path),
-        text=text if isinstance(text, str) else "",
+        text=str_of(text),
     )
     _inject("", scribe, _present(attachment=kind), (shown,))
 

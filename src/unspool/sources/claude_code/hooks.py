@@ -16,6 +16,7 @@ import msgspec
 
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Key, Rank
 from unspool.io.origins import Head
+from unspool.io.values import list_of
 from unspool.sources import hooklogs
 from unspool.sources.claude_code.handback import read_handback
 from unspool.sources.claude_code.lines import NAME, child_id, convert_blocks, flat_text
@@ -282,8 +283,7 @@ def _denial(payload: Payload, scribe: Scribe) -> None:
 
 
 def _batch(payload: Payload, scribe: Scribe) -> None:
-    calls = payload.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
+    for call in list_of(payload.get("tool_calls")):
         if isinstance(call, dict):
             _result(call, scribe, Rank.ECHO)
 

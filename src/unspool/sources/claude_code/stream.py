@@ -12,6 +12,7 @@ from typing import Any
 
 from unspool.facts import Rank
 from unspool.io.origins import Origin
+from unspool.io.values import field_of, list_of
 from unspool.sources.claude_code.context import read_system
 from unspool.sources.claude_code.handback import read_handback, read_usage
 from unspool.sources.claude_code.lines import NAME, Line, child_id, convert_blocks, flat_text
@@ -91,10 +92,10 @@ def _spawned(value: Value) -> Iterator[tuple[str, str]]:
     if started:
         yield started
     message, details = value.get("message"), value.get("tool_use_result")
-    content = message.get("content") if isinstance(message, dict) else None
-    agent = details.get("agentId") if isinstance(details, dict) else None
-    for block in content if isinstance(content, list) else ():
-        call = block.get("tool_use_id") if isinstance(block, dict) else None
+    content = field_of(message, "content")
+    agent = field_of(details, "agentId")
+    for block in list_of(content):
+        call = field_of(block, "tool_use_id")
         if isinstance(call, str):
             text = flat_text(convert_blocks(block.get("content")))
             named = agent if isinstance(agent, str) else agent_in(text)
@@ -146,8 +147,7 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
                 subject=str(value.get("uuid") or f"{scribe.origin}:{len(scribe.facts)}"),
                 model=next(iter(models)) if isinstance(models, dict) and len(models) == 1 else "",
             )
-        denials = value.get("permission_denials")
-        for denial in denials if isinstance(denials, list) else ():
+        for denial in list_of(value.get("permission_denials")):
             if isinstance(denial, dict) and isinstance(denial.get("tool_use_id"), str):
                 scribe.note("status", "denied", -1, "call", denial["tool_use_id"])
     elif kind == "system" and value.get("subtype") == "init":

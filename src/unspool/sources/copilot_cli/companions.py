@@ -9,6 +9,7 @@ from unspool.facts import AnyFact, Problem
 from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import dict_of, field_of
 from unspool.sources.copilot_cli.lookup import STATE, folder_session
 from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, title_of
 from unspool.sources.scribe import Scribe
@@ -99,7 +100,7 @@ def _workspace(file: Companion) -> None:
     except ValueError:
         found = dict(_FIELD.findall(file.text))
         file.problem("invalid-yaml", file.data)
-    fields = found if isinstance(found, dict) else {}
+    fields = dict_of(found)
     key = file.key
     if not key[1]:
         key = (key[0], str(fields.get("id") or ""))
@@ -201,7 +202,7 @@ def note_vscode(scribe: Scribe, found: dict[str, Any], more: int = 0) -> None:
         (repository, "branchName", "branch_name", 0),
         (repository, "baseBranchName", "workspace.base_branch", 0),
     ):
-        value = holder.get(native) if isinstance(holder, dict) else None
+        value = field_of(holder, native)
         if isinstance(value, str) and value.strip():
             value = title_of(value) if name == "title" else value.strip()
             scribe.note(name, value, rank + more)
@@ -221,8 +222,7 @@ def _requests(file: Companion) -> None:
 
 def _rewind(file: Companion) -> None:
     """States to go back to. A rewind cuts the log without a trace: the words may be only here."""
-    found = file.json()
-    snapshots = found.get("snapshots") if isinstance(found, dict) else None
+    snapshots = field_of(file.json(), "snapshots")
     if not isinstance(snapshots, list):
         file.problem("invalid-json", file.data)
         return

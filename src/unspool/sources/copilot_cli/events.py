@@ -12,6 +12,7 @@ from unspool.facts import AnyFact, Key, Problem
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
+from unspool.io.values import str_of
 from unspool.sources.copilot_cli import flat, legacy, session, speech, tools
 from unspool.sources.copilot_cli.envelope import Envelope, Event, made_id
 from unspool.sources.copilot_cli.lookup import Lookup
@@ -177,7 +178,7 @@ def read_events(
             envelope.id = made_id(offset, line)
         key, call = root, data.get("parentToolCallId")
         if (call or envelope.agentId) and kind not in _ABOUT_A_CHILD:
-            child = lookup.child(envelope.agentId or "", call if isinstance(call, str) else "")
+            child = lookup.child(envelope.agentId or "", str_of(call))
             key = (root[0], f"{root[1]}/{child}") if child else root
         event = Event(envelope, data, key, root, origin.path, offset, rank)
         reader = READERS.get(kind)

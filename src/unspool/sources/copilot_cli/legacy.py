@@ -20,6 +20,7 @@ from unspool.facts import AnyFact, Role
 from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import field_of, list_of
 from unspool.prompts.typed import typed_text
 from unspool.sources.copilot_cli.envelope import Envelope, Event
 from unspool.sources.copilot_cli.lookup import Lookup
@@ -97,7 +98,7 @@ def _read_session(event: Event, session: dict[str, Any]) -> None:
     ended = {shown.call: shown for shown in timeline if shown.call and shown.outcome}
     at = 0
     """How much of the timeline the messages so far have taken."""
-    for number, message in enumerate(messages if isinstance(messages, list) else ()):
+    for number, message in enumerate(list_of(messages)):
         if not isinstance(message, dict):
             continue
         text = plain(message.get("content"))
@@ -173,9 +174,8 @@ def _read_message(
     if shown is not None and shown.time is not None:
         # Not the time of the import: that of what was said.
         event.note("timestamp", format_time(shown.time), -1, "message", ident)
-    calls = message.get("tool_calls")
-    for index, call in enumerate(calls if isinstance(calls, list) else ()):
-        function = call.get("function") if isinstance(call, dict) else None
+    for index, call in enumerate(list_of(message.get("tool_calls"))):
+        function = field_of(call, "function")
         if isinstance(function, dict):
             name, arguments = plain(function.get("name")), function.get("arguments")
             event.call(

@@ -17,6 +17,7 @@ import msgspec
 from unspool.facts import Attachment
 from unspool.io.door import read_json
 from unspool.io.origins import open_origin, read_head
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.copilot_cli.texts import plain, whole_number
 
 STATE = "session-state"
@@ -186,7 +187,7 @@ class Lookup:
             media_type=plain(item.get("mimeType") or asset.get("mimeType")),
             size_bytes=size,
             sha256=digest,
-            text=text if isinstance(text, str) else "",
+            text=str_of(text),
             data=data,
             start_line=_line(lines, "start"),
             end_line=_line(lines, "end"),
@@ -199,17 +200,16 @@ _ATTACHMENT_FIELDS = frozenset(("type", "displayName", "name", "path", "filePath
 
 
 def _line(lines: Any, name: str) -> int | None:
-    value = lines.get(name) if isinstance(lines, dict) else None
+    value = field_of(lines, name)
     return whole_number(value.get("line") if isinstance(value, dict) else value)
 
 
 def _requests(event: Any) -> dict[str, int]:
     """How many requests the end of a run counts, by model."""
-    data = event.get("data") if isinstance(event, dict) else None
-    models = data.get("modelMetrics") if isinstance(data, dict) else None
+    models = field_of(field_of(event, "data"), "modelMetrics")
     asked: dict[str, int] = {}
-    for model, told in models.items() if isinstance(models, dict) else ():
-        requests = told.get("requests") if isinstance(told, dict) else None
+    for model, told in dict_of(models).items():
+        requests = field_of(told, "requests")
         if isinstance(requests, dict):
             asked[model] = whole_number(requests.get("count")) or 0
     return asked

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from unspool.facts import CONCURRENT, Key, Rank
+from unspool.io.values import dict_of
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
 from unspool.sources.copilot_cli.texts import plain, snake, whole_number
@@ -117,18 +118,18 @@ def _figures(usage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _report(event: Event, key: Key, on: Literal["segment", "conversation"], metrics: Any) -> None:
-    for model, account in metrics.items() if isinstance(metrics, dict) else ():
+    for model, account in dict_of(metrics).items():
         if not isinstance(account, dict):
             continue
         usage, requests = account.get("usage"), account.get("requests")
-        requests = requests if isinstance(requests, dict) else {}
+        requests = dict_of(requests)
         premium = requests.get("cost")  # counts premium requests, not dollars
         event.usage(
             key=key,
             on=on,
             subject=(event.entry or event.place) if on == "segment" else "",
             model=model,
-            **_figures(usage if isinstance(usage, dict) else {}),
+            **_figures(dict_of(usage)),
             requests=whole_number(requests.get("count")),
             rank=0 if on == "segment" else Rank.EXTRACT,
             extra={"premium_requests": premium} if premium is not None else None,

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from unspool.facts import Rank
+from unspool.io.values import list_of
 from unspool.prompts.typed import typed_text
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
@@ -99,7 +100,7 @@ def _readable(blocks: Any) -> str:
     parts = blocks.get("blocks") if isinstance(blocks, dict) else blocks
     return "\n\n".join(
         plain(part[name])
-        for part in (parts if isinstance(parts, list) else ())
+        for part in list_of(parts)
         if isinstance(part, dict)
         for name in ("text", "thinking", "summary")
         if part.get(name)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Rank
+from unspool.io.values import dict_of, field_of, list_of, str_of
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.texts import arguments_text, plain
@@ -38,8 +39,7 @@ _REQUEST_EXTRAS = {
 
 def read_requests(event: Event, message: str, lookup: Lookup) -> None:
     """The calls that an answer asks for."""
-    requests = event.data.get("toolRequests")
-    for index, request in enumerate(requests if isinstance(requests, list) else ()):
+    for index, request in enumerate(list_of(event.data.get("toolRequests"))):
         if not isinstance(request, dict):
             continue
         # Logs that another program made say `id`.
@@ -62,7 +62,7 @@ def read_requests(event: Event, message: str, lookup: Lookup) -> None:
 
 def _read_task(event: Event, call: str, arguments: Any, lookup: Lookup) -> None:
     """What a sub-agent was told: before it wrote that down itself, only the call says so."""
-    task = arguments.get("prompt") if isinstance(arguments, dict) else None
+    task = field_of(arguments, "prompt")
     if event.rank or not isinstance(task, str) or call not in lookup.started:
         return
     child = (event.root[0], f"{event.root[1]}/{lookup.started[call]}")
@@ -126,7 +126,7 @@ def read_complete(event: Event, lookup: Lookup) -> None:
     for ours, native in (("shell", "shellExecution"), ("file_edits", "fileEdits")):
         if data.get(native):
             details[ours] = data[native]
-    binaries = result.get("binaryResultsForLlm") if isinstance(result, dict) else None
+    binaries = field_of(result, "binaryResultsForLlm")
     event.returned(
         call=call,
         name=event.text("toolName"),
@@ -170,7 +170,7 @@ def read_user_requested(event: Event, lookup: Lookup) -> None:
 def read_permission(event: Event, lookup: Lookup) -> None:
     """Who allowed a call: kept with the call."""
     asked = event.data.get("permissionRequest")
-    asked = asked if isinstance(asked, dict) else {}
+    asked = dict_of(asked)
     call = event.text("toolCallId") or plain(asked.get("toolCallId"))
     result = event.data.get("result")
     kind = plain(result.get("kind")) if isinstance(result, dict) else plain(result)
@@ -216,7 +216,7 @@ def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
             patch = next((v for v in arguments.values() if isinstance(v, str)), "")
         return tuple(
             {"path": path, "operation": _PATCHED[kind], "tool": name}
-            for kind, path in _PATCH.findall(patch if isinstance(patch, str) else "")
+            for kind, path in _PATCH.findall(str_of(patch))
         )
     if not isinstance(arguments, dict):
         return ()
@@ -232,15 +232,14 @@ def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
 
 def _measured(telemetry: Any) -> tuple[dict[str, Any], ...]:
     """How many lines a call changed, where it tells that and touched one file."""
-    metrics = telemetry.get("metrics") if isinstance(telemetry, dict) else None
+    metrics = field_of(telemetry, "metrics")
     counts = {
         ours: metrics.get(native)
         for ours, native in (("lines_added", "linesAdded"), ("lines_removed", "linesRemoved"))
         if isinstance(metrics, dict) and type(metrics.get(native)) is int  # which a truth is not
     }
     for group in ("restrictedProperties", "properties") if counts else ():
-        properties = telemetry.get(group)
-        paths = properties.get("filePaths") if isinstance(properties, dict) else None
+        paths = field_of(telemetry.get(group), "filePaths")
         if isinstance(paths, str):
             try:
                 paths = msgspec.json.decode(paths)

@@ -16,6 +16,7 @@ from unspool.io.databases import open_database
 from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
+from unspool.io.values import field_of, list_of
 from unspool.sources.copilot_cli.lookup import content_id
 from unspool.sources.copilot_cli.texts import arguments_text, plain, whole_number
 from unspool.sources.scribe import Scribe
@@ -271,8 +272,8 @@ def said_in(value: Any) -> Said:
         parts = message.get("parts")
         if parts is None:
             parts = [{"type": "text", "content": message.get("content")}]
-        for part in parts if isinstance(parts, list) else ():
-            kind = part.get("type") if isinstance(part, dict) else None
+        for part in list_of(parts):
+            kind = field_of(part, "type")
             if kind == "text":
                 texts.append(plain(part.get("content", part.get("text"))))
             elif kind in ("reasoning", "thinking"):

@@ -11,6 +11,7 @@ import msgspec
 from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import Steps, request_id
@@ -138,9 +139,8 @@ class Bubble(msgspec.Struct):
     def error(self) -> tuple[str, str]:
         """(request, words) of a notice in place of an answer: `{"requestId": …, "error": {"details":
         {"title": "You've hit your usage limit", "detail": "Get Cursor Pro …"}}}`."""
-        notice = self.errorDetails if isinstance(self.errorDetails, dict) else {}
-        inner = notice.get("error")
-        details = inner.get("details") if isinstance(inner, dict) else None
+        notice = dict_of(self.errorDetails)
+        details = field_of(notice.get("error"), "details")
         holder = details if isinstance(details, dict) else {"title": notice.get("message")}
         words = [holder.get("title"), holder.get("detail")]
         request = notice.get("requestId", notice.get("generationUUID"))
@@ -202,7 +202,7 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
         "folderSelections": bubble.folderSelections, "selectedDocs": bubble.selectedDocs,
         "selectedImages": bubble.selectedImages, "images": bubble.images,
     }  # fmt: skip
-    for holder in (bubble.context if isinstance(bubble.context, dict) else {}, own):
+    for holder in (dict_of(bubble.context), own):
         if not any(holder.values()):
             continue
         for item in _listed(holder, "fileSelections"):
@@ -210,37 +210,33 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
         for item in (*_listed(holder, "selections"), *_listed(holder, "terminalSelections")):
             text = item.get("text", item.get("rawText"))
             lines = item.get("range")
-            lines = lines if isinstance(lines, dict) else {}
+            lines = dict_of(lines)
             first, last = lines.get("selectionStartLineNumber"), lines.get("positionLineNumber")
             attachments.append(
                 Attachment(
                     kind="selection",
                     path=_uri(item),
-                    text=_str(text),
+                    text=str_of(text),
                     start_line=first if isinstance(first, int) else None,
                     end_line=last if isinstance(last, int) else None,
                 )
             )
         for item in _listed(holder, "folderSelections"):
             attachments.append(
-                Attachment(kind="folder", path=_uri(item) or _str(item.get("relativePath")))
+                Attachment(kind="folder", path=_uri(item) or str_of(item.get("relativePath")))
             )
         for item in _listed(holder, "selectedDocs"):
             attachments.append(
-                Attachment(kind="doc", name=_str(item.get("name", item.get("docId"))))
+                Attachment(kind="doc", name=str_of(item.get("name", item.get("docId"))))
             )
         for item in (*_listed(holder, "selectedImages"), *_listed(holder, "images")):
-            attachments.append(Attachment(kind="image", path=clean_path(_str(item.get("path")))))
+            attachments.append(Attachment(kind="image", path=clean_path(str_of(item.get("path")))))
     return tuple(dict.fromkeys(attachments))
 
 
 def _listed(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
     items = holder.get(name)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _uri(item: dict[str, Any]) -> str:

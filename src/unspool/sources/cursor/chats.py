@@ -17,6 +17,7 @@ from unspool.io.databases import DAMAGE, MAGIC, Database, open_database
 from unspool.io.door import UNREADABLE, read_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import field_of
 from unspool.sources.cursor.blobs import (
     DEEPEST,
     Clock,
@@ -124,8 +125,7 @@ class Chat:
         root = blobs.root(meta.get("latestRootBlobId"))
         self._mode = mode_name(meta.get("mode"))
         self._model = str(meta.get("lastUsedModel") or "")
-        above = meta.get("subagentInfo")
-        parent = above.get("parentAgentId") if isinstance(above, dict) else None
+        parent = field_of(meta.get("subagentInfo"), "parentAgentId")
         self._session = parent if isinstance(parent, str) and parent else self.key[1]
         notes = {
             "session_id": self._session,

@@ -13,6 +13,7 @@ from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
 from unspool.io.door import Flaw, sample
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import dict_of, field_of, list_of
 from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import rank_of
@@ -75,9 +76,8 @@ class Reader:
             scribe.note("children", {"conversation_id": child}, RANK)
             session = notes["session_id"]
             scribe.note("session_id", session, RANK + 1, key=("cursor", child))
-        usage = composer.get("usageData")
-        for model, spent in usage.items() if isinstance(usage, dict) else ():
-            cents = spent.get("costInCents") if isinstance(spent, dict) else None
+        for model, spent in dict_of(composer.get("usageData")).items():
+            cents = field_of(spent, "costInCents")
             if isinstance(cents, int | float) and cents:
                 amount = spent.get("amount")
                 scribe.usage(
@@ -215,8 +215,7 @@ class Reader:
         tool = bubble.call
         if tool is not None and kind_of(tool.name or "") == "task":
             call = tool.toolCallId or ""
-            result = decoded(tool.result)
-            child = result.get("agentId") if isinstance(result, dict) else None
+            child = field_of(decoded(tool.result), "agentId")
             if not child and call and self.rows.has(f"bubbleId:task-{call}:"):
                 child = f"task-{call}"  # the rows of a sub-agent are named after the call
             if isinstance(child, str) and child:
@@ -239,7 +238,7 @@ class Reader:
         scribe.note("request_context", counts, RANK, on="message", subject=ident)
         listed = context.get("projectLayouts")
         layout = decoded(listed[0]) if isinstance(listed, list) and listed else None
-        root = layout.get("rootPath") if isinstance(layout, dict) else None
+        root = field_of(layout, "rootPath")
         if isinstance(root, str) and is_absolute(clean_path(root)):
             scribe.note("workspace.path", clean_path(root), RANK + 1)
         elif isinstance(root, str):
@@ -301,19 +300,18 @@ class Bubbles:
         self._key = key
         self._inline = _by_id(composer.get("conversation"))
         kept = composer.get("conversationMap")
-        for name, bubble in kept.items() if isinstance(kept, dict) else ():
+        for name, bubble in dict_of(kept).items():
             if isinstance(bubble, dict):
                 self._inline.setdefault(str(name), bubble)
         headers = _by_id(decoded(composer.get("fullConversationHeadersOnly")))
         self._order = list(headers or _by_id(composer.get("conversation")))
         # Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text.
         tools: dict[str, dict[str, Any]] = {}
-        listed = composer.get("capabilities")
-        for capability in listed if isinstance(listed, list) else ():
+        for capability in list_of(composer.get("capabilities")):
             if isinstance(capability, dict) and capability.get("type") == _TOOLS:
                 data = capability.get("data")
                 kept = decoded(data.get("bubbleDataMap")) if isinstance(data, dict) else None
-                for ident, tool in kept.items() if isinstance(kept, dict) else ():
+                for ident, tool in dict_of(kept).items():
                     if isinstance(tool, dict):
                         tools[str(ident)] = tool
         self._tools = tools
@@ -462,7 +460,7 @@ def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:
 
 def _by_id(listed: Any) -> dict[str, dict[str, Any]]:
     bubbles: dict[str, dict[str, Any]] = {}
-    for bubble in listed if isinstance(listed, list) else ():
+    for bubble in list_of(listed):
         ident = bubble.get("bubbleId", bubble.get("id")) if isinstance(bubble, dict) else None
         if isinstance(ident, str) and ident:
             bubbles.setdefault(ident, bubble)
@@ -479,8 +477,7 @@ def head_notes(composer: Composer) -> dict[str, Any]:
     percent = composer.get("contextUsagePercent")
     if percent is None and isinstance(used, int | float) and isinstance(limit, int | float):
         percent = round(100 * used / limit, 1) if limit else None
-    place = composer.get("workspaceIdentifier")
-    uri = place.get("uri") if isinstance(place, dict) else None
+    uri = field_of(composer.get("workspaceIdentifier"), "uri")
     uri = uri.get("fsPath", uri.get("path")) if isinstance(uri, dict) else uri
     folder = clean_path(uri) if isinstance(uri, str) and uri else ""
     parent = composer.get("subagentInfo")
@@ -489,9 +486,9 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         summary = summary.get("summary")
     repositories = composer.get("trackedGitRepos")
     first = repositories[0] if isinstance(repositories, list) and repositories else None
-    listed = first.get("branches") if isinstance(first, dict) else None
+    listed = field_of(first, "branches")
     branch = listed[0] if isinstance(listed, list) and listed else None
-    name = branch.get("branchName") if isinstance(branch, dict) else None
+    name = field_of(branch, "branchName")
     notes: dict[str, Any] = {
         "title": composer.get("name") or composer.get("chatTitle"),
         "composer_mode": mode_name(composer.get("unifiedMode") or composer.get("forceMode")),
@@ -519,8 +516,7 @@ def head_notes(composer: Composer) -> dict[str, Any]:
 
 def model_of(composer: Composer) -> str:
     """The model that is set for the composer, or the only one that it was billed for."""
-    config = decoded(composer.get("modelConfig"))
-    name = config.get("modelName") if isinstance(config, dict) else None
+    name = field_of(decoded(composer.get("modelConfig")), "modelName")
     if isinstance(name, str) and name and name != AUTO:
         return name
     usage = composer.get("usageData")

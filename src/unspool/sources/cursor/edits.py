@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from unspool.io.values import dict_of, field_of, list_of
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import decoded, kind_of, path_of, touches
 from unspool.sources.diffs import count_lines
@@ -27,15 +28,13 @@ class Changes:
         self._ident = composer.get("composerId")
         self._blocks: list[tuple[str, dict[str, Any]]] = []
         self._used: set[int] = set()
-        listed = composer.get("userResponsesToSuggestedCodeBlocks")
         self._answers = [
             (str(answer.get("filePath")).replace("/", separator), verdict)
-            for answer in (listed if isinstance(listed, list) else ())
+            for answer in list_of(composer.get("userResponsesToSuggestedCodeBlocks"))
             if isinstance(answer, dict) and (verdict := _answered(answer))
             for separator in "/\\"
         ]
-        data = composer.get("codeBlockData")
-        for uri, versions in data.items() if isinstance(data, dict) else ():
+        for uri, versions in dict_of(composer.get("codeBlockData")).items():
             entries = versions.values() if isinstance(versions, dict) else versions
             for entry in entries if isinstance(entries, list) or entries is not versions else ():
                 if isinstance(entry, dict):
@@ -59,7 +58,7 @@ class Changes:
 
     def of_bubble(self, listed: Any) -> Iterator[dict[str, Any]]:
         """What the code blocks of a text changed (composers of 2024 had no tools for it)."""
-        for block in listed if isinstance(listed, list) else ():
+        for block in list_of(listed):
             if not isinstance(block, dict):
                 continue
             path = path_of(block)
@@ -146,7 +145,7 @@ def _ident(holder: Any) -> str:
 
 def _chunks(diff: Any) -> dict[str, Any]:
     """The chunks of an `edit_file` result, which count their own lines."""
-    chunks = diff.get("chunks") if isinstance(diff, dict) else None
+    chunks = field_of(diff, "chunks")
     if not isinstance(chunks, list) or not chunks:
         return {}
     added = removed = 0
@@ -164,7 +163,7 @@ def _chunks(diff: Any) -> dict[str, Any]:
 def _diff(data: bytes | None) -> dict[str, Any]:
     """A `codeBlockDiff` row: stretches of the original, and the lines that replace them."""
     value = decoded(data.decode("utf-8", "replace")) if data else None
-    stretches = value.get("newModelDiffWrtV0") if isinstance(value, dict) else None
+    stretches = field_of(value, "newModelDiffWrtV0")
     if not isinstance(stretches, list):
         return {}
     added = removed = 0

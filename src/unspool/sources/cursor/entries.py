@@ -8,6 +8,7 @@ from typing import Literal
 
 from unspool.facts import Key, Rank
 from unspool.io.times import parse_time
+from unspool.io.values import str_of
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUERY = re.compile(r"<user_query>(.*)</user_query>", re.DOTALL)
@@ -37,7 +38,7 @@ def is_uuid(text: str) -> bool:
 def request_id(value: object) -> str:
     """The id of a generation, which hooks, bubbles and the list of generations share; newer builds
     hang a counter on its uuid."""
-    ident = value if isinstance(value, str) else ""
+    ident = str_of(value)
     match = _UUID.match(ident)
     return match[0] if match else ident
 

@@ -19,6 +19,7 @@ import msgspec
 
 from unspool.io.databases import DAMAGE, open_database
 from unspool.io.times import parse_time
+from unspool.io.values import list_of
 from unspool.sources.cursor.bubbles import Bubble
 from unspool.sources.cursor.entries import request_id
 from unspool.sources.cursor.paths import workspace_folder
@@ -38,7 +39,7 @@ class Generation(NamedTuple):
 def generations_in(value: Any, folder: str | None) -> list[Generation]:
     """Those that a prompt was sent with."""
     generations = []
-    for item in value if isinstance(value, list) else ():
+    for item in list_of(value):
         if isinstance(item, dict) and item.get("type", "composer") == "composer":
             words = item.get("textDescription")
             words = words if isinstance(words, str) else ""
@@ -140,7 +141,7 @@ def _said(path: str, stamps: tuple[int, ...]) -> Said:
                         row = _decode_row(data) if data else _Row()
                     except _DAMAGE:
                         continue
-                    listed = row.conversation if isinstance(row.conversation, list) else []
+                    listed = list_of(row.conversation)
                     for item in (row, *listed):
                         _take(item, words, requests)
     except DAMAGE:

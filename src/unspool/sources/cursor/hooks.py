@@ -17,6 +17,7 @@ import msgspec
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Key, Rank
 from unspool.io.door import clean
 from unspool.io.origins import Head, Origin, Tally
+from unspool.io.values import list_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, Steps, rank_of, request_id
 from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute
@@ -256,7 +257,7 @@ class Said:
         self.talk.close()
         given = self.payload.get("attachments")
         attachments = []
-        for item in given if isinstance(given, list) else ():
+        for item in list_of(given):
             if isinstance(item, dict):
                 path = item.get("file_path", item.get("filePath"))
                 path = clean_path(path) if isinstance(path, str) else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.cursor.paths import clean_path, file_name
 from unspool.sources.diffs import count_edits
 
@@ -132,8 +133,7 @@ def edits_of(given: Any) -> list[tuple[str, str]] | None:
 def _pair(value: dict[str, Any]) -> tuple[str, str] | None:
     for old, new in (("old_string", "new_string"), ("oldString", "newString"), ("old", "new")):
         if isinstance(value.get(new), str):
-            before = value.get(old)
-            return (before if isinstance(before, str) else "", value[new])
+            return (str_of(value.get(old)), value[new])
     return None
 
 
@@ -235,8 +235,8 @@ def of_editor(tool: "Tool") -> Outcome:
     """What became of a bubble's call. No single field tells it: an edit that the person rejected and
     a command that ended with 1 are both `completed`."""
     result, beside = decoded(tool.result), tool.additionalData
-    body = result if isinstance(result, dict) else {}
-    aside = beside.get("status") if isinstance(beside, dict) else None
+    body = dict_of(result)
+    aside = field_of(beside, "status")
     # The newer field wins: the older one is left out where it is 0.
     codes = (body.get("exitCodeV2"), body.get("exitCode"))
     code = next((code for code in codes if isinstance(code, int)), 0)
@@ -254,12 +254,11 @@ def of_editor(tool: "Tool") -> Outcome:
 def of_message(outcome: Any, name: str, text: str) -> Outcome:
     """The outcome of a result that was sent to the model: by `highLevelToolCallResult`, else by the
     first line of a shell's text."""
-    high = outcome if isinstance(outcome, dict) else {}
+    high = dict_of(outcome)
     kind, _ = result_body(high)
     if kind in _DENIED or text.startswith("Rejected:"):
         return True, "denied"
-    output = high.get("output")
-    flags = (high.get("isError"), output.get("isError") if isinstance(output, dict) else None)
+    flags = (high.get("isError"), field_of(high.get("output"), "isError"))
     if kind and kind != "success":
         return True, ""
     if True in flags:
@@ -272,8 +271,7 @@ def of_message(outcome: Any, name: str, text: str) -> Outcome:
 
 def result_body(high: Any) -> tuple[str, dict[str, Any]]:
     """(kind of outcome, what stands under it) of `{output: {success: {…}}}`."""
-    output = high.get("output") if isinstance(high, dict) else None
-    for kind, body in output.items() if isinstance(output, dict) else ():
+    for kind, body in dict_of(field_of(high, "output")).items():
         if kind != "isError":
-            return str(kind), body if isinstance(body, dict) else {}
+            return str(kind), dict_of(body)
     return "", {}

@@ -21,6 +21,7 @@ from unspool.io.compression import PACKED
 from unspool.io.door import UNREADABLE, iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
+from unspool.io.values import field_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, is_uuid, rank_of, sent_time, typed_words
 from unspool.sources.cursor.paths import clean_path, is_absolute, parents_of
@@ -270,7 +271,7 @@ def _trusted_folder(project: Path) -> str | None:
         value = msgspec.json.decode((project / ".workspace-trusted").read_bytes())
     except (OSError, *UNREADABLE):
         return None
-    path = value.get("workspacePath") if isinstance(value, dict) else None
+    path = field_of(value, "workspacePath")
     return clean_path(path) if isinstance(path, str) and path else None
 
 

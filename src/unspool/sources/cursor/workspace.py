@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from unspool.facts import INDEXED, NOBODY, AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time
+from unspool.io.values import dicts_of, field_of, str_of
 from unspool.sources.cursor.bubbles import BUBBLE, RANK
 from unspool.sources.cursor.composers import Composer, Reader
 from unspool.sources.cursor.generations import (
@@ -99,12 +100,12 @@ class Workspace:
         """`name` is that of the folder, by which the editor knows the workspace."""
         listed = self._value(GENERATIONS)
         generations = [g for g in generations_in(listed, self._folder) if g.words]
-        self._reader.tally.records += len(_objects(listed))
-        self._reader.tally.noise += len(_objects(listed)) - len(generations)
-        composers = _objects(_part(self._value(COMPOSERS), "allComposers"))
-        composers += _objects(_part(self._value(HEADERS), "allComposers"))
-        tabs = [_as_composer(tab) for tab in _objects(_part(self._value(CHATS), "tabs"))]
-        prompts = _objects(self._value(PROMPTS))
+        self._reader.tally.records += len(dicts_of(listed))
+        self._reader.tally.noise += len(dicts_of(listed)) - len(generations)
+        composers = dicts_of(field_of(self._value(COMPOSERS), "allComposers"))
+        composers += dicts_of(field_of(self._value(HEADERS), "allComposers"))
+        tabs = [_as_composer(tab) for tab in dicts_of(field_of(self._value(CHATS), "tabs"))]
+        prompts = dicts_of(self._value(PROMPTS))
         yield from self._problems
         self._folder = self._folder or _common_folder(composers)
         self._reader.generations.add(generations)
@@ -125,7 +126,7 @@ class Workspace:
                 value = self._value(key)
                 names = value if isinstance(value, dict) else ()
                 opened.update(n.removeprefix(_VIEW) for n in names if n.startswith(_VIEW))
-            selected = _part(self._value(COMPOSERS), "selectedComposerIds")
+            selected = field_of(self._value(COMPOSERS), "selectedComposerIds")
             if isinstance(selected, list):
                 opened.update(ident for ident in selected if isinstance(ident, str))
             for ident in sorted(opened - {""}):
@@ -180,14 +181,6 @@ class Workspace:
             yield from scribe.facts
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _part(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else None
-
-
 def _common_folder(composers: list[Composer]) -> str | None:
     """The folder that the changed files of several composers share, where nothing names it."""
     changed = [uris for c in composers if isinstance(uris := c.get("codeBlockData"), dict) and uris]
@@ -197,14 +190,13 @@ def _common_folder(composers: list[Composer]) -> str | None:
 
 
 def _text(prompt: dict[str, Any]) -> str:
-    text = prompt.get("text")
-    return text if isinstance(text, str) else ""
+    return str_of(prompt.get("text"))
 
 
 def _as_composer(tab: dict[str, Any]) -> Composer:
     """A chat of 2023 or 2024. Its last bubble is the input box, where nothing answers it: none of
     seven such drafts was among the prompts that were sent. `lastSendTime` is the last prompt's."""
-    bubbles = _objects(tab.get("bubbles"))
+    bubbles = dicts_of(tab.get("bubbles"))
     if bubbles and bubbles[-1].get("type") == "user":
         bubbles = bubbles[:-1]
     asked = [bubble for bubble in bubbles if bubble.get("type") == "user"]
@@ -223,7 +215,7 @@ def _give_times(composers: list[Composer], generations: list[Generation]) -> set
     prompts = [
         (bubble, digest(BUBBLE.convert(bubble).words))
         for composer in composers
-        for bubble in _objects(composer.get("conversation"))
+        for bubble in dicts_of(composer.get("conversation"))
         if bubble.get("type") in (1, "user")
     ]
     often = Counter(words for _, words in prompts)

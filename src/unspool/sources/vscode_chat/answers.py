@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.values import str_of
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.edits import KINDS as EDITS
 from unspool.sources.vscode_chat.fields import bare_call_id
@@ -443,4 +444,4 @@ def own_thinking(round_: Round) -> str:
     text = thinking.get("text") if isinstance(thinking, dict) else thinking
     if isinstance(text, list):
         text = "".join(piece for piece in text if isinstance(piece, str))
-    return text if isinstance(text, str) else ""
+    return str_of(text)

@@ -12,6 +12,7 @@ import msgspec
 
 from unspool.facts import Attachment
 from unspool.io.door import LONGEST_BYTES
+from unspool.io.values import field_of, str_of
 from unspool.prompts.shapes import binary, digest_base64
 from unspool.sources.vscode_chat.model import Variables
 from unspool.sources.vscode_chat.uris import lines_of, path_of, uri_of
@@ -52,8 +53,8 @@ def attachment_of(entry: dict[str, Any]) -> Attachment:
     value = entry.get("value")
     if "value" not in entry and isinstance(values := entry.get("values"), list) and values:
         value = values[0].get("value") if isinstance(values[0], dict) else values[0]
-    name = _text(entry.get("name"))
-    media_type = next((_text(entry[m]) for m in _MEDIA if m in entry), "")
+    name = str_of(entry.get("name"))
+    media_type = next((str_of(entry[m]) for m in _MEDIA if m in entry), "")
     extra = {k: v for k, v in entry.items() if k not in ("kind", "name", "value", *_MEDIA)}
     data = from_bytes(kind, value, media_type, name)
     if data is not None:
@@ -82,7 +83,7 @@ def _kind(entry: dict[str, Any]) -> str:
     for flag, flagged in _FLAGS.items():
         if entry.get(flag) is True:
             return flagged
-    return "implicit" if _text(entry.get("id")).startswith("vscode.implicit") else "generic"
+    return "implicit" if str_of(entry.get("id")).startswith("vscode.implicit") else "generic"
 
 
 def _place(entry: dict[str, Any], value: Any) -> Any:
@@ -103,12 +104,8 @@ def _content(kind: str, entry: dict[str, Any], value: Any) -> str:
         return str(entry[text_field])
     if isinstance(value, str) and not value.startswith(("file:", "vscode-")):
         return value
-    inner = value.get("value") if isinstance(value, dict) else None
+    inner = field_of(value, "value")
     return inner if isinstance(inner, str) and not uri_of(value) else ""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def from_bytes(kind: str, value: Any, media_type: str = "", name: str = "") -> Attachment | None:
@@ -166,7 +163,7 @@ def _from_base64(kind: str, text: str, media_type: str, name: str = "") -> Attac
 
 def from_typed_data(media_type: Any, data: Any) -> Attachment | None:
     """What a tool returned with its media type: base64, or any other way of writing bytes."""
-    media_type = _text(media_type)
+    media_type = str_of(media_type)
     kind = "image" if media_type.startswith("image/") else "data"
     if isinstance(data, str) and not data.startswith("data:"):
         return _from_base64(kind, data, media_type)

@@ -13,6 +13,7 @@ from typing import Any
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
+from unspool.io.values import field_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.fields import BESIDE, NAME, OUTCOMES
 from unspool.sources.vscode_chat.uris import path_of, uri_of
@@ -44,7 +45,7 @@ def touches(part: dict[str, Any]) -> list[dict[str, Any]]:
             touch["operation"] = part["editKind"]
         diff = part.get("diff")
         for ours, theirs in (("lines_added", "added"), ("lines_removed", "removed")):
-            count = diff.get(theirs) if isinstance(diff, dict) else None
+            count = field_of(diff, theirs)
             if _is_count(count):
                 touch[ours] = count
         if old := _path(part.get("originalUri")):
@@ -137,8 +138,7 @@ def is_state(head: Head) -> bool:
 
 def state_facts(value: Any, origin: Origin, tally: Tally) -> list[AnyFact] | None:
     """The facts of an editing session's state; None where the value is none."""
-    snapshot = value.get("recentSnapshot") if isinstance(value, dict) else None
-    entries = snapshot.get("entries") if isinstance(snapshot, dict) else None
+    entries = field_of(field_of(value, "recentSnapshot"), "entries")
     if not isinstance(entries, list):
         return None
     tally.records += 1

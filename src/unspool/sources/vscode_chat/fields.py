@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from unspool.io.values import list_of
+
 NAME = "vscode-chat"
 HEAD = 1 << 62
 """The rank of what a chat says about itself, less how much it holds: of two copies the one with more
@@ -154,7 +156,7 @@ def unquoted(blocks: Any, text: str) -> list[Any]:
         start, end = value
         return text[start:end] if isinstance(start, int) and isinstance(end, int) else value
 
-    return [_replaced(block, cut) for block in (blocks if isinstance(blocks, list) else [])]
+    return [_replaced(block, cut) for block in list_of(blocks)]
 
 
 def _replaced(block: Any, change: Callable[[Any], Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from unspool.io.door import UNREADABLE
+from unspool.io.values import field_of, str_of
 from unspool.sources.vscode_chat.model import RESULT
 
 INITIAL, SET, PUSH, DELETE = range(4)
@@ -150,8 +151,7 @@ class Replay:
 
 
 def _ident(request: Any) -> str:
-    ident = request.get("requestId") if isinstance(request, dict) else None
-    return ident if isinstance(ident, str) else ""
+    return str_of(field_of(request, "requestId"))
 
 
 def _get(container: Any, step: str | int) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.vscode_chat import edits
 from unspool.sources.vscode_chat.fields import DISPLAY, bare_call_id
 from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
@@ -212,11 +213,8 @@ class Parts:
         if kind in edits.KINDS:
             self.edits.append(part)
         elif kind == "autoModeResolution":
-            inner = part.get("resolved")
-            model = part.get("resolvedModel") or (
-                inner.get("id") if isinstance(inner, dict) else None
-            )
-            self.model = self.model or (model if isinstance(model, str) else "")
+            model = part.get("resolvedModel") or (field_of(part.get("resolved"), "id"))
+            self.model = self.model or str_of(model)
         elif kind not in _KEPT:
             self.unknown.append(kind)
 
@@ -247,8 +245,7 @@ def is_plain(part: dict[str, Any]) -> bool:
 
 def _with_references(text: str, part: dict[str, Any]) -> str:
     """Links that stand for inline references lead to what they are references to."""
-    references = part.get("inlineReferences")
-    for name, reference in references.items() if isinstance(references, dict) else ():
+    for name, reference in dict_of(part.get("inlineReferences")).items():
         uri = uri_of(reference.get("inlineReference")) if isinstance(reference, dict) else ""
         if uri:
             text = text.replace(f"{_PLACEHOLDER}{name}", uri)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import Attachment
+from unspool.io.values import field_of, list_of, str_of
 from unspool.sources.vscode_chat.attachments import from_bytes
 
 
@@ -35,7 +36,7 @@ _MENTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 def _part_text(part: Any) -> str:
     """The text of a part. VS Code computes it for mentions and does not store it."""
     if not isinstance(part, dict):
-        return part if isinstance(part, str) else ""
+        return str_of(part)
     text = part.get("text")
     if isinstance(text, str):
         return text
@@ -54,7 +55,7 @@ def _first_text(value: Any, *names: str) -> str:
 
 def mentions(message: Any) -> list[dict[str, Any]]:
     """The parts of the message that are more than text."""
-    parts = message.get("parts") if isinstance(message, dict) else None
+    parts = field_of(message, "parts")
     if not isinstance(parts, list):
         return []
     return [p for p in parts if isinstance(p, dict) and p.get("kind") not in ("text", None)]
@@ -71,8 +72,7 @@ def rendered(parts: Any) -> tuple[str, list[Attachment]]:
             texts.append(part["text"])
         elif isinstance(part, dict) and isinstance(part.get("imageUrl"), dict):
             url = part["imageUrl"].get("url")
-            media = part["imageUrl"].get("mediaType")
-            image = from_bytes("image", url, media if isinstance(media, str) else "")
+            image = from_bytes("image", url, str_of(part["imageUrl"].get("mediaType")))
             if image is not None:
                 images.append(image)
             elif isinstance(url, str):
@@ -93,7 +93,7 @@ def wrong_message(message: Any) -> Iterator[str]:
         yield "message.text"
     if not isinstance(parts, list | None):
         yield "message.parts"
-    for part in parts if isinstance(parts, list) else ():
+    for part in list_of(parts):
         if isinstance(part, dict):
             yield from (
                 f"message.parts.{name}"

@@ -19,6 +19,7 @@ from unspool.facts import AnyFact, Key, Rank, SnapshotSeen, View
 from unspool.io.door import Flaw, read_json, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import dict_of, field_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import context_kind, summary_of
 from unspool.sources.scribe import Scribe
@@ -66,7 +67,7 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             for number, tool in enumerate(call.tools):
                 time = parse_time(tool.get("time"))
                 scribe = Scribe(key, origin.path, (call.number << 20) + number + 1)
-                ident = bare_call_id(_text(tool.get("id")))
+                ident = bare_call_id(str_of(tool.get("id")))
                 notes = {
                     "ended_at": format_time(time) if time is not None else "",
                     # The model call's own entry holds no reasoning, and later lists need not repeat it.
@@ -77,8 +78,7 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
                     if ident and value:
                         when = time if name == "ended_at" else None
                         scribe.note(name, value, on="call", subject=ident, time=when)
-                edits = tool.get("edits")
-                for edit in edits if isinstance(edits, list) else ():
+                for edit in list_of(tool.get("edits")):
                     path = path_of(edit.get("path")) if isinstance(edit, dict) else ""
                     if path:
                         added, removed = count_lines(edit.get("edits"))
@@ -111,9 +111,8 @@ class ModelCall:
             if isinstance(messages, list)
             else []
         )
-        metadata = log.get("metadata")
-        self.metadata: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
-        self.request = _text(self.metadata.get("ourRequestId") or self.metadata.get("requestId"))
+        self.metadata: dict[str, Any] = dict_of(log.get("metadata"))
+        self.request = str_of(self.metadata.get("ourRequestId") or self.metadata.get("requestId"))
         self.tools: list[dict[str, Any]] = []
         # What tells conversations apart: the list up to the first words of the person.
         users: list[dict[str, Any]] = []
@@ -133,29 +132,28 @@ class ModelCall:
 
     @property
     def answer(self) -> dict[str, Any] | None:
-        response = self.log.get("response")
-        words = response.get("message") if isinstance(response, dict) else None
+        words = field_of(self.log.get("response"), "message")
         if isinstance(words, list):
             words = "\n".join(text for text in words if isinstance(text, str))
         calls = [_call(tool) for tool in self.tools]
-        if not calls and not _text(words):
+        if not calls and not str_of(words):
             return None
-        answer = {"role": "assistant", "content": _text(words)}
+        answer = {"role": "assistant", "content": str_of(words)}
         return {**answer, "tool_calls": calls} if calls else answer
 
     def view(self, origin: str, size: int, answered: bool) -> View:
         usage = self.metadata.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
+        usage = dict_of(usage)
         details = usage.get("prompt_tokens_details")
-        details = details if isinstance(details, dict) else {}
+        details = dict_of(details)
         stamp = self.metadata.get("endTime" if answered else "startTime")
-        model = _text(self.metadata.get("model"))
+        model = str_of(self.metadata.get("model"))
         return View(
             size=size,
             origin=origin,
             offset=self.number * 2 + answered,
             time=parse_time(stamp),
-            call=_text(self.log.get("id")),
+            call=str_of(self.log.get("id")),
             request=self.request,
             requested="" if answered else model,
             answered=model if answered else "",
@@ -212,13 +210,12 @@ def _model_calls(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Mo
     names = Names()
     number = 0
     for prompt in prompts if isinstance(prompts, list) else [value]:
-        logs = prompt.get("logs") if isinstance(prompt, dict) else None
-        for log in logs if isinstance(logs, list) else ():
+        for log in list_of(field_of(prompt, "logs")):
             tally.records += 1
             number += 1
-            kind = log.get("kind") if isinstance(log, dict) else None
+            kind = field_of(log, "kind")
             if kind == "request" and _is_of_conversation(log):
-                call = ModelCall(log, number, _text(prompt.get("prompt")))
+                call = ModelCall(log, number, str_of(prompt.get("prompt")))
                 names.place(call)
                 if call.messages:
                     calls.append(call)
@@ -226,8 +223,8 @@ def _model_calls(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Mo
                     tally.noise += 1
             elif kind == "toolCall" and calls:
                 calls[-1].tools.append(log)
-                names.called(bare_call_id(_text(log.get("id"))), calls[-1])
-            elif kind == "request" and "summar" in _text(log.get("name")).lower():
+                names.called(bare_call_id(str_of(log.get("id"))), calls[-1])
+            elif kind == "request" and "summar" in str_of(log.get("name")).lower():
                 names.summarised(ModelCall(log, number, ""))
                 tally.noise += 1
             elif kind in ("element", "request", "toolCall", "error"):
@@ -238,11 +235,10 @@ def _model_calls(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Mo
 
 
 def _is_of_conversation(log: dict[str, Any]) -> bool:
-    name = _text(log.get("name"))
+    name = str_of(log.get("name"))
     if any(word in name for word in _UTILITY):
         return False
-    metadata = log.get("metadata")
-    location = metadata.get("location") if isinstance(metadata, dict) else None
+    location = field_of(log.get("metadata"), "location")
     return location in _CONVERSATION_LOCATIONS if isinstance(location, int) else "/" in name
 
 
@@ -263,7 +259,7 @@ def _result(tool: dict[str, Any]) -> dict[str, Any]:
     response = tool.get("response")
     pieces = response if isinstance(response, list) else [response]
     texts = (p if isinstance(p, str) else arguments_text(p) for p in pieces if p is not None)
-    ident = bare_call_id(_text(tool.get("id")))
+    ident = bare_call_id(str_of(tool.get("id")))
     return {"role": "tool", "content": "\n".join(texts), "tool_call_id": ident}
 
 
@@ -286,10 +282,10 @@ def _to_openai(value: Any) -> dict[str, Any] | None:
     calls = value.get("toolCalls")
     if isinstance(calls, list) and calls:
         message["tool_calls"] = [
-            {**c, "id": bare_call_id(_text(c.get("id")))} for c in calls if isinstance(c, dict)
+            {**c, "id": bare_call_id(str_of(c.get("id")))} for c in calls if isinstance(c, dict)
         ]
     if name == "tool":
-        message["tool_call_id"] = bare_call_id(_text(value.get("toolCallId")))
+        message["tool_call_id"] = bare_call_id(str_of(value.get("toolCallId")))
     return message
 
 
@@ -300,7 +296,7 @@ def _content_part(value: Any) -> dict[str, Any] | None:
         return None
     kind = value.get("type")
     if kind in (_TEXT, "text"):
-        return {"type": "text", "text": _text(value.get("text"))}
+        return {"type": "text", "text": str_of(value.get("text"))}
     if kind in (_IMAGE, "image_url"):
         return {"type": "image_url", "image_url": value.get("imageUrl", value.get("image_url"))}
     opaque = value.get("value")
@@ -310,19 +306,15 @@ def _content_part(value: Any) -> dict[str, Any] | None:
 
 def _thinking(thinking: Any) -> str:
     """Its text, or its texts where it came in pieces."""
-    text = thinking.get("text") if isinstance(thinking, dict) else None
+    text = field_of(thinking, "text")
     if isinstance(text, list):
         return "".join(piece for piece in text if isinstance(piece, str))
-    return _text(text)
+    return str_of(text)
 
 
 def _call(tool: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": _text(tool.get("tool")), "arguments": arguments_text(tool.get("args"))}
-    return {"id": bare_call_id(_text(tool.get("id"))), "type": "function", "function": function}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    function = {"name": str_of(tool.get("tool")), "arguments": arguments_text(tool.get("args"))}
+    return {"id": bare_call_id(str_of(tool.get("id"))), "type": "function", "function": function}
 
 
 def _integer(value: Any) -> int | None:

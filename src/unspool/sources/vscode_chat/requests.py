@@ -12,6 +12,7 @@ import msgspec
 from unspool.facts import ROOT, AnyFact, Key
 from unspool.io.structs import REST
 from unspool.io.times import parse_time
+from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat import edits, fields, prompts, tools
 from unspool.sources.vscode_chat import parts as response_parts
@@ -60,7 +61,7 @@ class Turn:
         self.rounds = self.answer.rounds
         self.calls = self.answer.calls
         removed = request.shouldBeRemovedOnSend
-        undone = removed.get("afterUndoStop") if isinstance(removed, dict) else None
+        undone = field_of(removed, "afterUndoStop")
         placing = Placing(self.answer, undone)
         placing.walk(self.parts)
         self.placed = placing.placed
@@ -75,8 +76,7 @@ class Turn:
         named = (request.modelId or "").removeprefix("copilot/")
         self.model = self.metadata.resolvedModel or self.parts.model or named
         self.error = self.result.errorDetails or request.responseErrorDetails or {}
-        message = self.error.get("message")
-        self.error_text = message if isinstance(message, str) else ""
+        self.error_text = str_of(self.error.get("message"))
         self.removed = ""
         """Whether the request was hidden or undone."""
         if removed is not None and not undone:
@@ -277,7 +277,7 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
 
 def _thinking_id(round_: Round, thoughts: list[dict[str, Any]]) -> str:
     """The id of a round's thinking, where nothing that was shown has it."""
-    ident = round_.thinking.get("id") if isinstance(round_.thinking, dict) else None
+    ident = field_of(round_.thinking, "id")
     if not isinstance(ident, str) or fields.MADE_THINKING.fullmatch(ident):
         return ""
     return "" if any(thought.get("id") == ident for thought in thoughts) else ident
@@ -304,8 +304,7 @@ def _single_message(turn: Turn) -> dict[str, Any] | None:
 
 def _ending(turn: Turn, answered: bool, removed: str) -> dict[str, str]:
     """Status, stop reason and kind of the last message of an answer."""
-    code = turn.error.get("code")
-    stop = code if isinstance(code, str) else ""
+    stop = str_of(turn.error.get("code"))
     if not stop and turn.metadata.maxToolCallsExceeded is True:
         stop = "max_tool_calls"
     kind = "error" if turn.error_text and not answered else ""
@@ -435,8 +434,7 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
         specific: dict[str, Any] = {}
         parent: dict[str, Any] = {"conversation_id": key[1]}
         if starter is not None:
-            data = (starter.part or {}).get("toolSpecificData")
-            specific = data if isinstance(data, dict) else {}
+            specific = dict_of((starter.part or {}).get("toolSpecificData"))
             parent["tool_call_id"] = starter.id
         told = {name: value for name, value in specific.items() if isinstance(value, str)}
         if told.get("agentName"):

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from unspool.io.values import dict_of, list_of
 from unspool.sources.vscode_chat.fields import DISPLAY
 from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 
@@ -72,7 +73,7 @@ class Part(msgspec.Struct):
 def shown_parts(parts: Any, said: str, has_calls: bool) -> Iterator[Part]:
     """The parts of an answer with those words, as far as neither these nor its calls tell them."""
     elsewhere = _SHOWN_ELSEWHERE if has_calls else _SHOWN_ELSEWHERE - _EDITS
-    for part in _list(parts):
+    for part in list_of(parts):
         kind = part.get("kind", part.get("type", "part")) if isinstance(part, dict) else None
         if not isinstance(kind, str) or kind in DISPLAY or kind in elsewhere:
             continue
@@ -110,18 +111,18 @@ def _pull_request(part: dict[str, Any]) -> str:
 
 def _branches(node: Any, depth: int = 0) -> Iterator[str]:
     """A tree of files, a line for each."""
-    label = markdown(_object(node).get("label"))
+    label = markdown(dict_of(node).get("label"))
     if label and depth < _DEEPEST:
-        children = _list(node.get("children"))
+        children = list_of(node.get("children"))
         yield "  " * depth + label + ("/" if children else "")
         for child in children:
             yield from _branches(child, depth + 1)
 
 
 def _diffs(part: dict[str, Any]) -> str:
-    data = _object(part.get("multiDiffData"))
+    data = dict_of(part.get("multiDiffData"))
     lines = [markdown(data.get("title"))]
-    for resource in map(_object, _list(data.get("resources"))):
+    for resource in map(dict_of, list_of(data.get("resources"))):
         uris = (uri_of(resource.get(n)) for n in ("goToFileUri", "modifiedUri", "originalUri"))
         if uri := next((uri for uri in uris if uri), ""):
             added, removed = resource.get("added"), resource.get("removed")
@@ -134,11 +135,11 @@ def _edits(part: dict[str, Any]) -> str:
     """What was written, line by line; of what it replaced, the chat holds only where it stood."""
     lines: list[str] = []
     for edit in _flat(part.get("edits")):
-        place = _object(edit.get("range"))
+        place = dict_of(edit.get("range"))
         first, last = place.get("startLineNumber"), place.get("endLineNumber")
         if type(first) is int and type(last) is int:
             lines.append(f"@@ line {first} @@" if first == last else f"@@ lines {first}-{last} @@")
-        cells = [_object(cell).get("source") for cell in _list(edit.get("cells"))]
+        cells = [dict_of(cell).get("source") for cell in list_of(edit.get("cells"))]
         for text in (edit.get("text"), *cells):
             pieces = text if isinstance(text, list) else [text]
             whole = "".join(piece for piece in pieces if isinstance(piece, str))
@@ -148,7 +149,7 @@ def _edits(part: dict[str, Any]) -> str:
 
 def _flat(edits: Any) -> Iterator[dict[str, Any]]:
     """Edits come in batches, as they were streamed; those of a notebook may be bare."""
-    for batch in _list(edits):
+    for batch in list_of(edits):
         for edit in batch if isinstance(batch, list) else [batch]:
             if isinstance(edit, dict):
                 yield from (edit, *_flat(edit.get("edits")))
@@ -156,10 +157,10 @@ def _flat(edits: Any) -> Iterator[dict[str, Any]]:
 
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     **dict.fromkeys((*_SPOKEN, "systemNotification"), lambda part: markdown(part.get("content"))),
-    "command": lambda part: markdown(_object(part.get("command")).get("title")),
+    "command": lambda part: markdown(dict_of(part.get("command")).get("title")),
     "hook": _hook,
     "extensions": lambda part: ", ".join(
-        name for name in _list(part.get("extensions")) if isinstance(name, str)
+        name for name in list_of(part.get("extensions")) if isinstance(name, str)
     ),
     **dict.fromkeys(("toolInvocation", "toolInvocationSerialized"), _tool),
     "pullRequest": _pull_request,
@@ -169,11 +170,3 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "notebookEditGroup": _edits,
 }
 """Kind → what a part of it says; empty where it is of another shape than its kind has."""
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

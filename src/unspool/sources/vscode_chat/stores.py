@@ -11,6 +11,7 @@ from unspool.io.databases import DAMAGE, open_database
 from unspool.io.door import Flaw, read_json, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import dict_of, field_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import without_long_images
 from unspool.sources.vscode_chat.documents import lost, value_facts
@@ -73,9 +74,9 @@ def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
 
 
 def _index_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    entries = value.get("entries") if isinstance(value, dict) else None
+    entries = field_of(value, "entries")
     folder = folder_of(Path(origin.path))
-    for number, (name, entry) in enumerate(entries.items() if isinstance(entries, dict) else ()):
+    for number, (name, entry) in enumerate(dict_of(entries).items()):
         tally.records += 1
         if not isinstance(entry, dict) or entry.get("isExternal"):
             # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.

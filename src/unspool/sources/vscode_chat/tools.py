@@ -12,6 +12,7 @@ import msgspec
 
 from unspool.facts import Attachment
 from unspool.io.structs import Shape
+from unspool.io.values import field_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import from_typed_data
@@ -100,8 +101,7 @@ def _from_call(call: Call, place: str) -> Joined:
 
 
 def from_part(part: dict[str, Any], place: str) -> Joined:
-    ident = part.get("toolCallId")
-    native = ident if isinstance(ident, str) else ""
+    native = str_of(part.get("toolCallId"))
     return Joined(bare_call_id(native) or place, model_name(part), "", part, native)
 
 
@@ -305,8 +305,8 @@ def _take_details(shown: Shown, details: Any) -> None:
         texts: list[str] = []
         kept: list[Any] = []
         for part in output:
-            value = part.get("value") if isinstance(part, dict) else None
-            media_type = part.get("mimeType") if isinstance(part, dict) else None
+            value = field_of(part, "value")
+            media_type = field_of(part, "mimeType")
             image = isinstance(media_type, str) and media_type.startswith("image/")
             if isinstance(value, str) and (image or part.get("isText") is False):
                 data = from_typed_data(media_type, value)
@@ -335,8 +335,8 @@ def _take_specific(shown: Shown, data: dict[str, Any]) -> None:
         command = _command_line(data)
         arguments = {"command": command} if command else None
         output, state = data.get("terminalCommandOutput"), data.get("terminalCommandState")
-        text = output.get("text") if isinstance(output, dict) else None
-        duration = state.get("duration") if isinstance(state, dict) else None
+        text = field_of(output, "text")
+        duration = field_of(state, "duration")
     elif kind == "subagent":
         named = {k: data[k] for k in ("prompt", "description", "agentName") if data.get(k)}
         arguments = named or None

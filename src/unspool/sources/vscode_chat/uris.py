@@ -3,6 +3,8 @@
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from unspool.io.values import str_of
+
 _PLAIN = "/:@!$&'()*+,;=-._~"
 
 
@@ -10,7 +12,7 @@ def markdown(value: Any) -> str:
     """The text of a string or of a markdown object."""
     if isinstance(value, dict):
         value = value.get("value")
-    return value if isinstance(value, str) else ""
+    return str_of(value)
 
 
 def uri_of(value: Any) -> str:
