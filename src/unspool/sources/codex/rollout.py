@@ -112,7 +112,7 @@ class _Rollout:
         """Prompts and answers as events tell them: used where no item does."""
 
     def read(self) -> Iterator[AnyFact]:
-        for line in iter_json_lines(self.origin, LINE, self.tally, self.recover):
+        for line in iter_json_lines(self.origin, LINE, self.tally, self.recover, whole=True):
             if isinstance(line, Problem):
                 yield line
                 continue

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, read_head
-from unspool.sources.gemini_cli.chats import NAME, is_chat, read_chat
+from unspool.sources.gemini_cli.chats import NAME, is_chat, read_chat, session_of
 from unspool.sources.gemini_cli.hooks import DIALECT
 from unspool.sources.gemini_cli.stream import is_stream, read_stream
 from unspool.sources.hook_payloads import is_log, read_payloads
@@ -37,4 +37,4 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return read_chat(origin, tally, recover)
 
 
-__all__ = ["NAME", "RANGES", "claims", "places", "read"]
+__all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of"]

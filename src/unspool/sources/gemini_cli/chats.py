@@ -122,6 +122,22 @@ def is_chat(head: Head) -> bool:
     return len(set(_HEADER.findall(head.data[:4096]))) == 2
 
 
+_SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
+
+
+def session_of(path: str) -> str | None:
+    """The name of a chat's file holds only the beginning of the session's id; its header holds all."""
+    head = Head(path, b"", True)
+    if "chats" not in head.parts or not head.name.endswith((".json", ".jsonl")):
+        return None
+    try:
+        with open_origin(path) as file:
+            named = _SESSION.search(file.read(4096))
+    except OSError:
+        return None
+    return named[1].decode("utf-8", "replace") if named else None
+
+
 def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     head = Head(origin.path, b"", True)
     name = head.name
@@ -152,7 +168,7 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     chat = _Chat(origin)
     before = tally.records - tally.problems
     if name.endswith(".jsonl"):
-        for line in iter_json_lines(origin, _ENTRY, tally, recover):
+        for line in iter_json_lines(origin, _ENTRY, tally, recover, whole=True):
             if isinstance(line, Problem):
                 yield line
             else:
@@ -226,6 +242,8 @@ class _Chat:
         self.results: dict[str, tuple[str, Any]] = {}
         """Call → (time, what the model got) of results that stand in messages."""
         self.noise = 0
+        self.outputs: set[str] | None = None
+        """The files that hold results too long for the chat."""
 
     def take(self, offset: int, entry: Entry) -> None:
         # The program asks in this order.
@@ -384,7 +402,12 @@ class _Chat:
             if call.resultDisplay not in (None, "", text):
                 details["display"] = call.resultDisplay
             folder = path.parent.parent / "tool-outputs" / f"session-{session}"
-            whole = _read_text(folder / f"{Path(call.id).name}.txt") if call.id else ""
+            if self.outputs is None:
+                self.outputs = (
+                    {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+                )
+            name = f"{call.id.rpartition('/')[2]}.txt"
+            whole = _read_text(folder / name) if name in self.outputs else ""
             if whole:
                 details["full_output"] = whole
             scribe.returned(

@@ -13,7 +13,7 @@ import msgspec
 
 from unspool.facts import AnyFact
 from unspool.io.databases import DAMAGE, Database, open_database
-from unspool.io.door import read_json
+from unspool.io.door import LONGEST_BYTES, UNREADABLE, StructType, read_json
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.sources.opencode.sessions import (
@@ -119,6 +119,15 @@ class _Reader:
         found = read_json(text.encode() if isinstance(text, str) else text, recover=True)
         return found.values[0] if found.values else None
 
+    def _typed(self, shape: Shape[StructType], text: Any) -> StructType:
+        """A JSON column in its struct: straight, or field by field where it is odd."""
+        if isinstance(text, str) and len(text) < LONGEST_BYTES // 4:
+            try:
+                return shape.decode(text)
+            except UNREADABLE:
+                pass
+        return shape.convert(self._value(text))
+
     def _head(self, session: Session) -> Scribe:
         self.tally.records += 1
         self.offset += 1
@@ -142,7 +151,7 @@ class _Reader:
         for ident, data in rows:
             self.tally.records += 1
             self.offset += 1
-            message = MESSAGE.convert(self._value(data))
+            message = self._typed(MESSAGE, data)
             message.id = ident
             yield from teller.state(message, self._parts(ident), self.offset).facts
 
@@ -152,7 +161,7 @@ class _Reader:
         )
         parts: list[Part] = []
         for ident, data in rows:
-            part = PART.convert(self._value(data))
+            part = self._typed(PART, data)
             part.id = ident
             parts.append(part)
         return parts
@@ -160,13 +169,14 @@ class _Reader:
     def _forked_from(self, session: str) -> str | None:
         """The session that has a message of the same moment: a fork copies them under new ids."""
         statement = (
-            "SELECT other.session_id FROM message own JOIN message other"
-            " ON json_extract(own.data, '$.time.created') ="
-            " json_extract(other.data, '$.time.created') AND other.session_id != own.session_id"
-            " WHERE own.session_id = ? ORDER BY own.id, other.session_id DESC LIMIT 1"
+            "WITH own AS (SELECT id, json_extract(data, '$.time.created') AS moment FROM message"
+            " WHERE session_id = ? ORDER BY id LIMIT 3)"
+            " SELECT other.session_id FROM message other JOIN own"
+            " ON own.moment = json_extract(other.data, '$.time.created')"
+            " WHERE other.session_id != ? ORDER BY own.id, other.session_id DESC LIMIT 1"
         )
         try:
-            row = self.connection.execute(statement, (session,)).fetchone()
+            row = self.connection.execute(statement, (session, session)).fetchone()
         except sqlite3.OperationalError:  # one of the rows is no JSON
             return None
         return str(row[0]) if row is not None else None
@@ -184,7 +194,7 @@ class _Reader:
         for ident, kind, created, data in rows:
             self.tally.records += 1
             self.offset += 1
-            entry = ENTRY.convert(self._value(data))
+            entry = self._typed(ENTRY, data)
             yield from self._state_entry(str(ident), str(kind), created, entry, teller).facts
 
     def _state_entry(

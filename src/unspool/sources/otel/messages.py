@@ -64,49 +64,97 @@ class Said(msgspec.Struct, gc=False):
         return msgspec.json.encode([self.role, *words])
 
 
+class History:
+    """The last list of a conversation. The next one mostly goes on from it, and repeats its text: then
+    only the rest is decoded."""
+
+    def __init__(self, before: str = "") -> None:
+        self._before = before
+        self._begin()
+
+    def _begin(self) -> None:
+        self.text = ""
+        self.given: list[Said] = []
+        self.ids: list[str] = []
+        self._running = sha256(self._before.encode())
+
+    def take(self, text: Any) -> tuple[int, list[tuple[int, str]], bool]:
+        """The list; how much of it is known, the system prompts in the rest, whether it is cut off."""
+        known, rest = 0, text
+        if isinstance(text, str) and self.text and text.startswith(self.text[:-1]):
+            if text == self.text:
+                return len(self.given), [], False
+            if text[len(self.text) - 1] == ",":
+                known, rest = len(self.given), "[" + text[len(self.text) :]
+        messages, is_cut = _messages(rest, "user")
+        whole = isinstance(text, str) and text.endswith("]") and not is_cut
+        if not known:
+            self._begin()
+        self.text = text if whole else ""
+        return known, self.add(messages), is_cut
+
+    def add(self, messages: list[Said]) -> list[tuple[int, str]]:
+        """Messages with their ids; the system prompts among them, which have a place and no id."""
+        systems: list[tuple[int, str]] = []
+        for said in messages:
+            if said.role == "system":
+                systems.append((len(self.given), said.text))
+            else:
+                self._running.update(said.identity + b"\n")
+                self.given.append(said)
+                self.ids.append(_chain_id(self._running))
+        return systems
+
+    def id_of(self, answer: Said) -> str:
+        """The id that the answer has in the next list."""
+        running = self._running.copy()
+        running.update(answer.identity + b"\n")
+        return _chain_id(running)
+
+
 class Exchange(msgspec.Struct, gc=False):
     """What a model was given and what it answered."""
 
     systems: list[tuple[int, str]] = []
     """System prompts, each with the number of the message given that it stands before."""
     given: list[Said] = []
+    ids: list[str] = []
+    """The ids of what was given, and of the answer."""
+    known: int = 0
+    """How many of them the list before held, too."""
     answer: Said | None = None
     is_cut: bool = False
     """Whether the list of what was given is cut off."""
 
 
-def exchange_of(item: Item) -> Exchange:
+def exchange_of(item: Item, history: History) -> Exchange:
     """The contents of a span, wherever its convention puts them."""
-    given, is_cut = _messages(item.attributes.get(_INPUT), "user")
+    known, listed, is_cut = history.take(item.attributes.get(_INPUT))
+    given = history.given
     answers, _ = _messages(item.attributes.get(_OUTPUT), "assistant")
     for event in item.events:
         if event.name == "gen_ai.client.inference.operation.details":
-            given = given or _messages(event.attributes.get(_INPUT), "user")[0]
+            if not given:
+                known, listed, _ = history.take(event.attributes.get(_INPUT))
+                given = history.given
             answers = answers or _messages(event.attributes.get(_OUTPUT), "assistant")[0]
     if not given and not answers:
-        given, answers = _of_events(item.events)
-    if not given and not answers:
-        given, answers = _of_attributes(item)
+        older, answers = _of_events(item.events)
+        if not older and not answers:
+            older, answers = _of_attributes(item)
+        listed = history.add(older)
+        history.text = ""
     instructions = item.attributes.get("gen_ai.system_instructions")
     systems = [(0, _text_of_parts(decoded(instructions)))] if instructions else []
-    spoken: list[Said] = []
-    for said in given:
-        if said.role == "system":
-            systems.append((len(spoken), said.text))
-        else:
-            spoken.append(said)
+    systems += listed
     answer = None
     for said in answers:  # several choices: the first is the answer, parts of one go together
         if answer is None:
             answer = said
         elif said.calls and not answer.calls:
             answer.calls = said.calls
-    return Exchange(
-        systems=systems,
-        given=spoken,
-        answer=answer,
-        is_cut=is_cut,
-    )
+    ids = [*history.ids, history.id_of(answer)] if answer is not None else history.ids
+    return Exchange(systems, history.given, ids, known, answer, is_cut)
 
 
 def _messages(value: Any, role: str) -> tuple[list[Said], bool]:
@@ -267,12 +315,10 @@ def as_text(value: Any) -> str:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
-def chain_ids(given: list[Said], answer: Said | None, before: str = "") -> list[str]:
-    """An id for every message, from all that stands before it: lists that begin alike share them, and
-    an answer has the id that it has in the next list. `before`: what the list goes on from."""
-    running = sha256(before.encode())
-    ids: list[str] = []
-    for said in [*given, answer] if answer is not None else given:
-        running.update(said.identity + b"\n")
-        ids.append(f"otel:{running.hexdigest()[:24]}")
-    return ids
+def _chain_id(running: Any) -> str:
+    """An id for a message, from all that stands before it: lists that begin alike share them."""
+    return f"otel:{running.hexdigest()[:24]}"
+
+
+def system_id(text: str) -> str:
+    return _chain_id(sha256(Said("system", text).identity + b"\n"))

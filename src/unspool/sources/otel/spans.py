@@ -21,16 +21,18 @@ from unspool.sources.otel.messages import (
     CUT,
     OLD_EVENTS,
     Exchange,
+    History,
     Said,
     as_text,
-    chain_ids,
     decoded,
     exchange_of,
+    system_id,
 )
 from unspool.sources.otel.otlp import Item
 from unspool.sources.scribe import Scribe, title_of
 
 _DEPTH = 64
+_HISTORIES = 64
 _CALLS = frozenset(("chat", "generate_content", "text_completion"))
 _DETAILS = "gen_ai.client.inference.operation.details"
 _CONTENT = "no-content"
@@ -103,6 +105,8 @@ class Traces:
         """Conversation → what its runs say that the person asked: their lists hold it once more."""
         self.callers: dict[tuple[Key, str], str] = {}
         """Call → the record of the answer that asked for it."""
+        self.histories: dict[Key, History] = {}
+        """The last lists of the conversations that were told last."""
         self.answers: dict[str, str] = {}
         """Span → its answer, of spans that hold only what is new (`unspool.follows`)."""
 
@@ -243,7 +247,7 @@ class Traces:
         if item.id in self.answered:
             return
         # No engine call of the run is known here: they may lie in another file, which tells more.
-        exchange = exchange_of(item)
+        exchange = exchange_of(item, self._history(item, scribe.key))
         scribe.rank = max(scribe.rank, Rank.COPY)
         self._tell_exchange(item, scribe, exchange, linear=True)
         usage = _usage(item)
@@ -251,7 +255,7 @@ class Traces:
             scribe.usage(on="call", subject=scribe.entry, model=_model(item), **usage)
 
     def _tell_call(self, item: Item, scribe: Scribe) -> None:
-        exchange = exchange_of(item)
+        exchange = exchange_of(item, self._history(item, scribe.key))
         tools = decoded(item.attributes.get("gen_ai.tool.definitions"))
         if isinstance(tools, list) and tools:
             scribe.note("tool_definitions", [t for t in tools if isinstance(t, dict)], Rank.ECHO)
@@ -287,9 +291,12 @@ class Traces:
         given, answer = exchange.given, exchange.answer
         before = self._before(item)
         follows = before or ROOT
-        ids = chain_ids(given, answer, item.text(_FOLLOWS))
-        since = max((n for n, said in enumerate(given) if said.role == "assistant"), default=-1)
-        for number, (ident, said) in enumerate(zip(ids, given, strict=False)):
+        ids = exchange.ids
+        since = next((n for n in reversed(range(len(given))) if given[n].role == "assistant"), -1)
+        if exchange.known:
+            follows = ids[exchange.known - 1]
+        for number in range(exchange.known, len(given)):
+            ident, said = ids[number], given[number]
             place = scribe.at(entry=ident, after=None if linear else follows)
             follows = ident
             self._tell_systems(place, exchange, number)
@@ -329,6 +336,16 @@ class Traces:
             place.note("partial", "content-cut")
         return ident
 
+    def _history(self, item: Item, key: Key) -> History:
+        """What a list of this conversation may go on from."""
+        if _FOLLOWS in item.attributes:
+            return History(item.text(_FOLLOWS))
+        history = self.histories.pop(key, None) or History()
+        self.histories[key] = history
+        if len(self.histories) > _HISTORIES:
+            del self.histories[next(iter(self.histories))]
+        return history
+
     def _before(self, item: Item) -> str | None:
         """The answer that the span's list goes on from, where it holds only what is new."""
         follows = item.attributes.get(_FOLLOWS)
@@ -337,8 +354,10 @@ class Traces:
     def _tell_systems(self, place: Scribe, exchange: Exchange, number: int) -> None:
         """The system prompts before a message. Every call repeats them; they are told once."""
         for at, text in exchange.systems:
-            ident = chain_ids([Said("system", text)], None)[0]
-            if at != number or not text or (place.key, ident) in self.told:
+            if at != number or not text:
+                continue
+            ident = system_id(text)
+            if (place.key, ident) in self.told:
                 continue
             self.told.add((place.key, ident))
             first: dict[str, Any] = {}

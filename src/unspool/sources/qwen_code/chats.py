@@ -129,10 +129,11 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         yield from _read_agent(origin, tally)
         return
     noted: set[tuple[Key, str, str]] = set()
+    last_said: tuple[Any, ...] = ()
     answers: dict[str, str] = {}
     """Line → the answer that it is a part of."""
     model = _agent_model(origin.path)
-    for item in iter_json_lines(origin, _LINE, tally, recover):
+    for item in iter_json_lines(origin, _LINE, tally, recover, whole=True):
         if isinstance(item, Problem):
             yield item
             continue
@@ -146,15 +147,18 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             entry=line.uuid,
             after=line.parentUuid or ROOT,
         )
-        for name, value in (
-            ("agent", "Qwen Code"),
-            ("agent_version", line.version),
-            ("workspace.path", line.cwd),
-            ("workspace.branch", line.gitBranch),
-        ):
-            if value and (key, name, value) not in noted:
-                noted.add((key, name, value))
-                scribe.note(name, value)
+        said = (key, line.version, line.cwd, line.gitBranch)
+        if said != last_said:
+            last_said = said
+            for name, value in (
+                ("agent", "Qwen Code"),
+                ("agent_version", line.version),
+                ("workspace.path", line.cwd),
+                ("workspace.branch", line.gitBranch),
+            ):
+                if value and (key, name, value) not in noted:
+                    noted.add((key, name, value))
+                    scribe.note(name, value)
         if line.agentId and (key, "parent", "") not in noted:
             noted.add((key, "parent", ""))
             _note_parent(scribe, line.sessionId, line.agentId, line.agentName)
