@@ -19,7 +19,7 @@ from unspool.io.door import clean_text
 from unspool.io.folders import is_folder, walk
 from unspool.io.origins import open_origin, read_head
 from unspool.io.times import parse_time
-from unspool.io.values import dict_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sinks.atif import model
 from unspool.sinks.atif.lenient import AGENT_ONLY, LLM_ONLY
 from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES
@@ -332,8 +332,7 @@ class _Check:
 
     def _answers(self, step: Json, results: list[Any], path: str) -> None:
         """Every call once, with one result, and no result of another step's call."""
-        calls = [call for call in list_of(step.get("tool_calls")) if isinstance(call, dict)]
-        ids = [call.get("tool_call_id") for call in calls]
+        ids = [call.get("tool_call_id") for call in dicts_of(step.get("tool_calls"))]
         for number, ident in enumerate(ids):
             if isinstance(ident, str) and ident in ids[:number]:
                 at = f"{path}.tool_calls[{number}].tool_call_id"
@@ -495,9 +494,7 @@ def _below(document: Json, name: str) -> list[float]:
     """The same figure of all embedded sub-agents, as their totals or their steps tell it."""
     total = next(total for total, of_step in TOTALS if of_step == name)
     figures: list[float] = []
-    for sub in list_of(document.get("subagent_trajectories")):
-        if not isinstance(sub, dict):
-            continue
+    for sub in dicts_of(document.get("subagent_trajectories")):
         own_total = _number(field_of(sub.get("final_metrics"), total))
         if own_total is None:
             values = [

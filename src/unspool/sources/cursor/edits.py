@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from unspool.io.values import dict_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import decoded, kind_of, path_of, touches
 from unspool.sources.diffs import count_lines
@@ -30,8 +30,8 @@ class Changes:
         self._used: set[int] = set()
         self._answers = [
             (str(answer.get("filePath")).replace("/", separator), verdict)
-            for answer in list_of(composer.get("userResponsesToSuggestedCodeBlocks"))
-            if isinstance(answer, dict) and (verdict := _answered(answer))
+            for answer in dicts_of(composer.get("userResponsesToSuggestedCodeBlocks"))
+            if (verdict := _answered(answer))
             for separator in "/\\"
         ]
         for uri, versions in dict_of(composer.get("codeBlockData")).items():
@@ -58,9 +58,7 @@ class Changes:
 
     def of_bubble(self, listed: Any) -> Iterator[dict[str, Any]]:
         """What the code blocks of a text changed (composers of 2024 had no tools for it)."""
-        for block in list_of(listed):
-            if not isinstance(block, dict):
-                continue
+        for block in dicts_of(listed):
             path = path_of(block)
             for at, (file, entry) in enumerate(self._blocks):
                 if file != path or entry.get("version") != block.get("version"):
