@@ -83,6 +83,15 @@ class Runs:
         self.following = following
         self.requests = [r for _, r in usage if r.on == "request"]
         self.conversation = [r for _, r in usage if r.on == "conversation"]
+        counted = [
+            p for p, r in usage if r.on == "conversation" and Rank.EXTRACT <= r.rank < Rank.ECHO
+        ]
+        self.later = [
+            message.usage
+            for message, place in zip(messages, places, strict=True)
+            if counted and place > max(counted) and message.usage is not None and not message.copied
+        ]
+        """What came behind the last account of the conversation: the program crashed, or still runs."""
         self.segments = [r for _, r in usage if r.on == "segment" and r.rank <= Rank.ITSELF]
         self.echoed = [r for _, r in usage if r.on == "segment" and r.rank > Rank.ITSELF]
         """Runs as another store tells of them: they fill in what the messages leave open."""
@@ -276,7 +285,7 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         trajectory.usage = total_of(
             [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
             own if _tells_all(trajectory.messages) and runs.conversation else [],
-            [to_usage(r) for r in runs.conversation],
+            [*(to_usage(r) for r in runs.conversation), *(runs.later if runs.conversation else ())],
             [*reported, *rest],
             [*own, *silent],
             [to_usage(r) for r in runs.echoed],
