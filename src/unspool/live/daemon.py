@@ -30,7 +30,7 @@ from unspool.live.intake import read_payload, sweep, take_in
 from unspool.live.monitors import Monitors
 from unspool.live.queue import Arrival, Queue, SqliteQueue
 from unspool.live.schedule import Due, Schedule
-from unspool.live.states import ENDS_OF_TURNS, doings, event_name, put_state_in
+from unspool.live.states import ENDS_OF_TURNS, doings, event_name
 from unspool.live.writer import Fault, Writer, clear
 from unspool.store.changes import changes_after, last_change
 from unspool.store.events import position, stamp
@@ -38,7 +38,7 @@ from unspool.store.ids import row_id, shown_id
 from unspool.store.intake import mark_gone
 from unspool.store.opening import explain, opened, transaction, write_lock
 from unspool.store.rows import get_trajectory
-from unspool.store.survey import Survey
+from unspool.store.survey import Changed, Survey
 from unspool.store.sync import Sync
 
 SPOOL_SECONDS = 0.05
@@ -366,7 +366,7 @@ class _Work:
             self.monitors.ask_again()
         if not found.changed:
             return
-        if sum(changed.size_bytes for changed in found.changed) > BULK_BYTES:
+        if sum(map(_unread_bytes, found.changed)) > BULK_BYTES:
             self._sync(found)
             return
         started = time.process_time()
@@ -389,10 +389,12 @@ class _Work:
         started = time.process_time()
         with self._turn():
             written, faults = self.writer.bring_up_to_date(due)
-            with transaction(self.connection):
-                for key in written:
-                    self._put_state(key)
         now_ns = time.time_ns()
+        if isinstance(self.queue, RemoteQueue):
+            for key in written:
+                trajectory = get_trajectory(self.connection, row_id(*key))
+                if trajectory is not None:
+                    self.queue.put_recent(trajectory)
         self.schedule.done(due, (time.process_time() - started) / len(due))
         for key, waited in due.items():
             if waited.arrived_ns:
@@ -402,14 +404,6 @@ class _Work:
         self._tell_changes()
         for fault in faults:
             self._fault(fault)
-
-    def _put_state(self, key: Key) -> None:
-        """Without hooks, the conversation itself says what its agent does."""
-        trajectory = get_trajectory(self.connection, row_id(*key))
-        if trajectory is not None and trajectory.parent is None:
-            put_state_in(self.connection, key, trajectory)
-        if trajectory is not None and isinstance(self.queue, RemoteQueue):
-            self.queue.put_recent(trajectory)
 
     def _fault(self, fault: Fault) -> None:
         """It stays dirty; after three tries only the next start, or a sync, tries again."""
@@ -453,6 +447,12 @@ class _Work:
         """When nothing is to be done. (Pieces are left to the search: they would be indexed again with
         every change.)"""
         gc.collect()
+
+
+def _unread_bytes(changed: Changed) -> int:
+    if changed.known is None or changed.change == "rewritten":
+        return changed.size_bytes if changed.known is None or not changed.state else 0
+    return changed.size_bytes - changed.known.read_bytes
 
 
 def _noted(arrival: Arrival) -> Arrival:

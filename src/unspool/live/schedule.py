@@ -16,7 +16,8 @@ QUIET_SECONDS = 0.1
 LONGEST_SECONDS = 0.5
 LEAST_BETWEEN_SECONDS = 0.25
 COST = 4
-MOST_AT_ONCE = 20
+MOST_AT_ONCE = 4
+"""More would wait for each other; fewer would be linked more often."""
 
 
 class Due(msgspec.Struct):

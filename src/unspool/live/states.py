@@ -130,8 +130,9 @@ def put_state(
     )
 
 
-def put_state_in(connection: sqlite3.Connection, key: Key, trajectory: Trajectory) -> None:
+def put_state_in(connection: sqlite3.Connection, trajectory: Trajectory) -> None:
     """What the conversation itself says, where no hook has just said it."""
+    key = (trajectory.source, trajectory.conversation_id)
     ended = parse_time(trajectory.ended_at)
     if ended is None or ended / 1e6 < time.time() - RECENT.total_seconds():
         return

@@ -21,7 +21,7 @@ from unspool.live.failpoints import reach
 from unspool.live.logs import log_line, log_path
 from unspool.live.mirror import FILE_BYTES, apply
 from unspool.live.queue import Queue, Queued
-from unspool.live.states import put_states
+from unspool.live.states import put_state_in, put_states
 from unspool.live.traces import put_database_traces
 from unspool.store.batches import Batch, Began, Item
 from unspool.store.blocks import iter_raw
@@ -69,7 +69,7 @@ class Writer:
         self.folder = folder
         self.raw = raw
         self.report = Report()
-        self.update = Update(connection, self.report, hot_bytes=hot_bytes)
+        self.update = Update(connection, self.report, hot_bytes=hot_bytes, told=self._put_state)
         self.intake = Intake(connection, self.report, self._keep_whole)
         self._version = self._data_version()
 
@@ -88,6 +88,11 @@ class Writer:
 
     def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
         self.update.keep_whole(trajectory, taking.ident)
+
+    def _put_state(self, trajectory: Trajectory) -> None:
+        """Without hooks, the conversation itself says what its agent does."""
+        if trajectory.parent is None:
+            put_state_in(self.connection, trajectory)
 
     # in
 

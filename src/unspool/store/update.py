@@ -76,11 +76,14 @@ class Update:
         report: Report,
         put_away: Callable[[bytes], Slot | bytes] = bytes,
         hot_bytes: int = 0,
+        told: Callable[[Trajectory], None] = lambda trajectory: None,
     ) -> None:
         self.connection = connection
         self.report = report
         self.put_away = put_away
         """Where a reduced trajectory waits until everything is linked."""
+        self.told = told
+        """Gets every conversation that is written, in the transaction that writes it."""
         self.hot = HotFacts(hot_bytes)
         self.bases: dict[Key, Slot | bytes | None] = {}
         """Reduced but not yet written conversations, by (source, id)."""
@@ -269,6 +272,7 @@ class Update:
                 rows = make_rows(trajectory)
                 put_rows(self.connection, rows, self._ids_of(rows.origins))
                 self.written.add(key)
+                self.told(trajectory)
 
     def _put_patch(self, key: Key, packed: bytes | None) -> None:
         self._execute(
