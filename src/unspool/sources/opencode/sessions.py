@@ -286,6 +286,8 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
         for key, value in metadata.items()
         if value is not None and key not in ("output", "preview") and value != text
     }
+    if state.time is not None and state.time.compacted:
+        details["pruned"] = True  # later calls of the model were given less; the text is still here
     scribe.returned(
         call=call,
         name=name,
