@@ -50,7 +50,7 @@ redis: ## install redis-server, which the tests of live capture start
 	echo "no redis-server, and it cannot be installed here: the tests of the queue in Redis need it"
 
 test: $(VENV)/.installed-dev browser redis java ## run all tests, on every Python that is here
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory test-others
 
 # The suite on other Pythons, without the tests of the page and of speed, which do not depend on it.
@@ -76,7 +76,7 @@ test-spark: $(VENV)/.installed-dev java ## run the Spark tests on older versions
 	@for v in $(SPARKS); do \
 	  echo "== Spark $$v"; \
 	  [ -e .spark/$$v/.done ] || { $(PYTHON) -m venv .spark/$$v && \
-	    .spark/$$v/bin/python -m pip install -q --disable-pip-version-check -e '.[test,bench,spark]' "pyspark[connect]==$$v.*" 'pandas<3' && \
+	    .spark/$$v/bin/python -m pip install -q --disable-pip-version-check -e '.[test,bench,spark]' "pyspark$$( [ $$v = 3.5 ] || echo '[connect]' )==$$v.*" 'pandas<3' && \
 	    touch .spark/$$v/.done; } || exit 1; \
 	  .spark/$$v/bin/python -m pytest tests/spark $(PYTEST_ARGS) || exit 1; \
 	done

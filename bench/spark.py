@@ -25,8 +25,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Watch:
     """Samples the Python workers of a cluster until it is stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
+        self.own = {worker.pid for worker in cluster.workers}
         self.cpu: dict[int, float] = {}
+        self.java_cpu: dict[int, float] = {}
         self.peak_kb: dict[int, int] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -34,17 +36,24 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.wait(0.2):
-            for folder in Path("/proc").glob("[0-9]*"):
+            for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
                 try:
                     command = (folder / "cmdline").read_bytes()
-                    if b"pyspark.daemon" not in command and b"pyspark/daemon" not in command:
+                    is_java = b"CoarseGrainedExecutorBackend" in command
+                    if b"pyspark.daemon" not in command and not is_java:
                         continue
                     fields = (folder / "stat").read_text().rpartition(") ")[2].split()
                     status = (folder / "status").read_text()
                 except OSError:
                     continue
-                pid = int(folder.name)
-                self.cpu[pid] = (int(fields[11]) + int(fields[12])) / TICKS
+                pid, parent = int(folder.name), int(fields[1])
+                if parent not in self.own:
+                    continue
+                self.own.add(pid)
+                cpu = self.java_cpu if is_java else self.cpu
+                cpu[pid] = (int(fields[11]) + int(fields[12])) / TICKS
+                if is_java:
+                    continue
                 peak = status.partition("VmHWM:")[2].split()
                 self.peak_kb[pid] = int(peak[0]) if peak else 0
 
@@ -56,7 +65,7 @@ class Watch:
 def run_on_cluster(data: str, workers: int, folder: Path) -> dict[str, float]:
     cluster = Cluster(folder, workers, java="")
     try:
-        watch = Watch()
+        watch = Watch(cluster)
         began = time.monotonic()
         process = _unspool(
             *(data, "-o", str(folder / "out"), "--engine", "spark", "--master", cluster.url),
@@ -73,6 +82,7 @@ def run_on_cluster(data: str, workers: int, folder: Path) -> dict[str, float]:
         "conversations": told["written"],
         "seconds": seconds,
         "python_cpu": sum(watch.cpu.values()),
+        "java_cpu": sum(watch.java_cpu.values()),
         "python_peak_mb": max(watch.peak_kb.values()) / 1000,
         "output_mb": sum(f.stat().st_size for f in (folder / "out").glob("part-*")) / 1e6,
     }

@@ -85,7 +85,8 @@ class Cluster:
 
     def add_worker(self) -> None:
         work = self.folder / f"work-{len(self.workers)}"
-        options = ("--cores", "1", "--memory", self.memory, "--work-dir", str(work))
+        # Room for two applications, each with an executor of one core on every worker.
+        options = ("--cores", "2", "--memory", "3g", "--work-dir", str(work))
         self.workers.append(self._start("worker.Worker", self.url, "--host", "127.0.0.1", *options))
 
     def _registered(self, number: int) -> bool:
@@ -120,6 +121,8 @@ def settings(cluster: Cluster) -> dict[str, str]:
         "spark.driver.extraJavaOptions": cluster.java,
         "spark.executor.extraJavaOptions": cluster.java,
         "spark.executor.memory": cluster.memory,
+        "spark.executor.cores": "1",
+        "spark.cores.max": str(len(cluster.workers)),
     }
 
 

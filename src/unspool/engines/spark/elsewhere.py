@@ -17,7 +17,6 @@ from msgspec.structs import force_setattr
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from unspool import sources
-from unspool.errors import NothingToRead
 from unspool.facts import AnyFact, SnapshotSeen
 from unspool.io.compression import PACKED
 from unspool.io.origins import HEAD_BYTES, Origin, Tally
@@ -88,7 +87,7 @@ def discover_urls(urls: Iterable[str], source: str | None) -> Found:
         system, top = FileSystem.from_uri(url)
         here = system.get_file_info(top)
         if here.type == FileType.NotFound:
-            raise NothingToRead(f"{url}: no such file or folder")
+            raise FileNotFoundError("no such file or folder")
         is_folder = here.type == FileType.Directory
         files = system.get_file_info(FileSelector(top, recursive=True)) if is_folder else [here]
         with scratch() as folder:

@@ -31,7 +31,7 @@ from unspool.engines.spark.rows import (
     SCHEMA,
     output_schema,
 )
-from unspool.engines.spark.session import DataFrame, SparkSession, told_plainly
+from unspool.engines.spark.session import DataFrame, SparkSession, pandas, told_plainly
 from unspool.engines.spark.session import functions as F
 from unspool.errors import NothingToRead, UsageError
 from unspool.facts import Problem
@@ -62,7 +62,10 @@ STAGED = {
     "parquet.page.size.row.check.min": "1",
     "parquet.enable.dictionary": "false",
 }
-SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
+SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
 
 
 def run(
@@ -121,15 +124,10 @@ class Extraction:
         if urls:
             try:
                 more = discover_urls(urls, self.job.source)
-            except (
-                OSError,
-                ValueError,
-                ImportError,
-            ) as error:  # pyarrow does not know it: Spark may
+            except (OSError, ValueError, ImportError) as error:
                 if local:
-                    raise UsageError(
-                        f"{urls[0]} cannot be read together with files: {error}"
-                    ) from None
+                    text = f"{urls[0]}: {error}; only Spark may open it, and not beside files"
+                    raise UsageError(text) from None
                 return self._open_lines(urls)
             found.origins += more.origins
             found.problems += more.problems
@@ -152,16 +150,15 @@ class Extraction:
         """A partition per portion."""
         count = len(portions)
         rows = [
-            (task, bytearray(tasks.encode(span)))
-            for task, portion in enumerate(portions)
-            for span in portion
+            (task, tasks.encode(span)) for task, portion in enumerate(portions) for span in portion
         ]
-        spans = self.spark.createDataFrame(rows, "task long, span binary")
+        spans = _frame(self.spark, rows, "task long, span binary")
         numbers = self.spark.range(0, count, 1, count).withColumnRenamed("id", "task")
         return numbers.join(F.broadcast(spans), "task")
 
     def _open_lines(self, urls: list[str]) -> DataFrame:
-        """Files that only Spark can open. Its rows do not know where in a file they stand."""
+        """What pyarrow cannot open, or has a pattern in it, as Spark sees it: rows that do not know
+        where in a file they stand."""
         # Without it a carriage return by itself would end a line, too.
         text = self.spark.read.option("lineSep", "\n").text(urls)
         self.summary.files = len(text.inputFiles())
@@ -221,20 +218,20 @@ class Extraction:
         patches = link(one.card for one in conversations)
         rows = [
             (
-                bytearray(tasks.encode(one.place)),
+                tasks.encode(one.place),
                 -1,
                 0,
                 0,
                 PATCH,
                 None,
-                bytearray(tasks.encode(patch)),
+                tasks.encode(patch),
             )
             for one in conversations
             if (patch := patches.get(one.card.key)) is not None
         ]
         self._patched = bool(rows)
         for at in range(0, len(rows), PATCHES_PER_FILE):
-            some = self.spark.createDataFrame(rows[at : at + PATCHES_PER_FILE], SCHEMA)
+            some = _frame(self.spark, rows[at : at + PATCHES_PER_FILE], SCHEMA)
             some.write.options(**STAGED).mode("append").parquet(f"{self.staging}/patches")
         self._count([one for one in conversations if not _is_absorbed(one, patches)], tally)
 
@@ -300,6 +297,13 @@ class Extraction:
             else:
                 writer.parquet(output, compression="zstd")
         self.summary.seconds = time.monotonic() - self._started
+
+
+def _frame(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:
+    """Rows of the driver. By way of pandas they go as Arrow; by itself Spark would start Python workers
+    for nothing but to pickle them."""
+    names = [column.split()[0] for column in schema.split(", ")]
+    return spark.createDataFrame(pandas.DataFrame(rows, columns=names), schema)
 
 
 def _is_absorbed(one: tasks.Reduced, patches: Patches) -> bool:

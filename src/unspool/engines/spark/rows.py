@@ -1,7 +1,7 @@
 """Rows: bytes of any length on their way through Spark, as numbered pieces in Arrow batches.
 
 Spark holds a row in memory, and before 4.1 limits a batch by its number of rows only. So no row
-is longer than 1 MB, and the driver asks for batches of 64 rows.
+is longer than 1 MB, and the driver asks for batches of 16 rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,8 +20,8 @@ except ImportError as error:
 
 PIECE_BYTES = 1 << 20
 BATCH_BYTES = 8 << 20
-BATCH_ROWS = 64
-"""Rows that Spark gives to Python at once: with pieces of 1 MB that is 64 MB."""
+BATCH_ROWS = 16
+"""Rows that Spark gives to Python at once: with pieces of 1 MB that is 16 MB."""
 
 FACTS, READY, REPORT, PATCH, CONVERSATION = range(5)
 """What a row holds: facts of one conversation; a conversation that was read as such; what a task has to
@@ -88,10 +88,12 @@ def unpack(batches: Iterable[Any]) -> Iterator[Item]:
     head: bytes | None = None
     pieces: list[bytes] = []
     for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in _ARROW.names)
-        for key, task, _, rest, kind, told, data in zip(*columns, strict=True):
+        columns = (batch.column(name).to_pylist() for name in _ARROW.names[:-1])
+        datas = batch.column("data")  # not as a list: it would hold all of it twice
+        for at, (key, task, _, rest, kind, told) in enumerate(zip(*columns, strict=True)):
             if not pieces:
                 head = told
+            data = datas[at].as_py()
             pieces.append(data)
             if not rest:
                 whole = data if len(pieces) == 1 else b"".join(pieces)

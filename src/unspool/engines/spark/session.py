@@ -13,6 +13,7 @@ from pathlib import Path
 from unspool.errors import EngineError, MissingExtra, UnspoolError
 
 try:
+    import pandas
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession, functions
 except ImportError as error:
@@ -23,6 +24,7 @@ __all__ = [
     "SparkSession",
     "functions",
     "open_session",
+    "pandas",
     "told_plainly",
 ]
 
@@ -37,7 +39,9 @@ def open_session(
 ) -> Iterator[SparkSession]:
     """A session on the master, ended with the block; `sc://host:port` is a Spark Connect server."""
     warnings.filterwarnings("ignore", module="pyspark")  # of pandas, which we do not use
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # pyspark takes it from here only. The default is right where workers are set up as this machine is.
+    python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = python or sys.executable
     _reach(master)
     if not master.startswith(CONNECT):
         _find_java()
@@ -48,6 +52,8 @@ def open_session(
         else:
             builder = builder.master(master).config("spark.log.level", "ERROR")
             builder = builder.config("spark.ui.showConsoleProgress", str(progress).lower())
+            # What linking needs of all conversations comes to the driver at once.
+            builder = builder.config("spark.driver.maxResultSize", "0")
         for name, value in settings.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
