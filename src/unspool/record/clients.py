@@ -9,6 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from unspool.record.plain import rows
 from unspool.record.recorder import Recorder
 from unspool.record.spans import Request
 
@@ -190,14 +191,14 @@ def _describe_openai(path: str, body: Any) -> Asked | None:
     if not isinstance(body, dict):
         return None
     if kind.endswith("chat/completions"):
-        return _asked(body, _listed(body.get("messages")))
+        return _asked(body, rows(body.get("messages")))
     if kind != "responses":
         return None
     given, instructions = body.get("input"), body.get("instructions")
     messages: list[Any] = []
     if isinstance(instructions, str):
         messages.append({"role": "system", "content": instructions})
-    return _asked(body, messages + ([given] if isinstance(given, str) else _listed(given)))
+    return _asked(body, messages + ([given] if isinstance(given, str) else rows(given)))
 
 
 def _describe_anthropic(path: str, body: Any) -> Asked | None:
@@ -210,7 +211,7 @@ def _describe_anthropic(path: str, body: Any) -> Asked | None:
     messages: list[Any] = []
     if isinstance(system, str | list):
         messages.append({"role": "system", "content": system})
-    return _asked(body, messages + _listed(given))
+    return _asked(body, messages + rows(given))
 
 
 def _asked(body: dict[str, Any], messages: list[Any]) -> Asked:
@@ -220,9 +221,4 @@ def _asked(body: dict[str, Any], messages: list[Any]) -> Asked:
         if isinstance(body.get(name), str | int | float | bool | dict)
     }
     data = {"settings": settings} if settings else {}
-    return Asked(str(body.get("model", "")), messages, _listed(body.get("tools")) or None, data)
-
-
-def _listed(value: Any) -> list[Any]:
-    """A list out of a body's field; what is not given is an object of the client's own."""
-    return list(value) if isinstance(value, list | tuple) else []
+    return Asked(str(body.get("model", "")), messages, rows(body.get("tools")) or None, data)

@@ -27,6 +27,7 @@ from unspool.sinks.chat_json.prompts import (
     variables_of,
 )
 from unspool.sources.vscode_chat import fields
+from unspool.sources.vscode_chat.parts import is_sub_agent
 from unspool.trajectory import Message, ToolCall, Trajectory, Usage
 
 _MODES = ("ask", "edit", "agent")
@@ -226,7 +227,7 @@ class Writer:
         parts: list[dict[str, Any]] = []
         if result is not None or call.status is not None or call.extra:
             parts.append(call_part(call, result, child))
-            if self.trajectory.parent is not None and not _is_start(parts[0]):
+            if self.trajectory.parent is not None and not is_sub_agent(parts[0]):
                 parts[0].pop("subAgentInvocationId", None)  # the run that this chat is
         # Else nobody knows that it was ever run: only the round tells it.
         if child is not None:
@@ -340,12 +341,6 @@ class Writer:
         if extra.get("completed_at") is not None:
             made["completedAt"] = extra["completed_at"]
         return {k: v for k, v in made.items() if v is not None}
-
-
-def _is_start(part: dict[str, Any]) -> bool:
-    """Whether the part is of a call that started a sub-agent."""
-    specific = part.get("toolSpecificData")
-    return isinstance(specific, dict) and specific.get("kind") == "subagent"
 
 
 def _is_error(message: Message | None) -> bool:

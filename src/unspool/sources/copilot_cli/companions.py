@@ -11,8 +11,8 @@ from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, field_of
 from unspool.sources.copilot_cli.lookup import STATE, folder_session
-from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, title_of
-from unspool.sources.scribe import Scribe
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK
+from unspool.sources.scribe import Scribe, title_of
 
 _SECTION = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
 _ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*(.*?)\s*\|\s*([^|]*?)\s*\|\s*$", re.MULTILINE)

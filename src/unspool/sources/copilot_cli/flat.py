@@ -7,16 +7,12 @@ them. Read all the same. Their fields lie beside the type, not in `data`.
 from collections.abc import Callable
 
 from unspool.facts import Role
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.texts import (
-    FIRST_PROMPT_RANK,
-    arguments_text,
-    plain,
-    title_of,
-    whole_number,
-)
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, plain, whole_number
 from unspool.sources.copilot_cli.tools import touched
+from unspool.sources.scribe import title_of
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 

@@ -21,13 +21,14 @@ from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import field_of, list_of
+from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import typed_text
 from unspool.sources.copilot_cli.envelope import Envelope, Event
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.speech import note_stated
-from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, arguments_text, plain, title_of
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, plain
 from unspool.sources.copilot_cli.tools import touched
-from unspool.sources.scribe import Scribe
+from unspool.sources.scribe import Scribe, title_of
 
 _ROLES: dict[str, Role] = {
     "system": "system",

@@ -8,8 +8,9 @@ from unspool.io.values import list_of
 from unspool.prompts.typed import typed_text
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
-from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, plain, title_of, whole_number
+from unspool.sources.copilot_cli.texts import FIRST_PROMPT_RANK, plain, whole_number
 from unspool.sources.copilot_cli.tools import read_requests
+from unspool.sources.scribe import title_of
 
 _TYPED_SOURCES = ("", "user", "human")
 _ENCRYPTED = ("reasoningOpaque", "encryptedContent")

@@ -15,8 +15,8 @@ from unspool.io.databases import Database, open_database
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.copilot_cli.lookup import content_id
-from unspool.sources.copilot_cli.texts import title_of, whole_number
-from unspool.sources.scribe import Scribe
+from unspool.sources.copilot_cli.texts import whole_number
+from unspool.sources.scribe import Scribe, title_of
 
 RANK = INDEX
 

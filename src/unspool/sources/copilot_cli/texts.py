@@ -5,14 +5,8 @@ from typing import Any
 
 import msgspec
 
-TITLE_CHARS = 100
 FIRST_PROMPT_RANK = 10
 """Of titles drawn from a prompt: a guess, of which the first in order stays."""
-
-
-def title_of(text: str) -> str:
-    """The first line that says something."""
-    return text.strip().split("\n")[0].strip()[:TITLE_CHARS]
 
 
 def plain(value: Any) -> str:
@@ -28,13 +22,6 @@ def plain(value: Any) -> str:
             if isinstance(value.get(name), str):
                 return str(value[name])
     return msgspec.json.encode(value).decode()
-
-
-def arguments_text(value: Any) -> str:
-    """Arguments as JSON text; those of custom tools are text already."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 def whole_number(value: Any) -> int | None:

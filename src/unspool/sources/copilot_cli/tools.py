@@ -7,9 +7,10 @@ import msgspec
 
 from unspool.facts import Rank
 from unspool.io.values import dict_of, field_of, list_of, str_of
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.texts import arguments_text, plain
+from unspool.sources.copilot_cli.texts import plain
 
 _STATUS = {
     "interrupted": "interrupted",

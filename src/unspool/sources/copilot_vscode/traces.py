@@ -17,8 +17,9 @@ from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
 from unspool.io.values import field_of, list_of
+from unspool.prompts.shapes import arguments_text
 from unspool.sources.copilot_cli.lookup import content_id
-from unspool.sources.copilot_cli.texts import arguments_text, plain, whole_number
+from unspool.sources.copilot_cli.texts import plain, whole_number
 from unspool.sources.scribe import Scribe
 
 _ERROR = 2

@@ -26,7 +26,7 @@ from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.documents import lost, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
 from unspool.sources.vscode_chat.fields import NAME, bare_call_id
-from unspool.sources.vscode_chat.uris import path_of
+from unspool.sources.vscode_chat.uris import integer, path_of
 
 _CONVERSATION_LOCATIONS = frozenset((1, 2, 3, 4, 5, 7))
 """The others are the program's own calls."""
@@ -159,9 +159,9 @@ class ModelCall:
             answered=model if answered else "",
             notes={} if answered else {"telemetry_type": "chatreplay"},
             tools=b"" if answered else msgspec.json.encode(self.metadata.get("tools") or []),
-            prompt=_integer(usage.get("prompt_tokens")),
-            completion=_integer(usage.get("completion_tokens")),
-            cached=_integer(details.get("cached_tokens")),
+            prompt=integer(usage.get("prompt_tokens")),
+            completion=integer(usage.get("completion_tokens")),
+            cached=integer(details.get("cached_tokens")),
         )
 
 
@@ -315,7 +315,3 @@ def _thinking(thinking: Any) -> str:
 def _call(tool: dict[str, Any]) -> dict[str, Any]:
     function = {"name": str_of(tool.get("tool")), "arguments": arguments_text(tool.get("args"))}
     return {"id": bare_call_id(str_of(tool.get("id"))), "type": "function", "function": function}
-
-
-def _integer(value: Any) -> int | None:
-    return value if type(value) is int and abs(value) < 2**60 else None

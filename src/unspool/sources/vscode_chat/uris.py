@@ -75,10 +75,10 @@ def lines_of(value: Any) -> tuple[int | None, int | None]:
     held = value.get("range", value)
     if not isinstance(held, dict):
         return None, None
-    return _integer(held.get("startLineNumber")), _integer(held.get("endLineNumber"))
+    return integer(held.get("startLineNumber")), integer(held.get("endLineNumber"))
 
 
-def _integer(value: Any) -> int | None:
+def integer(value: Any) -> int | None:
     return value if type(value) is int and abs(value) < 2**60 else None
 
 
