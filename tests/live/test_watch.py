@@ -250,3 +250,21 @@ def test_a_backlog_is_drained_in_bounded_memory(home: Home) -> None:
     assert status == 0
     assert usage.ru_maxrss < 300_000
     assert len(home.calls()) == 5000
+
+
+def test_kept_alignments_follow_what_changed(home: Home) -> None:
+    cursor = {"conversation_id": "k1", "generation_id": "g", "cursor_version": "3.8"}
+    cursor |= {"session_id": "k1", "workspace_roots": ["/w"]}
+    home.drop(1, "UserPromptSubmit", prompt="Mend the kite", cwd="/w")
+    home.drop(1, "beforeSubmitPrompt", prompt="Mend the kite", **cursor)
+    home.once()
+    command = [*home.command("align", f"claude-code/{SESSION % 1}", "cursor/k1"), "--json"]
+    first = subprocess.run(command, env=ENV, capture_output=True)
+    assert first.returncode == 0, first.stderr
+    ((before,),) = home.rows("SELECT correlation_data FROM conversation_alignments")
+    home.drop(1, "UserPromptSubmit", prompt="and the string of the kite", cwd="/w")
+    home.drop(1, "beforeSubmitPrompt", prompt="and the string of the kite", **cursor)
+    home.once()
+    ((after,),) = home.rows("SELECT correlation_data FROM conversation_alignments")
+    assert "string of the kite" in after
+    assert "string of the kite" not in before

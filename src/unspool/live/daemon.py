@@ -32,6 +32,7 @@ from unspool.live.queue import Arrival, Queue, SqliteQueue
 from unspool.live.schedule import Due, Schedule
 from unspool.live.states import ENDS_OF_TURNS, doings, event_name
 from unspool.live.writer import Fault, Writer, clear
+from unspool.store.align import align_again
 from unspool.store.changes import changes_after, last_change
 from unspool.store.events import position, stamp
 from unspool.store.ids import row_id, shown_id
@@ -257,6 +258,7 @@ class Daemon:
             self._well("store")
             self._write_status(work)
             if once and not is_busy and not work.schedule.waiting:
+                work.tidy()
                 return
             if time.monotonic() - tidied > TIDY_SECONDS and not is_busy:
                 tidied = time.monotonic()
@@ -311,6 +313,8 @@ class _Work:
         self.schedule.touch(self.writer.dirty())  # what another did not live to write
         self.seq = last_change(connection)
         self.lags: dict[str, int] = {}
+        self.unaligned: set[str] = set()
+        """Conversations that changed since alignments were looked at."""
         self._states_at = self._looked_at = 0.0
         self._more = True
 
@@ -390,6 +394,7 @@ class _Work:
         with self._turn():
             written, faults = self.writer.bring_up_to_date(due)
         now_ns = time.time_ns()
+        self.unaligned.update(row_id(*key) for key in written)
         if isinstance(self.queue, RemoteQueue):
             for key in written:
                 trajectory = get_trajectory(self.connection, row_id(*key))
@@ -446,6 +451,10 @@ class _Work:
     def tidy(self) -> None:
         """When nothing is to be done. (Pieces are left to the search: they would be indexed again with
         every change.)"""
+        if self.unaligned:
+            with self._turn():
+                align_again(self.connection, self.unaligned)
+            self.unaligned.clear()
         gc.collect()
 
 

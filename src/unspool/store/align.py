@@ -8,7 +8,7 @@ import json
 import re
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -235,6 +235,22 @@ def align_all(connection: sqlite3.Connection, filters: Filters) -> list[Alignmen
     for alignment in kept:
         keep(connection, alignment)
     return sorted(kept, key=lambda one: (-one.confidence, one.left, one.right))
+
+
+def align_again(connection: sqlite3.Connection, changed: Collection[str]) -> int:
+    """The kept pairs of conversations that changed, compared anew; how many."""
+    pairs = {
+        pair
+        for ident in changed
+        for pair in connection.execute(
+            "SELECT claude_conversation_id, cursor_conversation_id FROM conversation_alignments"
+            " WHERE claude_conversation_id = ?1 OR cursor_conversation_id = ?1",
+            (ident,),
+        )
+    }
+    for first, second in sorted(pairs):
+        keep(connection, align(connection, first, second))
+    return len(pairs)
 
 
 def keep(connection: sqlite3.Connection, alignment: Alignment) -> None:
