@@ -1,6 +1,7 @@
 """Parquet: the files as their readers see them, and read back."""
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -184,14 +185,36 @@ def test_odd_conversations_give_valid_files(tmp_path: Path) -> None:
         source="pi",
     )
     origin = put(tmp_path, [empty, odd])
-    first, second = get(origin)
+    first, told_empty, second = get(origin)
     assert first == empty
+    assert isinstance(told_empty, Problem)
+    assert told_empty.code == "empty-conversation"
     assert isinstance(second, Trajectory)
     assert (second.messages[0].content, second.title) == ("half �", "half �")
     assert second.started_at == "yesterday"
     assert query(f"SELECT n_messages, started_at FROM '{origin.path}'") == [(0, None), (1, None)]
     told = query(f"SELECT timestamp, prompt_tokens FROM '{tmp_path}/usage.parquet'")
     assert told == [(None, None)]
+
+
+def test_what_cannot_be_kept_is_counted(tmp_path: Path) -> None:
+    """Half a surrogate pair, a value of more than 16 MB, a conversation without messages."""
+    said = {"role": "user", "content": "half \ud83d", "details": "x" * 17_000_000}
+    lines = [
+        {"conversation_id": "odd", "messages": [said], "source": "pi"},
+        {"conversation_id": "empty", "messages": [], "source": "pi"},
+    ]
+    path = tmp_path / "c.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    done = run("extract", path, "--to", "parquet", "-o", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    problems = msgspec.json.decode(done.stderr)["problems"]
+    assert problems == {"empty-conversation": 1, "half-character": 1, "long-value": 1}
+    for table in TABLES:
+        assert polars.read_parquet(tmp_path / "out" / f"{table}.parquet").columns == [
+            *TABLES[table]
+        ]
+    assert query(f"SELECT content FROM '{tmp_path}/out/messages.parquet'") == [("half �",)]
 
 
 def test_packed_rows_give_their_values_back(tables: Path) -> None:

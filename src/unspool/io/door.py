@@ -60,15 +60,18 @@ class Salvage(msgspec.Struct):
 
     @property
     def code(self) -> str:
-        """The worst problem to count; empty where the JSON is clean, or merely odd."""
-        return max((flaw.code for flaw in self.flaws), key=_CODES.index, default="")
+        """The worst flaw of the JSON; empty where it is clean, or merely odd: half a character, too,
+        is a flaw of what stands in it."""
+        codes = (flaw.code for flaw in self.flaws if flaw.code != HALVED)
+        return max(codes, key=_CODES.index, default="")
 
     @property
     def lost(self) -> bool:
         """Whether something beside the values could not be read; else they are the whole, mended."""
-        return bool(self.flaws) and not (self.values and self.code in _MENDED)
+        return bool(self.code) and not (self.values and self.code in _MENDED)
 
 
+HALVED = "half-character"
 _MENDED = ("long-value", "invalid-utf8", "recovered")
 _CODES = (*_MENDED, "too-deep", "truncated-json", "invalid-json")
 """From harmless to worst."""
@@ -326,12 +329,22 @@ def read_json(
         if value is not None:
             values.append((mend or clean)(value))
             places.append(place)
+            if not code and _HALF.search(text, at, end) and _is_halved(value, values[-1]):
+                code = HALVED
         if code:
             flaws.append(Flaw(code, place, sample(text[at : at + SAMPLE_CHARS])))
         at = _skip(text, end)
     if too_deep and not values and not flaws:  # nothing but brackets
         flaws.append(Flaw("too-deep", 0, sample(data)))
     return Salvage(values, places, flaws)
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _is_halved(value: Any, mended: Any) -> bool:
+    """Whether half a surrogate pair had to be replaced: its other half is nowhere."""
+    return repr(mended).count("\ufffd") > repr(value).count("\ufffd")
 
 
 _decoder = json.JSONDecoder(strict=False)

@@ -7,7 +7,7 @@ from itertools import chain
 import msgspec
 
 from unspool.facts import NOBODY, Problem
-from unspool.io.door import read_json, recover_json, sample
+from unspool.io.door import Flaw, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.sinks import Family, Options, Piece
 from unspool.trajectory import Attachment, Trajectory, decode_trajectory, encode_trajectory
@@ -38,16 +38,19 @@ def _bare(attachment: Attachment) -> Attachment:
     return msgspec.structs.replace(attachment, data="") if attachment.data else attachment
 
 
-def parse(line: bytes) -> Trajectory:
-    """A line back into a trajectory; raises msgspec.DecodeError where it is none."""
+def parse(line: bytes, flaws: list[Flaw] | None = None) -> Trajectory:
+    """A line back into a trajectory; raises msgspec.DecodeError where it is none. What had to be
+    mended is added to the flaws."""
     try:
         return decode_trajectory(line)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
         mended = read_json(line)  # another program may have cut a character in two
-        if mended.code or len(mended.values) != 1:
+        if mended.lost or len(mended.values) != 1:
             raise
+    if flaws is not None:
+        flaws += mended.flaws
     return msgspec.convert(mended.values[0], Trajectory)
 
 
@@ -77,12 +80,28 @@ def _is_trajectory(value: object) -> bool:
 def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     """The file's trajectories as they were written; a line that is none is a problem."""
     for offset, line in iter_lines(origin):
-        tally.records += 1
-        try:
-            yield parse(line)
-        except NO_TRAJECTORY as error:
-            tally.problems += 1
-            yield problem_of(origin, offset, line, error)
+        yield from read_line(origin, offset, line, tally)
+
+
+def read_line(
+    origin: Origin, offset: int, line: bytes, tally: Tally
+) -> Iterator[Trajectory | Problem]:
+    tally.records += 1
+    flaws: list[Flaw] = []
+    try:
+        trajectory = parse(line, flaws)
+    except NO_TRAJECTORY as error:
+        tally.problems += 1
+        yield problem_of(origin, offset, line, error)
+        return
+    if not trajectory.messages and not trajectory.checkpoints:
+        flaws.append(Flaw("empty-conversation", 0, sample(line)))
+    yield trajectory
+    key = (trajectory.source, trajectory.conversation_id)
+    for flaw in flaws:
+        yield Problem(
+            key=key, origin=origin.path, offset=offset, code=flaw.code, sample=flaw.sample
+        )
 
 
 def problem_of(origin: Origin, offset: int, line: bytes, error: Exception) -> Problem:

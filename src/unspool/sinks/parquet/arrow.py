@@ -229,7 +229,6 @@ def _bits(flags: list[bool], always: bool = False) -> Any:
 def read_conversations(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     """Each row as the line of JSONL that it is: what is wrong with it is told as there."""
     for number, row in enumerate(_iter_rows(origin.path)):
-        tally.records += 1
         # What the columns say goes last, and so holds.
         own = {name: row[name] for name in OWN_COLUMNS if row.get(name) is not None}
         parts = [
@@ -241,11 +240,7 @@ def read_conversations(origin: Origin, tally: Tally) -> Iterator[Trajectory | Pr
             parts.append(f'"tool_definitions":[{",".join(row["tools"])}]')
         parts.append(encode_json(own).decode()[1:-1])
         line = f"{{{','.join(filter(None, parts))}}}".encode()
-        try:
-            yield jsonl.parse(line)
-        except jsonl.NO_TRAJECTORY as error:
-            tally.problems += 1
-            yield jsonl.problem_of(origin, number, line, error)
+        yield from jsonl.read_line(origin, number, line, tally)
 
 
 def _iter_rows(path: str) -> Iterator[dict[str, Any]]:
