@@ -23,7 +23,7 @@ from unspool.store.care import verify
 from unspool.store.filters import Filters
 from unspool.store.opening import transaction, writing
 from unspool.store.rows import put_trajectory
-from unspool.store.search import CLOSE, OPEN, search
+from unspool.store.search import CLOSE, OPEN, required_texts, search
 from unspool.store.sync import Sync
 
 
@@ -272,3 +272,23 @@ def test_references_have_a_kind_and_a_value_whoever_tells_them(tmp_path: Path) -
             put_trajectory(store, trajectory, [])
         rows = store.execute("SELECT kind, value FROM git_references ORDER BY rowid").fetchall()
     assert rows == [("commit", "0a1b2c3"), ("pr", "12"), ("pr", "13"), ("issue", "4")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (r"needle1\d\d\b", ["needle1"]),
+        (r"(foo)(bar)", ["foobar"]),
+        (r"foo\d+bar", ["foo", "bar"]),
+        (r"foo|bar", []),
+        (r"(?:abc)?defg", ["defg"]),
+        (r"abc?def", ["def"]),
+        (r"(abc)+d", []),
+        (r"a{3,}bcd", ["bcd"]),
+        (r"[abc]def", ["def"]),
+        (r"x(?:one|two)three", ["three"]),
+        (r"\bno\b", []),
+    ],
+)
+def test_texts_that_every_match_holds(pattern: str, texts: list[str]) -> None:
+    assert required_texts(pattern) == texts

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from itertools import islice
 from typing import Any, Literal
 
@@ -85,7 +86,38 @@ def iter_pattern(
     limit: int,
 ) -> Iterator[Hit]:
     """Where a regular expression matches, the latest first, as it is found."""
-    return _scan(connection, [_pattern(query)], fields, filters, limit)
+    pattern = _pattern(query)
+    trigrams = " AND ".join(_trigrams(text) for text in required_texts(query))
+    if trigrams and caught_up(connection):
+        return _look_at(connection, trigrams, [pattern], fields, filters, limit)
+    return _scan(connection, [pattern], fields, filters, limit)
+
+
+def required_texts(pattern: str) -> list[str]:
+    """Texts that stand in everything that the pattern matches: `foo\\d+bar` needs foo and bar.
+
+    None where nobody can tell (`foo|bar`), or where they are too short for the index.
+    """
+    texts = [""]
+
+    def walk(items: Iterable[tuple[Any, Any]]) -> None:
+        for kind, value in items:
+            name = str(kind)
+            if name == "LITERAL":
+                texts[-1] += chr(value)
+            elif name == "SUBPATTERN" and not value[1] and not value[2]:
+                walk(value[3])
+            elif name == "AT":
+                pass  # an edge of a word or a line takes no room
+            else:
+                texts.append("")
+
+    try:
+        parser = import_module("re._parser")
+        walk(parser.parse(pattern))
+    except (ImportError, AttributeError, TypeError, ValueError, re.error):
+        return []  # a Python that does it otherwise: all texts are looked at
+    return [text for text in texts if len(text) >= 3]
 
 
 def unworded(query: str) -> list[str] | None:
@@ -152,7 +184,8 @@ def _words(
 
 def _ranked(connection: sqlite3.Connection, query: str, filters: Filters, limit: int) -> Found:
     terms, values = filters.of_messages()
-    join = _JOIN.format(index="words")
+    # Rows of other tables are looked at only where something is asked of them, and for the best.
+    join = _JOIN.format(index="words") if terms else "FROM words"
     bound = connection.execute(
         f"SELECT words.rowid {join} WHERE words MATCH ? AND {where(terms)}"
         f" ORDER BY words.rowid DESC LIMIT 1 OFFSET {RANKED}",
@@ -160,10 +193,14 @@ def _ranked(connection: sqlite3.Connection, query: str, filters: Filters, limit:
     ).fetchone()
     lowest = bound[0] + 1 if bound is not None else 0
     weights = ", ".join(map(str, WEIGHTS))
-    rows = connection.execute(
-        f"SELECT {_COLUMNS}, words.rowid, bm25(words, {weights}) AS score {join}"
+    best = (
+        f"SELECT words.rowid AS id, bm25(words, {weights}) AS score {join}"
         f" WHERE words MATCH ? AND words.rowid >= ? AND {where(terms)}"
-        " ORDER BY score, words.rowid DESC LIMIT ?",
+        " ORDER BY score, words.rowid DESC LIMIT ?"
+    )
+    rows = connection.execute(
+        f"SELECT {_COLUMNS}, best.id, best.score FROM ({best}) best JOIN messages m ON m.id = best.id"
+        " JOIN conversations c ON c.id = m.conversation_id ORDER BY best.score, best.id DESC",
         (query, lowest, *values, limit),
     ).fetchall()
     marks = ", ".join(
@@ -200,6 +237,18 @@ def _pieces(
     if not trigrams or not caught_up(connection):
         yield from _scan(connection, patterns, fields, filters, limit)
         return
+    yield from _look_at(connection, trigrams, patterns, fields, filters, limit)
+
+
+def _look_at(
+    connection: sqlite3.Connection,
+    trigrams: str,
+    patterns: list[re.Pattern[str]],
+    fields: tuple[str, ...],
+    filters: Filters,
+    limit: int,
+) -> Iterator[Hit]:
+    """The texts that hold these trigrams, the latest first."""
     terms, values = filters.of_messages()
     rows = connection.execute(
         f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
@@ -207,7 +256,7 @@ def _pieces(
         f" WHERE pieces MATCH ? AND {where(terms)} ORDER BY pieces.rowid DESC",
         (trigrams, *values),
     )
-    yield from islice(_hits(rows, patterns, fields), limit)
+    return islice(_hits(rows, patterns, fields), limit)
 
 
 def _trigrams(query: str) -> str:
