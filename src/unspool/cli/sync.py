@@ -90,7 +90,7 @@ def sync(
 
 def take_arrived(path: Path) -> None:
     """What hooks have handed over since, without a look at any file; where that can be done."""
-    if path.is_file() and has_arrived(path):
+    if has_arrived(path):
         with suppress(StoreError, QueueError), writing(path) as connection:
             if drain(connection, path):
                 Sync(connection).run([], Survey())

@@ -15,8 +15,13 @@ from unspool.store.events import position
 def has_arrived(store: Path) -> bool:
     """Whether anything waits in the spool or in the queue, and nobody watches."""
     layout = Layout.beside(store)
-    waits = layout.new.is_dir() and any(layout.new.iterdir())
-    return (waits or queue_path(layout).exists()) and not is_running(layout)
+    try:
+        if not store.is_file():
+            return False
+        waits = layout.new.is_dir() and any(layout.new.iterdir())
+        return (waits or queue_path(layout).exists()) and not is_running(layout)
+    except OSError:
+        return False  # whoever opens the store says what is wrong there
 
 
 def drain(connection: sqlite3.Connection, store: Path, raw: bool = True) -> int:
