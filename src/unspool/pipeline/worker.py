@@ -119,7 +119,7 @@ class Worker:
         self.slots = Slots()
         self.trajectories = Spool(folder / f"trajectories-{number}")
         self.writer = Writer(job, names, folder / f"pieces-{number}")
-        self.problems_path = folder / f"problems-{number}"
+        self.problems = Spool(folder / f"problems-{number}")
         self.problem_counts: dict[str, int] = {}
         self.problem_samples: dict[str, list[Problem]] = {}
         self.failed: set[str] = set()
@@ -243,17 +243,13 @@ class Worker:
         )
 
     def _put_problems(self) -> None:
-        problems = self.collection.problems
-        if not problems:
-            return
-        with open(self.problems_path, "ab") as file:
-            for problem in problems:
-                self.problem_counts[problem.code] = self.problem_counts.get(problem.code, 0) + 1
-                samples = self.problem_samples.setdefault(problem.code, [])
-                if len(samples) < SAMPLES_PER_CODE:
-                    samples.append(problem)
-                file.write(msgspec.json.encode(problem) + b"\n")
-        problems.clear()
+        for problem in self.collection.problems:
+            self.problem_counts[problem.code] = self.problem_counts.get(problem.code, 0) + 1
+            samples = self.problem_samples.setdefault(problem.code, [])
+            if len(samples) < SAMPLES_PER_CODE:
+                samples.append(problem)
+            self.problems.put(msgspec.json.encode(problem) + b"\n")
+        self.collection.problems.clear()
 
     # 3. reduce
 
@@ -360,6 +356,7 @@ class Worker:
             self.collection.problems += outcome.problems
         self.families.clear()
         self._put_problems()
+        self.problems.close()
         self.trajectories.close()
         samples = [problem for some in self.problem_samples.values() for problem in some]
         return Outcome(reduced, superseded, self.tally, self.problem_counts, samples)
