@@ -1,12 +1,14 @@
 """Codex: a plain second reader of rollouts agrees with the source, on our cases and on real files."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.harness import CASES, corpus
+from tests.store.test_sync import stored, sync
 from unspool import extract
 
 INJECTED = ("<", "# AGENTS.md")
@@ -121,3 +123,28 @@ def test_a_fork_has_what_stands_only_in_its_base() -> None:
     ]
     (alone,) = extract([str(CASES / "codex/base_gone/input")])
     assert alone.partial == ["beginning-missing"]
+
+
+def test_a_store_keeps_what_codex_dropped_when_it_rewrote_a_file(tmp_path: Path) -> None:
+    """`codex migrate-rollouts` drops turns that were rolled back; they stay a branch, and nothing is
+    told twice."""
+    shutil.copytree(CASES / "codex/rolled_back/input", tmp_path / "home")
+    (path,) = (tmp_path / "home").rglob("rollout-*.jsonl")
+    sync(tmp_path / "s.db", tmp_path / "home")
+    (before,) = stored(tmp_path / "s.db")
+    (branch,) = before["branches"]
+    dropped = {message["content"] for message in branch["messages"]} - {""}
+    lines = path.read_bytes().splitlines(True)
+    kept = [
+        line
+        for line in lines
+        if b"thread_rolled_back" not in line
+        and not any(json.dumps(words)[1:-1].encode() in line for words in dropped)
+    ]
+    assert len(kept) < len(lines)
+    path.write_bytes(b"".join(kept))
+    sync(tmp_path / "s.db", tmp_path / "home")
+    (after,) = stored(tmp_path / "s.db")
+    told = [(m["role"], m["content"]) for m in after["messages"]]
+    assert told == [(m["role"], m["content"]) for m in before["messages"]]
+    assert dropped <= {m["content"] for one in after["branches"] for m in one["messages"]}

@@ -39,6 +39,7 @@ chats stand in the same database."""
 class Source(Protocol):
     """What a source module offers. It may also have `session_of(path)`,
     `touched(path, position)` (see `touched_since`), RENDERED_PROMPTS (see `has_rendered_prompts`),
+    REWRITES (see `rewrites`),
     and for the timeline PLATFORM and TIMELINE (see `declared`)."""
 
     NAME: str
@@ -100,6 +101,12 @@ def session_of(origin: Origin) -> str | None:
     """The conversation that, with its sub-agents, is all that a file holds, if its path tells."""
     found = getattr(load(origin.source), "session_of", None) if origin.source in SOURCES else None
     return found(origin.path) if found is not None and origin.source not in GUESTS else None
+
+
+def rewrites(name: str) -> bool:
+    """Whether the agent itself rewrites its files and drops what it no longer needs (`REWRITES` in the
+    source's module): a store keeps what it saw of them."""
+    return name in SOURCES and getattr(load(name), "REWRITES", False)
 
 
 def has_rendered_prompts(name: str) -> bool:

@@ -10,7 +10,18 @@ from typing import NamedTuple
 import msgspec
 import zstandard
 
-from unspool.facts import ECHO, MESSAGE_BEARING, AnyFact, Key, ListSeen, SnapshotSeen
+from unspool.facts import (
+    ECHO,
+    MESSAGE_BEARING,
+    AnyFact,
+    Key,
+    ListSeen,
+    MessageSeen,
+    SnapshotSeen,
+    ToolCalled,
+    ToolReturned,
+    UsageReported,
+)
 from unspool.io.packing import Packer
 from unspool.io.times import format_time
 from unspool.pipeline.collect import Gathered
@@ -127,6 +138,49 @@ def forget_facts(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
     keys = keys_of(connection, origin_id)
     connection.execute("DELETE FROM facts WHERE origin_id = ? AND gone_since IS NULL", (origin_id,))
     return keys
+
+
+Told = dict[Key, tuple[str, list[AnyFact]]]
+"""Conversation → the source, and what an origin said of it."""
+_THINGS = (MessageSeen, ToolCalled, ToolReturned)
+_BEFORE = 1 << 40
+"""Taken off the offsets of what is kept: it stands before what the file says now."""
+
+
+def facts_told(connection: sqlite3.Connection, origin_id: int) -> Told:
+    rows = connection.execute(
+        "SELECT platform, external_id, source, data FROM facts"
+        " WHERE origin_id = ? AND gone_since IS NULL ORDER BY id",
+        (origin_id,),
+    )
+    told: Told = {}
+    for platform, ident, source, data in rows:
+        facts = told.setdefault((str(platform), str(ident)), (str(source), []))[1]
+        facts += _decode_facts(expand(data))
+    return told
+
+
+def keep_lost(connection: sqlite3.Connection, origin_id: int, before: Told, now: str) -> set[Key]:
+    """Keep the records that a file held and, rewritten by its agent, no longer holds. A file that
+    shares less than half of them is another one."""
+    after = facts_told(connection, origin_id)
+    touched: set[Key] = set()
+    for key, (source, facts) in before.items():
+        entries = {fact.entry for fact in after.get(key, ("", []))[1]}
+        things = [fact for fact in facts if fact.entry and isinstance(fact, _THINGS)]
+        lost: list[AnyFact] = [fact for fact in things if fact.entry not in entries]
+        if not lost or 2 * len(lost) > len(things):
+            continue
+        messages = {fact.id for fact in lost if isinstance(fact, MessageSeen)}
+        lost += [f for f in facts if isinstance(f, UsageReported) and f.subject in messages]
+        kept = [msgspec.structs.replace(fact, offset=fact.offset - _BEFORE) for fact in lost]
+        connection.execute(
+            "INSERT INTO facts (platform, external_id, origin_id, source, first_offset, data,"
+            " gone_since) VALUES (?, ?, ?, ?, -1, ?, ?)",
+            (*key, origin_id, source, squeeze(_encode(kept)), now),
+        )
+        touched.add(key)
+    return touched
 
 
 def keys_of(connection: sqlite3.Connection, origin_id: int) -> list[Key]:

@@ -14,13 +14,16 @@ import msgspec
 
 from unspool.facts import Key, Problem
 from unspool.io.origins import Origin
+from unspool.sources import rewrites
 from unspool.store.batches import Began, Ended, Item, Problems, Whole
 from unspool.store.blocks import (
     FactBlock,
     RawBlock,
+    facts_told,
     forget_facts,
     forget_old_facts,
     forget_records,
+    keep_lost,
     keys_of,
     last_fact,
     put_facts,
@@ -118,9 +121,15 @@ class Intake:
             with savepoint(self.connection) as point:
                 ident = self._put_origin(changed, origin.source, began.end, began.tail)
                 taking = Taking(ident, origin, began.is_database, began.is_live)
+                anew = not (origin.start or taking.is_live or taking.is_database)
+                before = (
+                    facts_told(self.connection, ident) if anew and rewrites(origin.source) else {}
+                )
                 self._forget(taking)
                 self.put(taking, items)
                 self._forget_old(taking)
+                if before:
+                    taking.touched |= keep_lost(self.connection, ident, before, now())
                 point.keep = self._is_better(changed, taking, was_whole)
             if point.keep:
                 self._finish(changed, taking)

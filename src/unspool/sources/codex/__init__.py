@@ -23,6 +23,7 @@ from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.scribe import Scribe, title_of
 
 RANGES = False  # what an item belongs to is told by the lines before it
+REWRITES = True  # `codex migrate-rollouts` drops turns that were rolled back
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FILE = re.compile(rf"rollout-[\dT-]+?-({_UUID})(?:_{_UUID})?\.jsonl")
