@@ -62,7 +62,7 @@ def _intake() -> list[Row]:
             _drop(layout, f"any.{number}", _payload(f"s{number % 50}", number))
         queue = SqliteQueue(queue_path(layout))
         started, worked = time.perf_counter(), time.process_time()
-        for _ in take_in(layout, queue, EVENTS):
+        for _ in take_in(layout, queue):
             pass
         seconds, cpu = time.perf_counter() - started, time.process_time() - worked
         queue.close()

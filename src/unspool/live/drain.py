@@ -34,7 +34,7 @@ def drain(connection: sqlite3.Connection, store: Path, raw: bool = True) -> int:
     layout = Layout.beside(store)
     queue = SqliteQueue(queue_path(layout))
     try:
-        for _ in take_in(layout, queue, limit=1_000_000):
+        for _ in take_in(layout, queue):
             pass
         return move(connection, layout, queue, raw)
     finally:

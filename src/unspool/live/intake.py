@@ -22,6 +22,8 @@ from unspool.live.queue import Arrival, Queue
 
 BATCH_EVENTS = 100
 BATCH_BYTES = 4 * 1024 * 1024
+MOST_FILES = 10_000
+"""Of a long backlog so many are looked at before the folder is listed again."""
 
 SOURCE_OF = {
     "claude": "claude-code",
@@ -137,25 +139,25 @@ class _File(NamedTuple):
     size: int
 
 
-def take_in(layout: Layout, queue: Queue, limit: int = 10_000) -> Iterator[list[Arrival]]:
+def take_in(layout: Layout, queue: Queue) -> Iterator[list[Arrival]]:
     """Everything that lies in the spool, oldest first; each batch is safe when it is given."""
-    files = _waiting(layout.new, limit)
-    batch: list[Arrival] = []
-    done: list[str] = []
-    size = 0
-    for file in files:
-        try:
-            data = Path(file.path).read_bytes()
-        except FileNotFoundError:
-            continue  # another intake was faster
-        batch.append(make_arrival(data, file.name, file.mtime_ns))
-        done.append(file.path)
-        size += len(data)
-        if len(batch) >= BATCH_EVENTS or size >= BATCH_BYTES:
+    while files := _waiting(layout.new):
+        batch: list[Arrival] = []
+        done: list[str] = []
+        size = 0
+        for file in files:
+            try:
+                data = Path(file.path).read_bytes()
+            except FileNotFoundError:
+                continue  # another intake was faster
+            batch.append(make_arrival(data, file.name, file.mtime_ns))
+            done.append(file.path)
+            size += len(data)
+            if len(batch) >= BATCH_EVENTS or size >= BATCH_BYTES:
+                yield _put(queue, batch, done)
+                batch, done, size = [], [], 0
+        if batch:
             yield _put(queue, batch, done)
-            batch, done, size = [], [], 0
-    if batch:
-        yield _put(queue, batch, done)
 
 
 def _put(queue: Queue, batch: list[Arrival], files: list[str]) -> list[Arrival]:
@@ -169,7 +171,7 @@ def _put(queue: Queue, batch: list[Arrival], files: list[str]) -> list[Arrival]:
     return batch
 
 
-def _waiting(folder: Path, limit: int) -> list[_File]:
+def _waiting(folder: Path) -> list[_File]:
     files: list[_File] = []
     try:
         with os.scandir(folder) as entries:
@@ -181,7 +183,7 @@ def _waiting(folder: Path, limit: int) -> list[_File]:
                         files.append(file)
     except (FileNotFoundError, NotADirectoryError):
         return []  # no hooks are installed
-    return sorted(files)[:limit]
+    return sorted(files)[:MOST_FILES]
 
 
 def sweep(layout: Layout) -> int:
