@@ -130,7 +130,35 @@ def compare(
                     report.equal += 1
                 else:
                     other = _line_at(lines, index.offsets[row])
-                    _add_change(report, ident, other, line, ignore, shown)
+                    try:
+                        one, two = lean(_decode(other)), lean(_decode(line))
+                    except _BAD:  # the id alone could be read
+                        report.unreadable += 1
+                        continue
+                    fields = [
+                        name
+                        for name in dict.fromkeys([*one, *two])
+                        if name not in ignore and one.get(name, ABSENT) != two.get(name, ABSENT)
+                    ]
+                    if not fields:
+                        report.equal += 1
+                        continue
+                    for name in fields:
+                        report.fields[name] = report.fields.get(name, 0) + 1
+                    change = Change(ident, fields)
+                    if "messages" in fields:
+                        pairs = zip_longest(messages_of(one), messages_of(two), fillvalue=ABSENT)
+                        change.first_message = next(
+                            (n for n, (x, y) in enumerate(pairs) if x != y), None
+                        )
+                    if CONTEXT.issuperset(fields):
+                        report.different_context += 1
+                        listed = report.context
+                    else:
+                        report.different_payload += 1
+                        listed = report.payload
+                    if len(listed) < shown:
+                        listed.append(change)
             for offset in index.left():
                 report.only_in_a += 1
                 if len(report.ids_only_in_a) < shown:
@@ -138,38 +166,6 @@ def compare(
                     report.ids_only_in_a.append(_decode(line)["conversation_id"])
     report.fields = dict(sorted(report.fields.items(), key=lambda item: (-item[1], item[0])))
     return report
-
-
-def _add_change(
-    report: Comparison, ident: str, a: bytes, b: bytes, ignore: frozenset[str], shown: int
-) -> None:
-    try:
-        one, two = lean(_decode(a)), lean(_decode(b))
-    except _BAD:  # the id alone could be read
-        report.unreadable += 1
-        return
-    fields = [
-        name
-        for name in dict.fromkeys([*one, *two])
-        if name not in ignore and one.get(name, ABSENT) != two.get(name, ABSENT)
-    ]
-    if not fields:
-        report.equal += 1
-        return
-    for name in fields:
-        report.fields[name] = report.fields.get(name, 0) + 1
-    change = Change(ident, fields)
-    if "messages" in fields:
-        pairs = zip_longest(messages_of(one), messages_of(two), fillvalue=ABSENT)
-        change.first_message = next((n for n, (x, y) in enumerate(pairs) if x != y), None)
-    if CONTEXT.issuperset(fields):
-        report.different_context += 1
-        listed = report.context
-    else:
-        report.different_payload += 1
-        listed = report.payload
-    if len(listed) < shown:
-        listed.append(change)
 
 
 class Index:

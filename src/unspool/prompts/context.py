@@ -185,22 +185,20 @@ def code_snippets(text: str) -> list[dict[str, Any]]:
         if opening is None:
             opening = fence
         elif len(fence[1]) >= len(opening[1]) and not fence[2].strip():
-            found.append(_snippet(opening[2].strip(), text[opening.end() + 1 : fence.start()]))
+            info = opening[2].strip()
+            code = text[opening.end() + 1 : fence.start()]
+            made: dict[str, Any] = {}
+            language = info.split()[0] if info else ""
+            if language:
+                made["language"] = language
+            comment = _FILE_COMMENT.match(code)
+            if comment is not None:
+                made["path"] = comment[1]
+            made["lines"] = code.count("\n") + 1 if code else 0
+            made["snippet"] = shorten(code[comment.end() :] if comment else code, SNIPPET_CHARS)
+            found.append(made)
             opening = None
     return found
-
-
-def _snippet(info: str, code: str) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    language = info.split()[0] if info else ""
-    if language:
-        made["language"] = language
-    comment = _FILE_COMMENT.match(code)
-    if comment is not None:
-        made["path"] = comment[1]
-    made["lines"] = code.count("\n") + 1 if code else 0
-    made["snippet"] = shorten(code[comment.end() :] if comment else code, SNIPPET_CHARS)
-    return made
 
 
 def file_mentions(text: str) -> list[str]:

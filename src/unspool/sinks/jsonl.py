@@ -10,7 +10,7 @@ from unspool.facts import NOBODY, Problem
 from unspool.io.door import Flaw, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
 from unspool.sinks import Family, Options, Piece
-from unspool.trajectory import Attachment, Trajectory, decode_trajectory, encode_trajectory
+from unspool.trajectory import Trajectory, decode_trajectory, encode_trajectory
 
 NAME = "jsonl"
 MANY_FILES = False
@@ -31,11 +31,9 @@ def drop_bytes(trajectory: Trajectory) -> None:
     branches = (branch.messages for branch in trajectory.branches or ())
     for message in chain(trajectory.messages, *branches):
         if message.attachments and any(a.data for a in message.attachments):
-            message.attachments = [_bare(a) for a in message.attachments]
-
-
-def _bare(attachment: Attachment) -> Attachment:
-    return msgspec.structs.replace(attachment, data="") if attachment.data else attachment
+            message.attachments = [
+                msgspec.structs.replace(a, data="") if a.data else a for a in message.attachments
+            ]
 
 
 def parse(line: bytes, flaws: list[Flaw] | None = None) -> Trajectory:

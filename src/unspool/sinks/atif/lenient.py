@@ -37,9 +37,13 @@ class Tidied:
         self.document = self._root(document, "")
 
     def _root(self, given: Json, path: str) -> Json:
+        agent = self._tidy(dict_of(given.get("agent")), model.Agent, f"{path}/agent")
+        for name in ("name", "version"):
+            if not isinstance(agent.get(name), str):
+                agent[name] = "unknown"
         root = {
             **given,
-            "agent": self._agent(dict_of(given.get("agent")), f"{path}/agent"),
+            "agent": agent,
             "steps": [
                 self._step(step, number, at)
                 for number, (at, step) in enumerate(self._objects(given, "steps", path))
@@ -69,13 +73,6 @@ class Tidied:
             for number, value in enumerate(list_of(holder.get(name)))
         ]
         return [(at, value) for at, value in places if self._is_object(value, at)]
-
-    def _agent(self, given: Json, path: str) -> Json:
-        agent = self._tidy(given, model.Agent, path)
-        for name in ("name", "version"):
-            if not isinstance(agent.get(name), str):
-                agent[name] = "unknown"
-        return agent
 
     def _step(self, given: Json, number: int, path: str) -> Json:
         step = dict(given)

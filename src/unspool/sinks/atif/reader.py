@@ -43,7 +43,7 @@ from unspool.sinks.atif.steps import (
     unwrap_definitions,
 )  # fmt: skip
 from unspool.sinks.atif.versions import PREFIX, to_newest, version_of
-from unspool.sinks.atif.writer import FOREIGN, Draft, Writing, derive
+from unspool.sinks.atif.writer import FOREIGN, Writing, derive
 from unspool.trajectory import Link, Mark, Message, ToolCall, ToolFunction, Trajectory, Usage
 
 _LABEL = re.compile(rb'"schema_version"\s*:\s*"' + PREFIX.encode())
@@ -280,7 +280,13 @@ class Reading:
         draft = writing.draft(writing.root, inside=within)
         newest = self._newest(wanted)
         if len(draft.made["steps"]) == len(newest["steps"]):
-            _keep_steps(trajectory, draft, newest["steps"])
+            for written, step, place in zip(
+                draft.made["steps"], newest["steps"], draft.places, strict=True
+            ):
+                changes = difference(written, step)
+                if changes and place is not None:
+                    message = trajectory.messages[place]
+                    message.extra = keep_residue(message.extra, **changes)
         written_back = writing.finish(draft)
         if writing.in_files or "subagent_trajectories" in written_back:
             written_back.pop("subagent_trajectories", None)
@@ -314,14 +320,6 @@ class Reading:
         for child in self._inner[trajectory.conversation_id]:
             below += [child, *self._below(child)]
         return tuple(below)
-
-
-def _keep_steps(trajectory: Trajectory, draft: Draft, wanted: list[Json]) -> None:
-    for written, step, place in zip(draft.made["steps"], wanted, draft.places, strict=True):
-        changes = difference(written, step)
-        if changes and place is not None:
-            message = trajectory.messages[place]
-            message.extra = keep_residue(message.extra, **changes)
 
 
 def _total_usage(metrics: FinalMetrics) -> Usage | None:

@@ -402,7 +402,14 @@ def without_derived(trajectory: Trajectory) -> Trajectory:
         model_usage=None,
     )
     if trajectory.source == FOREIGN:
-        _drop_enrichment(bare)
+        # No foreign document says what was typed, what is injected, what the context was: we do.
+        bare.context = {
+            k: v for k, v in bare.context.items() if not k.startswith("message_context")
+        }
+        for message in bare.messages:
+            message.typed = None
+            if message.kind != "summary":
+                message.kind = None
     again = msgspec.structs.replace(bare, messages=[_bare(m) for m in bare.messages])
     derive(again)
     for name in ("started_at", "ended_at", "model_usage"):
@@ -417,15 +424,6 @@ def without_derived(trajectory: Trajectory) -> Trajectory:
         for copy, message, _ in pairs:
             copy.segment = message.segment
     return bare
-
-
-def _drop_enrichment(bare: Trajectory) -> None:
-    """No foreign document says what was typed, what is injected, what the context was: we do."""
-    bare.context = {k: v for k, v in bare.context.items() if not k.startswith("message_context")}
-    for message in bare.messages:
-        message.typed = None
-        if message.kind != "summary":
-            message.kind = None
 
 
 def _bare(message: Message) -> Message:

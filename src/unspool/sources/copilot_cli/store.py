@@ -85,7 +85,22 @@ def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
                 if not session:
                     continue
                 own = turns.get(session, [])
-                yield from _session(rows, session, known.get(session, {}), own)
+                row = known.get(session, {})
+                scribe = rows.scribe(session, "session")
+                notes = [(name, row.get(column)) for column, name in _SESSION]
+                notes.append(("title", title_of(str(row.get("summary") or ""))))
+                notes.append(("session_id", session))
+                notes.append(("started_at", format_time(parse_time(row.get("created_at")))))
+                # The row may be as old as the session: its turns go on (case `store_turn_ends`).
+                times = (
+                    parse_time(value)
+                    for value in (row.get("updated_at"), *(t.get("timestamp") for t in own))
+                )
+                notes.append(("ended_at", format_time(max(filter(None, times), default=None))))
+                for name, value in notes:
+                    if row and value not in (None, ""):
+                        scribe.note(name, value, RANK + 1)
+                yield from scribe.facts
                 extras = [*files.pop(session, []), *references.pop(session, [])]
                 yield from _turns(rows, session, own, extras)
             for session, found in rows.by_session("checkpoints").items():
@@ -104,23 +119,6 @@ def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
     tally.records += len(problem.facts)
     tally.problems += len(problem.facts)
     yield from problem.facts
-
-
-def _session(rows: Rows, session: str, row: Row, turns: list[Row]) -> Iterator[AnyFact]:
-    scribe = rows.scribe(session, "session")
-    notes = [(name, row.get(column)) for column, name in _SESSION]
-    notes.append(("title", title_of(str(row.get("summary") or ""))))
-    notes.append(("session_id", session))
-    notes.append(("started_at", format_time(parse_time(row.get("created_at")))))
-    # The row may be as old as the session: its turns go on (case `store_turn_ends`).
-    times = (
-        parse_time(value) for value in (row.get("updated_at"), *(t.get("timestamp") for t in turns))
-    )
-    notes.append(("ended_at", format_time(max(filter(None, times), default=None))))
-    for name, value in notes:
-        if row and value not in (None, ""):
-            scribe.note(name, value, RANK + 1)
-    yield from scribe.facts
 
 
 def _turns(rows: Rows, session: str, turns: list[Row], extras: list[Row]) -> Iterator[AnyFact]:

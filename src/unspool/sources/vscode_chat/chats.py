@@ -107,7 +107,16 @@ class Reading:
                     yield fact
             if turn.request.vote is not None or turn.request.voteDownReason:
                 yield from self._vote(turn, offset + 1)
-        yield from self._other_ids(children)
+        # An export names no session: Copilot Chat's own id, by which it goes then, is until 2026
+        # another than VS Code's, and an imported chat keeps that of where it came from.
+        ident, other = self.key[1], derived_id(self.requests)
+        if self.chat.sessionId and self.requests and other != ident:
+            for number, own in enumerate([ident, *children]):
+                self.tally.records += 1
+                key = (NAME, other + own.removeprefix(ident))
+                scribe = Scribe(key, self.origin.path, _OTHER_IDS + number)
+                scribe.note("same_as", own, BESIDE)
+                yield from scribe.facts
         yield from self._problems
 
     def _turns(self) -> list[tuple[Turn, str]]:
@@ -211,19 +220,6 @@ class Reading:
                 break
         self.tally.records += bool(scribe.facts)
         return scribe.facts
-
-    def _other_ids(self, children: Iterable[str]) -> Iterator[AnyFact]:
-        """An export names no session: Copilot Chat's own id, by which it goes then, is until 2026
-        another than VS Code's, and an imported chat keeps that of where it came from."""
-        ident, other = self.key[1], derived_id(self.requests)
-        if not self.chat.sessionId or not self.requests or other == ident:
-            return
-        for number, own in enumerate([ident, *children]):
-            self.tally.records += 1
-            key = (NAME, other + own.removeprefix(ident))
-            scribe = Scribe(key, self.origin.path, _OTHER_IDS + number)
-            scribe.note("same_as", own, BESIDE)
-            yield from scribe.facts
 
 
 def _notes(chat: Chat) -> Iterator[tuple[str, Any]]:

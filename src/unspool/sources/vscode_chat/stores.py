@@ -55,7 +55,29 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
             flaws = salvage.flaws or [Flaw("invalid-json", 0, sample(data))]
             yield lost(origin, tally, flaws[0], 1)
         elif key == _INDEX:
-            yield from _index_facts(salvage.values[0], origin, tally)
+            entries = field_of(salvage.values[0], "entries")
+            folder = folder_of(Path(origin.path))
+            for number, (name, entry) in enumerate(dict_of(entries).items()):
+                tally.records += 1
+                if not isinstance(entry, dict) or entry.get("isExternal"):
+                    # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.
+                    tally.noise += 1
+                    continue
+                session = entry.get("sessionId")
+                ident = session_id(session if isinstance(session, str) else name)
+                scribe = Scribe((NAME, ident), origin.path, _OFFSET + number)
+                title, timing, stats = (entry.get(name) for name in ("title", "timing", "stats"))
+                if isinstance(title, str) and title:
+                    scribe.note("title", title, BESIDE)
+                created = parse_time(timing.get("created")) if isinstance(timing, dict) else None
+                if created is not None:
+                    scribe.note("started_at", format_time(created), BESIDE)
+                if isinstance(stats, dict) and stats:
+                    scribe.note("edit_stats", stats, BESIDE)
+                if path := path_of(entry.get("workingDirectory")) or folder:
+                    scribe.note("workspace.path", path, BESIDE)
+                tally.noise += not scribe.facts
+                yield from scribe.facts
         else:
             yield from _chat_facts(salvage.values[0], origin, tally)
 
@@ -71,32 +93,6 @@ def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             yield from value_facts(chat, origin, tally, [])
         else:
             yield lost(origin, tally, Flaw("not-a-chat", 2 + number, sample(str(chat))))
-
-
-def _index_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    entries = field_of(value, "entries")
-    folder = folder_of(Path(origin.path))
-    for number, (name, entry) in enumerate(dict_of(entries).items()):
-        tally.records += 1
-        if not isinstance(entry, dict) or entry.get("isExternal"):
-            # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.
-            tally.noise += 1
-            continue
-        session = entry.get("sessionId")
-        ident = session_id(session if isinstance(session, str) else name)
-        scribe = Scribe((NAME, ident), origin.path, _OFFSET + number)
-        title, timing, stats = (entry.get(name) for name in ("title", "timing", "stats"))
-        if isinstance(title, str) and title:
-            scribe.note("title", title, BESIDE)
-        created = parse_time(timing.get("created")) if isinstance(timing, dict) else None
-        if created is not None:
-            scribe.note("started_at", format_time(created), BESIDE)
-        if isinstance(stats, dict) and stats:
-            scribe.note("edit_stats", stats, BESIDE)
-        if path := path_of(entry.get("workingDirectory")) or folder:
-            scribe.note("workspace.path", path, BESIDE)
-        tally.noise += not scribe.facts
-        yield from scribe.facts
 
 
 def session_id(name: str) -> str:

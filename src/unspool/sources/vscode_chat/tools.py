@@ -126,7 +126,15 @@ def write_calls(
     no other record than their parts."""
     for index, call in enumerate(calls):
         shown = _shown_result(call.part) if call.part is not None else Shown()
-        outcome = _outcome(results, call.native)
+        # What the model got for the call: results are kept by the id with or without its suffix.
+        if not results or not call.native:
+            outcome = None
+        else:
+            result = results.get(call.native)
+            if result is None:
+                bare = bare_call_id(call.native)
+                result = next((v for k, v in results.items() if bare_call_id(k) == bare), None)
+            outcome = _model_result(result) if result is not None else None
         told = outcome is None and shown.plain and not inside
         scribe.call(
             id=call.id, message=message, name=call.name, index=index,
@@ -184,17 +192,6 @@ class Outcome(msgspec.Struct):
     text: str | None = None
     images: list[Attachment] = []
     failed: bool = False
-
-
-def _outcome(results: dict[str, ToolResult] | None, native: str) -> Outcome | None:
-    """What the model got for the call: results are kept by the id with or without its suffix."""
-    if not results or not native:
-        return None
-    result = results.get(native)
-    if result is None:
-        bare = bare_call_id(native)
-        result = next((v for k, v in results.items() if bare_call_id(k) == bare), None)
-    return _model_result(result) if result is not None else None
 
 
 def write_orphans(
