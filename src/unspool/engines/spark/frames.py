@@ -141,7 +141,8 @@ class Extraction:
         self.problems += found.problems
         portions = make_portions(found.origins)
         if self.partitions is None:
-            self.partitions = min(max(LEAST_TASKS, len(portions)), MOST_PARTITIONS)
+            # What was joined is a quarter of what was read, or less.
+            self.partitions = min(max(LEAST_TASKS, len(portions) // 4), MOST_PARTITIONS)
         return self._spans(portions).mapInArrow(
             partial(tasks.read, recover=self.job.recover), SCHEMA
         )
