@@ -75,6 +75,7 @@ JOBS: dict[str, Callable[[], list[Row]]] = {
     "sync-all": store.run_sync_all,
     "search": store.run_search,
     "serve": serve.run,
+    "serve-live": serve.run_live,
     "recorder": recorder.run,
     "hooks": hooks.run,
 }

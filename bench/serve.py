@@ -6,6 +6,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -16,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from bench.measure import Row, made_data, pss_of_tree
+from unspool.hooks.spool import Layout, hand_over
 
 CONVERSATIONS = 20_000
 MESSAGES = 50
@@ -142,6 +144,81 @@ def _measure(store: Path) -> list[Row]:
         process.terminate()
         process.wait(20)
         process.stdout.close()
+
+
+def run_live(rounds: int = 30) -> list[Row]:
+    """From the end of a hook, or of a line in a transcript, to the event that a page gets."""
+    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
+        home = Path(temporary)
+        log = home / "files" / ".claude" / "projects" / "-w" / "s1.jsonl"
+        log.parent.mkdir(parents=True)
+        log.write_bytes(_line(0))
+        store = home / "data" / "store.db"
+        subprocess.run([sys.executable, "-m", "unspool", "sync", str(home / "files"), "--store",
+                        str(store), "-q"], check=True)  # fmt: skip
+        layout = Layout.beside(store)
+        layout.make()
+        watch = [sys.executable, "-m", "unspool", "watch", str(home / "files"), "-q", "--store"]
+        command = [
+            sys.executable,
+            "-m",
+            "unspool",
+            "serve",
+            "--port",
+            "0",
+            "--no-daemon",
+            "--store",
+        ]
+        daemon = subprocess.Popen([*watch, str(store)])
+        server = subprocess.Popen([*command, str(store)], stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        try:
+            address = re.search(r"http://\S+", server.stdout.readline())
+            assert address is not None
+            events = urllib.request.urlopen(f"{address[0]}api/events", timeout=30)
+            time.sleep(3)
+            rows: list[Row] = []
+            number = 0
+            for name in ("hook to page", "line to page, without hooks"):
+                times: list[float] = []
+                for _ in range(rounds):
+                    number += 1
+                    with log.open("ab") as file:
+                        file.write(_line(number))
+                    start = time.perf_counter()
+                    if name == "hook to page":
+                        payload = json.dumps(
+                            {"session_id": "s1", "hook_event_name": "Stop", "n": number,
+                             "transcript_path": str(log)}
+                        ).encode()  # fmt: skip
+                        subprocess.run(["/bin/sh", "-c", hand_over(layout.spool)], input=payload,
+                                       stdout=subprocess.DEVNULL, check=True)  # fmt: skip
+                    while not events.readline().startswith(b"event: change"):
+                        pass
+                    times.append((time.perf_counter() - start) * 1000)
+                    time.sleep(1.2)
+                times.sort()
+                last = times[int(len(times) * 0.95)]
+                rows.append(
+                    (f"serve: {name}", f"p50 {statistics.median(times):.0f} ms, p95 {last:.0f} ms")
+                )
+            return rows
+        finally:
+            for process in (server, daemon):
+                process.terminate()
+                process.wait(20)
+            server.stdout.close()
+
+
+def _line(number: int) -> bytes:
+    role = "assistant" if number % 2 else "user"
+    stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    record = {
+        "type": role, "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None,
+        "sessionId": "s1", "timestamp": stamp, "cwd": "/w", "version": "2.1.300",
+        "message": {"id": f"m{number}", "role": role, "content": f"words {number}"},
+    }  # fmt: skip
+    return json.dumps(record).encode() + b"\n"
 
 
 def _percentiles(job: Callable[[], bytes], runs: int) -> str:
