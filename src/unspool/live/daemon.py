@@ -226,7 +226,7 @@ class Daemon:
                 queue.close()
             else:
                 intake.start()
-            gc.disable()  # facts hold no cycles; see `_tidy`
+            gc.disable()  # facts hold no cycles; once a minute is enough
             try:
                 self._run(folder, once)
             finally:
@@ -258,11 +258,13 @@ class Daemon:
             self._well("store")
             self._write_status(work)
             if once and not is_busy and not work.schedule.waiting:
-                work.tidy()
+                work.align()
                 return
-            if time.monotonic() - tidied > TIDY_SECONDS and not is_busy:
+            if time.monotonic() - tidied > TIDY_SECONDS:
                 tidied = time.monotonic()
-                work.tidy()
+                gc.collect()
+                if not is_busy:
+                    work.align()
             if not is_busy:
                 most = min(work.monitors.wait_seconds(), STATUS_SECONDS)
                 if work.queue.remote:
@@ -448,14 +450,13 @@ class _Work:
                 )
             self.daemon._states[doing.key] = now
 
-    def tidy(self) -> None:
-        """When nothing is to be done. (Pieces are left to the search: they would be indexed again with
-        every change.)"""
+    def align(self) -> None:
+        """Last of all, when nothing else is to be done: kept alignments of what changed. (Pieces are
+        left to the search: they would be indexed again with every change.)"""
         if self.unaligned:
             with self._turn():
                 align_again(self.connection, self.unaligned)
             self.unaligned.clear()
-        gc.collect()
 
 
 def _unread_bytes(changed: Changed) -> int:
