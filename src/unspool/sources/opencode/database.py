@@ -121,7 +121,7 @@ class _Reader:
 
     def _typed(self, shape: Shape[StructType], text: Any) -> StructType:
         """A JSON column in its struct: straight, or field by field where it is odd."""
-        if isinstance(text, str) and len(text) < LONGEST_BYTES // 4:
+        if isinstance(text, str | bytes) and len(text) < LONGEST_BYTES // 4:
             try:
                 return shape.decode(text)
             except UNREADABLE:
@@ -146,7 +146,8 @@ class _Reader:
         yield from scribe.facts
         teller = Teller(session, (NAME, session.id), self.origin.path)
         rows = self.connection.execute(
-            "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", (session.id,)
+            "SELECT id, CAST(data AS BLOB) FROM message WHERE session_id = ? ORDER BY id",
+            (session.id,),
         )
         for ident, data in rows:
             self.tally.records += 1
@@ -157,7 +158,7 @@ class _Reader:
 
     def _parts(self, message: str) -> list[Part]:
         rows = self.connection.execute(
-            "SELECT id, data FROM part WHERE message_id = ? ORDER BY id", (message,)
+            "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? ORDER BY id", (message,)
         )
         parts: list[Part] = []
         for ident, data in rows:
