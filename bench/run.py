@@ -19,6 +19,7 @@ from bench import (
     front,
     hooks,
     live,
+    parquet,
     recorder,
     serve,
     store,
@@ -76,6 +77,7 @@ JOBS: dict[str, Callable[[], list[Row]]] = {
     "search": store.run_search,
     "serve": serve.run,
     "serve-live": serve.run_live,
+    "parquet": parquet.run,
     "recorder": recorder.run,
     "hooks": hooks.run,
 }
