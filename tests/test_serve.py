@@ -171,7 +171,7 @@ def test_every_format_can_be_taken_away(server: Server) -> None:
 def test_search_in_all_its_ways(server: Server) -> None:
     words = server.get("/api/search", q="limiter")
     assert words["hits"] == sum(len(group["hits"]) for group in words["groups"]) > 0
-    assert "[[" in words["groups"][0]["hits"][0]["snippet"]
+    assert "\ue000" in words["groups"][0]["hits"][0]["snippet"]
     assert server.get("/api/search", q="imite", mode="substring")["hits"]
     assert server.get("/api/search", q='"token bucket"')["hits"] >= 0
     name = words["groups"][0]["id"]
@@ -303,6 +303,23 @@ def test_changes_are_told_and_can_be_caught_up_with(tmp_path: Path) -> None:
         assert "reset" in listen(server, "/api/events?after=999999", 2.0)
 
 
+def test_a_store_that_was_made_anew(tmp_path: Path) -> None:
+    store = fill(tmp_path / "home", tmp_path / "store.db")
+    with serving(store) as server:
+        assert server.get("/api/conversations/outline")["total"] > 10
+        heard: list[str] = []
+        listener = threading.Thread(target=lambda: heard.extend(listen(server, "/api/events", 6.0)))
+        listener.start()
+        time.sleep(1.0)
+        for path in tmp_path.glob("store.db*"):
+            path.unlink()
+        sync([str(tmp_path / "home" / "codex")], store, quiet=True)
+        sources = {row["source"] for row in every(server)}
+        assert sources == {"codex"}
+        listener.join()
+        assert "reset" in heard
+
+
 # Who may ask
 
 
@@ -413,6 +430,7 @@ def test_it_keeps_the_store_current_by_itself(
     home = tmp_path / "home"
     log = home / ".claude" / "projects" / "-home-ann-shop" / "s1.jsonl"
     log.parent.mkdir(parents=True)
+    below = log.with_suffix("") / "subagents" / "agent-a1.jsonl"
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / ".claude"))
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -438,6 +456,13 @@ def test_it_keeps_the_store_current_by_itself(
         assert one["state"] == "working"
         assert one["tool"] == "Bash"
         assert one["listed"]["messages"] == 2
+        below.parent.mkdir(parents=True)
+        below.write_text(
+            line(0, "user", "Find it").replace("{", '{"isSidechain":true,"agentId":"a1",', 1)
+        )
+        wait_for(lambda: server.get("/api/now")["agents"][0]["children"])
+        (child,) = server.get("/api/now")["agents"][0]["children"]
+        assert (child["state"], child["listed"]["title"]) == ("working", "Find it")
         with serving(tmp_path / "store.db", daemon=True) as second:  # only one daemon runs
             assert second.get("/api/health")["live"]
     assert not is_running(Layout.beside(tmp_path / "store.db"))

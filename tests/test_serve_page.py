@@ -277,7 +277,8 @@ def test_hostile_content_does_nothing(open_page: Open, server: Server) -> None:
     page = open_page("/search?q=script")
     wait_until(page, "document.querySelector('.results > *')")
     page = open_page("/?text=%3Cscript%3E")
-    wait_until(page, "document.querySelector('.row, .empty')")
+    wait_until(page, "document.querySelector('.row .title')?.textContent.includes('⟦U+202E⟧')")
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x1b]", page.inner_text("body"))
 
 
 @pytest.mark.parametrize("path", ["/", "/now", "/figures", "/search?q=profile", "conversation"])
@@ -306,6 +307,7 @@ def test_twenty_tabs_and_a_server_that_was_killed(browser: Any, tmp_path: Path) 
             tab.goto(f"{server.address}?text=8e5da4-7e42")
         for tab in tabs:
             wait_until(tab, "document.querySelector('.row time')", 20)
+            wait_until(tab, "document.getElementById('live').className === 'on'", 20)
         server.process.kill()
         server.process.wait()
         wait_until(tabs[0], "document.getElementById('live').className === 'lost'", 20)

@@ -12,7 +12,7 @@ from unspool.cli.options import path_of, store_option
 from unspool.cli.screen import say
 from unspool.errors import UsageError
 from unspool.hooks.spool import Layout
-from unspool.inspect.scan import found_paths, usual_places
+from unspool.inspect.scan import topmost, usual_places
 from unspool.live.daemon import Daemon, News
 from unspool.live.forward import RemoteQueue, run_intake
 from unspool.live.mirror import mirror_folder
@@ -59,7 +59,8 @@ def command(
     hand over (`unspool hooks install`). One may run per store.
     """
     store = path_of(store_path)
-    tops = list(paths) or found_paths(usual_places())
+    # Also the places that do not exist yet: an agent may be installed while we watch.
+    tops = list(paths) or topmost(place.path for place in usual_places())
 
     def tell(news: News) -> None:
         if news.kind == "trouble":

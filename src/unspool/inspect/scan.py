@@ -97,9 +97,13 @@ def is_there(path: Path) -> bool:
 
 def found_paths(places: Iterable[Place]) -> list[str]:
     """The places that exist, each once, none below another one."""
-    paths = sorted({place.path for place in places if place.exists})
+    return topmost(place.path for place in places if place.exists)
+
+
+def topmost(paths: Iterable[str]) -> list[str]:
+    """Each once, none below another one."""
     kept: list[str] = []
-    for path in paths:
+    for path in sorted(set(paths)):
         if not any(Path(path).is_relative_to(above) for above in kept):
             kept.append(path)
     return kept

@@ -142,6 +142,12 @@ def put_state_in(connection: sqlite3.Connection, trajectory: Trajectory) -> None
     told = parse_time(row[0]) if row else None
     if told is None or ended > told + HOOKS_KNOW_BETTER_US:
         state, tool = state_in(trajectory)
+        if (
+            state == "idle"
+            and trajectory.parent is not None
+            and trajectory.parent.kind == "subagent"
+        ):
+            state = "ended"  # it has answered, and nobody can ask it more
         put_state(connection, key, state, tool, stamp(ended * 1000))
 
 

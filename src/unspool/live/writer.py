@@ -90,9 +90,8 @@ class Writer:
         self.update.keep_whole(trajectory, taking.ident)
 
     def _put_state(self, trajectory: Trajectory) -> None:
-        """Without hooks, the conversation itself says what its agent does."""
-        if trajectory.parent is None:
-            put_state_in(self.connection, trajectory)
+        """Without hooks, the conversation itself says what its agent does; sub-agents have none."""
+        put_state_in(self.connection, trajectory)
 
     # in
 

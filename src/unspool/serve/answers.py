@@ -169,7 +169,7 @@ class RawRecords(msgspec.Struct):
 
 
 class Hit(msgspec.Struct, omit_defaults=True):
-    """A message in which it was found; the snippet has [[ ]] around every place."""
+    """A message in which it was found; the snippet has U+E000 and U+E001 around every place."""
 
     message: int
     role: str

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from unspool.errors import UnspoolError
+from unspool.serve.readers import file_of
 from unspool.store.changes import POLL_SECONDS, News, changes_after, last_change
 from unspool.store.ids import shown_id
 from unspool.store.opening import connect_for_reading
@@ -34,6 +36,7 @@ class Bell:
         self._path = path
         self._readers: set[asyncio.Queue[bytes | None]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._file: tuple[int, int] | None = None
 
     async def listen(self, after: int | None) -> AsyncIterator[bytes]:
         """Server-sent events behind `after`, or from now on."""
@@ -41,24 +44,25 @@ class Bell:
             yield _event("full", {"error": "too many readers"})
             return
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
-        with contextlib.closing(connect_for_reading(self._path)) as connection:
-            # Listening first, then what was missed: nothing falls between; what comes twice has
-            # the same number.
-            self._readers.add(queue)
-            self._start()
-            seq = last_change(connection)
-            yield b"retry: 1000\n\n" + _event("hello", {"seq": seq}, seq if after is None else None)
-            while after is not None and after < seq:
-                news = changes_after(connection, after)
-                if news.reset:
-                    yield _event("reset", {"seq": news.seq}, news.seq)
-                    break
-                for missed in _told(news):
-                    yield missed
-                after = news.seq
-            if after is not None and after > seq:
-                yield _event("reset", {"seq": seq}, seq)
         try:
+            with contextlib.closing(connect_for_reading(self._path)) as connection:
+                # Listening first, then what was missed: nothing falls between; what comes twice has
+                # the same number.
+                self._readers.add(queue)
+                self._start()
+                seq = last_change(connection)
+                hello = _event("hello", {"seq": seq}, seq if after is None else None)
+                yield b"retry: 1000\n\n" + hello
+                while after is not None and after < seq:
+                    news = changes_after(connection, after)
+                    if news.reset:
+                        yield _event("reset", {"seq": news.seq}, news.seq)
+                        break
+                    for missed in _told(news):
+                        yield missed
+                    after = news.seq
+                if after is not None and after > seq:
+                    yield _event("reset", {"seq": seq}, seq)
             while True:
                 message: bytes | None = b": still here\n\n"
                 with contextlib.suppress(TimeoutError):
@@ -87,11 +91,22 @@ class Bell:
             self._task = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
+        while self._readers:
+            with contextlib.suppress(UnspoolError, sqlite3.Error):
+                await self._watch_one()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _watch_one(self) -> None:
+        """As long as the same store stands under the path."""
+        file = file_of(self._path)
         with contextlib.closing(connect_for_reading(self._path)) as connection:
             connection.execute("PRAGMA cache_size = -1024")
             seq = last_change(connection)
+            if self._file not in (None, file):
+                self._tell(_event("reset", {"seq": seq}, seq))
+            self._file = file
             version = -1
-            while self._readers:
+            while self._readers and file_of(self._path) == file:
                 try:
                     (now,) = connection.execute("PRAGMA data_version").fetchone()
                     while now != version:

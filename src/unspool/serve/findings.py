@@ -58,7 +58,8 @@ def group(hits: Iterable[searching.Hit]) -> list[HitGroup]:
 
 
 def make_hit(hit: searching.Hit) -> Hit:
-    snippet = hit.snippet.replace(searching.OPEN, "[[").replace(searching.CLOSE, "]]")
+    # Characters that no keyboard has: shell code is full of [[ ]], and JSON escapes controls.
+    snippet = hit.snippet.replace(searching.OPEN, "\ue000").replace(searching.CLOSE, "\ue001")
     return Hit(hit.message_index, hit.role, hit.field, snippet, hit.turn, hit.timestamp, hit.tool)
 
 

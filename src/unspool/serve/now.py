@@ -47,7 +47,8 @@ def now(connection: sqlite3.Connection, query: NoQuery) -> Now:
         parent = known.get(made.listed.parent or "")
         (parent.children if parent is not None else agents).append(made)
     order = ("waiting", "failed", "working", "idle", "ended")
-    agents.sort(key=lambda one: order.index(one.state))
+    for beside in (agents, *(made.children for made in known.values())):
+        beside.sort(key=lambda one: order.index(one.state))
     return Now(agents, is_live(connection))
 
 

@@ -22,6 +22,15 @@ _STEPS = 20_000
 T = TypeVar("T")
 
 
+def file_of(path: Path) -> tuple[int, int] | None:
+    """Which file stands under the path just now: a store that was removed and made anew is another."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class Readers:
     """Runs functions that ask the store something, each within its time."""
 
@@ -53,11 +62,15 @@ class Readers:
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        file = file_of(self.path)
+        if connection is not None and self._local.file != file:
+            connection.close()  # another store stands in its place
+            connection = None
         if connection is None:
             connection = connect_for_reading(self.path)
             connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
             connection.execute("PRAGMA query_only = ON")
-            self._local.connection = connection
+            self._local.connection, self._local.file = connection, file
         return connection
 
     def close(self) -> None:

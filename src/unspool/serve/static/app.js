@@ -24,6 +24,7 @@ async function show(focus) {
   close?.();
   close = null;
   shown = location.pathname + location.search;
+  document.title = path === "/" ? "unspool" : `${path[1].toUpperCase()}${path.slice(2)} · unspool`;
   place.replaceChildren();
   place.className = "view-" + (path.slice(1) || "list");
   close = await view.open(place) ?? null;

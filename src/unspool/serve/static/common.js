@@ -5,6 +5,19 @@ const policy = window.trustedTypes?.createPolicy("unspool", { createHTML: (html)
 // HTML of the server's own making: text in it is escaped, Markdown is sanitised.
 export function setHtml(element, html) { element.innerHTML = policy.createHTML(html); return element; }
 
+// Text of conversations: terminal sequences go, and what turns the reading direction or hides is named,
+// as `unspool show` and the exported page do it.
+const TERMINAL = /(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)|\x1b(?:[ -/]+[0-~]|[0-OQ-WYZ\\`-~])/g;
+const HARMFUL = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2060-\u2064\ufeff\u00ad\u202a-\u202e\u2066-\u206f\ufff9-\ufffb]/g;
+export function visible(text) {
+  if (text.search(HARMFUL) < 0) return text;
+  return text.replace(/\r\n?/g, "\n").replace(TERMINAL, "").replace(HARMFUL, (one) => {
+    const code = one.charCodeAt(0);
+    if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    return one === "\u00ad" || one === "\ufeff" ? "" : `⟦U+${code.toString(16).toUpperCase().padStart(4, "0")}⟧`;
+  });
+}
+
 // h("a", {href, class, onclick}, "text", child …)
 export function h(name, attributes = {}, ...children) {
   const svg = name.startsWith("svg:");
@@ -12,9 +25,9 @@ export function h(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else element.setAttribute(key, value === true ? "" : value);
+    else element.setAttribute(key, value === true ? "" : key === "title" || key === "aria-label" ? visible(String(value)) : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map((child) => typeof child === "string" ? visible(child) : child));
   return element;
 }
 
@@ -87,12 +100,24 @@ const listeners = new Set();
 export function onChange(listener) { listeners.add(listener); return () => listeners.delete(listener); }
 const channel = new BroadcastChannel("unspool-changes");
 const tell = (message) => { for (const listener of [...listeners]) listener(message); };
-channel.onmessage = (event) => tell(event.data);
-function share(message) { channel.postMessage(message); tell(message); }
+let holds = null; // what the tab that holds the connection knows of it
+channel.onmessage = (event) => {
+  if (event.data.kind !== "asked") tell(event.data);
+  else if (holds) channel.postMessage({ kind: holds });
+};
+channel.postMessage({ kind: "asked" });
+function share(message) {
+  if (message.kind === "connected" || message.kind === "lost") holds = message.kind;
+  channel.postMessage(message);
+  tell(message);
+}
 const holdLock = navigator.locks ? (act) => navigator.locks.request("unspool-changes", act) : (act) => act();
+const opened = performance.now();
 holdLock(() => new Promise(() => {
   const source = new EventSource("/api/events");
-  source.addEventListener("hello", () => share({ kind: "connected" }));
+  // The tab that held it before was closed: what changed in between nobody was told.
+  let inherited = performance.now() - opened > 1000;
+  source.addEventListener("hello", () => { share({ kind: "connected" }); if (inherited) share({ kind: "reset" }); inherited = false; });
   source.addEventListener("change", (event) => { const { id, kind } = JSON.parse(event.data); share({ kind: "change", id, what: kind }); });
   source.addEventListener("reset", () => share({ kind: "reset" }));
   source.onerror = () => share({ kind: "lost" });

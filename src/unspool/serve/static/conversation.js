@@ -1,5 +1,5 @@
 // One conversation: pieces of it are asked for when they come near the screen.
-import { ask, conversationLink, count, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble } from "/static/common.js";
+import { ask, conversationLink, count, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble, visible } from "/static/common.js";
 
 const PIECE = 40, GUESS = 180; // items in a piece, and their height before it is known
 const FILTERS = [["user", "You", true], ["assistant", "Assistant", true], ["tools", "Tools", true], ["error", "Errors", true], ["reasoning", "Reasoning", true], ["injected", "Context", false]];
@@ -9,7 +9,7 @@ export async function open(place) {
   const id = state().id;
   let info;
   try { info = await ask("conversation", { id }); } catch (error) { place.append(h("main", {}, trouble(error) ?? "")); return null; }
-  document.title = `${info.title} · unspool`;
+  document.title = `${visible(info.title)} · unspool`;
 
   /* the frame */
   const chips = FILTERS.map(([name, label, shown]) => h("button", { type: "button", "data-filter": name, "aria-pressed": String(shown) }, label));
@@ -56,14 +56,15 @@ export async function open(place) {
     const wanted = Math.max(1, Math.ceil(info.items / PIECE));
     while (pieces.length < wanted) {
       const box = h("div", { class: "piece waiting", "data-piece": pieces.length });
-      const items = Math.min(PIECE, info.items - pieces.length * PIECE);
+      const items = Math.max(0, Math.min(PIECE, info.items - pieces.length * PIECE));
       box.style.minHeight = items * GUESS + "px";
       pieces.push({ box, version: "", loading: null });
       body.append(box);
       near.observe(box);
     }
     while (pieces.length > wanted) pieces.pop().box.remove();
-    if (!info.items) body.replaceChildren(h("p", { class: "empty" }, "This conversation holds no messages."));
+    body.querySelector(".empty")?.remove();
+    if (!info.items) body.prepend(h("p", { class: "empty" }, "This conversation holds no messages."));
   }
   function load(number) {
     const piece = pieces[number];
@@ -259,5 +260,5 @@ export async function open(place) {
   addEventListener("hashchange", toAnchor);
   await load(0);
   await toAnchor();
-  return () => { reader.end(); near.disconnect(); forget(); removeEventListener("hashchange", toAnchor); removeEventListener("wheel", unfollow); CSS.highlights?.clear(); document.title = "unspool"; };
+  return () => { reader.end(); near.disconnect(); forget(); removeEventListener("hashchange", toAnchor); removeEventListener("wheel", unfollow); CSS.highlights?.clear(); };
 }

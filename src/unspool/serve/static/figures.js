@@ -36,27 +36,32 @@ export async function open(place) {
     } catch (error) { const told = trouble(error); if (told) charts.replaceChildren(told); }
     charts.removeAttribute("aria-busy");
   }
-  // One column a day; days on which nothing happened are there, too.
+  // One column a day, a week or a month, so that all of the time fits; empty ones are there, too.
   function days(rows, name) {
     const [label, show] = MEASURES[name];
     const dated = rows.filter((row) => /^\d{4}-\d\d-\d\d$/.test(row.name));
-    const known = new Map(dated.map((row) => [row.name, row]));
-    const last = dated.at(-1)?.name, first = dated[0]?.name;
-    const list = [];
-    if (first) for (let day = new Date(first + "T00:00:00Z"), end = new Date(last + "T00:00:00Z"); day <= end; day.setUTCDate(day.getUTCDate() + 1)) list.push(day.toISOString().slice(0, 10));
-    const shown = list.slice(-180);
-    const most = Math.max(1e-9, ...shown.map((day) => known.get(day)?.[name] || 0));
+    const last = dated.at(-1)?.name, first = dated[0]?.name, length = first ? (Date.parse(last) - Date.parse(first)) / 864e5 : 0;
+    const unit = length < 92 ? "day" : length < 731 ? "week" : "month";
+    const begin = (day) => unit === "month" ? day.slice(0, 7) : unit === "day" ? day : new Date(Math.floor((Date.parse(day) / 864e5 + 3) / 7) * 6048e5 - 2592e5).toISOString().slice(0, 10); // weeks begin on Monday
+    const parts = new Map();
+    if (first) for (let day = Date.parse(first); day <= Date.parse(last); day += 864e5) parts.set(begin(new Date(day).toISOString().slice(0, 10)), []);
+    for (const row of dated) parts.get(begin(row.name)).push(row);
+    const add = (list, field) => list.reduce((sum, row) => sum + (row[field] || 0), 0);
+    // A rate is not added up: it is made anew from what it is a rate of.
+    const known = new Map([...parts].map(([part, list]) => [part, name === "acceptance" ? add(list, "changes_kept") / Math.max(1, add(list, "changes_decided")) : add(list, name)]));
+    const shown = [...known.keys()];
+    const most = Math.max(1e-9, ...known.values());
     const W = 720, H = 150, base = H - 22, width = W / Math.max(shown.length, 14);
-    const title = `${label} by day: ${show(shown.reduce((sum, day) => sum + (known.get(day)?.[name] || 0), 0)) || 0} ${name === "acceptance" ? "" : "in all"}, at most ${show(most)}`;
+    const title = `${label} by ${unit}: ` + (name === "acceptance" ? "" : `${show(add(dated, name)) || 0} in all, `) + `at most ${show(most)}`;
     const svg = h("svg:svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
     for (const part of [0.5, 1]) svg.append(h("svg:line", { class: "grid", x1: 0, x2: W, y1: base - part * (base - 14), y2: base - part * (base - 14) }), h("svg:text", { class: "axis", x: 2, y: base - part * (base - 14) - 3 }, show(most * part)));
     shown.forEach((day, number) => {
-      const value = known.get(day)?.[name] || 0, height = value / most * (base - 14);
-      svg.append(h("svg:rect", { class: "column " + name, x: number * width + width * 0.12, width: Math.max(width * 0.76, 1), y: base - height, height: Math.max(height, value ? 1 : 0), rx: Math.min(2, width / 4) }, h("svg:title", {}, `${day}: ${show(value)}`)));
+      const value = known.get(day), height = value / most * (base - 14);
+      svg.append(h("svg:rect", { class: "column " + name, x: number * width + width * 0.12, width: Math.max(width * 0.76, 1), y: base - height, height: Math.max(height, value ? 1 : 0), rx: Math.min(2, width / 4) }, h("svg:title", {}, `${unit === "week" ? "week of " : ""}${day}: ${show(value)}`)));
     });
     const every = Math.ceil(shown.length / 8);
-    shown.forEach((day, number) => { if (number % every === 0) svg.append(h("svg:text", { class: "axis", x: number * width, y: H - 6 }, day.slice(5))); });
-    return h("figure", { class: "chart" }, h("figcaption", {}, label), svg);
+    shown.forEach((day, number) => { if (number % every === 0) svg.append(h("svg:text", { class: "axis", x: number * width, y: H - 6 }, unit === "day" ? day.slice(5) : day.slice(2))); });
+    return h("figure", { class: "chart" }, h("figcaption", {}, label, unit === "day" ? null : h("span", { class: "faint" }, ` by ${unit}`)), svg);
   }
   function bars(rows, name) {
     const [label, show] = MEASURES[name];

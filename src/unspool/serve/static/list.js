@@ -1,5 +1,5 @@
 // The list: every row one request away, however many there are. Only what is on screen is there.
-import { ask, conversationLink, count, debounce, dollars, goTo, h, lastPart, onChange, plural, setState, state, time, trouble } from "/static/common.js";
+import { ask, conversationLink, count, debounce, dollars, goTo, h, lastPart, onChange, plural, search as asQuery, setState, state, time, trouble } from "/static/common.js";
 
 const PAGE = 100, ROW = 52;
 const SORTS = { activity: "Latest activity", started: "Started", title: "Title", messages: "Messages", turns: "Turns", tools: "Tool calls", failures: "Failures", tokens: "Tokens", cost: "Cost" };
@@ -33,18 +33,30 @@ export async function open(place) {
     try {
       const [first, lines] = await Promise.all([ask("conversations", { ...query(), limit: PAGE }), ask("conversations/outline", { ...query(), limit: PAGE })]);
       if (mine !== version) return;
+      // What changed while somebody reads: the pages on screen are there before the old ones go, and
+      // the chosen row stays the same conversation.
+      const fresh = new Map([[0, first.conversations]]), seen = keep ? pagesOnScreen(lines.total) : [];
+      await Promise.all(seen.map(async (page) => fresh.set(page, (await ask("conversations", { ...query(), limit: PAGE, cursor: lines.cursors[page - 1] })).conversations)));
+      if (mine !== version) return;
+      const was = keep ? drawn.get(chosen)?.dataset.id : "", focused = rows.contains(document.activeElement);
       outline = lines;
-      pages = new Map([[0, first.conversations]]);
+      pages = fresh;
       total.value = plural(lines.total, "conversation");
-      download.href = "/api/export" + new URL(location).search;
+      download.href = "/api/export" + asQuery(query());
       rows.style.setProperty("--rows", lines.total);
       rows.setAttribute("aria-label", `${plural(lines.total, "conversation")}`);
       if (!keep) { box.scrollTop = 0; chosen = 0; }
+      if (was) for (const [page, list] of pages) { const at = list.findIndex((one) => one.id === was); if (at >= 0) chosen = page * PAGE + at; }
       chosen = Math.max(0, Math.min(chosen, lines.total - 1));
       rows.replaceChildren();
       if (!lines.total) rows.append(h("p", { class: "empty" }, "No conversation matches. ", h("button", { type: "button", class: "chip", onclick: clear }, "Show all")));
       draw();
-    } catch (error) { const told = trouble(error); if (told) rows.replaceChildren(told); }
+      if (focused) drawn.get(chosen)?.focus({ preventScroll: true });
+    } catch (error) { const told = trouble(error); if (told && mine === version) rows.replaceChildren(told); }
+  }
+  function pagesOnScreen(total) {
+    const first = Math.floor(box.scrollTop / ROW / PAGE), last = Math.floor(Math.min(total - 1, (box.scrollTop + box.clientHeight) / ROW + 8) / PAGE);
+    return [first, last].filter((page, number, both) => page > 0 && page <= last && both.indexOf(page) === number);
   }
   const wanted = new Set();
   async function load(page) {

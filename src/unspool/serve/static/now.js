@@ -7,7 +7,8 @@ export async function open(place) {
   const notify = h("button", { type: "button", class: "chip", "aria-pressed": "false" }, "Tell me when one waits");
   const cards = h("div", { class: "cards", role: "list", "aria-label": "Agents" });
   const note = h("p", { class: "faint", role: "status" });
-  place.append(h("div", { class: "controls" }, h("h1", {}, "Now"), notify), note, cards);
+  const empty = h("p", { class: "empty", hidden: true }, "No agent has done anything in the last day.");
+  place.append(h("div", { class: "controls" }, h("h1", {}, "Now"), notify), note, empty, cards);
   const canNotify = "Notification" in window;
   notify.hidden = !canNotify;
   const wanted = () => notify.getAttribute("aria-pressed") === "true";
@@ -49,7 +50,7 @@ export async function open(place) {
         states.set(id, one.state);
       });
       for (const [id, known] of drawn) if (!keep.has(id)) { known.element.remove(); drawn.delete(id); }
-      if (!now.agents.length && !cards.firstChild) cards.append(h("p", { class: "empty" }, "No agent has done anything in the last day."));
+      empty.hidden = now.agents.length > 0;
     } catch (error) { const told = trouble(error); if (told) { note.hidden = false; note.replaceChildren(told); } }
   }
   const soon = debounce(draw, 100);

@@ -1,5 +1,5 @@
 // Search: as you type; a regular expression gives its hits as they are found.
-import { ask, conversationLink, count, debounce, fullTime, h, plural, search as asQuery, setState, state, trouble, when } from "/static/common.js";
+import { ask, conversationLink, count, debounce, fullTime, h, plural, Refused, search as asQuery, setState, state, trouble, when } from "/static/common.js";
 
 const MODES = { words: "Words", substring: "Part of a word", regex: "Regular expression" };
 
@@ -19,7 +19,7 @@ export async function open(place) {
   const query = () => { const { q, mode, source, project, role, since } = state(); return { q, mode, source, project, role, since }; };
 
   function snippet(text) {
-    const parts = text.split(/\[\[|\]\]/);
+    const parts = text.split(/[\ue000\ue001]/);
     return h("span", { class: "snippet", dir: "auto" }, parts.map((part, number) => number % 2 ? h("mark", {}, part) : part));
   }
   function hitRow(id, hit) {
@@ -55,7 +55,8 @@ export async function open(place) {
   async function stream(asked, mine) {
     const { mode, ...rest } = asked;
     const answer = await fetch("/api/search/stream" + asQuery({ ...rest, limit: 200 }));
-    if (!answer.ok) throw new Error((await answer.json()).error);
+    if (mine !== run) { answer.body.cancel().catch(() => {}); return; } // something else was typed meanwhile
+    if (!answer.ok) throw new Refused((await answer.json()).error);
     results.replaceChildren(); groups.clear();
     told.value = "looking …";
     reading = answer.body.pipeThrough(new TextDecoderStream()).getReader();
