@@ -1,6 +1,7 @@
 """The web application: the page, the API, and the server that runs them."""
 
 import asyncio
+import errno
 import hashlib
 import socket
 import sqlite3
@@ -224,9 +225,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UnspoolError(
-            f"cannot listen on {host}:{port}: {reason}; another one: --port {min(port, 65534) + 1}"
-        ) from None
+        taken = getattr(error, "errno", None) == errno.EADDRINUSE
+        advice = f"; another one: --port {min(port, 65534) + 1}" if taken else ""
+        raise UnspoolError(f"cannot listen on {host}:{port}: {reason}{advice}") from None
     return listener
 
 

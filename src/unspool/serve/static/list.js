@@ -49,7 +49,7 @@ export async function open(place) {
       if (was) for (const [page, list] of pages) { const at = list.findIndex((one) => one.id === was); if (at >= 0) chosen = page * PAGE + at; }
       chosen = Math.max(0, Math.min(chosen, lines.total - 1));
       rows.replaceChildren();
-      if (!lines.total) rows.append(h("p", { class: "empty" }, "No conversation matches. ", h("button", { type: "button", class: "chip", onclick: clear }, "Show all")));
+      if (!lines.total) rows.append(location.search ? h("p", { class: "empty" }, "No conversation matches. ", h("button", { type: "button", class: "chip", onclick: clear }, "Show all")) : h("p", { class: "empty" }, "The store holds no conversation yet: `unspool sync` looks for those on this machine."));
       draw();
       if (focused) drawn.get(chosen)?.focus({ preventScroll: true });
     } catch (error) { const told = trouble(error); if (told && mine === version) rows.replaceChildren(told); }

@@ -32,7 +32,7 @@ export async function open(place) {
   async function draw() {
     try {
       const now = await ask("now", {}, "now");
-      note.textContent = now.live ? "" : "No daemon keeps the store current: `unspool watch`, or `unspool serve` without another daemon, does.";
+      note.textContent = now.live ? "" : "Nothing keeps the store current: run `unspool watch`, or `unspool serve` without --no-daemon.";
       note.hidden = now.live;
       const keep = new Set();
       now.agents.forEach((one, number) => {
