@@ -268,3 +268,14 @@ def test_kept_alignments_follow_what_changed(home: Home) -> None:
     ((after,),) = home.rows("SELECT correlation_data FROM conversation_alignments")
     assert "string of the kite" in after
     assert "string of the kite" not in before
+
+
+def test_a_store_that_is_made_anew_is_followed(home: Home) -> None:
+    home.drop()
+    with home.watching():
+        until(lambda: home.store.exists() and len(home.calls()) == 1)
+        for file in home.store.parent.glob("conversations.db*"):
+            file.unlink()
+        until(lambda: home.store.exists())
+        home.drop()
+        until(lambda: "toolu_2" in home.calls())

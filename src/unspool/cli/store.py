@@ -117,6 +117,8 @@ def dead(retry: bool, store_path: str | None, as_json: bool) -> None:
             )
     if retry:
         say(f"{plural(len(events), 'event')} back in the queue", err=True)
+    elif not events and not as_json:
+        say("no dead events", err=True)
 
 
 @command.command("verify")

@@ -37,7 +37,7 @@ from unspool.store.changes import changes_after, last_change
 from unspool.store.events import position, stamp
 from unspool.store.ids import row_id, shown_id
 from unspool.store.intake import mark_gone
-from unspool.store.opening import explain, opened, transaction, write_lock
+from unspool.store.opening import explain, file_of, opened, transaction, write_lock
 from unspool.store.rows import get_trajectory
 from unspool.store.survey import Changed, Survey
 from unspool.store.sync import Sync
@@ -241,8 +241,8 @@ class Daemon:
                 with write_lock(self.store, BUSY_SECONDS), opened(self.store) as connection:
                     pass  # made, or migrated
                 with opened(self.store) as connection:
-                    self._loop(_Work(self, connection, folder), once)
-                    return
+                    if self._loop(_Work(self, connection, folder), once):
+                        return
             except (StoreError, QueueError, OSError, sqlite3.Error) as error:
                 known = explain(error, self.store) if not isinstance(error, UnspoolError) else error
                 if once:
@@ -250,16 +250,20 @@ class Daemon:
                 self._trouble("store", str(known))
                 self.stop.wait(RETRY_SECONDS)
 
-    def _loop(self, work: "_Work", once: bool) -> None:
+    def _loop(self, work: "_Work", once: bool) -> bool:
+        """Whether all is done; not if the store was removed: then there is another one to open."""
         tidied = time.monotonic()
+        file = file_of(self.store)
         while not self.stop.is_set():
+            if file_of(self.store) != file:
+                return False
             self.bell.clear()
             is_busy = work.step()
             self._well("store")
             self._write_status(work)
             if once and not is_busy and not work.schedule.waiting:
                 work.align()
-                return
+                return True
             if time.monotonic() - tidied > TIDY_SECONDS:
                 tidied = time.monotonic()
                 gc.collect()
@@ -272,6 +276,7 @@ class Daemon:
                 wait = work.schedule.wait_seconds(most)
                 if wait > 0:
                     self.bell.wait(wait)
+        return True
 
     def _write_status(self, work: "_Work") -> None:
         now = time.monotonic()

@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 
 from unspool.errors import UnspoolError
-from unspool.serve.readers import file_of
 from unspool.store.changes import POLL_SECONDS, News, changes_after, last_change
 from unspool.store.ids import shown_id
-from unspool.store.opening import connect_for_reading
+from unspool.store.opening import connect_for_reading, file_of
 
 HEARTBEAT_SECONDS = 15.0
 MOST_WAITING = 256

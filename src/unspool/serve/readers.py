@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from unspool.errors import TookTooLong
-from unspool.store.opening import connect_for_reading, explain
+from unspool.store.opening import connect_for_reading, explain, file_of
 
 THREADS = 4
 CACHE_KB = 8192
@@ -20,15 +20,6 @@ _STEPS = 20_000
 """Steps of SQLite's machine between two looks at the clock."""
 
 T = TypeVar("T")
-
-
-def file_of(path: Path) -> tuple[int, int] | None:
-    """Which file stands under the path just now: a store that was removed and made anew is another."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 class Readers:

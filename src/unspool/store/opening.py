@@ -193,3 +193,12 @@ def write_lock(path: Path, wait_seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def file_of(path: Path) -> tuple[int, int] | None:
+    """Which file stands under the path just now: a store that was removed and made anew is another."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -12,11 +12,13 @@ export async function open(place) {
   const project = h("input", { type: "text", placeholder: "project", "aria-label": "Project", value: known.project || "" });
   const role = h("select", { "aria-label": "Who said it" }, [["", "Anybody"], ["user", "You"], ["assistant", "Assistant"], ["tool", "Tool"]].map(([value, label]) => h("option", { value }, label)));
   role.value = known.role || "";
+  const model = h("input", { type: "text", placeholder: "model", "aria-label": "Model", value: known.model || "" });
   const since = h("input", { type: "date", "aria-label": "Since", value: known.since || "" });
+  const until = h("input", { type: "date", "aria-label": "Until", value: known.until || "" });
   const told = h("output", { role: "status", "aria-live": "polite" });
   const results = h("div", { class: "results" });
-  place.append(h("h1", { class: "hidden-label" }, "Search"), h("div", { class: "controls", role: "search" }, input, mode, source, project, role, since, told), results);
-  const query = () => { const { q, mode, source, project, role, since } = state(); return { q, mode, source, project, role, since }; };
+  place.append(h("h1", { class: "hidden-label" }, "Search"), h("div", { class: "controls", role: "search" }, input, mode, source, project, model, role, since, until, told), results);
+  const query = () => { const { q, mode, source, project, model, role, since, until } = state(); return { q, mode, source, project, model, role, since, until: until ? until + "T23:59:59" : "" }; };
 
   function snippet(text) {
     const parts = text.split(/[\ue000\ue001]/);
@@ -78,7 +80,7 @@ export async function open(place) {
   const typed = debounce(() => { setState({ q: input.value }, true); look(); }, 90);
   input.addEventListener("input", typed);
   mode.addEventListener("change", () => { setState({ mode: mode.value === "words" ? "" : mode.value }); look(); });
-  for (const [control, name] of [[source, "source"], [project, "project"], [role, "role"], [since, "since"]]) control.addEventListener("change", () => { setState({ [name]: control.value }); look(); });
+  for (const [control, name] of [[source, "source"], [project, "project"], [model, "model"], [role, "role"], [since, "since"], [until, "until"]]) control.addEventListener("change", () => { setState({ [name]: control.value }); look(); });
   function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const links = [...results.querySelectorAll("a.hit")], at = links.indexOf(document.activeElement);
