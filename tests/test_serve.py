@@ -153,7 +153,7 @@ def test_the_record_of_a_message(server: Server) -> None:
 
 
 def test_every_format_can_be_taken_away(server: Server) -> None:
-    name = ident(server, "limiter")
+    name = ident(server, "7d1e2f3a-0001")
     for to in server.get("/api/conversation", id=name)["formats"]:
         with server.open("/api/conversation/export", {"id": name, "to": to}) as answer:
             data = answer.read()
