@@ -159,7 +159,8 @@ def test_a_store_of_the_time_before_counters_looks_again_once(
             connection.execute(f"DROP TRIGGER conversation_{kind}")
         for table in ("changes", "cursors", "activity"):
             connection.execute(f"DROP TABLE {table}")
-        connection.execute("DROP INDEX raw_traces_by_event")
+        for index in ("raw_traces_by_event", "conversations_listed"):
+            connection.execute(f"DROP INDEX {index}")
         for column in ("event_id", "event_type", "sequence", "received_at"):
             connection.execute(f"ALTER TABLE raw_traces DROP COLUMN {column}")
         connection.execute("UPDATE origins SET state = ''")
