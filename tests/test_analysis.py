@@ -43,7 +43,7 @@ def _names(folder: Path) -> dict[str, Any]:
     """What the page's code blocks define before the questions, for this folder."""
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.S):
-        if "def " in block:
+        if block.startswith(("import polars", "def ")):
             exec(block.replace("tables/{name}", f"{folder}/{{name}}"), names)
     return names
 

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 import unspool
 from tests.harness import obey_modes
 from tests.hooks.conftest import Installer
-from unspool.cli import hooks
-from unspool.cli.hooks import command
+from unspool.cli import group, hooks
 from unspool.errors import HooksRefused
 from unspool.hooks import install
 
@@ -25,7 +24,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(command, words, standalone_mode=False)
+    result = CliRunner().invoke(group, ["hooks", *words], standalone_mode=False)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.return_value or 0, result.stdout, result.stderr

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,9 @@ def test_sessions_that_run(home: Path, agent_is_here: Installer) -> None:
     program.chmod(0o755)
     process = subprocess.Popen([program], cwd=home, start_new_session=True)
     try:
-        assert (process.pid, str(home)) in running(AGENTS["gemini-cli"])
+        end = time.monotonic() + 10  # the kernel shows a new program's name a moment later
+        while (process.pid, str(home)) not in running(AGENTS["gemini-cli"]):
+            assert time.monotonic() < end
         assert process.pid not in dict(running(AGENTS["codex"]))
     finally:
         os.killpg(process.pid, 9)
