@@ -70,7 +70,7 @@ class OneQuery(NoQuery, kw_only=True, forbid_unknown_fields=True):
 
 
 class ItemsQuery(OneQuery, kw_only=True, forbid_unknown_fields=True):
-    first: Annotated[Count, msgspec.Meta()] = 0
+    first: Count = 0
     """The number of the first item."""
     count: Annotated[int, msgspec.Meta(ge=1, le=200)] = 40
     prefix: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{0,40}$")] = ""

@@ -1,5 +1,5 @@
 // One conversation: pieces of it are asked for when they come near the screen.
-import { ask, conversationLink, count, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble, visible } from "/static/common.js";
+import { ask, conversationLink, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble, visible } from "/static/common.js";
 
 const PIECE = 40, GUESS = 180; // items in a piece, and their height before it is known
 const FILTERS = [["user", "You", true], ["assistant", "Assistant", true], ["tools", "Tools", true], ["error", "Errors", true], ["reasoning", "Reasoning", true], ["injected", "Context", false]];
