@@ -16,8 +16,8 @@ from unspool.io.databases import MAGIC
 from unspool.io.origins import Origin, iter_lines, open_origin, read_head
 from unspool.pipeline import extract
 from unspool.pipeline.discover import cut
+from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.rebuild import rebuild
 from unspool.store.sync import Sync
 
 MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}

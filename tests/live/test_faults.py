@@ -14,8 +14,8 @@ from tests.live.test_watch import SESSION, Home
 from tests.test_extract import ENV
 from unspool.live.intake import make_arrival
 from unspool.store.batches import Batch
+from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.rebuild import rebuild
 from unspool.store.sync import Sync
 
 pytestmark = pytest.mark.live

@@ -17,10 +17,10 @@ from tests.store.test_sync import sound, stored, sync
 from tests.store.test_sync_odd import talk
 from tests.telemetry import write
 from tests.test_extract import ENV
-from unspool.store.counters import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
+from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.rebuild import rebuild
 from unspool.store.schema import MIGRATIONS, add_attempts
+from unspool.store.survey import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
 
 BUBBLE = "bubbleId:c1:b1"
 

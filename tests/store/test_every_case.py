@@ -8,8 +8,8 @@ import pytest
 import unspool
 from tests.harness import case_id, cases
 from tests.store.test_sync import _sorted, sound, stored, sync
+from unspool.store.maintenance import rebuild
 from unspool.store.opening import writing
-from unspool.store.rebuild import rebuild
 
 
 @pytest.mark.parametrize("case", cases(), ids=case_id)

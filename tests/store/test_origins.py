@@ -16,8 +16,8 @@ from tests.store.test_sync import _sorted, sound, stored, sync
 from tests.store.test_sync_odd import talk
 from tests.telemetry import write
 from tests.test_extract import ENV, conversation
+from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.rebuild import rebuild
 from unspool.store.schema import MIGRATIONS, migrate
 from unspool.store.survey import survey
 from unspool.store.sync import Sync

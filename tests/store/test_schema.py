@@ -18,8 +18,8 @@ from tests.store.conftest import made
 from tests.store.test_sync import _sorted, run, sound, stored, sync
 from unspool.store import metrics
 from unspool.store.blocks import iter_raw
+from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, transaction, writing
-from unspool.store.rebuild import rebuild
 from unspool.store.rows import get_trajectory, put_trajectory
 from unspool.store.schema import MIGRATIONS
 from unspool.store.sync import Sync

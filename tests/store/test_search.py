@@ -19,8 +19,8 @@ from tests.telemetry import write
 from tests.test_extract import ENV
 from tests.test_front import on_a_terminal
 from unspool.io.times import parse_time
-from unspool.store.care import verify
 from unspool.store.filters import Filters
+from unspool.store.maintenance import verify
 from unspool.store.opening import transaction, writing
 from unspool.store.rows import put_trajectory
 from unspool.store.search import CLOSE, OPEN, required_texts, search

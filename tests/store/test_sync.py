@@ -17,10 +17,10 @@ import unspool
 from tests.harness import CASES, plain
 from tests.test_extract import ENV, conversation
 from unspool.errors import StoreBusy, StoreError
-from unspool.store import care
+from unspool.store import maintenance
 from unspool.store.intake import Report
+from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.rebuild import rebuild
 from unspool.store.rows import get_trajectory
 from unspool.store.schema import MIGRATIONS, migrate
 from unspool.store.sync import Sync
@@ -53,7 +53,7 @@ def _without_paths(trajectory: Trajectory) -> dict[str, Any]:
 
 def sound(store: Path) -> None:
     with reading(store) as connection:
-        assert care.verify(connection) == []
+        assert maintenance.verify(connection) == []
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_one_writer(tmp_path: Path) -> None:
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from unspool.store import care
+from unspool.store import maintenance
 from unspool.store.opening import reading, writing
 from unspool.store.sync import Sync
 home, store, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
@@ -209,7 +209,7 @@ for number in range(40):
     found += os.WIFSIGNALED(status)
     if store.exists():
         with reading(store) as connection:
-            assert care.verify(connection) == []
+            assert maintenance.verify(connection) == []
             done = not connection.execute("SELECT 1 FROM dirty").fetchone()
     if store.exists() and done and not os.WIFSIGNALED(status):
         fresh()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from unspool import sinks
-from unspool.cli.options import partition_option
+from unspool.cli.options import no_reasoning_option, partition_option
 from unspool.cli.screen import Display
 from unspool.cli.selection import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
@@ -34,7 +34,7 @@ Examples:
 @click.option("--from", "paths", multiple=True, metavar="PATH", help="Look for the ids in there.")
 @click.option("-o", "--output", metavar="PATH", help="File or folder; - for standard output.")
 @partition_option
-@click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
+@no_reasoning_option
 def command(
     conversations: tuple[str, ...],
     to: str,

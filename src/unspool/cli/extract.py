@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from unspool import sinks, sources
-from unspool.cli.options import Moment, Size, partition_option, sink_options
+from unspool.cli.options import Moment, Size, output_options, prepare_sink
 from unspool.cli.screen import Display, say_rows
 from unspool.errors import UsageError, unwritable
 from unspool.pipeline.batch import Run, open_run
@@ -59,20 +59,7 @@ class Extract(click.Command):
 
 @click.command("extract", cls=Extract, epilog=EXAMPLES)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option(
-    "--to",
-    "sink",
-    type=click.Choice(list(sinks.SINKS)),
-    default="jsonl",
-    show_default=True,
-    help="Shape of the output.",
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="PATH",
-    help="File (or folder, for formats of several files). Default: stdout.",
-)
+@output_options
 @click.option(
     "--source",
     type=click.Choice([*sources.SOURCES, *sinks.READERS]),
@@ -101,8 +88,6 @@ class Extract(click.Command):
 @click.option(
     "--sample-mode", type=click.Choice(["random", "first"]), default="random", show_default=True
 )
-@sink_options
-@partition_option
 @click.option("--context-tag-map", metavar="FILE", help="Another catalogue of prompt tags.")
 @click.option(
     "--context-tag-summary-dir",
@@ -111,7 +96,6 @@ class Extract(click.Command):
     "Default: analysis/prompt_context beside the output file.",
 )
 @click.option("--no-context-tag-summary", is_flag=True, help="Write no tag scan summary.")
-@click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
 @click.option(
     "--problems",
     "problems_file",
@@ -166,9 +150,7 @@ def command(
             raise UsageError(f"--{name} goes with --engine spark")
     many = sinks.load(sink).MANY_FILES
     to_file = output is not None and output != "-" and not is_special(output)
-    # What is wrong with the options is told before anything is read.
-    if many and (output is None or output == "-"):
-        raise UsageError(f"--to {sink} writes several files: name a folder with -o")
+    options, combine = prepare_sink(sink, output, given)
     if problems_file == "-" and not many and (output is None or output == "-"):
         raise UsageError("--problems -: standard output has the conversations; name a file")
     try:
@@ -178,8 +160,6 @@ def command(
     if context_tag_map is not None:
         catalogue.use(context_tag_map)
     catalogue.active()
-    options = {name: given[name] for name in ("atif_version", "subagents", "partition_by")}
-    combine = sinks.load_combine(sink, options)
     job = Job(
         paths=list(paths),
         source=given["source"],

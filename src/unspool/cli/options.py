@@ -1,4 +1,4 @@
-"""Options that several commands share: times, sizes, the store, filters."""
+"""Options that several commands share: times, sizes, the store, the output, filters."""
 
 import re
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from unspool import sinks
+from unspool.errors import UsageError
 from unspool.io.times import parse_moment
 
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmg]?)i?b?$", re.IGNORECASE)
@@ -67,11 +69,28 @@ partition_option = click.option(
     type=click.Choice(["source", "project", "month"]),
     help="With --to parquet: a folder for each source, project or month, as Hive has them.",
 )
+no_reasoning_option = click.option(
+    "--no-reasoning", is_flag=True, help="Leave the models' reasoning out."
+)
 
 
-def sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What --to atif can be told."""
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What `extract` and `store export` write, and where."""
     options = (
+        click.option(
+            "--to",
+            "sink",
+            type=click.Choice(list(sinks.SINKS)),
+            default="jsonl",
+            show_default=True,
+            help="Shape of the output.",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="File (or folder, for formats of several files). Default: stdout.",
+        ),
         click.option(
             "--atif-version",
             type=click.Choice(["1.5", "1.6", "1.7", "1.8"]),
@@ -86,10 +105,23 @@ def sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="Where --to atif puts sub-agents.",
         ),
+        partition_option,
+        no_reasoning_option,
     )
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def prepare_sink(
+    sink: str, output: str | None, given: dict[str, Any]
+) -> tuple[dict[str, Any], sinks.Combine | None]:
+    """The options of a sink, and its second step; what is wrong with them is told before anything
+    is read."""
+    if sinks.load(sink).MANY_FILES and (output is None or output == "-"):
+        raise UsageError(f"--to {sink} writes several files: name a folder with -o")
+    options = {name: given.pop(name) for name in ("atif_version", "subagents", "partition_by")}
+    return options, sinks.load_combine(sink, options)
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,10 +9,9 @@ import msgspec
 
 from unspool.cli.options import filter_options, path_of, store_option
 from unspool.cli.screen import columns, print_json, say
-from unspool.store.figures import Figures
 from unspool.store.filters import Filters
 from unspool.store.opening import reading
-from unspool.store.stats import GROUPS, Group, stats
+from unspool.store.stats import GROUPS, Figures, Group, stats
 from unspool.views.characters import one_line
 from unspool.views.figures import count as short
 

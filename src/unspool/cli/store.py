@@ -8,28 +8,26 @@ from typing import Any
 import click
 import msgspec
 
-from unspool import sinks
 from unspool.cli.options import (
     filter_options,
-    partition_option,
+    output_options,
     path_of,
-    sink_options,
+    prepare_sink,
     store_option,
 )
 from unspool.cli.screen import print_json, say
-from unspool.errors import UsageError
 from unspool.hooks.spool import Layout
 from unspool.io.temporary import scratch
 from unspool.live.daemon import live_status, queue_path
 from unspool.live.queue import SqliteQueue
 from unspool.pipeline.output import write_output
-from unspool.store import care
+from unspool.store import maintenance
 from unspool.store.collection import StoreCollection
 from unspool.store.events import iter_events
 from unspool.store.export import export as export_store
 from unspool.store.filters import Filters
+from unspool.store.maintenance import rebuild as rebuild_store
 from unspool.store.opening import reading, writing
-from unspool.store.rebuild import rebuild as rebuild_store
 from unspool.views.characters import one_line
 from unspool.views.figures import plural, size
 
@@ -56,7 +54,7 @@ def info(store_path: str | None, as_json: bool) -> None:
     """Say what the store holds."""
     path = path_of(store_path)
     with reading(path) as connection:
-        report: dict[str, Any] = care.info(connection, path)
+        report: dict[str, Any] = maintenance.info(connection, path)
         report["live"] = live_status(connection, path)
     if as_json:
         print_json(report, indent=0)
@@ -127,7 +125,7 @@ def dead(retry: bool, store_path: str | None, as_json: bool) -> None:
 def verify(store_path: str | None, as_json: bool) -> int:
     """Check that the store is sound. Exit code 1 where it is not."""
     with reading(path_of(store_path)) as connection:
-        faults = care.verify(connection)
+        faults = maintenance.verify(connection)
     if as_json:
         print_json(faults, indent=0)
     else:
@@ -137,47 +135,20 @@ def verify(store_path: str | None, as_json: bool) -> int:
 
 
 @command.command("export")
-@click.option(
-    "--to",
-    "to",
-    type=click.Choice(list(sinks.SINKS)),
-    default="jsonl",
-    show_default=True,
-    help="Shape of the output.",
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="PATH",
-    help="File (or folder, for formats of several files). Default: stdout.",
-)
+@output_options
 @filter_options
-@sink_options
-@partition_option
-@click.option("--no-reasoning", is_flag=True, help="Leave the models' reasoning out.")
 @click.option("-q", "--quiet", is_flag=True, help="No closing line.")
 @store_option
 def export(
-    to: str,
-    output: str | None,
-    atif_version: str,
-    subagents: str,
-    partition_by: str | None,
-    no_reasoning: bool,
-    quiet: bool,
-    store_path: str | None,
-    **filters: Any,
-) -> None:
+    sink: str, output: str | None, no_reasoning: bool, quiet: bool, store_path: str | None, **given: Any
+) -> None:  # fmt: skip
     """Write what the store holds, all of it or what the filters mean, oldest first."""
-    if sinks.load(to).MANY_FILES and (output is None or output == "-"):
-        raise UsageError(f"--to {to} writes several files: name a folder with -o")
-    options = {"atif_version": atif_version, "subagents": subagents, "partition_by": partition_by}
-    combine = sinks.load_combine(to, options)
+    options, combine = prepare_sink(sink, output, given)
     with reading(path_of(store_path)) as connection, scratch() as folder:
         spool = Path(folder, "pieces")
-        chosen = Filters(**filters)
-        written = export_store(connection, chosen, to, options, not no_reasoning, spool)
-        write_output(written, to, combine, output)
+        chosen = Filters(**given)
+        written = export_store(connection, chosen, sink, options, not no_reasoning, spool)
+        write_output(written, sink, combine, output)
     if not quiet:
         messages = plural(sum(one.messages for one in written if one.pieces), "message")
         count = sum(1 for one in written if one.pieces)
@@ -190,7 +161,7 @@ def vacuum(store_path: str | None) -> None:
     """Give unused space back."""
     path = path_of(store_path)
     with writing(path, make=False) as connection:
-        before, after = care.vacuum(connection, path)
+        before, after = maintenance.vacuum(connection, path)
     say(f"{size(before)} → {size(after)}", err=True)
 
 

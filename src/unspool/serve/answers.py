@@ -3,7 +3,7 @@
 import msgspec
 
 from unspool.store.align import Correlation
-from unspool.store.figures import Figures
+from unspool.store.stats import Figures
 
 
 class Listed(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -3,7 +3,6 @@
 schema.py    the tables, as migrations
 opening.py   where it lies, who may read it, who writes it
 survey.py    what changed since the store read it
-counters.py  what tells that a database changed
 reading.py   an origin's facts and raw records
 batches.py   changed origins read, reduced, linked and made into rows, apart from the store
 readers.py   worker processes that do this ahead of the one that writes
@@ -12,10 +11,19 @@ blocks.py    facts and raw records, compressed
 update.py    touched conversations reduced, linked and written
 sync.py      the store brought up to date with files and databases
 rows.py      a trajectory as rows of the tables, and back
+ids.py       how a conversation is called in the store
 metrics.py   the figures of a conversation
-rebuild.py   every trajectory made anew from what was kept
+prices.py    what its tokens cost
+filters.py   which conversations are asked about, as conditions in SQL
+stats.py     figures of many conversations, grouped
+periods.py   how much of a conversation belongs to a day
+search.py    what was said, by words, pieces of words or a pattern
+substrings.py  the index of pieces of words, made when it is needed
+align.py     conversations of two agents about one task
+export.py    conversations in any shape that a sink has
+relations.py the tables for those who ask in SQL
 changes.py   what changed, for readers in any process
 events.py    single events of live capture, and raw records read back
 collection.py  the store as a collection of conversations
-care.py      verify, info, vacuum
+maintenance.py  what it holds, whether it is sound, less space, everything made anew
 """

@@ -14,10 +14,10 @@ from unspool.inspect.collection import make_entry
 from unspool.io.packing import tamed
 from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
-from unspool.store import metrics, pieces
+from unspool.store import metrics, substrings
 from unspool.store.blocks import expand, squeeze
 from unspool.store.ids import platform_of, row_id
-from unspool.store.pieces import TEXTS
+from unspool.store.substrings import TEXTS
 from unspool.trajectory import Message, Trajectory, pack_trajectory, text_of, unpack_trajectory
 
 LONGEST_TEXT = 32_768
@@ -91,7 +91,7 @@ def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) 
             marks = ", ".join("?" * len(values[0]))
             connection.executemany(f"INSERT INTO {into} VALUES ({marks})", values)
     connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", rows.links)
-    pieces.put_off(connection, ident)
+    substrings.put_off(connection, ident)
 
 
 def _same_beginning(connection: sqlite3.Connection, rows: Rows) -> int:
@@ -415,7 +415,7 @@ def drop_rows(connection: sqlite3.Connection, ident: str, kept: int = 0) -> None
     """All rows of a conversation but its own, to which foreign keys of others may point, and those of
     its first messages that are `kept`."""
     known = "SELECT id FROM messages WHERE conversation_id = ? AND message_index >= ?"
-    pieces.forget(connection, ident)
+    substrings.forget(connection, ident)
     connection.execute(
         f"INSERT INTO words (words, rowid, {TEXTS})"
         f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({known})",

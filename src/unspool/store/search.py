@@ -11,7 +11,7 @@ import msgspec
 
 from unspool.errors import UsageError
 from unspool.store.filters import Filters, where
-from unspool.store.pieces import caught_up
+from unspool.store.substrings import caught_up
 
 FIELDS = ("typed", "answered", "called", "returned")
 WEIGHTS = (4.0, 2.0, 1.0, 0.5)

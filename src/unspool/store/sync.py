@@ -20,8 +20,8 @@ from unspool.pipeline.shuffle import Spool
 from unspool.store.batches import Began, Conversation, Item
 from unspool.store.intake import Intake, Report, Taking, mark_gone
 from unspool.store.opening import transaction
-from unspool.store.pieces import catch_up
 from unspool.store.readers import iter_read
+from unspool.store.substrings import catch_up
 from unspool.store.survey import Survey, survey
 from unspool.store.update import Update
 from unspool.trajectory import Trajectory

@@ -1,4 +1,4 @@
-"""Portions: how much of a conversation belongs to a day, or to the time that is asked about.
+"""Periods: how much of a conversation belongs to a day, or to the time that is asked about.
 
 A conversation may go on for days. What it did counts when it did it; what is known only of the
 whole of it (tokens that an agent reports for a session) counts when it ended.

@@ -1,4 +1,4 @@
-"""Pieces: the index of every piece of a text, three characters at a time.
+"""Substrings: the index of every piece of a text, three characters at a time.
 
 It takes a quarter of the time of a first sync, and only `search --substring` asks for it. So a
 conversation is first noted as due; `unspool sync` and the search itself index what is.
