@@ -61,8 +61,12 @@ def tokens(path: Path) -> tuple[int, int]:
     records = [item["usage"] for kind, item in items if kind == "token_usage_record"]
     if not records:
         total = None
+        reviewing = False
         for kind, item in items:
-            info = item.get("info") if kind == "event_msg" else None
+            # The tokens of a review are its own thread's, though they are shown here.
+            if item.get("type") in ("entered_review_mode", "exited_review_mode"):
+                reviewing = item["type"] == "entered_review_mode"
+            info = item.get("info") if kind == "event_msg" and not reviewing else None
             if info and info["total_token_usage"]["total_tokens"] != total:
                 total = info["total_token_usage"]["total_tokens"]
                 records.append(info["last_token_usage"])
@@ -113,6 +117,25 @@ def test_what_javascript_ran_is_told_with_its_call() -> None:
     assert [(f.path, f.tool_call_id) for f in made.files or ()] == [
         ("/home/ann/shop/limiter.py", "c3")
     ]
+
+
+def test_a_review_is_linked_to_the_thread_that_asked_for_it() -> None:
+    """Newer files name it, or the thread's items name the review; of older ones the moment tells."""
+    for case in ("review", "review_unnamed"):
+        made = {t.conversation_id[-1]: t for t in extract([str(CASES / "codex" / case / "input")])}
+        named = {n: t.parent.conversation_id[-1] for n, t in made.items() if t.parent}
+        assert named == dict.fromkeys(sorted(made.keys() - {"0", "1"}), "1")
+        for path in sorted((CASES / "codex" / case / "input").rglob("rollout-*.jsonl")):
+            usage = made[path.stem[-1]].usage
+            assert usage is not None
+            assert (usage.prompt_tokens, usage.completion_tokens) == tokens(path)
+
+
+def test_a_review_that_two_threads_may_have_asked_for_is_linked_to_none(tmp_path: Path) -> None:
+    shutil.copytree(CASES / "codex/review_unnamed/input", tmp_path / "home")
+    (other,) = (tmp_path / "home").rglob("rollout-*00.jsonl")
+    other.write_text(other.read_text().replace("T10:00:40.000Z", "T10:00:10.500Z"))
+    assert not [t for t in extract([str(tmp_path / "home")]) if t.parent or t.children]
 
 
 def test_a_fork_has_what_stands_only_in_its_base() -> None:

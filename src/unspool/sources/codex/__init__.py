@@ -2,12 +2,12 @@
 
 records.py   the shapes of lines
 rollout.py   a rollout, line by line: what each states
+threads.py   the files of other threads
 patches.py   files that a patch touches
 stream.py    what `codex exec --json` prints
 hooks.py     hook payloads
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,14 +19,13 @@ from unspool.sources.codex.hooks import DIALECT
 from unspool.sources.codex.records import PROMPT
 from unspool.sources.codex.rollout import NAME, read_rollout
 from unspool.sources.codex.stream import is_stream, read_stream
+from unspool.sources.codex.threads import thread_of
 from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.scribe import Scribe, title_of
 
 RANGES = False  # what an item belongs to is told by the lines before it
 REWRITES = True  # `codex migrate-rollouts` drops turns that were rolled back
 
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_FILE = re.compile(rf"rollout-[\dT-]+?-({_UUID})(?:_{_UUID})?\.jsonl")
 _ITEMS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 
 
@@ -55,8 +54,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def session_of(path: str) -> str | None:
-    named = _FILE.search(path)
-    return named[1] if named else None
+    return thread_of(path)
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:

@@ -61,6 +61,7 @@ class Item(msgspec.Struct, gc=False):
     agent_thread_id: str | None = None
     receiver_thread_ids: list[str] | None = None
     tool: str | None = None
+    user_facing_hint: str | None = None
 
 
 class Payload(msgspec.Struct, gc=False, omit_defaults=True):
@@ -105,6 +106,8 @@ class Payload(msgspec.Struct, gc=False, omit_defaults=True):
     tools: list[dict[str, Any]] | None = None
     internal_chat_message_metadata_passthrough: Passthrough | None = None
     # event_msg
+    thread_id: str | None = None
+    user_facing_hint: str | None = None
     message: str | None = None
     info: TokenInfo | None = None
     item: Item | None = None

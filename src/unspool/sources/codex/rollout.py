@@ -25,6 +25,7 @@ from unspool.io.times import parse_time
 from unspool.prompts.shapes import image_of
 from unspool.sources.codex.patches import files_of_changes, files_of_patch
 from unspool.sources.codex.records import BARE, LINE, Counts, Item, Line, Part, Payload
+from unspool.sources.codex.threads import find_asker, find_rollout
 from unspool.sources.scribe import Scribe, title_of
 
 NAME = "codex"
@@ -52,6 +53,7 @@ _NOISE_EVENTS = frozenset((
     "exec_command_begin", "patch_apply_begin", "view_image_tool_call", "sub_agent_activity",
     "item_started", "turn_diff", "plan_update", "thread_name_updated", "background_event",
 ))  # fmt: skip
+_SHOWN_OF_REVIEW = frozenset(("token_count", "user_message", "agent_message", "patch_apply_end"))
 _NOISE_ITEMS = frozenset(("ghost_snapshot", "configuration_update"))
 _CALLS = frozenset((
     "function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call",
@@ -102,6 +104,8 @@ class _Rollout:
         """Tokens that were told before the answer that they are of (0.47 to 0.55)."""
         self.pays_after = False
         """Whether tokens are told behind their answer, as all other versions do."""
+        self.reviewing = False
+        self.reviewers: set[str] = set()
         self.is_fork = False
         self.has_records = False
         self.pending: dict[str, Pending] = {}
@@ -206,6 +210,8 @@ class _Rollout:
         spawn = spawn if isinstance(spawn, dict) else {}
         self.agent_path = payload.agent_path or str(spawn.get("agent_path") or "") or "/root"
         parent = payload.parent_thread_id or spawn.get("parent_thread_id")
+        if source == "review" and not parent and scribe.time is not None:
+            parent = find_asker(self.origin.path, self.key[1], payload.cwd or "", scribe.time)
         if isinstance(parent, str) and parent:
             scribe.note("parent", {"conversation_id": parent, "kind": "subagent"})
         elif payload.forked_from_id:
@@ -218,7 +224,7 @@ class _Rollout:
         if isinstance(instructions, str) and instructions:
             scribe.message(id=f"{self.key[1]}:instructions", role="system", text=instructions)
         base = payload.history_base
-        path = _find_rollout(self.origin.path, base.thread_id) if base is not None else None
+        path = find_rollout(self.origin.path, base.thread_id) if base is not None else None
         if base is not None and path is None:
             scribe.note("partial", "beginning-missing")
         yield from scribe.facts
@@ -241,7 +247,7 @@ class _Rollout:
         other.shift = self.shift - 1 - (lines[-1][0] if lines else 0)
         header = lines[0][2].payload if lines else None
         base = header.history_base if header is not None else None
-        before = _find_rollout(path, base.thread_id) if base is not None else None
+        before = find_rollout(path, base.thread_id) if base is not None else None
         if base is not None and before is not None:
             yield from other._read_base(before, base.end_ordinal_exclusive)
         for offset, data, record in lines:
@@ -254,6 +260,7 @@ class _Rollout:
 
     def _read_item(self, payload: Payload, line: Line, scribe: Scribe, offset: int) -> None:
         kind = payload.type
+        self.reviewing = False  # what the model of this thread gets or says is no part of a review
         if kind in _NOISE_ITEMS:
             self.tally.noise += 1
         elif kind == "message" and payload.role == "assistant":
@@ -419,8 +426,11 @@ class _Rollout:
         elif item.type == "CollabAgentToolCall" and item.tool == "spawn_agent":
             for thread in (item.receiver_thread_ids or [])[:1]:
                 scribe.note("child_id", thread, on="call", subject=item.id)
-        elif item.type in ("EnteredReviewMode", "ExitedReviewMode"):
-            scribe.mark(item.type)
+        elif item.type == "EnteredReviewMode":
+            self._enter_review(item.user_facing_hint, scribe)
+        elif item.type == "ExitedReviewMode":
+            self.reviewing = False
+            scribe.mark("review_end")
         if not scribe.facts:
             self.tally.noise += 1
 
@@ -439,7 +449,9 @@ class _Rollout:
 
     def _read_event(self, payload: Payload, line: Line, scribe: Scribe, offset: int) -> None:
         kind = payload.type
-        if kind == "token_count":
+        if self.reviewing and self._is_reviewers(payload, scribe):
+            self.tally.noise += not scribe.facts
+        elif kind == "token_count":
             # Half of these repeat the total before; where a record per response stands beside them,
             # they all do. A fork may begin with the last count of its parent.
             info = payload.info
@@ -485,8 +497,11 @@ class _Rollout:
                 self.previous = self.turns[-back]
                 del self.turns[-back:]
             scribe.mark("rewind", {"turns": payload.num_turns})
-        elif kind in ("entered_review_mode", "exited_review_mode"):
-            scribe.mark(kind)
+        elif kind == "entered_review_mode":
+            self._enter_review(payload.user_facing_hint, scribe)
+        elif kind == "exited_review_mode":
+            self.reviewing = False
+            scribe.mark("review_end")
         elif kind == "patch_apply_end" and payload.call_id and payload.success is not None:
             scribe.returned(
                 call=payload.call_id, text=None, failed=not payload.success, rank=Rank.ECHO
@@ -498,6 +513,29 @@ class _Rollout:
             self.tally.noise += 1
         else:
             self.tally.unrecognise(f"event_msg.{kind}", self.origin.path, offset)
+
+    def _enter_review(self, hint: str | None, scribe: Scribe) -> None:
+        self._close()
+        self.reviewing = True
+        scribe.mark("review_start", {"hint": hint} if hint else None)
+
+    def _is_reviewers(self, payload: Payload, scribe: Scribe) -> bool:
+        """Whether an event is the reviewer's: until the review ends, its words and tokens are shown
+        here, too. They are told in the file of its own thread, which only newer events name.
+
+            {"type":"entered_review_mode",…}
+            {"type":"token_count","info":{"total_token_usage":{"total_tokens":3175},…}}
+            {"type":"exited_review_mode",…}
+        """
+        item, thread = payload.item, payload.thread_id
+        if item is None:
+            return payload.type in _SHOWN_OF_REVIEW
+        if item.type in ("EnteredReviewMode", "ExitedReviewMode"):
+            return False
+        if thread and not self.shift and thread not in (self.key[1], *self.reviewers):
+            self.reviewers.add(thread)
+            scribe.note("children", {"conversation_id": thread, "kind": "subagent"})
+        return True
 
     def _fail(self, payload: Payload, scribe: Scribe) -> None:
         """An error in place of an answer."""
@@ -623,17 +661,3 @@ def _spawned(text: str) -> str | None:
         return None
     agent = told.get("agent_id") if isinstance(told, dict) else None
     return agent if isinstance(agent, str) else None
-
-
-def _find_rollout(path: str, thread: str) -> str | None:
-    """The file of another thread in the same tree of sessions, whatever day it is of."""
-    here = Path(path)
-    root = next(
-        (p.parent for p in here.parents if p.name in ("sessions", "archived_sessions")), here.parent
-    )
-    for folder in ("sessions", "archived_sessions", "."):
-        for pattern in (f"rollout-*{thread}.jsonl", f"rollout-*{thread}.jsonl.zst"):
-            found = sorted((root / folder).rglob(pattern)) if (root / folder).is_dir() else []
-            if found:
-                return str(found[0])
-    return None
