@@ -121,6 +121,8 @@ class Lookup:
         running: set[str] = set()
         before: dict[str, int] = {}
         ever = run = 0
+        if next(_search(self.path, b'"session.resume"'), None) is None:
+            return running  # of one run, both are the same
         with open_origin(self.path) as file:
             for line in file:
                 if b'"assistant.message"' in line:
