@@ -19,11 +19,11 @@ from tests.telemetry import write
 from tests.test_extract import ENV
 from tests.test_front import on_a_terminal
 from unspool.io.times import parse_time
-from unspool.store.filters import Filters
+from unspool.store.filters import Filters, where
 from unspool.store.maintenance import verify
 from unspool.store.opening import transaction, writing
 from unspool.store.rows import put_trajectory
-from unspool.store.search import CLOSE, OPEN, required_texts, search
+from unspool.store.search import CLOSE, FIELDS, OPEN, required_texts, search
 from unspool.store.sync import Sync
 
 
@@ -157,11 +157,32 @@ def test_each_field_alone(store: Any, field: str) -> None:
         assert not search(store, words[field], fields=others).hits
 
 
-def test_a_word_that_is_everywhere_is_ranked_among_the_latest(store: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("unspool.store.search.RANKED", 2)
-    found = search(store, "tests", fields=("typed",))
+def test_of_a_word_that_is_everywhere_the_latest_places_by_field(
+    store: Any, monkeypatch: Any
+) -> None:
+    everywhere = search(store, "limiter OR tests", limit=500)
+    assert not everywhere.capped
+    monkeypatch.setattr("unspool.store.search.RANKED", len(everywhere.hits) - 1)
+    found = search(store, "limiter OR tests", limit=500)
     assert found.capped
-    assert len(found.hits) == 2
+    assert len(found.hits) == len(everywhere.hits) - 1
+    places = {(hit.conversation_id, hit.message_index, hit.field) for hit in everywhere.hits}
+    assert {(hit.conversation_id, hit.message_index, hit.field) for hit in found.hits} < places
+    order = [FIELDS.index(hit.field) for hit in found.hits]
+    assert order == sorted(order)
+    assert len(set(order)) > 1
+    assert search(store, "limiter OR tests", limit=3).hits == found.hits[:3]
+    only = search(store, "limiter OR tests", fields=("called",), limit=500)
+    assert {hit.field for hit in only.hits} == {"called"}
+
+
+def test_by_tool_each_conversation_is_asked_for_its_calls(store: Any) -> None:
+    """By name it would look through all calls of that name, once for each place."""
+    terms, values = Filters(tool="Bash").of_conversations()
+    plan = store.execute(
+        f"EXPLAIN QUERY PLAN SELECT 1 FROM conversations c WHERE {where(terms)}", values
+    ).fetchall()
+    assert "tool_calls_by_conversation" in str(plan)
 
 
 def test_a_piece_stands_in_one_place(store: Any) -> None:

@@ -19,8 +19,9 @@ WEIGHTS = (4.0, 2.0, 1.0, 0.5)
 OPEN, CLOSE = "\x01", "\x02"
 """Stand around what was found, in snippets; no text of a conversation holds them visibly."""
 RANKED = 5000
-"""Of a word that is everywhere, this many of the latest places are ranked: ranking all of a
-million takes seconds, and nobody reads them."""
+"""Of a word that is everywhere only this many of the latest places are looked at, and they stand in
+the order of FIELDS, the latest first: bm25 would count all places in the store to know how rare the
+word is, and it is not rare."""
 _SNIPPET_CHARS = 160
 _TOKEN = re.compile(r'"[^"]*"\*?|\(|\)|[^\s()"]+')
 _PLAIN = re.compile(r"^\w+\*?$")
@@ -56,7 +57,7 @@ class Hit(msgspec.Struct, array_like=True):
 class Found(msgspec.Struct):
     hits: list[Hit]
     capped: bool = False
-    """Only the latest RANKED places were ranked."""
+    """Only the latest RANKED places were looked at."""
 
 
 def search(
@@ -174,45 +175,59 @@ def _words(
     limit: int,
 ) -> Found:
     try:
-        return _ranked(connection, match_query(query, fields), filters, limit)
+        return _ranked(connection, query, fields, filters, limit)
     except sqlite3.OperationalError:
         text = _quoted(query)
-        if not text:
-            return Found([])
-        return _ranked(connection, match_query(text, fields), filters, limit)
+        return _ranked(connection, text, fields, filters, limit) if text else Found([])
 
 
-def _ranked(connection: sqlite3.Connection, query: str, filters: Filters, limit: int) -> Found:
+def _ranked(
+    connection: sqlite3.Connection,
+    query: str,
+    fields: tuple[str, ...],
+    filters: Filters,
+    limit: int,
+) -> Found:
+    match = match_query(query, fields)
     terms, values = filters.of_messages()
     # Rows of other tables are looked at only where something is asked of them, and for the best.
     join = _JOIN.format(index="words") if terms else "FROM words"
+    places = f"{join} WHERE words MATCH ? AND {where(terms)}"
     bound = connection.execute(
-        f"SELECT words.rowid {join} WHERE words MATCH ? AND {where(terms)}"
-        f" ORDER BY words.rowid DESC LIMIT 1 OFFSET {RANKED}",
-        (query, *values),
+        f"SELECT words.rowid {places} ORDER BY words.rowid DESC LIMIT 1 OFFSET {RANKED}",
+        (match, *values),
     ).fetchone()
-    lowest = bound[0] + 1 if bound is not None else 0
-    weights = ", ".join(map(str, WEIGHTS))
-    best = (
-        f"SELECT words.rowid AS id, bm25(words, {weights}) AS score {join}"
-        f" WHERE words MATCH ? AND words.rowid >= ? AND {where(terms)}"
-        " ORDER BY score, words.rowid DESC LIMIT ?"
-    )
-    rows = connection.execute(
-        f"SELECT {_COLUMNS}, best.id, best.score FROM ({best}) best JOIN messages m ON m.id = best.id"
-        " JOIN conversations c ON c.id = m.conversation_id ORDER BY best.score, best.id DESC",
-        (query, lowest, *values, limit),
-    ).fetchall()
+    scores: dict[int, float] = {}
+    if bound is None:
+        weights = ", ".join(map(str, WEIGHTS))
+        scores |= connection.execute(
+            f"SELECT words.rowid, -bm25(words, {weights}) AS score {places}"
+            " ORDER BY score DESC, words.rowid DESC LIMIT ?",
+            (match, *values, limit),
+        )
+    else:
+        # All words in what was typed, all in the answer … and those that several fields share.
+        tiers = [((field,), WEIGHTS[FIELDS.index(field)]) for field in fields]
+        for tier, weight in (*tiers, (fields, 0.0)):
+            for (place,) in connection.execute(
+                f"SELECT words.rowid {places} AND words.rowid > ? ORDER BY words.rowid DESC LIMIT ?",
+                (match_query(query, tier), *values, bound[0], limit),
+            ):
+                scores.setdefault(place, weight)
+            if len(scores) >= limit:
+                break
     marks = ", ".join(
         f"snippet(words, {number}, '{OPEN}', '{CLOSE}', '…', 20)" for number in range(len(FIELDS))
     )
     hits: list[Hit] = []
-    for *columns, rowid, score in rows:
-        snippets = connection.execute(
-            f"SELECT {marks} FROM words WHERE words MATCH ? AND rowid = ?", (query, rowid)
+    for place, score in islice(scores.items(), limit):
+        *columns, typed, answered, called, returned = connection.execute(
+            f"SELECT {_COLUMNS}, {marks} {_JOIN.format(index='words')}"
+            " WHERE words MATCH ? AND words.rowid = ?",
+            (match, place),
         ).fetchone()
-        field, snippet = _best(snippets)
-        hits.append(_make(columns, field, snippet, -score))
+        field, snippet = _best((typed, answered, called, returned))
+        hits.append(_make(columns, field, snippet, score))
     return Found(hits, bound is not None)
 
 
