@@ -59,9 +59,6 @@ class Rank(IntEnum):
 
 ECHO = Rank.ECHO
 INDEX = Rank.INDEX
-INDEXED = "index:"
-"""Before the request, the id of a message that is known by its request alone: another conversation
-may turn out to hold it."""
 
 ZONE = "time_zone"
 NO_ZONE = "unknown"

@@ -7,7 +7,7 @@ cards → patches. A card is never changed, so that a family can be linked by it
 cards.py    what linking needs to know of a conversation
 copies.py   the same messages in several conversations, and whose they are
 parents.py  which conversation started which, and by which call
-indexes.py  what one conversation's files know of another: times, titles
+claims.py   what one conversation's files know of another: times, titles
 apply.py    what was found out goes into the trajectory
 """
 
@@ -18,6 +18,7 @@ import msgspec
 from unspool.facts import Key
 from unspool.link.apply import Patch, Patches, apply_patch
 from unspool.link.cards import LEAST_ID_CHARS, Card, make_card, without_calls
+from unspool.link.claims import find_claims, find_titles
 from unspool.link.copies import (
     Copies,
     child_elsewhere,
@@ -27,7 +28,6 @@ from unspool.link.copies import (
     find_seen_again,
     nearer_parents,
 )
-from unspool.link.indexes import find_claims, find_titles
 from unspool.link.parents import find_misplaced, find_ties, find_twins
 from unspool.trajectory import Link
 

@@ -35,7 +35,7 @@ class Patch(msgspec.Struct):
     times: dict[str, str] = {}
     """Request → when it was made, as an index says."""
     claimed: list[str] = []
-    """Messages that an index put here and another conversation holds."""
+    """Requests of prompts that a mere list put here and another conversation holds."""
     title: str | None = None
     """A better one, that stands in the files of another conversation."""
 
@@ -107,7 +107,7 @@ def _is_replay(message: Message, names: set[bytes]) -> bool:
 def _give_up(trajectory: Trajectory, claimed: list[str]) -> None:
     """Without the messages that another conversation holds."""
     gone = set(claimed)
-    drop_messages(trajectory, lambda message: message.id in gone)
+    drop_messages(trajectory, lambda message: message.request_id in gone)
     times = [m.timestamp for m in trajectory.messages if m.timestamp]
     if times and not any(m.role == "assistant" for m in trajectory.messages):
         trajectory.started_at, trajectory.ended_at = min(times), max(times)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import INDEXED, Key
+from unspool.facts import Key
 from unspool.io.digests import WIDTH, digest
 from unspool.io.values import field_of
 from unspool.reduce.notes import Naming
@@ -102,20 +102,22 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     calls = list(iter_calls(trajectory))
     answers = [m for m in trajectory.messages if m.role == "assistant" and m.id]
     # Of a conversation whose own record names no session: the one that it may be a copy of.
-    found = trajectory.metadata.get("same_as")
-    same_as = found if isinstance(found, str) and trajectory.session_id is None else ""
+    named = trajectory.metadata.get("same_as")
+    same_as = named if isinstance(named, str) and trajectory.session_id is None else ""
+    partial = trajectory.partial or ()
+    # A list of prompts says when each was made, but not in which conversation.
+    listing = "prompts-without-conversation" in partial
     indexed = {
-        message.id.removeprefix(INDEXED): message.timestamp or ""
+        message.request_id: message.timestamp or ""
         for message in trajectory.messages
-        if message.id and message.id.startswith(INDEXED)
+        if listing and message.request_id
     }
-    echoes = "only-echoes" in (trajectory.partial or ())
-    found = {
+    echoes = "only-echoes" in partial
+    requests = {
         message.request_id: None
         for message in trajectory.messages
-        if message.role == "user" and message.request_id and not message.kind
-        and not (message.id or "").startswith(INDEXED)
-    }  # fmt: skip
+        if message.role == "user" and message.request_id and not message.kind and not listing
+    }
     return Card(
         source=trajectory.source,
         id=trajectory.conversation_id,
@@ -145,7 +147,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         prompts=dict(filter(None, map(_prompt, calls))),
         same_as=same_as,
         origins=_origins(trajectory) if same_as or indexed or _is_nameless(trajectory) else [],
-        requests=b"".join(map(digest, found)),
+        requests=b"".join(map(digest, requests)),
         indexed=indexed,
         only_indexed=len(indexed) == len(trajectory.messages) > 0,
         opinions=_opinions(trajectory) if same_as else {},

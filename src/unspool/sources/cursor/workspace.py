@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from unspool.facts import INDEXED, NOBODY, AnyFact, Rank
+from unspool.facts import NOBODY, AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time
 from unspool.io.values import dicts_of, field_of, str_of
@@ -171,7 +171,7 @@ class Workspace:
             time = generation.time if generation is not None else None
             scribe = self._reader.scribe(key, entry, time=time, rank=Rank.ECHO)
             scribe.message(
-                id=INDEXED + ident if ident else "", role="user", text=words, request=ident
+                id=f"index:{ident}" if ident else "", role="user", text=words, request=ident
             )
             yield from scribe.facts
         if times:
