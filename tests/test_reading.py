@@ -1,11 +1,20 @@
 """A conversation laid out as a person reads it."""
 
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.conversations import NEW, OLD, call, hostile, result, sample
+from tests.cursor_oracle import load
+from tests.harness import cases, corpus, facts_of, origins_of, reduce_all
+from tests.test_cursor_shapes import real_databases
+from unspool.io.origins import Origin
 from unspool.sinks import Family
 from unspool.sinks.html.page import make_page as html_page
 from unspool.sinks.markdown import make_page as markdown_page
+from unspool.sources import SOURCES
 from unspool.trajectory import FileTouch, Link, Mark, Message, Trajectory
 from unspool.views import Aside, Reading, Rule, Said, read_family
 from unspool.views.blocks import Options, iter_blocks
@@ -164,11 +173,48 @@ def test_a_call_changed_as_many_lines_as_the_list_of_files_says() -> None:
     root = Trajectory("c", [Message("assistant", "", tool_calls=calls)])
     root.files = [FileTouch("a.py", "edit", 5, 4, tool_call_id="1")]
     (said,) = read_family(root).said()
-    assert [made.changed for made in said.calls] == [(5, 4), (2, 1), None]
+    assert [made.changed for made in said.calls] == [(5, 4), None, None]
     lines = [
         block.text for block in iter_blocks(read_family(root), Options()) if block.label == "Edit"
     ]
-    assert lines == ["a.py  +5 −4", "a.py  +2 −1", "a.py"]
+    assert lines == ["a.py  +5 −4", "a.py", "a.py"]
+    root.files = None  # where nobody lists the files, the arguments tell
+    (said,) = read_family(root).said()
+    assert [made.changed for made in said.calls] == [(2, 1), (2, 1), None]
+
+
+def _everything(folder: Path) -> Iterator[Trajectory]:
+    """All conversations of the real corpus, Cursor's databases among them; else of the cases."""
+    real = corpus()
+    for place in [real] if real is not None else cases():
+        yield from reduce_all(facts_of(_own(place)))
+    for dump in real_databases():
+        yield from reduce_all(facts_of(_own(load(dump, folder / dump.name))))
+
+
+def _own(folder: Path) -> list[Origin]:
+    return [origin for origin in origins_of(folder) if origin.source in SOURCES]
+
+
+def test_show_counts_the_lines_that_the_list_of_files_names(tmp_path: Path) -> None:
+    """In every conversation at hand: what calls show together is what the list of files says."""
+    different: list[str] = []
+    for trajectory in _everything(tmp_path):
+        if trajectory.files is None:
+            continue
+        calls = [made for said in read_family(trajectory).said() for made in said.calls]
+        named: Counter[str] = Counter()
+        for touch in trajectory.files:
+            if touch.operation != "read" and touch.outcome not in ("failed", "denied", "rejected"):
+                named[f"{touch.tool_call_id} +"] += touch.lines_added or 0
+                named[f"{touch.tool_call_id} -"] += touch.lines_removed or 0
+        for made in calls:
+            told = tuple(named[f"{made.call.id} {sign}"] for sign in "+-")
+            if (made.changed or (0, 0)) != told:
+                different.append(
+                    f"{trajectory.conversation_id} {made.call.id}: {made.changed}, {told}"
+                )
+    assert not different
 
 
 def test_edits_prefer_the_numbers_that_the_file_had() -> None:

@@ -1,7 +1,7 @@
 """Finish: the last seam, trajectory + patch → rows. The same for a run, the store and live capture.
 
-A trajectory gets what linking found out, what can be read out of its prompts, and the names that a
-person knows; then filters decide whether it goes out, and a sink gives it its shape.
+A trajectory gets what linking found out, what can be read out of its prompts and its edits, and the
+names that a person knows; then filters decide whether it goes out, and a sink gives it its shape.
 """
 
 import hashlib
@@ -41,6 +41,12 @@ def finish(trajectory: Trajectory, patch: Patch | None, names: Mapping[str, str]
         if trajectory.origins:
             trajectory.origins = [names.get(path, path) for path in trajectory.origins]
     enrich(trajectory)
+    if any(
+        touch.operation != "read" and touch.lines_added is None for touch in trajectory.files or ()
+    ):
+        from unspool.views.edits import count_touches  # many runs do without the views
+
+        count_touches(trajectory)
 
 
 def enrich(trajectory: Trajectory) -> None:

@@ -9,7 +9,7 @@ import re
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from unspool.trajectory import Message, ToolCall
+from unspool.trajectory import Message, ToolCall, Trajectory
 from unspool.views.calls import arguments_of
 
 Sign = Literal["+", "-", " ", "@"]
@@ -38,6 +38,8 @@ class Line(NamedTuple):
 class Edit(NamedTuple):
     path: str
     lines: list[Line]
+    whole: bool = False
+    """What was there before is not told: the lines are all of the new file, or a sketch of it."""
 
     @property
     def added(self) -> int:
@@ -69,8 +71,37 @@ def edits_of(call: ToolCall, result: Message | None = None) -> list[Edit]:
             return patched
     whole = _first(arguments, _WHOLE)
     if path and whole:
-        return [Edit(path, [Line("+", text) for text in _rows(whole)])]
+        return [Edit(path, [Line("+", text) for text in _rows(whole)], whole=True)]
     return []
+
+
+def count_touches(trajectory: Trajectory) -> None:
+    """Give the list of files the lines of edits that only the arguments of a call tell."""
+    unknown = [
+        touch
+        for touch in trajectory.files or ()
+        if touch.tool_call_id
+        and touch.lines_added is None
+        and touch.lines_removed is None
+        and touch.operation in ("create", "edit")
+        and touch.outcome in (None, "accepted")
+    ]
+    if not unknown:
+        return
+    calls = {call.id: call for m in trajectory.messages for call in m.tool_calls or ()}
+    results = {m.tool_call_id: m for m in trajectory.messages if m.role == "tool"}
+    for touch in unknown:
+        call = calls.get(touch.tool_call_id or "")
+        edits = edits_of(call, results.get(call.id)) if call is not None else []
+        # A call about several files names them as the list does; one about one file may not.
+        edits = [edit for edit in edits if edit.path == touch.path] or edits
+        if not edits or len({edit.path for edit in edits}) > 1:
+            continue
+        if not any(edit.whole for edit in edits):
+            touch.lines_added = sum(edit.added for edit in edits)
+            touch.lines_removed = sum(edit.removed for edit in edits)
+        elif touch.operation == "create":
+            touch.lines_added = edits[0].added
 
 
 def _first(values: dict[str, Any], names: tuple[str, ...]) -> str:

@@ -33,7 +33,8 @@ class Call(msgspec.Struct):
     """The number of the message that is its result."""
     edits: list[Edit] = []
     counted: tuple[int, int] | None = None
-    """Lines added and removed, as the trajectory's list of files has them."""
+    """Lines added and removed, as the trajectory's list of files has them; of its edits where its
+    source makes no such list."""
     children: list["Reading"] = []
     """The sub-agents that it started."""
 
@@ -44,10 +45,7 @@ class Call(msgspec.Struct):
     @property
     def changed(self) -> tuple[int, int] | None:
         """Lines added and removed. A call that failed or was denied changed nothing."""
-        if self.failed or not (self.edits or self.counted):
-            return None
-        added = sum(edit.added for edit in self.edits)
-        return self.counted or (added, sum(edit.removed for edit in self.edits))
+        return None if self.failed else self.counted
 
     def agents(self) -> Iterator[tuple["Reading", str]]:
         """Its sub-agents, each with a title: the call's own line where it started only one."""

@@ -109,6 +109,9 @@ class _Layout:
             result = trajectory.messages[at] if at is not None else None
             shown = Call(call, headline(call, root), result, at, edits_of(call, result))
             shown.counted = counted.get(call.id)
+            if shown.edits and trajectory.files is None:
+                added = sum(edit.added for edit in shown.edits)
+                shown.counted = (added, sum(edit.removed for edit in shown.edits))
             named = dict.fromkeys([call.child_id or "", *started.get(call.id, ())])
             shown.children = [child for ident in named if (child := self._child(ident)) is not None]
             calls.append(shown)

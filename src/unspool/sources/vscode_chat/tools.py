@@ -146,13 +146,20 @@ def write_calls(
         failed = shown.failed
         if outcome is None:
             outcome = Outcome(shown.text, shown.images)
-        elif outcome.failed:
+        elif outcome.failed or (outcome.text or "").startswith(_FAILURES):
             failed = True
+        cancelled = "cancelled" if outcome.text == _CANCELLED else ""
         scribe.returned(
             call=call.id, name=call.name, text=outcome.text, failed=failed,
-            status=_call_status(call.part), details=shown.details, duration_ms=shown.duration_ms,
-            attachments=tuple(outcome.images or shown.images),
+            status=_call_status(call.part) or cancelled, details=shown.details,
+            duration_ms=shown.duration_ms, attachments=tuple(outcome.images or shown.images),
         )  # fmt: skip
+
+
+# What Copilot Chat hands to the model instead of a result: nothing else tells that the call did not
+# end well (edits_of_calls).
+_CANCELLED = "The user cancelled the tool call."
+_FAILURES = ("ERROR while calling tool: ", "Applying patch failed with error: ")
 
 
 def _call_extra(part: dict[str, Any] | None, ident: str, told: bool) -> dict[str, Any] | None:
