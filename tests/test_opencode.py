@@ -52,6 +52,47 @@ def test_second_reader_agrees(path: Path) -> None:
             assert (one.usage.prompt_tokens if one.usage else 0) == tokens
 
 
+def test_the_database_says_what_was_taken_back_and_not_the_files_left_behind(
+    tmp_path: Path,
+) -> None:
+    storage = tmp_path / "storage"
+    messages = {
+        name: {"id": name, "role": "user", "time": {"created": number}}
+        for number, name in enumerate(("msg_1", "msg_2"), 1)
+    }
+    part = {"type": "text", "text": "words of "}
+    _write(storage / "session/p/ses_1.json", {"id": "ses_1", "title": "A title"})
+    for name, message in messages.items():
+        _write(storage / f"message/ses_1/{name}.json", message)
+        _write(storage / f"part/{name}/prt_{name}.json", {**part, "text": f"words of {name}"})
+    base = tmp_path / "opencode.db"
+    with closing(sqlite3.connect(base)) as database, database:
+        columns = "id, parent_id, directory, title, version, revert, time_created"
+        database.execute(f"CREATE TABLE session ({columns})")
+        database.execute("CREATE TABLE message (id, session_id, time_created, data)")
+        database.execute("CREATE TABLE part (id, message_id, session_id, time_created, data)")
+        revert = json.dumps({"messageID": "msg_2"})
+        row = ("ses_1", None, "/w", "A title", "1.0", revert, 0)
+        database.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        for name, message in messages.items():
+            text = json.dumps({**part, "text": f"words of {name}"})
+            known = (
+                "INSERT INTO message VALUES (?, ?, ?, ?)",
+                "INSERT INTO part VALUES (?, ?, ?, ?, ?)",
+            )
+            database.execute(known[0], (name, "ses_1", 0, json.dumps(message)))
+            database.execute(known[1], (f"prt_{name}", name, "ses_1", 0, text))
+    for paths in ([base, storage], [storage, base]):
+        (made,) = extract(paths, source="opencode")
+        assert [message.content for message in made.messages] == ["words of msg_1"]
+        assert [branch.messages[0].content for branch in made.branches or ()] == ["words of msg_2"]
+
+
+def _write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
 def test_a_session_of_two_generations_is_told_once() -> None:
     (made,) = extract([str(CASES / "opencode/second_generation/input")])
     assert made.title == "New title"

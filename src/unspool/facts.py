@@ -157,13 +157,12 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     words stand between, or the two name different requests (logs with a record per chunk)."""
     piece: bool = False
     """Goes on in the middle of the text of the part before it (streams)."""
-    apart: bool = False
-    """Its place in the origin tells nothing: in a database, a store beside that of what it repeats."""
     withdrawn: bool = False
     """Its origin tells that the record was taken out of the conversation again."""
     edition: int = 0
-    """Of two copies of a record that tell equally much, the one in the origin with the higher number
-    counts."""
+    """Agents change their stores, from flat files to a log or a database, and leave the old ones. The
+    newer store has the higher number: of two copies of a record it says whether the record was
+    withdrawn, and it counts where both tell equally much."""
     request: str = ""
     """The id of the request that the message belongs to or was answered in."""
     stop: str = ""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
-from unspool.facts import INDEX, MessageSeen
+from unspool.facts import ECHO, INDEX, MessageSeen
 
 if TYPE_CHECKING:
     from unspool.reduce.drafts import Assembly, Draft
@@ -38,7 +38,8 @@ class Anchors:
         self._pairs: dict[str, list[tuple[float, Placed | float]]] = {}
         self._untimed: set[str] = set()
         self._inner: dict[Channel, list[tuple[float, Placed | float]]] = {}
-        """Of a channel that stands apart in its origin: its ties are not those of the others there."""
+        """Of a channel that is a store of its own, below ECHO: it may lie in one database with the
+        store that it repeats, in another order."""
 
     def tie_inside(self, channel: Channel, place: float, target: Placed) -> None:
         self._inner.setdefault(channel, []).append((place, target))
@@ -126,7 +127,7 @@ def match_echoes(
         groups: dict[str, Group] = defaultdict(list)
         for place, ident, fact in echoes:
             groups[ident].append((place, fact))
-        heard = _Heard(assembly, channel, all(fact.apart for _, _, fact in echoes))
+        heard = _Heard(assembly, channel)
         for ident, group in groups.items():
             heard.take(ident, group)
 
@@ -134,10 +135,9 @@ def match_echoes(
 class _Heard:
     """One channel being matched, in its order."""
 
-    def __init__(self, assembly: "Assembly", channel: Channel, apart: bool) -> None:
+    def __init__(self, assembly: "Assembly", channel: Channel) -> None:
         self._assembly = assembly
         self._channel = channel
-        self._apart = apart
         self._drafts = sorted(assembly.drafts.values(), key=lambda d: d.place)
         self._known: dict[tuple[str, str], Alike] = defaultdict(Alike)
         for draft in self._drafts:
@@ -189,7 +189,7 @@ class _Heard:
                 target.parts.append(fact)
                 self._assembly.echoed[place] = target
                 timed = fact.time is not None and target.time is not None
-                if self._apart and not timed:
+                if self._channel[0] < ECHO and not timed:
                     self._assembly.anchors.tie_inside(self._channel, place, target)
                 elif target.origin != self._channel[1]:
                     self._assembly.anchors.tie(self._channel[1], place, target, timed)

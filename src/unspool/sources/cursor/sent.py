@@ -189,7 +189,7 @@ class Sent:
         return scribe.facts
 
     def _say(self, scribe: Scribe, **fields: Any) -> None:
-        scribe.message(apart=self._rank > 0, **fields)
+        scribe.message(**fields)
 
     def _read_results(self, scribe: Scribe, message: Message) -> None:
         outcome = message.own.highLevelToolCallResult

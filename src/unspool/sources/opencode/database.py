@@ -17,6 +17,7 @@ from unspool.io.door import LONGEST_BYTES, UNREADABLE, StructType, read_json
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.sources.opencode.sessions import (
+    DATABASE,
     MESSAGE,
     NAME,
     PART,
@@ -144,7 +145,7 @@ class _Reader:
             if base:
                 scribe.note("parent", {"conversation_id": base, "kind": "fork"})
         yield from scribe.facts
-        teller = Teller(session, (NAME, session.id), self.origin.path)
+        teller = Teller(session, (NAME, session.id), self.origin.path, DATABASE)
         rows = self.connection.execute(
             "SELECT id, CAST(data AS BLOB) FROM message WHERE session_id = ? ORDER BY id",
             (session.id,),
@@ -186,7 +187,7 @@ class _Reader:
 
     def _read_newer(self, session: Session) -> Iterator[AnyFact]:
         yield from self._head(session).facts
-        teller = Teller(session, (NAME, session.id), self.origin.path)
+        teller = Teller(session, (NAME, session.id), self.origin.path, DATABASE)
         rows = self.connection.execute(
             "SELECT id, type, time_created, data FROM session_message WHERE session_id = ?"
             " ORDER BY seq",

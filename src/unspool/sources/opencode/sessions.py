@@ -24,6 +24,8 @@ _FORK = re.compile(r"\(fork #\d+\)$")
 _DENIED = ("The user rejected permission", "The user has specified a rule which prevents")
 _STEPS = frozenset(("step-start", "step-finish", "snapshot", "retry", "agent"))
 """Parts that repeat what the message says, or say nothing of it."""
+FILES, DATABASE = 0, 1
+"""Editions: OpenCode went over from files to a database, and left the files where they were."""
 
 
 class Time(msgspec.Struct, gc=False):
@@ -134,11 +136,11 @@ def is_fork(session: Session) -> bool:
 class Teller:
     """States the messages of a session one after the other."""
 
-    def __init__(self, session: Session, key: Key, origin: str, rank: int = Rank.ITSELF) -> None:
+    def __init__(self, session: Session, key: Key, origin: str, edition: int = FILES) -> None:
         self.session = session
         self.key = key
         self.origin = origin
-        self.rank = rank
+        self.edition = edition
         self.previous = ROOT
         """The message before."""
         self.reverted = False
@@ -157,7 +159,6 @@ class Teller:
             time=parse_time(created),
             entry=message.id,
             after=self.previous,
-            rank=self.rank,
         )
         self.previous = message.id
         began = self.session.time.created if self.session.time is not None else None
@@ -189,6 +190,7 @@ class Teller:
             kind=kind,
             mode=message.agent or "",
             withdrawn=self.reverted,
+            edition=self.edition,
             attachments=tuple(_attached(part) for part in parts if part.type == "file"),
             extra={"context": synthetic} if typed and synthetic else None,
         )
@@ -216,6 +218,7 @@ class Teller:
                 stop=message.finish or "",
                 status="" if ended or message.finish or bare else "interrupted",
                 withdrawn=self.reverted,
+                edition=self.edition,
                 extra={"error": error} if error and not bare else None,
             )
             for part in parts:
