@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import unspool
-from tests.harness import obey_modes
+from tests.harness import CASES, obey_modes
 from tests.telemetry import Event, answer, call, event, said, write
 from unspool import Message, Trajectory
 
@@ -388,3 +388,10 @@ def test_a_place_that_may_not_be_looked_into(tmp_path: Path) -> None:
     path.parents[1].chmod(0)
     done = run(["extract", str(path.parent)], preexec_fn=obey_modes)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_tool_metadata_of_other_lists_can_be_left_out() -> None:
+    case = str(CASES / "copilot_telemetry/merge_tool_metadata/input")
+    for merged in (True, False):
+        (made,) = unspool.extract(case, merge_tool_metadata=merged)
+        assert bool(made.messages[0].tool_calls) is merged

@@ -7,6 +7,7 @@ from unspool import sinks, sources
 from unspool.errors import UsageError
 from unspool.pipeline.batch import iter_trajectories
 from unspool.pipeline.job import Job
+from unspool.reduce.models import Merging
 from unspool.trajectory import Trajectory
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -23,9 +24,10 @@ def extract(
     """The conversations in files and folders, whole, in a stable order.
 
     `source` names the format where it should not be found out from the content; `recover` repairs
-    JSON that was cut off; with several `workers`, processes share the reading. Raises NothingToRead
-    where no file is of a known format. Temporary files are gone when the iterator ends or is closed.
-    Bad data is told, counted by its kind, to the logger `unspool`.
+    JSON that was cut off; with several `workers`, processes share the reading; without
+    `merge_tool_metadata`, a message list gets no calls from another one of the conversation. Raises
+    NothingToRead where no file is of a known format. Temporary files are gone when the iterator ends or
+    is closed. Bad data is told, counted by its kind, to the logger `unspool`.
     """
     if source is not None and source not in {*sources.SOURCES, *sinks.READERS}:
         raise UsageError(f"no source is called {source!r}")
@@ -36,6 +38,6 @@ def extract(
         source=source,
         workers=workers,
         recover=recover,
-        merge_tool_metadata=merge_tool_metadata,
+        merging=Merging(tool_metadata=merge_tool_metadata),
     )
     return iter_trajectories(job)

@@ -27,6 +27,7 @@ from unspool.facts import (
 from unspool.link import Card, make_card
 from unspool.reduce import reduce_facts
 from unspool.reduce.joining import Joiner
+from unspool.reduce.models import MERGE_ALL, Merging
 from unspool.trajectory import Trajectory
 
 Place = tuple[str, int]
@@ -145,9 +146,9 @@ class Rebuilt(msgspec.Struct):
     problems: list[Problem]
 
 
-def rebuild(key: Key, gathered: Gathered, merge_tool_metadata: bool = True) -> Rebuilt:
+def rebuild(key: Key, gathered: Gathered, merging: Merging = MERGE_ALL) -> Rebuilt:
     """The second seam: the facts of one key become trajectories and cards."""
-    reduction = reduce_facts(key, gathered.facts, merge_tool_metadata, gathered.joiner)
+    reduction = reduce_facts(key, gathered.facts, merging, gathered.joiner)
     conversations = [
         (trajectory, make_card(trajectory, naming))
         for trajectory, naming in reduction.conversations()

@@ -302,7 +302,7 @@ class Worker:
             if gathered is None:
                 continue
             try:
-                rebuilt = rebuild(key, gathered, self.job.merge_tool_metadata)
+                rebuilt = rebuild(key, gathered, self.job.merging)
             except Exception as error:  # a fault of ours: the other conversations go on
                 self._fault(key, gathered.first, error)
                 continue

@@ -49,6 +49,7 @@ from unspool.reduce.drafts import Assembly
 from unspool.reduce.joining import Joiner
 from unspool.reduce.lists import Lists, read_lists
 from unspool.reduce.messages import build_marks, build_messages, count_preserved
+from unspool.reduce.models import MERGE_ALL, Merging
 from unspool.reduce.notes import (
     Naming,
     apply_to_messages,
@@ -95,7 +96,7 @@ class Reduction(msgspec.Struct):
 def reduce_facts(
     key: Key,
     facts: Iterable[AnyFact],
-    merge_tool_metadata: bool = True,
+    merging: Merging = MERGE_ALL,
     joiner: Joiner | None = None,
 ) -> Reduction:
     """Fold the facts of one conversation. The order in which they come does not matter.
@@ -122,7 +123,7 @@ def reduce_facts(
         rest = [fact for record in ordered.records for fact in record.facts]
         lists = read_lists(key, snapshots, *read_references(references))
         reduction.problems = lists.problems
-        strands = _strands(key, lists, rest, merge_tool_metadata)
+        strands = _strands(key, lists, rest, merging)
         records = sum(len(listing.calls) for listing in lists.lists) + len(lists.answers)
         used = sum(strand.used for strand in strands.values())
         reduction.superseded += max(records - used, 0)
@@ -152,14 +153,12 @@ def reduce_facts(
     return reduction
 
 
-def _strands(
-    key: Key, lists: Lists, rest: list[AnyFact], merge_tool_metadata: bool
-) -> dict[str, Strand]:
+def _strands(key: Key, lists: Lists, rest: list[AnyFact], merging: Merging) -> dict[str, Strand]:
     """What the lists tell of the conversation itself (""), and of its sub-agents' runs."""
     strands: dict[str, Strand] = {}
     for side, group in by_side(lists.lists, lists.answers, rest).items():
         strand = Strand((key[0], f"{key[1]}/{side}") if side else key, *group)
-        strand.tell([] if side else rest, merge_tool_metadata)
+        strand.tell([] if side else rest, merging)
         strands[side] = strand
     return strands
 

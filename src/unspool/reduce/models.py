@@ -22,11 +22,22 @@ Expected = dict[str, tuple[str, str]]
 """Request → the model that another channel names for it, and what that channel is called."""
 
 
+class Merging(msgspec.Struct, frozen=True):
+    """What of the lists that lost goes into the winner, besides models, modes and tokens."""
+
+    tool_metadata: bool = True
+    """A message's calls, and the call that a result is of
+    (cases/copilot_telemetry/merge_tool_metadata)."""
+
+
+MERGE_ALL = Merging()
+
+
 def annotate(
     winners: list[Candidate],
     candidates: list[Candidate],
     rest: list[AnyFact],
-    merge_tool_metadata: bool,
+    merging: Merging,
 ) -> list[Noted]:
     """Requests, models and usage per message; then what only the losers know. The notes come back,
     those on turns numbered as the messages are."""
@@ -38,7 +49,7 @@ def annotate(
         for other in sorted(candidates, key=lambda made: made.winner.place):
             aligned = not (other.listing.gaps or winner.listing.gaps)
             if other is not winner and aligned and other.segment == winner.segment:
-                merge_missing(winner.messages, other.messages, merge_tool_metadata)
+                merge_missing(winner.messages, other.messages, merging)
                 _stamp_by_index(winner, other, session)
     messages = [message for winner in winners for message in winner.messages]
     if len(winners) > 1:
@@ -207,7 +218,7 @@ def take_usage(message: Message, view: View) -> None:
         )
 
 
-def merge_missing(winner: list[Message], loser: list[Message], tool_metadata: bool) -> None:
+def merge_missing(winner: list[Message], loser: list[Message], merging: Merging) -> None:
     """Per message at the same index and role: what the winner lacks."""
     for own, other in zip(winner, loser, strict=False):
         if own.role != other.role:
@@ -222,7 +233,7 @@ def merge_missing(winner: list[Message], loser: list[Message], tool_metadata: bo
             own.usage = own.usage or other.usage
             own.timestamp = own.timestamp or other.timestamp
             own.call_id = own.call_id or other.call_id
-        if not tool_metadata:
+        if not merging.tool_metadata:
             continue
         if own.role == "assistant" and not own.tool_calls and other.tool_calls:
             own.tool_calls = other.tool_calls

@@ -38,7 +38,7 @@ from unspool.reduce.candidates import (
     same_answer,
 )
 from unspool.reduce.lists import Answer, Listing, When, by_time, decode_tools, identity, is_empty
-from unspool.reduce.models import annotate, stamp, take_usage
+from unspool.reduce.models import Merging, annotate, stamp, take_usage
 from unspool.reduce.records import LIST, Listed, Record
 from unspool.reduce.references import fill_gaps
 from unspool.trajectory import Message
@@ -85,7 +85,7 @@ class Strand:
         named = dict.fromkeys(view.tools for view in latest)  # most calls name the same
         return next((tools for raw in named if (tools := decode_tools(raw))), None)
 
-    def tell(self, rest: list[AnyFact], merge_tool_metadata: bool) -> None:
+    def tell(self, rest: list[AnyFact], merging: Merging) -> None:
         """Make the records; `rest` is what all other records of the conversation state."""
         things = (MessageSeen, ToolCalled, ToolReturned)
         spoken = [fact.rank for fact in rest if isinstance(fact, things)]
@@ -104,7 +104,7 @@ class Strand:
                 said.update(map(identity, winner.messages))
             last = winner.messages[-1] if winner.messages else last
         by_message = _by_message(self.views, rest)
-        notes = annotate(self.winners, self.candidates, [*rest, *by_message], merge_tool_metadata)
+        notes = annotate(self.winners, self.candidates, [*rest, *by_message], merging)
         self.notes = [note for note in notes if note.name not in DECIDING_NOTES]
         for number, winner in enumerate(self.winners):
             if number:

@@ -191,7 +191,7 @@ class Extraction:
 
     def reduce(self, facts: DataFrame) -> None:
         """Job 1."""
-        reduce = partial(tasks.reduce, merge_tool_metadata=self.job.merge_tool_metadata)
+        reduce = partial(tasks.reduce, merging=self.job.merging)
         reduced = self._together(facts).mapInArrow(reduce, SCHEMA)
         reduced.write.options(**STAGED).parquet(f"{self.staging}/reduced")
 

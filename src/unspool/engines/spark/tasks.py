@@ -42,6 +42,7 @@ from unspool.pipeline.collect import Collection, Gathered, Place, rebuild
 from unspool.pipeline.finish import Filters, drop_reasoning, finish
 from unspool.pipeline.job import MEGABYTE, Job
 from unspool.pipeline.shuffle import pack_facts, unpack_facts
+from unspool.reduce.models import Merging
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 MEMORY_BYTES = 64 * MEGABYTE
@@ -238,13 +239,13 @@ class Reader:
 # reduce
 
 
-def reduce(batches: Batches, merge_tool_metadata: bool) -> Batches:
+def reduce(batches: Batches, merging: Merging) -> Batches:
     """Rows of facts, those of a conversation together, into rows of conversations."""
     with _without_collector():
-        yield from pack(_reduce(unpack(batches), merge_tool_metadata))
+        yield from pack(_reduce(unpack(batches), merging))
 
 
-def _reduce(items: Iterable[Item], merge_tool_metadata: bool) -> Iterator[Item]:
+def _reduce(items: Iterable[Item], merging: Merging) -> Iterator[Item]:
     report = Report()
     for packed_key, group in groupby(items, attrgetter("key")):
         gathered: Gathered | None = None
@@ -262,7 +263,7 @@ def _reduce(items: Iterable[Item], merge_tool_metadata: bool) -> Iterator[Item]:
             continue
         key = _decode_key(packed_key)
         try:
-            rebuilt = rebuild(key, gathered, merge_tool_metadata)
+            rebuilt = rebuild(key, gathered, merging)
         except Exception as error:
             report.problems.append(_fault(key, gathered.first, error))
             continue
