@@ -154,7 +154,9 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     """On a side thread (a sub-agent's line in its parent's file): never on the main chain."""
     joins: bool = False
     """Goes on from the assistant message before it, unless a Link, a result or somebody else's
-    words stand between, or the two name different requests (logs with a record per chunk)."""
+    words stand between, or the two name different requests: some logs have a record per chunk, or one
+    per call, and no id that is common to them (cases/copilot_cli/chunks_of_old_logs,
+    cases/qwen_code/subagent)."""
     piece: bool = False
     """Goes on in the middle of the text of the part before it (streams)."""
     withdrawn: bool = False

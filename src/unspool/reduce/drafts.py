@@ -206,10 +206,10 @@ class Assembly:
     def _joined(self, fact: MessageSeen, ident: str) -> str:
         """The id of the message that the part belongs to: the open one, or its own."""
         ident = self.aliases.get(ident, ident)
-        if fact.role != "assistant" or not fact.joins:
+        if fact.role != "assistant":
             self._open = None
             return ident
-        if self._open is not None and ident not in self.drafts:
+        if fact.joins and self._open is not None and ident not in self.drafts:
             requests = {part.request for part in self.drafts[self._open].parts} - {""}
             if not fact.request or requests <= {fact.request}:
                 self.joined[ident] = self.aliases[ident] = ident = self._open

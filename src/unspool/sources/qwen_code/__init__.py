@@ -15,7 +15,7 @@ from unspool.sources.qwen_code.chats import NAME, is_chat, read_chat, session_of
 from unspool.sources.qwen_code.stream import is_stream, read_stream
 from unspool.sources.scribe import Scribe
 
-RANGES = False  # a line of a sub-agent goes on from the answer before it
+RANGES = False  # in a printed stream the lines before tell what an answer is
 
 _OWN_FIELDS = ("submitted_prompt", "tool_call_id", "context_usage", "crons")
 

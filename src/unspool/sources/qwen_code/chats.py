@@ -130,8 +130,6 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         return
     noted: set[tuple[Key, str, str]] = set()
     last_said: tuple[Any, ...] = ()
-    answers: dict[str, str] = {}
-    """Line → the answer that it is a part of."""
     model = _agent_model(origin.path)
     for item in iter_json_lines(origin, _LINE, tally, recover, whole=True):
         if isinstance(item, Problem):
@@ -177,11 +175,7 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             if typed and text:
                 scribe.note("title", title_of(words), Rank.GUESS)
         elif line.type == "assistant":
-            answer = line.uuid
-            if line.usageMetadata is None and line.agentId:
-                answer = answers.get(line.parentUuid or "", line.uuid)
-            answers[line.uuid] = answer
-            _read_answer(line, parts, answer, scribe)
+            _read_answer(line, parts, scribe)
         elif line.type == "tool_result":
             _read_results(line, parts, scribe)
         elif line.subtype == "chat_compression" and line.systemPayload is not None:
@@ -217,29 +211,31 @@ def _note_parent(scribe: Scribe, session: str, agent: str, name: str | None) -> 
     scribe.note("parent", {field: value for field, value in parent.items() if value})
 
 
-def _read_answer(line: Line, parts: Any, answer: str, scribe: Scribe) -> None:
+def _read_answer(line: Line, parts: Any, scribe: Scribe) -> None:
+    counts = line.usageMetadata
     scribe.message(
-        id=answer,
+        id=line.uuid,
         role="assistant",
         text=gemini_parts.text_of(parts),
         thinking=gemini_parts.text_of(parts, thought=True),
         model=line.model or "",
+        # The tokens stand with the words, which come first.
+        joins=bool(line.agentId) and counts is None,
     )
     for call in gemini_parts.calls_of(parts):
         name, args = str(call.get("name") or ""), call.get("args")
         scribe.call(
             id=str(call.get("id") or ""),
-            message=answer,
+            message=line.uuid,
             name=name,
             arguments=gemini_parts.arguments_of(args),
             files=touched(_TOUCHES, name, args, "file_path"),
         )
-    counts = line.usageMetadata
     if counts is not None:
         prompt, total = counts.promptTokenCount, counts.totalTokenCount
         told = (counts.candidatesTokenCount or 0) + (counts.thoughtsTokenCount or 0)
         scribe.usage(
-            subject=answer,
+            subject=line.uuid,
             model=line.model or "",
             prompt=prompt,
             completion=total - prompt if total is not None and prompt is not None else told,
