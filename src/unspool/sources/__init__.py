@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+from urllib.parse import unquote
+
+import msgspec
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, Touched, read_head
@@ -34,6 +37,29 @@ SOURCES: dict[str, str] = {
 GUESTS: dict[str, tuple[str, ...]] = {"cursor": ("vscode-chat",)}
 """Source → those that may keep records of their own in its files: Cursor is a fork of VS Code, whose
 chats stand in the same database."""
+
+SHOWN_BY: dict[str, str] = {"parts": "vscode-chat"}
+"""What a message's `extra` holds in an agent's own shape → the source that lays it out for a reader
+(its `shown_parts`)."""
+
+
+class Shown(msgspec.Struct):
+    """A part of an answer that is neither words nor a call: a link, what it says in words, or anything
+    else as it is."""
+
+    kind: str
+    label: str
+    text: str
+    uri: str = ""
+    words: bool = False
+    edit: bool = False
+
+    @property
+    def target(self) -> str:
+        """Where a link leads, as a person writes it: `/home/ann/a.py` for `file:///home/ann/a.py`."""
+        if self.uri.startswith("file:///"):
+            return unquote(self.uri.removeprefix("file://"))
+        return self.uri
 
 
 class Source(Protocol):
@@ -89,6 +115,14 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         guest = cast(Guest, load(name))
         if guest.visits(read_head(origin.path)):
             yield from guest.visit(origin, tally)
+
+
+def shown_parts(extra: dict[str, Any], words: str, has_calls: bool) -> Iterator[Shown]:
+    """What a message with this `extra` showed beside its words and calls."""
+    for name, source in SHOWN_BY.items():
+        if extra.get(name):
+            lay_out = load(source).shown_parts  # type: ignore[attr-defined]
+            yield from lay_out(extra[name], words, has_calls)
 
 
 def touched_since(source: str, path: str, position: str) -> Touched | None:

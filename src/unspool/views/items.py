@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from unspool.io.values import field_of
-from unspool.sources.vscode_chat.shown import Part, shown_parts
+from unspool.sources import Shown, shown_parts
 from unspool.trajectory import Message, ToolCall, Trajectory, text_of
 from unspool.views.calls import INTENTS
 from unspool.views.characters import one_line
@@ -183,10 +183,9 @@ def _unwrapped(words: str) -> str:
     return ending[opening.end() : -len(closing)]
 
 
-def parts_of(message: Message) -> Iterator[Part]:
+def parts_of(message: Message) -> Iterator[Shown]:
     """What an answer showed beside its words and calls, as its source says it."""
-    parts = (message.extra or {}).get("parts")
-    return shown_parts(parts, message.content, bool(message.tool_calls)) if parts else iter(())
+    return shown_parts(message.extra or {}, message.content, bool(message.tool_calls))
 
 
 def failure_of(message: Message) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from unspool.sinks.html.colours import highlight, language_of
 from unspool.sinks.html.markup import CLIP, Markup, clipped, element, fold, join, link, message_id
 from unspool.sinks.html.prose import render, typed
-from unspool.sources.vscode_chat.shown import Part
+from unspool.sources import Shown
 from unspool.trajectory import Attachment, Message, text_of
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, Turn
 from unspool.views.calls import arguments_of
@@ -188,7 +188,7 @@ def _body(said: Said) -> Iterator[Markup]:
         yield element("div", {"class": "attachments"}, shown)
 
 
-def _part(part: Part) -> Markup:
+def _part(part: Shown) -> Markup:
     """A link that goes nowhere from a page, so its target is named; else the part as it is."""
     if part.uri:
         where = {"class": "attachment", "title": one_line(part.uri, 400)}

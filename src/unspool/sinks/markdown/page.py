@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from unspool.facts import Attachment
 from unspool.io.values import field_of, list_of, str_of
 from unspool.sinks import Family
-from unspool.sources.vscode_chat.shown import Part
+from unspool.sources import Shown
 from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
 from unspool.views import Aside, Call, Item, Reading, Rule, Said, read_family
 from unspool.views.calls import arguments_of
@@ -250,7 +250,7 @@ def remarks(message: Message) -> Iterator[str]:
         if part.uri:
             yield f"- 🔗 {link(part.text, part.uri)}"
         elif part.words:
-            yield _told(part)
+            yield _in_words(part)
         else:
             yield details(f"<code>{html(part.kind)}</code>", fenced(part.text, "json"))
     if extra.get("vote") in ("up", "down"):
@@ -262,13 +262,12 @@ def remarks(message: Message) -> Iterator[str]:
         yield "*Suggested next:* " + " · ".join(plain(text) for text in followups)
 
 
-def _told(part: Part) -> str:
-    label = part.label
-    if part.is_edit:
-        return details(html(label), fenced(part.text, "diff"))
+def _in_words(part: Shown) -> str:
+    if part.edit:
+        return details(html(part.label), fenced(part.text, "diff"))
     if "\n" in part.text:
-        return f"*{plain(label)}:*\n\n{fenced(part.text)}"
-    return f"*{plain(label)}:* {plain(part.text)}"
+        return f"*{plain(part.label)}:*\n\n{fenced(part.text)}"
+    return f"*{plain(part.label)}:* {plain(part.text)}"
 
 
 def _followup(value: Any) -> str:

@@ -24,8 +24,19 @@ from unspool.sources.vscode_chat.documents import (
 from unspool.sources.vscode_chat.edits import is_state
 from unspool.sources.vscode_chat.fields import NAME
 from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
+from unspool.sources.vscode_chat.shown import shown_parts
 
-__all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of", "visit", "visits"]
+__all__ = [
+    "NAME",
+    "RANGES",
+    "claims",
+    "places",
+    "read",
+    "session_of",
+    "shown_parts",
+    "visit",
+    "visits",
+]
 
 RANGES = False
 

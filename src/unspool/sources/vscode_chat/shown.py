@@ -3,11 +3,9 @@
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote
-
-import msgspec
 
 from unspool.io.values import dict_of, list_of
+from unspool.sources import Shown
 from unspool.sources.vscode_chat.fields import DISPLAY
 from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 
@@ -46,37 +44,14 @@ _LABELS = {
 _DEEPEST = 20
 
 
-class Part(msgspec.Struct):
-    """A link, what it says in words, or anything else as it is: also of a kind that nobody knows."""
-
-    kind: str
-    text: str
-    uri: str = ""
-    words: bool = False
-
-    @property
-    def label(self) -> str:
-        return _LABELS.get(self.kind, self.kind)
-
-    @property
-    def is_edit(self) -> bool:
-        return self.kind in _EDITS
-
-    @property
-    def target(self) -> str:
-        """Where a link leads, as a person writes it: `/home/ann/a.py` for `file:///home/ann/a.py`."""
-        if self.uri.startswith("file:///"):
-            return unquote(self.uri.removeprefix("file://"))
-        return self.uri
-
-
-def shown_parts(parts: Any, said: str, has_calls: bool) -> Iterator[Part]:
+def shown_parts(parts: Any, said: str, has_calls: bool) -> Iterator[Shown]:
     """The parts of an answer with those words, as far as neither these nor its calls tell them."""
     elsewhere = _SHOWN_ELSEWHERE if has_calls else _SHOWN_ELSEWHERE - _EDITS
     for part in list_of(parts):
         kind = part.get("kind", part.get("type", "part")) if isinstance(part, dict) else None
         if not isinstance(kind, str) or kind in DISPLAY or kind in elsewhere:
             continue
+        label = _LABELS.get(kind, kind)
         target = part.get("inlineReference", part.get("reference", part.get("uri")))
         if kind in _LINKS and (uri := uri_of(target)):
             name = part.get("name") or part.get("title")
@@ -84,12 +59,12 @@ def shown_parts(parts: Any, said: str, has_calls: bool) -> Iterator[Part]:
             named = any(word in said for word in (name or name_of(uri), uri))
             if kind == "inlineReference" and named:
                 continue  # by the words
-            yield Part(kind, name or uri, uri)
+            yield Shown(kind, label, name or uri, uri)
         elif words := _WORDS[kind](part).strip() if kind in _WORDS else "":
             if kind not in _SPOKEN or words not in said:
-                yield Part(kind, words, words=True)
+                yield Shown(kind, label, words, words=True, edit=kind in _EDITS)
         elif kind not in _EDITS and kind not in _SPOKEN:
-            yield Part(kind, json.dumps(part, indent=1, ensure_ascii=False))
+            yield Shown(kind, label, json.dumps(part, indent=1, ensure_ascii=False))
 
 
 def _tool(part: dict[str, Any]) -> str:
