@@ -9,7 +9,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,10 +38,6 @@ def _with_reminders(message: Message) -> str:
     return "\n\n".join(part for part in (message.content, *reminders) if part)
 
 
-KEPT_AS = {"/cost": "/usage"}
-"""What was typed → how Claude Code keeps it."""
-
-
 INPUTS = (("home",), ("home", "hooks"), ("home", "stream"), ("home", "hooks", "stream"))
 ALONE = (*INPUTS, ("stream",))
 
@@ -54,24 +50,28 @@ class Agent(NamedTuple):
     """What the model got of a call."""
     between: str = "\n\n"
     """What stands between the text blocks of a result."""
-    tells_compactions: bool = False
-    """Whether its files tell the tokens of summaries: they count for the conversation."""
-    own_results: tuple[str, ...] = ()
-    """Tools whose result the program wrote down and never sent."""
+    counts_summaries: bool = False
+    """Whether a conversation's tokens are those of its summaries too: the agent counts each one."""
     drops: str = ""
     """Characters that its files leave out, though its stream prints them."""
+    counts_apart: bool = False
+    """Whether its service counts the reasoning beside the output: completion tokens are both."""
     inputs: tuple[tuple[str, ...], ...] = INPUTS
     """What is read: the printed streams and hooks of some agents are not."""
+
+    def output(self, step: Value) -> int:
+        usage: dict[str, int] = step["usage"]
+        return usage["output"] + (usage["reasoning"] or 0 if self.counts_apart else 0)
 
 
 AGENTS = {
     "claude-code": Agent("claude-code", result=_with_reminders, inputs=ALONE),
-    "codex": Agent("codex", between="", tells_compactions=True),
+    "codex": Agent("codex", between="", counts_summaries=True),
     "copilot-cli": Agent("copilot-cli", between="\n", inputs=ALONE),
-    "gemini": Agent("gemini-cli", own_results=("complete_task",), drops="\u200b\u200d"),
-    "opencode": Agent("opencode", tells_compactions=True),
-    "pi": Agent("pi", tells_compactions=True),
-    "qwen": Agent("qwen-code", between="", tells_compactions=True),
+    "gemini": Agent("gemini-cli", drops="\u200b\u200d", counts_apart=True),
+    "opencode": Agent("opencode", counts_summaries=True),
+    "pi": Agent("pi", counts_summaries=True),
+    "qwen": Agent("qwen-code", between="", counts_summaries=True),
 }
 """Agent of the lab → how its recordings are read."""
 
@@ -103,6 +103,8 @@ class Words:
     def __init__(self, folder: Path, inputs: tuple[str, ...], session: str) -> None:
         self.texts: list[str] = []
         self.numbers: set[int | float] = set()
+        self.objects: set[str] = set()
+        """Every object in them, also as a text within another."""
         self.session = session
         """Where it is named, only its own lines are read: what another one says is not told of it."""
         for name in inputs:
@@ -136,7 +138,11 @@ class Words:
     def _take(self, value: Any, counts: bool = False) -> None:
         if isinstance(value, str):
             self.texts.append(value)
+            if value[:1] == "{":
+                with suppress(ValueError):
+                    self._take(json.loads(value))
         elif isinstance(value, dict):
+            self.objects.add(json.dumps(value, sort_keys=True))
             for name, inner in value.items():
                 self._take(inner, counts or bool(COUNTS.search(name)))
         elif isinstance(value, list):
@@ -150,7 +156,7 @@ class Words:
 
     def hold(self, value: Any) -> bool:
         if isinstance(value, dict):
-            return all(self.hold(inner) for inner in value.values())
+            return json.dumps(value, sort_keys=True) in self.objects
         if isinstance(value, int | float):
             return value in self.numbers
         return isinstance(value, str) and value in self.text
@@ -234,8 +240,6 @@ def _differences(
         if step["type"] != got["type"]:
             yield f"step {number} is {str(got)[:200]} instead of {str(step)[:200]}"
             return
-        if step["type"] == "prompt" and got["text"] == KEPT_AS.get(step["text"]):
-            continue
         text = (step["text"] or "").translate(dict.fromkeys(map(ord, agent.drops)))
         if text != (got["text"] or ""):
             yield from _different(f"step {number} text", step["text"], got["text"], words)
@@ -243,10 +247,8 @@ def _differences(
             continue
         for name in ("reasoning", "model"):
             yield from _different(f"step {number} {name}", step[name], got[name], words)
-        usage = {**step["usage"], "prompt": _prompt_tokens(step)}
+        usage = {**step["usage"], "prompt": _prompt_tokens(step), "output": agent.output(step)}
         for name, count in got["usage"].items():
-            if name == "output" and count == usage["output"] + usage["reasoning"]:
-                continue  # where the model's service counts the reasoning apart
             yield from _different(f"step {number} {name}", usage[name], count, words)
         calls = step["calls"]
         if [call["id"] for call in calls] != [call["id"] for call in got["calls"]]:
@@ -255,10 +257,8 @@ def _differences(
         for call, mine in zip(calls, got["calls"], strict=True):
             at = f"step {number} {call['id']}"
             yield from _different(f"{at} name", call["name"], mine["name"], words)
-            wanted = call["arguments"]
-            if mine["arguments"] != call.get("repeated", wanted):
-                yield from _different(f"{at} arguments", wanted, mine["arguments"], words)
-            if call["name"] in agent.own_results or not call.get("result"):
+            yield from _different(f"{at} arguments", call["arguments"], mine["arguments"], words)
+            if not call.get("result"):
                 continue  # it was never sent
             result = _text(call["result"]["content"], agent.between)
             yield from _different(f"{at} result", result, mine["result"], words)
@@ -277,7 +277,7 @@ def _is_anywhere(step: Value, words: Words) -> bool:
     if step["type"] == "prompt":
         # OpenCode keeps what came by the command line in quotes, as a shell would have it.
         quoted = step["text"].replace('"', '\\"')
-        known = any(map(words.hold, (step["text"], quoted, KEPT_AS.get(step["text"]))))
+        known = any(map(words.hold, (step["text"], quoted)))
         return known or not (words.session or step["text"].startswith("/"))
     cut = None if step["status"] == "ok" else 20
     starts = [(step.get(name) or "")[:cut] for name in ("reasoning", "text")]
@@ -288,9 +288,14 @@ def _is_anywhere(step: Value, words: Words) -> bool:
 def _different(name: str, expected: Any, actual: Any, words: Words) -> Iterator[str]:
     if expected == actual or (not expected and not actual):
         return
-    is_text = isinstance(expected, str) and isinstance(actual, str)
+    is_text = isinstance(expected, str | dict) and type(actual) is type(expected)
     # What was cut off is known as far as it was written down.
-    if is_text and actual and expected.startswith(actual) and not words.hold(expected):
+    if (
+        isinstance(expected, str)
+        and actual
+        and expected.startswith(actual)
+        and not words.hold(expected)
+    ):
         return
     if not words.hold(expected) and (not actual or (is_text and words.hold(actual))):
         return
@@ -316,8 +321,8 @@ def test_recording_equals_its_truth(recording: Recording) -> None:
         path = sorted((*session["path"], *session["abandoned"])) if alone else session["path"]
         steps = [threads["main"]["steps"][n] for n in path]
         problems += _differences(steps, trajectory.messages, agent, words)
-        spent = threads["main"].get("compactions", ()) if agent.tells_compactions else ()
-        problems += _totals(steps[session["copied"] :], trajectory, words, spent)
+        spent = threads["main"].get("compactions", ()) if agent.counts_summaries else ()
+        problems += _totals(steps[session["copied"] :], trajectory, words, agent, spent)
         abandoned = [threads["main"]["steps"][n] for n in session["abandoned"] if not alone]
         branches = [m for branch in trajectory.branches or () for m in branch.messages]
         problems += _differences(abandoned, branches, agent, words)
@@ -336,8 +341,9 @@ def test_recording_equals_its_truth(recording: Recording) -> None:
             and (t.parent.tool_call_id or "").rpartition("__")[2] == thread["parent"]["call_id"]
         ]
         words = _words(folder, inputs, "")
-        nested = thread["parent"]["thread"] != "main"
-        if inputs == ("stream",) and nested and not children:
+        # The last answer is the caller's result: it does not tell that a sub-agent wrote it.
+        told = any(_is_anywhere(step, words) for step in thread["steps"][:-1])
+        if not children and not told:
             continue  # of a sub-agent's sub-agent, a stream prints nothing
         if len(children) != 1:
             problems.append(f"{len(children)} sub-agents called by {thread['parent']['call_id']}")
@@ -346,22 +352,28 @@ def test_recording_equals_its_truth(recording: Recording) -> None:
         steps = [{"type": "prompt", "text": thread["prompt"]}, *thread["steps"]]
         found = _differences(steps, child.messages, agent, words)
         problems += [f"{thread['key']}: {problem}" for problem in found]
-        problems += [f"{thread['key']}: {p}" for p in _totals(steps[1:], child, words)]
+        problems += [f"{thread['key']}: {p}" for p in _totals(steps[1:], child, words, agent)]
     problems += [f"a conversation too many: {name}" for name in trajectories]
     assert not problems, "\n".join(problems)
 
 
 def _totals(
-    steps: list[Value], trajectory: Trajectory, words: Words, compactions: Sequence[Value] = ()
+    steps: list[Value],
+    trajectory: Trajectory,
+    words: Words,
+    agent: Agent,
+    compactions: Sequence[Value] = (),
 ) -> Iterator[str]:
     """A conversation's own tokens: no sub-agent's, nothing copied; its summaries', where told."""
     answers = [step for step in steps if step["type"] == "answer"]
-    if not answers or any(step["status"] != "ok" for step in answers):
+    # Nobody counts an answer that was cut off; what was counted before it ended is no count.
+    answers = [step for step in answers if step["status"] == "ok"]
+    if not answers:
         return
     answers += compactions
     expected = {
         "prompt": sum(map(_prompt_tokens, answers)),
-        "output": sum(s["usage"]["output"] for s in answers),
+        "output": sum(map(agent.output, answers)),
     }
     usage = trajectory.usage
     actual = {
@@ -376,8 +388,7 @@ def _totals(
         # Where not all answers tell it, and nobody tells the sum, it is the sum of those that do.
         if expected[name] not in words.numbers and count == (sum(told[name]) or None):
             actual[name] = expected[name]
-    reasoning = sum(s["usage"]["reasoning"] or 0 for s in answers)
-    if actual not in (expected, {**expected, "output": expected["output"] + reasoning}):
+    if actual != expected:
         yield f"the totals are {actual} instead of {expected}"
 
 
@@ -452,9 +463,10 @@ def _tellable(steps: list[Value], words: Words) -> list[tuple[Any, ...]]:
             result = result.partition("<system-reminder>")[0].removesuffix("\n\n")
             if words.hold(call["id"]):
                 kept = result if words.hold(result) or not result else None
-                told.append(
-                    (call["id"], call["name"], call.get("repeated", call["arguments"]), kept)
-                )
+                # As the model gave them, or where that stands nowhere as the agent filled them in.
+                given = call["arguments"]
+                given = given if words.hold(given) else call.get("repeated", given)
+                told.append((call["id"], call["name"], given, kept))
     return told
 
 

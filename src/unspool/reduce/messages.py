@@ -106,6 +106,8 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     # What a message is and what became of it, who knows it best says: no echo makes it another.
     least = ranked[0].rank if ranked else 0
     best = [part for part in ranked if part.rank == least]
+    # Of a command that is kept under another name, the one that was typed (queued_command).
+    renamed = [part for part in ranked if part.shown]
     texts: list[str] = []
     for part in parts:
         if texts and part.thinking.startswith(texts[-1]):
@@ -119,7 +121,7 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
         model=_first(ranked, "model"),
         id=draft.id if parts and parts[0].id else None,
         kind=_first(best, "kind"),
-        typed=next((p.typed for p in ranked if p.typed is not None), None),
+        typed=next((p.typed for p in (*renamed, *ranked) if p.typed is not None), None),
         thinking=("\n\n".join(texts) or None),
         timestamp=format_time(draft.time),
         request_id=_first(ranked, "request"),
