@@ -1,5 +1,6 @@
 """The documents say what the program does."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -63,3 +64,48 @@ def test_links_between_documents_lead_somewhere() -> None:
         if not (file.parent / target).exists()
     ]
     assert broken == []
+
+
+def _defined() -> set[str]:
+    """Dotted names of every module, function, class and member, without the package's own."""
+    names: set[str] = set()
+    package = ROOT / "src" / "unspool"
+    for path in package.rglob("*.py"):
+        module = ".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+        names.add(module)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names.update(f"{module}.{name}" for name in _names(node))
+            if isinstance(node, ast.ClassDef):
+                inner = {name for member in node.body for name in _names(member)}
+                inner |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+                names.update(f"{module}.{node.name}.{name}" for name in inner)
+    return names
+
+
+def _names(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.ImportFrom):
+        return [alias.name for alias in node.names]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def test_the_design_names_what_is_there() -> None:
+    """Files, functions, classes and cases that docs/design.md names are where it says."""
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    defined = _defined()
+    files = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/*.py")]
+    lost = []
+    for quoted in re.findall(r"`(?!extra\.)([\w./]+)`", text):
+        if quoted.endswith(".py"):
+            known = any(f"/{file}".endswith(f"/{quoted}") for file in files)
+        elif "." in quoted or re.fullmatch(r"[A-Z]+[a-z]\w+", quoted):
+            name = quoted.replace("/", ".").removeprefix("unspool.")
+            known = any(f".{one}".endswith(f".{name}") for one in defined)
+        else:
+            continue
+        if not known and not (ROOT / quoted).exists():
+            lost.append(quoted)
+    lost += [case for case in re.findall(r"cases/(\w+/\w+)", text) if not (CASES / case).is_dir()]
+    assert lost == []
