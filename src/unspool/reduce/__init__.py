@@ -107,9 +107,9 @@ def reduce_facts(
     references: list[ListSeen | PieceSeen] = []
     rest: list[AnyFact] = []
     for fact in facts:
-        if isinstance(fact, SnapshotSeen):
+        if type(fact) is SnapshotSeen:
             joiner.add(fact)
-        elif isinstance(fact, (ListSeen, PieceSeen)):
+        elif type(fact) is ListSeen or type(fact) is PieceSeen:
             references.append(fact)
         else:
             rest.append(fact)
@@ -128,7 +128,7 @@ def reduce_facts(
         used = sum(strand.used for strand in strands.values())
         reduction.superseded += max(records - used, 0)
     own = strands.pop("", None)
-    spoken = any(isinstance(fact, MessageSeen) for record in main for fact in record.facts)
+    spoken = any(record.spoken for record in main)
     if own is not None and not own.records and spoken:
         own = None  # all lists are sub-agents', or cannot be read: what other events tell is all
     whole = None
@@ -171,7 +171,7 @@ def _session_notes(records: list[Record]) -> list[Noted]:
         fact
         for record in records
         for fact in record.facts
-        if isinstance(fact, Noted)
+        if type(fact) is Noted
         and (
             fact.on == "conversation"
             or (fact.on == "entry" and fact.subject in entries and not record.side)
@@ -181,7 +181,7 @@ def _session_notes(records: list[Record]) -> list[Noted]:
 
 def _side_notes(records: list[Record]) -> list[Noted]:
     """What the records of a side thread say of themselves."""
-    notes = [fact for record in records for fact in record.facts if isinstance(fact, Noted)]
+    notes = [fact for record in records for fact in record.facts if type(fact) is Noted]
     return [note for note in notes if note.on == "entry"]
 
 
@@ -278,7 +278,7 @@ def _with_lists(thread: Thread, strand: Strand) -> Thread:
     if strand.alone:
         # What was said beside the lists is told by them, or was left over and is told with them.
         for record in thread.records:
-            if any(isinstance(fact, MessageSeen) for fact in record.facts):
+            if record.spoken:
                 record.facts = [f for f in record.facts if not isinstance(f, MessageSeen)]
         return Thread([*strand.records, *thread.records], [*thread.branches, *strand.branches])
     woven = weave_records(strand.records, thread.records)

@@ -9,9 +9,10 @@ call logs them when it ends. A list that is broken is used up to the break
 """
 
 import json
+import operator
 import re
-from collections.abc import Iterable
-from itertools import accumulate, islice, pairwise
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -193,20 +194,26 @@ class Text:
     """A list as text without its brackets, a comma behind every message, and where in it the lists of
     its calls end: a piece between two ends tells how many messages the next call saw more."""
 
-    __slots__ = ("seen", "text")
+    __slots__ = ("ends", "pieces", "seen", "text")
 
     def __init__(self, fact: SnapshotSeen, ends: list[int], pieces: list[str]) -> None:
-        self.text = ",".join((*pieces, ""))
-        places = dict(zip(ends, accumulate(len(piece) + 1 for piece in pieces), strict=True))
+        self.text = ",".join(pieces) + ","
+        self.pieces = pieces
+        self.ends = list(accumulate([len(piece) + 1 for piece in pieces]))
+        places = dict(zip(ends, self.ends, strict=True))
         self.seen = [(places[view.size], view) for view in fact.views]
 
-    def cut(self) -> tuple[list[int], list[str]]:
-        ends = sorted({*[end for end, _ in self.seen], len(self.text)})
-        return ends, [self.text[start : end - 1] for start, end in pairwise([0, *ends])]
+    def take(self, beginning: "Text") -> None:
+        """What the calls saw that logged only the beginning of this text."""
+        self.seen += beginning.seen
+        self.ends = sorted({*self.ends, *beginning.ends})
+        self.pieces = [self.text[start : end - 1] for start, end in pairwise([0, *self.ends])]
 
 
 def _ends(fact: SnapshotSeen) -> list[int]:
-    return sorted({*[view.size for view in fact.views], len(fact.text)})
+    ends = {view.size for view in fact.views}
+    ends.add(len(fact.text))
+    return sorted(ends)
 
 
 def _pieces(fact: SnapshotSeen, ends: list[int]) -> list[bytes]:
@@ -227,42 +234,46 @@ def _read_whole(snapshots: list[SnapshotSeen]) -> list[Listing] | None:
             plain = _unescape_all(pieces) if escaped else [piece.decode() for piece in pieces]
             if len(plain) != len(pieces):  # one ends in the middle of a string
                 return None
-            strings = iter(plain)
+            at = 0
             for fact, own in zip(facts, ends, strict=True):
-                texts.append(Text(fact, own, list(islice(strings, len(own)))))
+                texts.append(Text(fact, own, plain[at : at + len(own)]))
+                at += len(own)
+        texts.sort(key=_text_of_list)
         joined: list[Text] = []
-        for text in sorted(texts, key=lambda text: text.text):
+        for text in texts:
             if joined and text.text.startswith(joined[-1].text):
-                text.seen += joined.pop().seen
+                text.take(joined.pop())
             joined.append(text)
-        cuts = [text.cut() for text in joined]
-        decoded = _decode_pieces([piece for _, own in cuts for piece in own])
+        pieces_left = [piece for text in joined for piece in text.pieces]
+        decoded = _decode_pieces(pieces_left)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if len(decoded) != sum(len(own) for _, own in cuts):
+    if len(decoded) != len(pieces_left):
         return None
     values = iter(decoded)
-    return [
-        _listing(text.seen, own, islice(values, len(own)))
-        for text, (own, _) in zip(joined, cuts, strict=True)
-    ]
+    return [_listing(text.seen, text.ends, values) for text in joined]
+
+
+_text_of_list = operator.attrgetter("text")
 
 
 def _listing(
-    seen: list[tuple[int, View]], ends: list[int], decoded: Iterable[list[Any]]
+    seen: list[tuple[int, View]], ends: list[int], decoded: Iterator[list[Any]]
 ) -> Listing:
     """The messages of a list that was decoded piece by piece, and how many of them each call saw."""
     messages: list[Message] = []
     counts: dict[int, int] = {}
     trouble = ""
-    for end, values in zip(ends, decoded, strict=True):
-        objects = [value for value in values if type(value) is dict]
-        if len(objects) < len(values):
-            trouble = "message-not-an-object"
-        messages += [m for m in list_to_messages(objects) if not is_empty(m)]
+    for end in ends:
+        values = next(decoded)
+        for value in values:
+            if type(value) is not dict:
+                trouble = "message-not-an-object"
+        messages += [m for m in list_to_messages(values) if not is_empty(m)]
         counts[end] = len(messages)
     calls = [Call(view, counts[end]) for end, view in seen]
-    calls.sort(key=_by_view)  # not by who joined what when
+    if len(calls) > 1:
+        calls.sort(key=_by_view)  # not by who joined what when
     return Listing(messages, calls, trouble=trouble)
 
 
@@ -280,7 +291,7 @@ def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | 
         decoded = [_decode_piece(piece, fact.escaped) for piece in _pieces(fact, ends)]
     except (ValueError, RecursionError):
         return _read_broken(_apart(fact, others))
-    return _listing([(view.size, view) for view in fact.views], ends, decoded)
+    return _listing([(view.size, view) for view in fact.views], ends, iter(decoded))
 
 
 def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
