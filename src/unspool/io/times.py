@@ -23,11 +23,9 @@ _MICROS_LIMIT = _MILLIS_LIMIT * 1000
 
 def parse_time(value: object) -> int | None:
     """Microseconds since 1970 from ISO text or an epoch number; None where it is neither."""
-    if value is None or isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return _from_number(value)
     if not isinstance(value, str):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return _from_number(value)
         return None
     if len(value) == 24 and value[23] == "Z" and value[19] == "." and value.isascii():
         start = _minute_micros(value[:17])  # the shape that nearly every log has

@@ -84,7 +84,7 @@ _TEXTS_OF: dict[type, Callable[[Any], int]] = {
     MessageSeen: lambda fact: getsizeof(fact.text) + getsizeof(fact.thinking),
     ToolReturned: lambda fact: getsizeof(fact.text) + (500 if fact.details is not None else 0),
     ToolCalled: lambda fact: getsizeof(fact.arguments),
-    Noted: lambda fact: getsizeof(fact.value) if isinstance(fact.value, str) else 0,
+    Noted: lambda fact: getsizeof(fact.value) if type(fact.value) is str else 0,
     SnapshotSeen: lambda fact: len(fact.text),
     PieceSeen: lambda fact: len(fact.body),
 }

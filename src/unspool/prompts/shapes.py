@@ -38,22 +38,21 @@ def to_messages(value: Any) -> list[Message]:
     if not isinstance(value, dict):
         return []
     kind = value.get("type")
-    if kind is None and len(value) == 2 and isinstance(content := value.get("content"), str):
-        # {"role": "user", "content": "…"}: most messages are no more than that.
-        role = _ROLES.get(text(value.get("role")).lower())
-        return [Message(role, content)] if role is not None else []
-    if kind in ("function_call", "custom_tool_call") and "call_id" in value:
-        return [Message("assistant", "", tool_calls=[_responses_call(value)])]
-    if kind in ("function_call_output", "custom_tool_call_output"):
-        return _Parts(value.get("output")).messages("tool", {"tool_call_id": value.get("call_id")})
-    if kind == "reasoning":
-        return _Parts(value.get("summary") or value.get("content")).as_thinking()
+    if kind is not None:
+        if kind in ("function_call", "custom_tool_call") and "call_id" in value:
+            return [Message("assistant", "", tool_calls=[_responses_call(value)])]
+        if kind in ("function_call_output", "custom_tool_call_output"):
+            call = {"tool_call_id": value.get("call_id")}
+            return _Parts(value.get("output")).messages("tool", call)
+        if kind == "reasoning":
+            return _Parts(value.get("summary") or value.get("content")).as_thinking()
     role = _ROLES.get(str(value.get("role", "")).lower())
     if role is None:
         return []
     content = value.get("content")
     if isinstance(content, str):
-        return [_message(role, content, value)]
+        # {"role": "user", "content": "…"}: most messages are no more than that.
+        return [Message(role, content) if len(value) == 2 else _message(role, content, value)]
     return _Parts(content).messages(role, value)
 
 
@@ -68,7 +67,8 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
         messages = to_messages(value)
         if not is_response_item(value):
             made += messages
-            opened = None if messages else opened
+            if messages:
+                opened = None
             continue
         for message in messages:
             if message.role == "assistant" and opened is not None:

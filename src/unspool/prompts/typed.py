@@ -101,8 +101,9 @@ def _is_said(block: Block, catalogue: Catalogue) -> bool:
 
 def summary_of(text: str) -> str | None:
     """The conversation summary that a message begins from, where it holds one."""
-    names = [name for name in active().summaries if f"<{name}" in text]
-    if not names:
+    found = blocks(text) if "<" in text else []
+    if not found:
         return None
-    summaries = [block for block in blocks(text) if block.name in names]
+    names = active().summaries
+    summaries = [block for block in found if block.name in names]
     return summaries[-1].inner if summaries else None

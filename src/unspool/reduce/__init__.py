@@ -216,7 +216,7 @@ def _only_call(root: str, records: list[Record]) -> str | None:
     """The call that a side thread hangs on, where its root follows a record with just one."""
     by_entry = {record.entry: record for record in records}
     above = by_entry.get(by_entry[root].after or "")
-    calls = [f.id for f in above.facts if isinstance(f, ToolCalled)] if above is not None else []
+    calls = [f.id for f in above.facts if type(f) is ToolCalled] if above is not None else []
     return calls[0] or None if len(calls) == 1 else None
 
 

@@ -33,21 +33,18 @@ class Candidate:
         """How many messages stand before those of the list."""
         self._join_answers()
         self._lead_with_system()
+        self.segment: str | None = None
+        """The summary that the list begins from."""
         for message in self.messages:
             if message.role == "user":
                 message.kind = context_kind(message.content)
+                if (summary := summary_of(message.content)) is not None:
+                    self.segment = summary
         self.last = max(self.calls, key=by_time)
         self.first = min(self.calls, key=by_time)
-        whole = sorted(listing.final, key=lambda call: (bool(call.view.message), call.when))
-        self.winner = whole[-1] if whole else self.last
-        self.segment = self._find_segment()
-        """The summary that the list begins from."""
-
-    def _find_segment(self) -> str | None:
-        for message in reversed(self.messages):
-            if message.role == "user" and (found := summary_of(message.content)) is not None:
-                return found
-        return None
+        self.winner = max(
+            listing.final, key=lambda call: (bool(call.view.message), call.when), default=self.last
+        )
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -56,9 +53,10 @@ class Candidate:
 
     def _join_answers(self) -> None:
         size = len(self.listing.messages)
-        for call in sorted(self.calls, key=by_time):
+        whole = [call for call in self.calls if call.count == size]
+        for call in sorted(whole, key=by_time):
             answer = call.answer
-            if call.count != size or answer is None or is_empty(answer.message):
+            if answer is None or is_empty(answer.message):
                 continue
             message = msgspec.structs.replace(answer.message)
             if (
@@ -75,8 +73,9 @@ class Candidate:
 
     def _lead_with_system(self) -> None:
         """The system prompt where it is sent apart from the list."""
-        if any(message.role == "system" for message in self.messages):
-            return
+        for message in self.messages:
+            if message.role == "system":
+                return
         latest = sorted(self.calls, key=by_time, reverse=True)
         for raw in dict.fromkeys(call.view.system for call in latest):
             text = decode_system(raw)
@@ -90,13 +89,16 @@ class Beginnings:
     """The calls of a conversation by what they saw."""
 
     def __init__(self, lists: list[Listing]) -> None:
+        self._lists = len(lists)
         self._calls: dict[int, list[tuple[Listing, Call]]] = defaultdict(list)
-        for listing in lists:
+        for listing in lists if self._lists > 1 else ():
             for call in listing.calls:
                 self._calls[listing.chain[call.count]].append((listing, call))
 
     def shared(self, listing: Listing) -> list[Call]:
         """Calls that saw a beginning of this list although they stand with another."""
+        if self._lists == 1:
+            return []
         return [
             call
             for link in listing.chain
@@ -193,20 +195,23 @@ class Sides:
     """What the records say about whose a call is: themselves, their call id, their request."""
 
     def __init__(self, lists: list[Listing], rest: list[AnyFact]) -> None:
-        notes = [fact for fact in rest if isinstance(fact, Noted)]
-        self._utility = {(note.on, note.subject) for note in notes if note.name == "utility"}
-        self._by_request = {
-            note.subject: str(note.value)
-            for note in notes
-            if note.on == "request" and note.name == "side"
-        }
+        self._utility: set[tuple[str, str]] = set()
+        self._by_request: dict[str, str] = {}
+        for note in rest:
+            if type(note) is Noted:
+                if note.name == "utility":
+                    self._utility.add((note.on, note.subject))
+                elif note.name == "side" and note.on == "request":
+                    self._by_request[note.subject] = str(note.value)
         self._by_call: dict[str, str] = {}
         main: set[str] = set()
-        for call in (call for listing in lists for call in listing.calls):
-            if call.view.size:
-                self._by_call[call.view.call] = call.view.side
-                if not call.view.side:
-                    main.add(call.view.request)
+        for listing in lists:
+            for call in listing.calls:
+                view = call.view
+                if view.size:
+                    self._by_call[view.call] = view.side
+                    if not view.side:
+                        main.add(view.request)
         self._by_call.pop("", None)
         # A request that both use says nothing about whose a call is.
         self._shared = main & self._by_request.keys()
@@ -225,7 +230,8 @@ class Sides:
         return "" if view.request in self._shared else self._by_request.get(view.request, "")
 
     def _is_utility(self, view: View) -> bool:
-        return ("call", view.call) in self._utility or ("request", view.request) in self._utility
+        told = self._utility
+        return bool(told) and (("call", view.call) in told or ("request", view.request) in told)
 
 
 def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) -> dict[str, Group]:
@@ -262,9 +268,11 @@ def _served(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) ->
     """The answers to calls that serve the program and have no id: each the next of its request."""
     serving: dict[str, dict[int | None, Call]] = defaultdict(dict)
     for note in rest:
-        if isinstance(note, Noted) and (note.on, note.name) == ("request", "served"):
+        if type(note) is Noted and note.name == "served" and note.on == "request":
             view = View(0, note.origin, note.offset, note.time, request=note.subject)
             serving[note.subject].setdefault(note.time, Call(view, 0))
+    if not serving:
+        return set()
     asked: dict[str, list[Call]] = defaultdict(list)
     for call in (call for listing in lists for call in listing.calls):
         if call.view.request in serving and not call.view.call:

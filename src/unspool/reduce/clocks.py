@@ -55,7 +55,7 @@ def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
 
 
 def _is_zoneless(fact: AnyFact) -> bool:
-    return isinstance(fact, Noted) and fact.name == ZONE and fact.value == NO_ZONE
+    return type(fact) is Noted and fact.name == ZONE and fact.value == NO_ZONE
 
 
 def _votes(facts: list[AnyFact], local: set[str]) -> dict[str, Counter[int]]:
@@ -92,10 +92,10 @@ _FIRST = ("call", "result", "asked", "agent")
 
 
 def _evidence(fact: AnyFact) -> Iterator[Evidence]:
-    if isinstance(fact, ToolCalled):
+    if type(fact) is ToolCalled:
         if fact.id:
             yield "call", fact.id
-    elif isinstance(fact, ToolReturned):
+    elif type(fact) is ToolReturned:
         if fact.call:
             yield "result", fact.call
     elif isinstance(fact, MessageSeen):
@@ -104,11 +104,11 @@ def _evidence(fact: AnyFact) -> Iterator[Evidence]:
         words = fact.typed or fact.text
         if words.strip():
             yield fact.role, words.strip()
-    elif isinstance(fact, Marked):
+    elif type(fact) is Marked:
         child = (fact.data or {}).get("conversation_id")
         if fact.kind in ("subagent_start", "subagent_end") and isinstance(child, str):
             yield "agent", child
-    elif isinstance(fact, Noted) and fact.name == "child_id" and isinstance(fact.value, str):
+    elif type(fact) is Noted and fact.name == "child_id" and isinstance(fact.value, str):
         yield "agent", fact.value
 
 

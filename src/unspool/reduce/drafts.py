@@ -141,7 +141,7 @@ class Assembly:
         rank = getattr(fact, "rank", 0)
         if fact.time is not None:
             (self.echo_times if rank >= ECHO else self.times).append(fact.time)
-        if rank >= Rank.STANDIN and not isinstance(fact, Noted):
+        if rank >= Rank.STANDIN and type(fact) is not Noted:
             self._stand_ins.append((place, record, fact))
             return
         if isinstance(fact, MessageSeen):
@@ -150,7 +150,7 @@ class Assembly:
                 self._echoes[(fact.rank, fact.origin)].append((place, ident, fact))
             else:
                 self.add_part(place, fact, self._joined(fact, ident))
-        elif isinstance(fact, ToolCalled):
+        elif type(fact) is ToolCalled:
             if fact.id:
                 call = self.call(fact.id, place)
                 if fact.rank:
@@ -160,7 +160,7 @@ class Assembly:
                 call.seen.append(fact)
             else:
                 self._nameless.append((place, fact))
-        elif isinstance(fact, ToolReturned):
+        elif type(fact) is ToolReturned:
             self._open = None
             if fact.call:
                 call = self.call(fact.call, place)
@@ -171,9 +171,9 @@ class Assembly:
                 call.results.append(fact)
             else:
                 self._nameless.append((place, fact))
-        elif isinstance(fact, UsageReported):
+        elif type(fact) is UsageReported:
             self.usage.append((place, fact))
-        elif isinstance(fact, Noted):
+        elif type(fact) is Noted:
             if fact.on == "following":
                 self.following.append((place, fact))
             else:
@@ -184,9 +184,9 @@ class Assembly:
                 if fact.on == "call" and fact.name == "child_id":
                     self._spawners.setdefault(fact.value, fact.subject)
                 self.notes.append(fact)
-        elif isinstance(fact, Marked):
+        elif type(fact) is Marked:
             self.marks.append((place, fact))
-        elif isinstance(fact, Link):
+        elif type(fact) is Link:
             self._open = None
 
     def _tie_calls(self) -> None:
@@ -195,11 +195,11 @@ class Assembly:
             call = self.calls[ident]
             own: list[ToolCalled | ToolReturned] = [
                 known
-                for known in (call.seen if isinstance(fact, ToolCalled) else call.results)
+                for known in (call.seen if type(fact) is ToolCalled else call.results)
                 if known.rank == 0 and known.origin != fact.origin
             ]
             if own:
-                target = call.place if isinstance(fact, ToolCalled) else call.ended
+                target = call.place if type(fact) is ToolCalled else call.ended
                 timed = fact.time is not None and own[0].time is not None
                 self.anchors.tie(fact.origin, place, target, timed)
 

@@ -5,8 +5,6 @@ undecoded text, and a snapshot that adds nothing is never parsed. Joining is clo
 they read, and what they hand over is joined again.
 """
 
-import operator
-
 import msgspec
 
 from unspool.facts import SnapshotSeen, View
@@ -23,26 +21,27 @@ _LOOSE_BYTES = 256 * 1024
 class Joined:
     """A list, and all who saw a part of it."""
 
-    __slots__ = ("fact", "text", "views")
+    __slots__ = ("fact", "views")
 
-    def __init__(self, fact: SnapshotSeen) -> None:
+    def __init__(self, fact: SnapshotSeen, views: list[View]) -> None:
         self.fact = fact
-        self.text = fact.text
-        self.views = list(fact.views)
-
-    def covers(self, other: "Joined") -> bool:
-        """Whether the other list is this list's beginning, up to the end of a message."""
-        if self.fact.escaped != other.fact.escaped:
-            return False
-        if self.fact.broken or other.fact.broken:
-            return self.fact.broken == other.fact.broken and self.text == other.text
-        at = len(other.text)
-        return self.text.startswith(other.text) and self.text[at : at + 1] in (b"", b",")
+        self.views = views
 
     def to_fact(self) -> SnapshotSeen:
-        if len(self.views) == len(self.fact.views):
+        views = self.views
+        if len(views) == 1 and views[0] is self.fact.views[0]:
             return self.fact
-        return msgspec.structs.replace(self.fact, views=tuple(self.views))
+        return msgspec.structs.replace(self.fact, views=tuple(views))
+
+
+def _covers(longer: SnapshotSeen, other: SnapshotSeen) -> bool:
+    """Whether the other list is this list's beginning, up to the end of a message."""
+    if longer.escaped != other.escaped:
+        return False
+    if longer.broken or other.broken:
+        return longer.broken == other.broken and longer.text == other.text
+    at = len(other.text)
+    return longer.text.startswith(other.text) and longer.text[at : at + 1] in (b"", b",")
 
 
 class Joiner:
@@ -60,23 +59,25 @@ class Joiner:
 
     def add(self, fact: SnapshotSeen) -> int:
         """Take the fact in; by how many bytes the kept text grew."""
-        new = Joined(self._lean(fact))
-        size = len(new.text)
+        views = self._lean(fact)
+        size = len(fact.text)
+        new = None
         if size > _SHORT and not fact.broken:
-            latest = self._open.setdefault(new.text[:_BEGINNING], [])
+            latest = self._open.setdefault(fact.text[:_BEGINNING], [])
             for known in latest:
-                if new.covers(known):
-                    grown = size - len(known.text)
-                    known.fact, known.text = new.fact, new.text
-                    known.views += new.views
+                if _covers(fact, known.fact):
+                    grown = size - len(known.fact.text)
+                    known.fact = fact
+                    known.views += views
                     self._bytes += grown
                     return grown
-                if known.covers(new):
-                    known.views += new.views
+                if _covers(known.fact, fact):
+                    known.views += views
                     return 0
+            new = Joined(fact, views)
             latest.insert(0, new)
             del latest[_OPEN:]
-        self._lists.append(new)
+        self._lists.append(new or Joined(fact, views))
         self._bytes += size
         self._loose_bytes += size
         if self._loose_bytes <= max(_LOOSE_BYTES, self._bytes // 2):
@@ -85,7 +86,7 @@ class Joiner:
         self._settle()
         return self._bytes - before
 
-    def _lean(self, fact: SnapshotSeen) -> SnapshotSeen:
+    def _lean(self, fact: SnapshotSeen) -> list[View]:
         """The same system prompt and tools come with every call: hold them once."""
         views: list[View] = []
         for view in fact.views:
@@ -94,9 +95,7 @@ class Joiner:
             if system is not view.system or tools is not view.tools:
                 view = msgspec.structs.replace(view, system=system, tools=tools)
             views.append(view)
-        if all(map(operator.is_, views, fact.views)):
-            return fact
-        return msgspec.structs.replace(fact, views=tuple(views))
+        return views
 
     def _settle(self) -> None:
         """Every list into the one that it is the beginning of.
@@ -106,12 +105,12 @@ class Joiner:
         """
         kept: list[Joined] = []
         for joined in sorted(self._lists, key=_by_text):
-            while kept and joined.covers(kept[-1]):
+            while kept and _covers(joined.fact, kept[-1].fact):
                 joined.views += kept.pop().views
             kept.append(joined)
         self._lists = kept
         self._open.clear()
-        self._bytes = sum(len(joined.text) for joined in kept)
+        self._bytes = sum(len(joined.fact.text) for joined in kept)
         self._loose_bytes = 0
 
     def facts(self) -> list[SnapshotSeen]:
@@ -120,4 +119,4 @@ class Joiner:
 
 
 def _by_text(joined: Joined) -> tuple[bool, bool, bytes]:
-    return joined.fact.broken, joined.fact.escaped, joined.text + b","
+    return joined.fact.broken, joined.fact.escaped, joined.fact.text + b","

@@ -102,8 +102,8 @@ class Listing:
     @property
     def final(self) -> list[Call]:
         """The calls that saw the whole list, in order of time."""
-        whole = [call for call in self.calls if call.count == len(self.messages)]
-        return sorted(whole, key=by_time)
+        size = len(self.messages)
+        return sorted([call for call in self.calls if call.count == size], key=by_time)
 
 
 class Lists(NamedTuple):

@@ -57,7 +57,7 @@ def annotate(
         for message in messages:
             message.turn = None
         number_turns(messages)
-    notes = [fact for fact in rest if isinstance(fact, Noted)]
+    notes = [fact for fact in rest if type(fact) is Noted]
     gaps = any(winner.listing.gaps for winner in winners)
     notes = _count_from_list(notes, messages, gaps)
     # Messages whose call nobody logged: the model that another channel names for their request.
@@ -117,7 +117,7 @@ def expected_models(rest: list[AnyFact]) -> Expected:
     """Request → the model that another channel names for it: by rank, then the latest."""
     best: dict[str, tuple[int, int, str, str]] = {}
     for fact in rest:
-        if isinstance(fact, Noted) and fact.on == "request" and fact.name == "expected_model":
+        if type(fact) is Noted and fact.on == "request" and fact.name == "expected_model":
             rank = (-fact.rank, fact.time if fact.time is not None else -1)
             known = best.get(fact.subject)
             if known is None or rank >= known[:2]:
@@ -147,10 +147,18 @@ def within_turns(messages: list[Message]) -> list[Message]:
     made: list[Message] = []
     opens = False
     for message in reversed(messages):
-        opens = is_turn(message) or (opens and message.role == "user")
-        if message.role != "system" and (not opens or is_turn(message)):
-            made.append(message)
-    return made[::-1]
+        role = message.role
+        if role == "user":
+            turn = is_turn(message)
+            opens = opens or turn
+            if turn or not opens:
+                made.append(message)
+        else:
+            opens = False
+            if role != "system":
+                made.append(message)
+    made.reverse()
+    return made
 
 
 def _stands(candidate: Candidate, call: Call) -> bool:

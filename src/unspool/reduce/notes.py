@@ -225,7 +225,7 @@ def find_naming(records: list[Record]) -> Naming:
     own = {record.entry for record in records}
     for record in records:
         for fact in record.facts:
-            if isinstance(fact, Noted) and fact.name == "title" and isinstance(fact.value, str):
+            if type(fact) is Noted and fact.name == "title" and isinstance(fact.value, str):
                 if fact.on == "conversation" or (fact.on == "entry" and fact.subject in own):
                     made.rank = min(made.rank, fact.rank)
                 elif fact.on == "entry":

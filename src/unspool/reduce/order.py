@@ -329,7 +329,7 @@ def _keys(records: Iterable[Record], requests: dict[str, int]) -> list[Key]:
     asked = ended = 0
     keys: list[Key] = []
     for record in records:
-        kinds = {fact.kind for fact in record.facts if isinstance(fact, Marked)}
+        kinds = {fact.kind for fact in record.facts if type(fact) is Marked}
         if _prompts(record):
             asked += 1
             key = (asked, _ASKED)
@@ -347,5 +347,5 @@ def _keys(records: Iterable[Record], requests: dict[str, int]) -> list[Key]:
 
 
 def _named_turn(record: Record, requests: dict[str, int]) -> int | None:
-    named = (f.request for f in record.facts if isinstance(f, ToolCalled) and f.request)
+    named = (f.request for f in record.facts if type(f) is ToolCalled and f.request)
     return next((requests[name] for name in named if name in requests), None)

@@ -8,7 +8,6 @@ from unspool.trajectory import Message
 
 THINGS = (MessageSeen, ToolCalled, ToolReturned)
 """What is said, called and returned, as against what is noted of it."""
-_THINGS = frozenset(THINGS)  # a look at the type costs a tenth of `isinstance` where it is none
 
 SPOKEN = (MessageSeen, ToolCalled)
 
@@ -27,8 +26,8 @@ class Record:
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
     __slots__ = (
-        "after", "entry", "facts", "offset", "origin", "others", "side", "spoken", "time",
-        "withdrawn",
+        "after", "entry", "facts", "offset", "origin", "others", "side", "spoken", "telling",
+        "time", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, entry: str, origin: str, offset: int) -> None:
@@ -40,6 +39,8 @@ class Record:
         self.time: int | None = None
         self.spoken = False
         """Whether it holds a message, or a part of one."""
+        self.telling = False
+        """Whether somebody says something of their own in it, calls, or returns."""
         self.side = False
         """Whether it stands on a side thread."""
         self.withdrawn = False
@@ -53,12 +54,19 @@ class Record:
             self.after = fact.after
         if self.time is None:
             self.time = fact.time
+        # (A look at the type is several times faster than `isinstance` where the answer is no.)
         if type(fact) is MessageSeen:
             self.spoken = True
-            self.side = self.side or fact.side
-            self.withdrawn = self.withdrawn or fact.withdrawn
+            if fact.kind != "injected" and fact.role != "system":
+                self.telling = True
+            if fact.side:
+                self.side = True
+            if fact.withdrawn:
+                self.withdrawn = True
         elif type(fact) is ToolCalled or type(fact) is ToolReturned:
-            self.side = self.side or fact.side
+            self.telling = True
+            if fact.side:
+                self.side = True
 
     @property
     def edition(self) -> int:
@@ -71,8 +79,8 @@ class Record:
         for fact in self.facts:
             if isinstance(fact, MessageSeen):
                 richness += len(fact.text) + len(fact.thinking)
-            elif isinstance(fact, ToolReturned):
+            elif type(fact) is ToolReturned:
                 richness += len(fact.text or "")
-            elif isinstance(fact, ToolCalled):
+            elif type(fact) is ToolCalled:
                 richness += len(fact.arguments)
         return (self.after is not None, richness)

@@ -274,7 +274,7 @@ def _by_message(views: list[View], rest: list[AnyFact]) -> list[Noted]:
     return [
         msgspec.structs.replace(fact, subject=requests[fact.subject], rank=fact.rank + 1)
         for fact in rest
-        if isinstance(fact, Noted) and fact.on == "request" and requests.get(fact.subject)
+        if type(fact) is Noted and fact.on == "request" and requests.get(fact.subject)
     ]
 
 
@@ -356,6 +356,6 @@ def _asked(views: list[View], rest: Iterable[AnyFact]) -> set[str]:
     asked = {ident for view in views for ident in (view.request, view.message) if ident}
     told: dict[tuple[str, int], set[str]] = {}
     for fact in rest:
-        if isinstance(fact, Noted) and fact.on == "request":
+        if type(fact) is Noted and fact.on == "request":
             told.setdefault((fact.origin, fact.offset), set()).add(fact.subject)
     return asked.union(*(ids for ids in told.values() if ids & asked))

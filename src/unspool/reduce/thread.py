@@ -130,14 +130,7 @@ def _parents(records: list[Record], nodes: dict[str, Record]) -> dict[str, str |
 
 def _is_turn(record: Record) -> bool:
     """Whether the record can be the leaf: somebody's words, a call or a result on the main line."""
-    if record.side:
-        return False
-    for fact in record.facts:
-        if isinstance(fact, THINGS) and (
-            not isinstance(fact, MessageSeen) or (fact.kind != "injected" and fact.role != "system")
-        ):
-            return True
-    return False
+    return record.telling and not record.side
 
 
 def _chains(
@@ -205,7 +198,7 @@ def _recover(
             for fact in record.facts:
                 if isinstance(fact, MessageSeen):
                     name = fact.id
-                elif isinstance(fact, ToolCalled):
+                elif type(fact) is ToolCalled:
                     name = fact.message
                     call_at[fact.id] = rank
                 else:
@@ -229,7 +222,7 @@ def _recover(
         ranks = [
             call_at[fact.call]
             for fact in record.facts
-            if isinstance(fact, ToolReturned) and fact.call in call_at
+            if type(fact) is ToolReturned and fact.call in call_at
         ]
         if ranks:
             number += 1
@@ -243,7 +236,7 @@ def _messages(record: Record) -> list[str]:
     for fact in record.facts:
         if isinstance(fact, MessageSeen):
             name = fact.id
-        elif isinstance(fact, ToolCalled):
+        elif type(fact) is ToolCalled:
             name = fact.message
         else:
             continue
@@ -253,7 +246,7 @@ def _messages(record: Record) -> list[str]:
 
 
 def _calls(record: Record) -> list[str]:
-    return [fact.id for fact in record.facts if isinstance(fact, ToolCalled)]
+    return [fact.id for fact in record.facts if type(fact) is ToolCalled]
 
 
 def _branches(
@@ -365,7 +358,7 @@ def _guesses(records: Iterable[Record]) -> set[str]:
         fact.value
         for record in records
         for fact in record.facts
-        if isinstance(fact, Noted)
+        if type(fact) is Noted
         and fact.name == "title"
         and fact.rank >= GUESS
         and isinstance(fact.value, str)
@@ -416,12 +409,12 @@ def settle_echoes(thread: Thread) -> Thread:
 
 def _told(record: Record) -> set[Evidence]:
     """What an echo, or the end of a turn, is recognised by."""
-    ended = {("request", f.subject) for f in record.facts if isinstance(f, Marked) and f.subject}
+    ended = {("request", f.subject) for f in record.facts if type(f) is Marked and f.subject}
     return set(_evidence(record)) if _is_echo(record) else ended if _ends_turn(record) else set()
 
 
 def _ends_turn(record: Record) -> bool:
-    return any(isinstance(fact, Marked) and fact.kind == "turn_end" for fact in record.facts)
+    return any(type(fact) is Marked and fact.kind == "turn_end" for fact in record.facts)
 
 
 def _is_echo(record: Record) -> bool:

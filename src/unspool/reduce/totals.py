@@ -143,9 +143,10 @@ def number_turns(messages: list[Message]) -> None:
     said: dict[tuple[Any, ...], int] = {}
     repeats = any(message.copied for message in messages)
     for message in messages:
-        if is_turn(message):
+        role = message.role
+        if role == "user" and is_turn(message):
             turn += 1
-        if turn < 0 or message.role == "system":
+        if turn < 0 or role == "system":
             continue
         message.turn = turn
         if repeats:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from unspool.facts import AnyFact, Problem
+from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.copilot_telemetry.calls import read_engine_messages, read_list, read_piece
 from unspool.sources.copilot_telemetry.events import SOURCE, Event, iter_events
@@ -141,7 +141,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     owners = Owners(origin)
     for event in iter_events(origin, tally, recover, _NOISE_LINE):
-        if isinstance(event, Problem):
+        if not isinstance(event, Event):
             yield event
             continue
         reader = READERS.get(event.name)

@@ -142,8 +142,15 @@ class Event:
     """One record: its name after the last slash, its properties whatever the envelope."""
 
     __slots__ = (
-        "_envelope", "_time", "full_name", "measures", "name", "offset", "origin", "properties",
-    )  # fmt: skip
+        "_time",
+        "full_name",
+        "measures",
+        "name",
+        "offset",
+        "origin",
+        "properties",
+        "stamp",
+    )
 
     def __init__(self, envelope: Envelope, line: bytes, origin: str, offset: int) -> None:
         self.origin = origin
@@ -160,14 +167,9 @@ class Event:
             envelope.name or bag.name or (data and data.name) or envelope.eventName or ""
         )
         self.name = self.full_name.rpartition("/")[2]
-        self._envelope = envelope
-        self._time: int | None = _NOT_READ
-
-    @property
-    def stamp(self) -> str:
+        self.stamp = self.text("timestamp") or str(envelope.time or envelope.timestamp or "")
         """The time as the record writes it."""
-        envelope = self._envelope
-        return self.text("timestamp") or str(envelope.time or envelope.timestamp or "")
+        self._time: int | None = _NOT_READ
 
     @property
     def time(self) -> int | None:
@@ -189,10 +191,7 @@ class Event:
     def text(self, name: str) -> str:
         """A property as text; numbers come as strings and strings as numbers."""
         raw = self.properties.get(name)
-        if raw is None:
-            return ""
-        data = bytes(raw)
-        return _known.get(data) or _string(data)
+        return "" if raw is None else _strings[bytes(raw)]
 
     def number(self, name: str) -> int | None:
         raw = self.properties.get(name)
@@ -204,7 +203,7 @@ class Event:
         if data.isdigit():
             return int(data)
         try:
-            return int(float(_string(data)))
+            return int(float(_strings[data]))
         except (ValueError, OverflowError):
             return None
 
@@ -242,7 +241,7 @@ class Event:
         if parts is None:
             return ""
         text, escaped, _ = parts
-        return _string(b'"%b"' % text if escaped else text)
+        return _decode_string(b'"%b"' % text if escaped else text)
 
     def joined(self, name: str) -> tuple[bytes, bool, bool] | None:
         """A property that may be cut into name, name_02, …: (its text undecoded, whether it is the
@@ -288,22 +287,24 @@ _UNDEFINED_JSON = (b"undefined", b'\\"undefined\\"')
 _short_options: dict[bytes, bytes] = {b"": b""}
 _QUOTE = ord('"')
 _SHORT = 64
-_known: dict[bytes, str] = {}
-"""Short values come again and again: ids, models, modes."""
 
 
-def _string(data: bytes) -> str:
-    text = _known.get(data)
-    if text is not None:
-        return text
+def _decode_string(data: bytes) -> str:
     if data[0] != _QUOTE:
-        text = "" if data == b"null" else data.decode()
-    elif b"\\" not in data:
-        text = data[1:-1].decode()
-    else:
-        text = msgspec.json.decode(data, type=str)
-    if len(data) <= _SHORT:
-        if len(_known) >= 10_000:
-            _known.clear()
-        _known[data] = text
-    return text
+        return "" if data == b"null" else data.decode()
+    return data[1:-1].decode() if b"\\" not in data else msgspec.json.decode(data, type=str)
+
+
+class _Strings(dict[bytes, str]):
+    """Values as texts. Short ones, which come again and again (ids, models, modes), are kept."""
+
+    def __missing__(self, data: bytes) -> str:
+        text = _decode_string(data)
+        if len(data) <= _SHORT:
+            if len(self) >= 10_000:
+                self.clear()
+            self[data] = text
+        return text
+
+
+_strings = _Strings()
