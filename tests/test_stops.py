@@ -107,6 +107,22 @@ def test_a_stop_while_modules_are_imported(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (130, b"\nunspool: stopped\n")
 
 
+def test_a_stop_while_a_module_makes_its_classes(tmp_path: Path) -> None:
+    """`python -m` ends by SIGINT when the interrupt came out of an exec(), which dataclasses use."""
+    (tmp_path / "stopped_in_exec.py").write_text(
+        "import os, signal\n"
+        "from unspool import cli\n"
+        "def run(**options):\n"
+        "    exec('import os, signal; os.kill(os.getpid(), signal.SIGTERM)')\n"
+        "cli.group.main = run\n"
+        "cli.main()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "stopped_in_exec"], env=ENV, cwd=tmp_path, stderr=subprocess.PIPE
+    )
+    assert (ran.returncode, ran.stderr) == (143, b"unspool: stopped\n")
+
+
 def test_what_is_in_the_background_is_not_stopped(telemetry: Path, tmp_path: Path) -> None:
     """A shell script's `unspool … &` ignores Ctrl-C, as all its commands do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,5 +1,6 @@
 """The command line. Every command is a module of its own, imported when it is called."""
 
+import atexit
 import io
 import os
 import sys
@@ -137,6 +138,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         stops.go_deaf()
         click.echo(stops.TOLD, err=True)
+        # `python -m unspool` would end by SIGINT, whatever it is told here, if the stop came while a
+        # module that was being imported ran exec(): Python remembers that as nobody's interrupt.
+        atexit.register(os._exit, stops.exit_code())
         _leave(stops.exit_code())
     except OSError as error:
         where = error.filename or "cannot write the output"
