@@ -36,6 +36,7 @@ def search(connection: sqlite3.Connection, query: SearchQuery) -> Findings:
         query.mode,
         filters=filters_of(connection, query),
         limit=query.limit,
+        typing=query.typing,
     )
     return Findings(group(found.hits), len(found.hits), found.capped)
 

@@ -98,6 +98,8 @@ class ExportQuery(OneQuery, kw_only=True, forbid_unknown_fields=True):
 class SearchQuery(Chosen, kw_only=True, forbid_unknown_fields=True):
     q: Text
     mode: Literal["words", "substring", "regex"] = "words"
+    typing: bool = False
+    """The last word may go on: what begins with it is found after what is it."""
     role: Text | None = None
     tool: Text | None = None
     file: Text | None = None

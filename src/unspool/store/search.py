@@ -2,9 +2,10 @@
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 import msgspec
@@ -18,11 +19,13 @@ WEIGHTS = (4.0, 2.0, 1.0, 0.5)
 """What a person typed says more about what they look for than what a tool printed."""
 OPEN, CLOSE = "\x01", "\x02"
 """Stand around what was found, in snippets; no text of a conversation holds them visibly."""
-RANKED = 5000
-"""Of a word that is everywhere only this many of the latest places are looked at, and they stand in
-the order of FIELDS, the latest first: bm25 would count all places in the store to know how rare the
-word is, and it is not rare."""
+RANKED = 1000
+"""Of words that are everywhere only this many of the latest places are looked at."""
+_FEW = 10_000
+"""So many places are looked at one by one before it is asked which conversations a filter chooses."""
 _SNIPPET_CHARS = 160
+_LONGEST_SNIPPET = 1000
+_LAST = 2**62
 _TOKEN = re.compile(r'"[^"]*"\*?|\(|\)|[^\s()"]+')
 _PLAIN = re.compile(r"^\w+\*?$")
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
@@ -57,7 +60,7 @@ class Hit(msgspec.Struct, array_like=True):
 class Found(msgspec.Struct):
     hits: list[Hit]
     capped: bool = False
-    """Only the latest RANKED places were looked at."""
+    """There are more places than the latest RANKED, which were looked at."""
 
 
 def search(
@@ -67,16 +70,27 @@ def search(
     fields: tuple[str, ...] = FIELDS,
     filters: Filters | None = None,
     limit: int = 20,
+    typing: bool = False,
 ) -> Found:
+    """`typing`: the last word may go on, so what begins with it is found after what is it."""
     filters = filters or Filters()
     if not query.strip():
         raise UsageError("search for what?")
     if mode == "regex":
         return Found(list(iter_pattern(connection, query, fields, filters, limit)))
     pieces = [query] if mode == "substring" else unworded(query)
-    if pieces is None:
-        return _words(connection, query, fields, filters, limit)
-    return Found(list(_pieces(connection, pieces, fields, filters, limit)) if pieces else [])
+    if pieces is not None:
+        patterns = [re.compile(re.escape(piece), re.IGNORECASE) for piece in pieces]
+        hits = _matching(connection, pieces, patterns, fields, filters) if pieces else iter(())
+        return Found(list(islice(hits, limit)))
+    found = _words(connection, query, fields, filters, limit)
+    *_, last = words = query.split()
+    if typing and len(found.hits) < limit and len(last) >= 3 and all(map(_PLAIN.match, words)):
+        seen = {(hit.source, hit.conversation_id, hit.message_index) for hit in found.hits}
+        begun = _matching(connection, words, _word_patterns(query + "*"), fields, filters, _folded)
+        more = (h for h in begun if (h.source, h.conversation_id, h.message_index) not in seen)
+        found.hits += islice(more, limit - len(found.hits))
+    return found
 
 
 def iter_pattern(
@@ -87,11 +101,8 @@ def iter_pattern(
     limit: int,
 ) -> Iterator[Hit]:
     """Where a regular expression matches, the latest first, as it is found."""
-    pattern = _pattern(query)
-    trigrams = " AND ".join(_trigrams(text) for text in required_texts(query))
-    if trigrams and caught_up(connection):
-        return _look_at(connection, trigrams, [pattern], fields, filters, limit)
-    return _scan(connection, [pattern], fields, filters, limit)
+    texts = required_texts(query)
+    return islice(_matching(connection, texts, [_pattern(query)], fields, filters), limit)
 
 
 def required_texts(pattern: str) -> list[str]:
@@ -157,10 +168,6 @@ def _quoted(query: str) -> str:
     return " ".join('"' + word.replace('"', "") + '"' for word in query.split() if word.strip('"'))
 
 
-_JOIN = (
-    "FROM {index} JOIN messages m ON m.id = {index}.rowid"
-    " JOIN conversations c ON c.id = m.conversation_id"
-)
 _COLUMNS = (
     "c.source, c.external_id, c.title, m.message_index, m.turn_index, m.role, m.timestamp,"
     " m.model, m.tool_name"
@@ -174,104 +181,186 @@ def _words(
     filters: Filters,
     limit: int,
 ) -> Found:
+    """Where all words stand in what was typed first, then in the answer …, the latest first.
+
+    Not by bm25: it goes through all places of every word to know how rare it is.
+    """
     try:
-        return _ranked(connection, query, fields, filters, limit)
-    except sqlite3.OperationalError:
-        text = _quoted(query)
-        return _ranked(connection, text, fields, filters, limit) if text else Found([])
-
-
-def _ranked(
-    connection: sqlite3.Connection,
-    query: str,
-    fields: tuple[str, ...],
-    filters: Filters,
-    limit: int,
-) -> Found:
-    match = match_query(query, fields)
-    terms, values = filters.of_messages()
-    # Rows of other tables are looked at only where something is asked of them, and for the best.
-    join = _JOIN.format(index="words") if terms else "FROM words"
-    places = f"{join} WHERE words MATCH ? AND {where(terms)}"
-    bound = connection.execute(
-        f"SELECT words.rowid {places} ORDER BY words.rowid DESC LIMIT 1 OFFSET {RANKED}",
-        (match, *values),
-    ).fetchone()
-    scores: dict[int, float] = {}
-    if bound is None:
-        weights = ", ".join(map(str, WEIGHTS))
-        scores |= connection.execute(
-            f"SELECT words.rowid, -bm25(words, {weights}) AS score {places}"
-            " ORDER BY score DESC, words.rowid DESC LIMIT ?",
-            (match, *values, limit),
+        found = list(
+            islice(_places(connection, "words", match_query(query, fields), filters), RANKED + 1)
         )
-    else:
-        # All words in what was typed, all in the answer … and those that several fields share.
-        tiers = [((field,), WEIGHTS[FIELDS.index(field)]) for field in fields]
-        for tier, weight in (*tiers, (fields, 0.0)):
-            for (place,) in connection.execute(
-                f"SELECT words.rowid {places} AND words.rowid > ? ORDER BY words.rowid DESC LIMIT ?",
-                (match_query(query, tier), *values, bound[0], limit),
-            ):
-                scores.setdefault(place, weight)
-            if len(scores) >= limit:
-                break
-    marks = ", ".join(
-        f"snippet(words, {number}, '{OPEN}', '{CLOSE}', '…', 20)" for number in range(len(FIELDS))
+    except sqlite3.OperationalError as error:
+        if "interrupted" in str(error):
+            raise
+        query = _quoted(query)
+        if not query:
+            return Found([])
+        found = list(
+            islice(_places(connection, "words", match_query(query, fields), filters), RANKED + 1)
+        )
+    patterns = _word_patterns(query)
+    scored: list[tuple[float, int]] = []
+    for place, *texts in _texts(connection, found[:RANKED]):
+        folded = [_folded(text) if text else "" for text in texts]
+        score = max(
+            WEIGHTS[number] * sum(1 for one in patterns if one.search(folded[number]))
+            for number, field in enumerate(FIELDS)
+            if field in fields
+        )
+        scored.append((-score / max(1, len(patterns)), -place))
+    scored.sort()
+    hits = [
+        _show(connection, -place, patterns, fields, _folded, -score)
+        for score, place in scored[:limit]
+    ]
+    return Found(hits, len(found) > RANKED)
+
+
+def _places(
+    connection: sqlite3.Connection, index: str, match: str, filters: Filters
+) -> Iterator[int]:
+    """The messages that an index finds, the latest first."""
+    terms, values = filters.of_messages()
+    found = f"SELECT rowid FROM {index} WHERE {index} MATCH ?"
+    if not terms:
+        yield from _first(connection.execute(f"{found} ORDER BY rowid DESC", (match,)))
+        return
+    join = (
+        "CROSS JOIN messages m ON m.id = i.rowid JOIN conversations c ON c.id = m.conversation_id"
     )
-    hits: list[Hit] = []
-    for place, score in islice(scores.items(), limit):
-        *columns, typed, answered, called, returned = connection.execute(
-            f"SELECT {_COLUMNS}, {marks} {_JOIN.format(index='words')}"
-            " WHERE words MATCH ? AND words.rowid = ?",
-            (match, place),
+    one_by_one = (
+        f"SELECT m.id FROM {index} i {join} WHERE {index} MATCH ? AND i.rowid BETWEEN ? AND ?"
+        f" AND {where(terms)} ORDER BY i.rowid DESC"
+    )
+    below: int | None = _LAST
+    if filters.conversation is None:
+        bound = connection.execute(
+            f"{found} ORDER BY rowid DESC LIMIT 1 OFFSET {_FEW}", (match,)
         ).fetchone()
-        field, snippet = _best((typed, answered, called, returned))
-        hits.append(_make(columns, field, snippet, score))
-    return Found(hits, bound is not None)
+        below = bound[0] if bound else None
+        low = 0 if below is None else below + 1
+        yield from _first(connection.execute(one_by_one, (match, low, _LAST, *values)))
+    chosen, chosen_values = filters.of_conversations()
+    if below is not None and chosen:
+        # The filter chooses little: where its conversations stand is known, only there is looked.
+        rows = connection.execute(
+            "SELECT m.id FROM (SELECT min(n.id) AS low, max(n.id) AS high FROM conversations c"
+            f" CROSS JOIN messages n ON n.conversation_id = c.id WHERE {where(chosen)} AND n.id <= ?"
+            f" GROUP BY c.id ORDER BY 2 DESC) r CROSS JOIN {index} i"
+            f" ON i.rowid BETWEEN r.low AND r.high {join} WHERE {index} MATCH ? AND {where(terms)}",
+            (*chosen_values, below, match, *values),
+        )
+        yield from _first(rows)
+    elif below is not None:
+        yield from _first(connection.execute(one_by_one, (match, 0, below, *values)))
 
 
-def _best(snippets: tuple[str | None, ...]) -> tuple[str, str]:
-    """The field in which it was found, and what stands around it."""
-    for field, snippet in zip(FIELDS, snippets, strict=True):
-        if snippet and OPEN in snippet:
-            return field, snippet
-    return next(((f, s) for f, s in zip(FIELDS, snippets, strict=True) if s), ("", ""))
+def _first(rows: sqlite3.Cursor) -> Iterator[int]:
+    return (place for (place,) in rows)
 
 
-def _pieces(
+def _texts(connection: sqlite3.Connection, places: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+    columns = ", ".join(FIELDS)
+    for place in places:
+        yield from connection.execute(f"SELECT id, {columns} FROM texts WHERE id = ?", (place,))
+
+
+def _word_patterns(query: str) -> list[re.Pattern[str]]:
+    """What the words and phrases of a query look like in a text; not those that are not wanted."""
+    patterns: list[re.Pattern[str]] = []
+    wanted = True
+    for token in _TOKEN.findall(query):
+        if token in _OPERATORS or token in ("(", ")"):
+            wanted = token != "NOT"
+            continue
+        words = r"\W+".join(map(re.escape, re.findall(r"\w+", _folded(token))))
+        if wanted and words:
+            end = r"\w*" if token.endswith("*") else r"(?!\w)"
+            patterns.append(re.compile(rf"(?<!\w){words}{end}", re.IGNORECASE))
+        wanted = True
+    return patterns
+
+
+_ACCENTS = {
+    code: unicodedata.normalize("NFD", chr(code))[0]
+    for code in (*range(0xC0, 0x250), *range(0x1E00, 0x1F00))
+}
+
+
+def _folded(text: str) -> str:
+    """Without accents, as the index of words has it; every character stays in its place."""
+    return text if text.isascii() else text.translate(_ACCENTS)
+
+
+def _show(
+    connection: sqlite3.Connection,
+    place: int,
+    patterns: list[re.Pattern[str]],
+    fields: tuple[str, ...],
+    fold: Callable[[str], str],
+    score: float = 0.0,
+) -> Hit:
+    *columns, typed, answered, called, returned = connection.execute(
+        f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)} FROM texts x"
+        " JOIN messages m ON m.id = x.id JOIN conversations c ON c.id = m.conversation_id"
+        " WHERE x.id = ?",
+        (place,),
+    ).fetchone()
+    texts = dict(zip(FIELDS, (typed, answered, called, returned), strict=True))
+    best: tuple[int, str, str] = (0, "", "")
+    for field in fields:
+        text = texts[field] or ""
+        folded = fold(text)
+        matches = [match for one in patterns if (match := one.search(folded))]
+        if matches and len(matches) > best[0]:
+            first = min(matches, key=lambda match: match.start())
+            best = (len(matches), field, _around(text, first, patterns, folded))
+        elif text and not best[1]:
+            best = (0, field, text[:_SNIPPET_CHARS] + ("…" if len(text) > _SNIPPET_CHARS else ""))
+    return _make(columns, best[1], best[2], score)
+
+
+def _matching(
     connection: sqlite3.Connection,
     pieces: list[str],
-    fields: tuple[str, ...],
-    filters: Filters,
-    limit: int,
-) -> Iterator[Hit]:
-    """By the trigram index, which knows the texts that hold all trigrams: these are looked at."""
-    patterns = [re.compile(re.escape(piece), re.IGNORECASE) for piece in pieces]
-    trigrams = " AND ".join(_trigrams(piece) for piece in pieces if len(piece) >= 3)
-    if not trigrams or not caught_up(connection):
-        yield from _scan(connection, patterns, fields, filters, limit)
-        return
-    yield from _look_at(connection, trigrams, patterns, fields, filters, limit)
-
-
-def _look_at(
-    connection: sqlite3.Connection,
-    trigrams: str,
     patterns: list[re.Pattern[str]],
     fields: tuple[str, ...],
     filters: Filters,
-    limit: int,
+    fold: Callable[[str], str] = str,
 ) -> Iterator[Hit]:
-    """The texts that hold these trigrams, the latest first."""
+    """The messages that all patterns match, the latest first.
+
+    The trigram index knows which texts hold these pieces; they are looked at. All texts are, where the
+    pieces are shorter than a trigram, and those that the index does not hold yet.
+    """
+    trigrams = " AND ".join(_trigrams(piece) for piece in pieces if len(piece) >= 3)
     terms, values = filters.of_messages()
-    rows = connection.execute(
-        f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
-        f" {_JOIN.format(index='pieces')} JOIN texts x ON x.id = m.id"
-        f" WHERE pieces MATCH ? AND {where(terms)} ORDER BY pieces.rowid DESC",
-        (trigrams, *values),
+    columns = ", ".join("x." + field for field in FIELDS)
+    everything = (
+        f"SELECT x.id, {columns} FROM texts x JOIN messages m ON m.id = x.id"
+        f" JOIN conversations c ON c.id = m.conversation_id WHERE {where(terms)}"
     )
-    return islice(_hits(rows, patterns, fields), limit)
+    if not trigrams:
+        rows: Iterable[tuple[Any, ...]] = connection.execute(
+            f"{everything} ORDER BY x.id DESC", values
+        )
+    else:
+        # Who can only read (a server) cannot index what is due.
+        due = (
+            "" if caught_up(connection) else " AND c.id IN (SELECT conversation_id FROM pieces_due)"
+        )
+        rows = chain(
+            connection.execute(f"{everything}{due} ORDER BY x.id DESC", values) if due else (),
+            _texts(connection, _places(connection, "pieces", trigrams, filters)),
+        )
+    for place, *texts in rows:
+        known = [
+            fold(text)
+            for field, text in zip(FIELDS, texts, strict=True)
+            if text and field in fields
+        ]
+        if all(any(pattern.search(text) for text in known) for pattern in patterns):
+            yield _show(connection, place, patterns, fields, fold)
 
 
 def _trigrams(query: str) -> str:
@@ -279,50 +368,23 @@ def _trigrams(query: str) -> str:
     return " AND ".join('"' + one.replace('"', '""') + '"' for one in found)
 
 
-def _scan(
-    connection: sqlite3.Connection,
-    patterns: list[re.Pattern[str]],
-    fields: tuple[str, ...],
-    filters: Filters,
-    limit: int,
-) -> Iterator[Hit]:
-    """By reading all texts, the latest first: for patterns, and for what is shorter than a trigram."""
-    terms, values = filters.of_messages()
-    rows = connection.execute(
-        f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)}"
-        " FROM texts x JOIN messages m ON m.id = x.id"
-        " JOIN conversations c ON c.id = m.conversation_id"
-        f" WHERE {where(terms)} ORDER BY x.id DESC",
-        values,
-    )
-    yield from islice(_hits(rows, patterns, fields), limit)
-
-
-def _hits(
-    rows: Iterable[tuple[Any, ...]], patterns: list[re.Pattern[str]], fields: tuple[str, ...]
-) -> Iterator[Hit]:
-    for *columns, typed, answered, called, returned in rows:
-        texts = zip(FIELDS, (typed, answered, called, returned), strict=True)
-        chosen = [(field, text) for field, text in texts if field in fields and text]
-        first, *others = patterns
-        if not all(any(other.search(text) for _, text in chosen) for other in others):
-            continue
-        for field, text in chosen:
-            if match := first.search(text):
-                yield _make(columns, field, _around(text, match), 0.0)
-                break
-
-
 def _make(columns: list[Any], field: str, snippet: str, score: float) -> Hit:
     """A hit out of a row of _COLUMNS."""
     return msgspec.convert([*columns, field, snippet, score], Hit)
 
 
-def _around(text: str, match: re.Match[str]) -> str:
+def _around(text: str, match: re.Match[str], patterns: list[re.Pattern[str]], folded: str) -> str:
+    """What stands around the first place, with marks around this and the others."""
     start = max(0, match.start() - _SNIPPET_CHARS // 2)
-    end = min(len(text), match.end() + _SNIPPET_CHARS // 2)
-    found = text[match.start() : match.end()]
-    before, after = text[start : match.start()], text[match.end() : end]
-    head = "…" if start else ""
-    tail = "…" if end < len(text) else ""
-    return f"{head}{before}{OPEN}{found}{CLOSE}{after}{tail}"
+    end = min(len(text), match.end() + _SNIPPET_CHARS // 2, start + _LONGEST_SNIPPET)
+    spans = sorted(
+        [match.span()]
+        + [one.span() for each in patterns for one in each.finditer(folded, start, end)]
+    )
+    parts = ["…" if start else ""]
+    at = start
+    for first, last in spans:
+        if first >= at and last > first:
+            parts += [text[at:first], OPEN, text[first : min(last, end)], CLOSE]
+            at = min(last, end)
+    return "".join([*parts, text[at:end], "…" if end < len(text) else ""])

@@ -46,7 +46,7 @@ export async function open(place) {
     const begun = performance.now();
     try {
       if (asked.mode === "regex") return await stream(asked, mine);
-      const answer = await ask("search", { ...asked, limit: 200 }, "search");
+      const answer = await ask("search", { ...asked, typing: true, limit: 200 }, "search");
       if (mine !== run) return;
       results.replaceChildren(); groups.clear();
       for (const group of answer.groups) groupOf(group.id, group.title).append(...group.hits.map((hit) => hitRow(group.id, hit)));
