@@ -333,7 +333,7 @@ def test_a_file_that_vanishes(folder: Path, tmp_path: Path) -> None:
     made = Run(job, tmp_path, discover(job.paths))
     (folder / "b.jsonl").unlink()
     written = made.write()
-    made.crew.close()
+    made.workers.close()
     assert len(written) == 10
     assert made.finish().problems == {"unreadable": 1}
 

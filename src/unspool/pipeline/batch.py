@@ -23,9 +23,9 @@ from unspool.link import Patch, Patches, link
 from unspool.pipeline.discover import STDIN, Found, discover_with_streams, make_plan
 from unspool.pipeline.finish import FILTERS, Written, drop_reasoning, finish, sampled
 from unspool.pipeline.job import Job, Progress, Summary
-from unspool.pipeline.processes import Alone, Crew, Team
 from unspool.pipeline.shuffle import FactSlots, Slot, Slots
 from unspool.pipeline.worker import SAMPLES_PER_CODE, Outcome, Reduced, Strays, Task
+from unspool.pipeline.workers import OneHere, Several, Workers
 from unspool.prompts.census import TagScan
 from unspool.trajectory import Trajectory, unpack_trajectory
 
@@ -47,8 +47,8 @@ class Run:
         self.names = {origin.path: origin.name for origin in found.origins}
         self.plan = make_plan(found.origins, job.workers)
         self.job.workers = self.plan.workers
-        crew = Alone if self.job.workers == 1 else Team
-        self.crew: Crew = crew(folder, self.job, self.plan, self.names, progress)
+        kind = OneHere if self.job.workers == 1 else Several
+        self.workers: Workers = kind(folder, self.job, self.plan, self.names, progress)
         self.problem_codes: Counter[str] = Counter()
         self.scan = TagScan()
 
@@ -57,19 +57,19 @@ class Run:
 
         `early`: each is written at once, as far as its family knows it.
         """
-        held: list[dict[Key, int]] = self.crew.share("read", self.plan.shared)
+        held: list[dict[Key, int]] = self.workers.share("read", self.plan.shared)
         shares: list[FactSlots] = [{} for _ in held]
         owners = self.plan.deal(held)
-        for by_worker in self.crew.ask("give", [(owners,)] * len(held)):
+        for by_worker in self.workers.ask("give", [(owners,)] * len(held)):
             for share, more in zip(shares, by_worker, strict=True):
                 for key, places in more.items():
                     share.setdefault(key, []).extend(places)
         strays = Strays()
-        for met in self.crew.ask("reduce", [(share, early) for share in shares]):
+        for met in self.workers.ask("reduce", [(share, early) for share in shares]):
             strays.late |= met.late
             for family, spans in met.told_by.items():
                 strays.told_by.setdefault(family, []).extend(spans)
-        outcomes: list[Outcome] = self.crew.ask("settle", [(strays,)] * len(shares))
+        outcomes: list[Outcome] = self.workers.ask("settle", [(strays,)] * len(shares))
         reduced = sorted((r for o in outcomes for r in o.reduced), key=lambda one: one.place)
         patches = link(one.card for one in reduced)
         kept = []
@@ -113,10 +113,10 @@ class Run:
                 else:
                     scanned = one.written is not None and one.written.dropped is None
                     tasks.append(Task(number, [(one.slot, patch)], scanned))
-        for more, scan in self.crew.share("write", tasks):
+        for more, scan in self.workers.share("write", tasks):
             written += more
             self.scan.merge(scan)
-        self.crew.close()  # what is left to do needs the memory that its workers hold
+        self.workers.close()  # what is left to do needs the memory that its workers hold
         written.sort(key=lambda item: item.number)
         dropped = Counter(item.dropped for item in written if item.dropped is not None)
         kept = [item for item in written if item.dropped is None]
@@ -257,7 +257,7 @@ def open_run(job: Job, progress: Callable[[int], Progress] | None = None) -> Ite
             run = Run(job, folder, found, progress(total) if progress else None)
         except OSError as error:  # what workers share lies in a file, and the disk may be full
             raise unwritable(error) from None
-        stack.callback(run.crew.close)
+        stack.callback(run.workers.close)
         yield run
 
 

@@ -5,21 +5,15 @@ batches ahead. The files are taken in the order of the batches, so the store is 
 many workers there are.
 """
 
-import gc
-import multiprocessing
 import os
 import pickle
-import signal
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from unspool.errors import UnspoolError
-from unspool.io.signals import STOPS, Later
+from unspool.io.processes import WorkerProcess, attempt, end_with_driver
 from unspool.store.batches import Batch, Item
 from unspool.store.survey import Changed, iter_batches
 
@@ -40,15 +34,19 @@ def iter_read(changed: list[Changed], raw: bool, folder: Path) -> Iterator[Itera
         for batch in batches:
             yield Batch(raw).read(batch)
         return
-    workers = [_Worker(batches[n::WORKERS], n, raw, folder) for n in range(WORKERS)]
+    workers = [
+        WorkerProcess(folder, _read_some, batches[number::WORKERS], number, raw, folder)
+        for number in range(WORKERS)
+    ]
     try:
         for number in range(len(batches)):
             worker = workers[number % WORKERS]
-            path = worker.wait()
+            path = worker.receive()
             with open(path, "rb") as file:
                 yield _unpickled(file)
             path.unlink()
-            worker.go_on()
+            with suppress(OSError):  # it has read all of its batches
+                worker.pipe.send(None)
     finally:
         for worker in workers:
             worker.close()
@@ -68,88 +66,19 @@ def _unpickled(file: BinaryIO) -> Iterator[Item]:
             return
 
 
-class _Worker:
-    """A process that reads some of the batches."""
-
-    def __init__(self, batches: list[list[Changed]], number: int, raw: bool, folder: Path) -> None:
-        method = "fork" if sys.platform == "linux" else "spawn"
-        context: Any = multiprocessing.get_context(method)
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_serve, args=(batches, number, raw, folder, theirs, method), daemon=True
-        )
-        with Later():  # until the worker has answers of its own
-            self.process.start()
-        theirs.close()
-
-    def wait(self) -> Path:
-        """The file with its next batch."""
-        try:
-            answer = self.pipe.recv()
-        except (EOFError, OSError):
-            text = "a worker process ended unexpectedly (out of memory?)"
-            raise UnspoolError(text) from None
-        if isinstance(answer, BaseException):
-            raise answer
-        return Path(answer)
-
-    def go_on(self) -> None:
-        with suppress(OSError):  # it has read all of its batches
-            self.pipe.send(None)
-
-    def close(self) -> None:
-        self.pipe.close()
-        self.process.terminate()
-        self.process.join()
-
-
-def _serve(
-    batches: list[list[Changed]],
-    number: int,
-    raw: bool,
-    folder: Path,
-    pipe: Connection,
-    method: str,
+def _read_some(
+    pipe: Connection, batches: list[list[Changed]], number: int, raw: bool, folder: Path
 ) -> None:
-    for stop in STOPS:
-        signal.signal(stop, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if method == "fork":
-        _close_inherited(pipe.fileno())
-    tempfile.tempdir = str(folder)  # what a worker leaves when it is ended, the writer removes
-    gc.disable()
-    writer = os.getppid()
-    try:
-        for turn, batch in enumerate(batches):
-            if turn >= AHEAD:
-                pipe.recv()
-            path = folder / f"batch-{number}-{turn}"
-            with open(path, "wb") as file:
-                for item in Batch(raw).read(batch):
-                    pickle.dump(item, file, pickle.HIGHEST_PROTOCOL)
-                    if os.getppid() != writer:
-                        os._exit(1)
-            pipe.send(str(path))
-        pipe.recv()  # until the writer hangs up
-    except EOFError:
-        pass
-    except (UnspoolError, OSError) as error:
-        _tell(pipe, error)
-    except Exception as error:
-        _tell(pipe, UnspoolError(f"internal error in a worker: {type(error).__name__}: {error}"))
-        if os.environ.get("UNSPOOL_DEBUG"):
-            raise
-    os._exit(0)
+    for turn, batch in enumerate(batches):
+        if turn >= AHEAD:
+            pipe.recv()
+        pipe.send(attempt(_read_one, batch, raw, folder / f"batch-{number}-{turn}"))
+    pipe.recv()  # until the writer hangs up
 
 
-def _tell(pipe: Connection, error: Exception) -> None:
-    with suppress(OSError):
-        pipe.send(error)
-
-
-def _close_inherited(own: int) -> None:
-    """The store and its lock are the writer's: a lock that a worker held would outlive a kill."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - closed while it is read
-        if int(name) > 2 and int(name) != own:
-            with suppress(OSError):
-                os.close(int(name))
+def _read_one(batch: list[Changed], raw: bool, path: Path) -> Path:
+    with open(path, "wb") as file:
+        for item in Batch(raw).read(batch):
+            pickle.dump(item, file, pickle.HIGHEST_PROTOCOL)
+            end_with_driver()
+    return path
