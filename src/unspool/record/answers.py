@@ -41,22 +41,22 @@ def to_answer(response: Any) -> Answer:
         return Answer(text=response)
     if not isinstance(response, dict):
         return Answer(text="" if response is None else json_or_text(response))
-    made = Answer(model=str_of(response.get("model")), usage=to_tokens(response.get("usage")))
+    answer = Answer(model=str_of(response.get("model")), usage=to_tokens(response.get("usage")))
     if isinstance(response.get("id"), str) and response.get("id"):
-        made.data = {"response_id": response["id"]}
+        answer.data = {"response_id": response["id"]}
     choices = response.get("choices")
     if isinstance(choices, list):
         for choice in map(table, choices[:1]):
-            made.stop = str_of(choice.get("finish_reason"))
-            take_message(made, table(choice.get("message")))
+            answer.stop = str_of(choice.get("finish_reason"))
+            take_message(answer, table(choice.get("message")))
         if len(choices) > 1:
-            made.data["choices"] = [plain(choice) for choice in choices[1:]]
+            answer.data["choices"] = [plain(choice) for choice in choices[1:]]
     elif isinstance(response.get("output"), list):
-        take_output(made, response)
+        take_output(answer, response)
     else:
-        made.stop = str_of(response.get("stop_reason"))
-        take_message(made, response)
-    return made
+        answer.stop = str_of(response.get("stop_reason"))
+        take_message(answer, response)
+    return answer
 
 
 def compose(
@@ -168,13 +168,13 @@ def _details(usage: Object, *names: str) -> Object:
 
 
 def _count(values: Object, *names: str) -> int | None:
-    found = (count_of(values.get(name)) for name in names)
-    return next((count for count in found if count is not None), None)
+    counts = (count_of(values.get(name)) for name in names)
+    return next((count for count in counts if count is not None), None)
 
 
 def _sum(*values: Any) -> int | None:
-    known = [count for value in values if (count := count_of(value)) is not None]
-    return sum(known) if known else None
+    counts = [count for value in values if (count := count_of(value)) is not None]
+    return sum(counts) if counts else None
 
 
 class Gathering:

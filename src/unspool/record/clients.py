@@ -56,9 +56,9 @@ def _watch_client(
     original = client.copy
 
     def copy(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-        _watch_client(recorder, made, resources, describe)
-        return made
+        copied = original(*args, **kwargs)
+        _watch_client(recorder, copied, resources, describe)
+        return copied
 
     client.copy = client.with_options = copy
 
@@ -149,12 +149,12 @@ def _watch_stream(request: Request, stream: Any) -> None:
         request.finish(None)
 
     stream._iterator = chunks()
-    held = weakref.ref(stream)  # no cycle: a stream that is dropped should be closed at once
+    stream_ref = weakref.ref(stream)  # no cycle: a stream that is dropped should be closed at once
 
     def close() -> None:
-        known = held()
-        if known is not None:
-            type(known).close(known)
+        alive = stream_ref()
+        if alive is not None:
+            type(alive).close(alive)
         _leave(request, GeneratorExit("closed before its end"))
 
     stream.close = close
@@ -174,12 +174,12 @@ def _watch_async_stream(request: Request, stream: Any) -> None:
         request.finish(None)
 
     stream._iterator = chunks()
-    held = weakref.ref(stream)
+    stream_ref = weakref.ref(stream)
 
     async def close() -> None:
-        known = held()
-        if known is not None:
-            await type(known).close(known)
+        alive = stream_ref()
+        if alive is not None:
+            await type(alive).close(alive)
         _leave(request, GeneratorExit("closed before its end"))
 
     stream.close = close

@@ -172,8 +172,8 @@ class History:
         keys = array("q", [form.key for form in forms])
         base = self._base(keys)
         match = Match(base.keys, keys, self._systems) if base is not None else None
-        known = match.known if match is not None else bytearray(len(keys))
-        new = [at for at in range(len(forms)) if not known[at] and not self._had(forms[at])]
+        had_before = match.known if match is not None else bytearray(len(keys))
+        new = [at for at in range(len(forms)) if not had_before[at] and not self._had(forms[at])]
         if not new and self._is_asked_again(forms):
             new = [len(forms) - 1]
         change = match.change([at for at in new if forms[at].role in _WORDS]) if match else ""
@@ -191,11 +191,11 @@ class History:
         """The list that this one has most of its beginning from; of several the latest."""
         best: Sent | None = None
         most = -1
-        for known in reversed(self._lists):
-            shared = _shared(known.keys, keys)
+        for earlier in reversed(self._lists):
+            shared = _shared(earlier.keys, keys)
             if shared > most:
-                best, most = known, shared
-                if shared == len(known.keys):
+                best, most = earlier, shared
+                if shared == len(earlier.keys):
                     break
         return best
 
@@ -217,8 +217,8 @@ class History:
         self, request: str, forms: list[Form], new: list[int], base: Sent | None
     ) -> list[Item]:
         # In the first list that is seen, what stands before an answer was said some time ago.
-        said = [at for at, form in enumerate(forms) if form.role == _ASSISTANT]
-        last = said[-1] if said and base is None else -1
+        answers = [at for at, form in enumerate(forms) if form.role == _ASSISTANT]
+        last = answers[-1] if answers and base is None else -1
         items: list[Item] = []
         for at in new:
             form = forms[at]

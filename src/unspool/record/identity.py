@@ -35,25 +35,25 @@ def slug(text: str) -> str:
 
 def short_hash(text: str) -> str:
     """The 32-bit string hash of JavaScript programs, over UTF-16 units, in base 36."""
-    made = 0
+    number = 0
     units = text.encode("utf-16-le", "surrogatepass")
     for at in range(0, len(units), 2):
-        made = (made * 31 + units[at] + (units[at + 1] << 8)) & 0xFFFFFFFF
-    return _base36(abs(made - (1 << 32) if made & 0x80000000 else made))
+        number = (number * 31 + units[at] + (units[at + 1] << 8)) & 0xFFFFFFFF
+    return _base36(abs(number - (1 << 32) if number & 0x80000000 else number))
 
 
 def _base36(number: int) -> str:
-    made = ""
+    digits = ""
     while number:
         number, digit = divmod(number, 36)
-        made = _DIGITS[digit] + made
-    return made or "0"
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
 
 
 def generate_session_id(label: str, moment: int | None) -> str:
     """A readable id out of a label and the moment (microseconds) that it was first used."""
-    made = f"{slug(label)[:_LABEL_CHARS]}-{short_hash(label)}"
-    return made if moment is None else f"{made}-{moment // 1000}"
+    name = f"{slug(label)[:_LABEL_CHARS]}-{short_hash(label)}"
+    return name if moment is None else f"{name}-{moment // 1000}"
 
 
 def choose_session_id(
@@ -95,13 +95,13 @@ class Sessions:
         if invocation_id or session_id:
             return choose_session_id(invocation_id, session_id, label, None)
         label = label or self._agent
-        made = self.choose(None, None, label)
+        session = self.choose(None, None, label)
         with self._lock:
-            made = self._labels.setdefault(label, made)
+            session = self._labels.setdefault(label, session)
             self._labels.move_to_end(label)
             while len(self._labels) > LABELS:
                 self._labels.popitem(last=False)
-        return made
+        return session
 
     def clear(self) -> None:
         with self._lock:

@@ -112,11 +112,11 @@ class Journal:
         self._next_aging = 0.0
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what people said
         if limits.entries is not None or limits.bytes is not None:
-            found = []
+            parts = []
             for path in self.files():
                 with suppress(OSError):
-                    found.append((path.stat().st_mtime_ns, path))
-            for _, path in sorted(found):
+                    parts.append((path.stat().st_mtime_ns, path))
+            for _, path in sorted(parts):
                 data = path.read_bytes()
                 lines = data.split(b"\n")
                 entries = sum(1 for line in lines if line.startswith(COUNTED))
@@ -175,8 +175,8 @@ class Journal:
         number = 0
         while True:
             part = Part(self._root, f"{stem}.{number}{_SUFFIX}")
-            known = self._weights.get(part.name)
-            part.entries = known.entries if known is not None else 0
+            weight = self._weights.get(part.name)
+            part.entries = weight.entries if weight is not None else 0
             if not self._is_full(part):
                 return part
             part.close()

@@ -23,11 +23,11 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, _PLAIN):
         return value
     try:
-        made = _dumped(value)
+        dumped = _dumped(value)
     except Exception:  # the program's own code, which may do anything
-        made = None
+        dumped = None
     # What stands in for a client in tests gives another such object for whatever is asked of it.
-    return made if isinstance(made, _PLAIN) else text_of(value)
+    return dumped if isinstance(dumped, _PLAIN) else text_of(value)
 
 
 def _dumped(value: Any) -> Any:
@@ -57,8 +57,8 @@ def text_of(value: Any) -> str:
 
 def table(value: Any) -> dict[str, Any]:
     """The value as a dictionary; an empty one where it is none."""
-    made = plain(value)
-    return made if isinstance(made, dict) else {}
+    value_or_table = plain(value)
+    return value_or_table if isinstance(value_or_table, dict) else {}
 
 
 def rows(value: Any) -> list[Any]:
@@ -91,10 +91,10 @@ def listed(value: Any) -> Sequence[Any]:
 
 def details_of(value: Any) -> dict[str, Any]:
     """Metadata as a dictionary; what is none stands in one."""
-    made = plain(value)
-    if isinstance(made, dict):
-        return dict(made)
-    return {} if made is None else {"value": made}
+    details = plain(value)
+    if isinstance(details, dict):
+        return dict(details)
+    return {} if details is None else {"value": details}
 
 
 def count_of(value: Any) -> int | None:
@@ -108,8 +108,8 @@ def figure_of(value: Any) -> float | None:
     """A finite number; None where it is none."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         return None
-    made = float(value)
-    return made if math.isfinite(made) else None
+    number = float(value)
+    return number if math.isfinite(number) else None
 
 
 _encoder = msgspec.json.Encoder(enc_hook=plain)

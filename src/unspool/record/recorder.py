@@ -267,11 +267,11 @@ class Recorder:
     ) -> list[Path]:
         """Write ATIF files, sub-agents with their parents; the files that were written."""
         options = {"atif_version": atif_version, "subagents": subagents}
-        known = {name: value for name, value in options.items() if value is not None}
+        given = {name: value for name, value in options.items() if value is not None}
         files = [str(file) for file in self._files(session_id)]
         if not files:
             return []
-        with open_run(Job(paths=files, source=NAME, sink="atif", sink_options=known)) as run:
+        with open_run(Job(paths=files, source=NAME, sink="atif", sink_options=given)) as run:
             return write_many(run.write(), os.fspath(folder))
 
     def _files(self, session_id: str | None) -> list[Path]:

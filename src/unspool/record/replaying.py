@@ -48,15 +48,15 @@ def agent_step(request: Object) -> Object:
         cached = field_of(usage.get("prompt_tokens_details"), "cached_tokens")
         start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
         duration = (end - start) // 1000 if start is not None and end is not None else None
-        made = {
+        reported = {
             "prompt_tokens": usage.get("prompt_tokens"),
             "completion_tokens": usage.get("completion_tokens"),
             "cached_tokens": cached,
         }
         extra = {"time_to_first_token_ms": request.get("timeToFirstToken"), "duration_ms": duration}
-        known = {name: value for name, value in made.items() if _is_count(value)}
+        counts = {name: value for name, value in reported.items() if _is_count(value)}
         more = {name: value for name, value in extra.items() if value is not None}
-        metrics = {**known, "extra": more} if more else known
+        metrics = {**counts, "extra": more} if more else counts
     if metrics is not None:
         step["metrics"] = metrics
     return step
@@ -80,16 +80,16 @@ def failure_step(request: Object, status: str) -> Object:
 
 
 def _deltas(request: Object) -> list[Object]:
-    found = request.get("deltas")
-    return [d for d in found if isinstance(d, dict)] if isinstance(found, list) else []
+    deltas = request.get("deltas")
+    return [d for d in deltas if isinstance(d, dict)] if isinstance(deltas, list) else []
 
 
 def announced_calls(request: Object) -> list[Object]:
     calls: list[Object] = []
     for delta in _deltas(request):
-        found = delta.get("copilotToolCalls")
-        if isinstance(found, list):
-            calls += [dict_of(call) for call in found]
+        announced = delta.get("copilotToolCalls")
+        if isinstance(announced, list):
+            calls += [dict_of(call) for call in announced]
     return calls
 
 
@@ -103,13 +103,13 @@ def final_metrics(steps: list[Object]) -> Object | None:
     calls = sum(len(step.get("tool_calls", ())) for step in steps)
     if not reports and not calls:
         return None
-    made: Object = {}
+    totals: Object = {}
     for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd"):
         values = [report[name] for report in reports if name in report]
         if values:
-            made[f"total_{name}"] = sum(values)
-    made["total_steps"] = len(steps)
-    return {**made, "extra": {"total_tool_calls": calls}} if calls else made
+            totals[f"total_{name}"] = sum(values)
+    totals["total_steps"] = len(steps)
+    return {**totals, "extra": {"total_tool_calls": calls}} if calls else totals
 
 
 def tool_call(ident: str, name: Any, arguments: Any) -> Object:
@@ -159,7 +159,7 @@ def add_call(step: Object, entry: Mapping[str, Any]) -> None:
 
 def tool_definitions(request: Object) -> list[Object]:
     tools = field_of(field_of(request.get("chatParams"), "body"), "tools")
-    made: list[Object] = []
+    definitions: list[Object] = []
     for tool in list_of(tools):
         function = field_of(tool, "function")
         if not isinstance(function, dict) or tool.get("type") != "function":
@@ -171,8 +171,8 @@ def tool_definitions(request: Object) -> list[Object]:
             }
             if function.get("parameters") is not None:
                 kept["parameters"] = function["parameters"]
-            made.append({"type": "function", "function": kept})
-    return made
+            definitions.append({"type": "function", "function": kept})
+    return definitions
 
 
 def joined(value: Any, glue: str) -> str:
@@ -192,19 +192,19 @@ def words_of(message: Object) -> str:
 def images_of(message: Object) -> list[Object]:
     """What is known of the images of a message: their address, or the hash of their data."""
     content = message.get("content")
-    made: list[Object] = []
+    images: list[Object] = []
     for part in list_of(content):
         if not isinstance(part, dict) or part.get("type") != _IMAGE_PART:
             continue
-        found = part.get("imageUrl")
-        url = to_text(found.get("url")) if isinstance(found, dict) else to_text(found)
+        image_url = part.get("imageUrl")
+        url = to_text(image_url.get("url")) if isinstance(image_url, dict) else to_text(image_url)
         if url.startswith("data:"):
             media, _, data = url[5:].partition(",")
             digest = hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()
-            made.append({"media_type": media.partition(";")[0], "sha256_of_base64": digest})
+            images.append({"media_type": media.partition(";")[0], "sha256_of_base64": digest})
         elif url:
-            made.append({"url": url})
-    return made
+            images.append({"url": url})
+    return images
 
 
 # What a logged tool call gave: its content parts as the text of an observation
@@ -216,7 +216,7 @@ def observation_text(response: Any) -> str:
     if isinstance(content, str):
         return content
     parts = list_of(content)
-    return "\n".join(made for part in parts if (made := _part_text(part)) is not None)
+    return "\n".join(text for part in parts if (text := _part_text(part)) is not None)
 
 
 def _part_text(part: Any) -> str | None:
@@ -363,9 +363,9 @@ class Session:
             stamp = format_time(parse_time(request.get("startTime")))
             # The system prompt where it changed, and the last user message unless it is the last
             # one's.
-            found = field_of(request.get("chatParams"), "messages")
-            messages = [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []
-            system = [made for m in messages if m.get("role") == SYSTEM and (made := words_of(m))]
+            sent = field_of(request.get("chatParams"), "messages")
+            messages = [m for m in sent if isinstance(m, dict)] if isinstance(sent, list) else []
+            system = [text for m in messages if m.get("role") == SYSTEM and (text := words_of(m))]
             for prompt in system:
                 if prompt not in self.last_system:
                     self._add({"source": "system", "message": prompt}, stamp)
@@ -386,9 +386,9 @@ class Session:
                 self.waiting.append(Waiting(step, announced))
 
     def _add(self, step: Object, stamp: str | None) -> Object:
-        made = {"step_id": 0, **({"timestamp": stamp} if stamp else {}), **step}
-        self.steps.append(made)
-        return made
+        numbered = {"step_id": 0, **({"timestamp": stamp} if stamp else {}), **step}
+        self.steps.append(numbered)
+        return numbered
 
     def _take_tool_call(self, entry: Mapping[str, Any]) -> None:
         self.run.add(to_text(entry.get("id")))
@@ -416,14 +416,14 @@ class Session:
         model = next((s["model_name"] for s in self.steps if s.get("model_name")), None)
         if model:
             agent["model_name"] = model
-        made: Object = {
+        document: Object = {
             "schema_version": SCHEMA_VERSION,
             "session_id": self.name,
             "agent": agent,
             "steps": self.steps,
         }
         totals = final_metrics(self.steps)
-        return {**made, "final_metrics": totals} if totals else made
+        return {**document, "final_metrics": totals} if totals else document
 
 
 class Waiting:
@@ -438,11 +438,11 @@ class Waiting:
         """The calls that the model asked for and nobody logged, without results."""
         missing = [call for call in self.announced if to_text(call.get("id")) not in run]
         calls = self.step.get("tool_calls", [])
-        known = {call["tool_call_id"] for call in calls}
+        ids = {call["tool_call_id"] for call in calls}
         for call in missing[: len(self.announced) - self.arrived]:
             ident = to_text(call.get("id")) or f"call-{len(calls) + 1}"
-            if ident not in known:
-                known.add(ident)
+            if ident not in ids:
+                ids.add(ident)
                 calls.append(tool_call(ident, call.get("name"), call.get("arguments")))
         if calls:
             self.step["tool_calls"] = calls

@@ -20,19 +20,19 @@ Part = dict[str, Any]
 def thinking_parts(text: str, thoughts: Any) -> list[Part]:
     """The thinking, with what its parts said of themselves: the text stands in the first of them
     that has no words of its own."""
-    made: list[Part] = []
+    parts: list[Part] = []
     abouts = dicts_of(thoughts)
     if text and all("value" in about for about in abouts):
         abouts = [{}, *abouts]
     for about in abouts:
-        made.append({"value": text, **about, "kind": "thinking"})
+        parts.append({"value": text, **about, "kind": "thinking"})
         text = "" if "value" not in about else text
-    return made
+    return parts
 
 
 def thinking_id(thoughts: Any, number: int) -> str:
-    found = (about.get("id") for about in dicts_of(thoughts))
-    return next((ident for ident in found if isinstance(ident, str)), f"thinking_{number}")
+    ids = (about.get("id") for about in dicts_of(thoughts))
+    return next((ident for ident in ids if isinstance(ident, str)), f"thinking_{number}")
 
 
 def text_parts(text: str, early: list[Part], extra: Part) -> tuple[list[Part], list[Part]]:
@@ -96,13 +96,13 @@ def _link(names: set[str]) -> "re.Pattern[str]":
 
 def cleared_parts(cleared: Any) -> list[Part]:
     """Words that were taken back, and right behind them that they were: VS Code shows neither."""
-    made: list[Part] = []
-    for held in dicts_of(cleared):
-        if isinstance(held.get("text"), str):
-            made.append({"value": held["text"]})
-        reason = {"reason": held["reason"]} if "reason" in held else {}
-        made.append({"kind": "clearToPreviousToolInvocation", **reason})
-    return made
+    parts: list[Part] = []
+    for was_shown in dicts_of(cleared):
+        if isinstance(was_shown.get("text"), str):
+            parts.append({"value": was_shown["text"]})
+        reason = {"reason": was_shown["reason"]} if "reason" in was_shown else {}
+        parts.append({"kind": "clearToPreviousToolInvocation", **reason})
+    return parts
 
 
 def woven(calls: list[list[Part]], extra: Part) -> tuple[list[Part], list[Part]]:
@@ -119,40 +119,40 @@ def woven(calls: list[list[Part]], extra: Part) -> tuple[list[Part], list[Part]]
         if isinstance(part, dict) and isinstance(part.get("kind", ""), str):
             inside = isinstance(at, int) and 0 <= at <= len(calls)
             between[at if inside else len(calls)].append(_expanded(part))
-    made: list[Part] = []
+    parts: list[Part] = []
     for call, behind in zip(calls, between[1:], strict=True):
-        made = [*made, *call, *behind]
-    return between[0], made
+        parts = [*parts, *call, *behind]
+    return between[0], parts
 
 
 def _expanded(part: Part) -> Part:
     """Addresses and markdown as VS Code writes them."""
     if part.get("kind") not in DISPLAY:
         return part
-    made = dict(part)
-    if isinstance(made.get("uri"), str):
-        made["uri"] = uri_of(made["uri"])
-    if isinstance(made.get("content"), str):
-        made["content"] = {"value": made["content"]}
-    return made
+    expanded = dict(part)
+    if isinstance(expanded.get("uri"), str):
+        expanded["uri"] = uri_of(expanded["uri"])
+    if isinstance(expanded.get("content"), str):
+        expanded["content"] = {"value": expanded["content"]}
+    return expanded
 
 
 def call_part(call: ToolCall, result: Message | None, child: Trajectory | None) -> dict[str, Any]:
     """The part of one call: as it was, or made from what is known."""
     extra = call.extra or {}
-    made: dict[str, Any] = {"kind": "toolInvocationSerialized"}
+    part: dict[str, Any] = {"kind": "toolInvocationSerialized"}
     if isinstance(extra.get("tool_id"), str):
-        made |= {theirs: extra[ours] for ours, theirs in CALL.items() if ours in extra}
-        made["toolCallId"] = call.id
+        part |= {theirs: extra[ours] for ours, theirs in CALL.items() if ours in extra}
+        part["toolCallId"] = call.id
         if result is not None and result.details is not None:
-            made["resultDetails"] = _with_data(result.details, result.attachments or [])
-        made.setdefault("invocationMessage", call.name)
-        held = extra.get(NATIVE)
-        made = {**held, **made} if isinstance(held, dict) else made
+            part["resultDetails"] = _with_data(result.details, result.attachments or [])
+        part.setdefault("invocationMessage", call.name)
+        native = extra.get(NATIVE)
+        part = {**native, **part} if isinstance(native, dict) else part
     else:
-        made |= _described(call, result, child)
-    made.setdefault("isComplete", True)
-    return made
+        part |= _described(call, result, child)
+    part.setdefault("isComplete", True)
+    return part
 
 
 def _described(call: ToolCall, result: Message | None, child: Trajectory | None) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _described(call: ToolCall, result: Message | None, child: Trajectory | None)
                         "value": attachment.data,
                     }
                 )
-    made: dict[str, Any] = {
+    description: dict[str, Any] = {
         "toolId": name,
         "toolCallId": call.id,
         "invocationMessage": name,
@@ -181,14 +181,14 @@ def _described(call: ToolCall, result: Message | None, child: Trajectory | None)
         "resultDetails": {"input": call.arguments, "output": output, "isError": failed},
     }
     if child is not None:
-        made["toolSpecificData"] = _sub_agent(child)
-    return made
+        description["toolSpecificData"] = _sub_agent(child)
+    return description
 
 
 def _sub_agent(child: Trajectory) -> dict[str, Any]:
     users = [text_of(m) for m in child.messages if m.role == "user"]
     answers = [m.content for m in child.messages if m.role == "assistant" and m.content]
-    made: dict[str, Any] = {"kind": "subagent"}
+    part: dict[str, Any] = {"kind": "subagent"}
     name = child.parent.name if child.parent is not None else None
     for field, value in (
         ("agentName", name or child.agent),
@@ -197,8 +197,8 @@ def _sub_agent(child: Trajectory) -> dict[str, Any]:
         ("result", answers[-1] if answers else None),
     ):
         if value:
-            made[field] = value
-    return made
+            part[field] = value
+    return part
 
 
 def _with_data(details: Any, attachments: list[Attachment]) -> Any:

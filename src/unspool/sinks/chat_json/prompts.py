@@ -22,8 +22,8 @@ _NEEDED: dict[str, dict[str, type]] = {
 def message_of(message: Message | None) -> dict[str, Any]:
     """Text and parts. Every part has a range in UTF-16 units, or the whole import is empty."""
     text = shown_text(message) if message is not None else ""
-    held = (message.extra or {}).get("mentions") if message is not None else None
-    mentions = [p for p in held if is_mention(p)] if isinstance(held, list) else []
+    native = (message.extra or {}).get("mentions") if message is not None else None
+    mentions = [p for p in native if is_mention(p)] if isinstance(native, list) else []
     if not mentions:
         return {"text": text, "parts": [_text_part(text, 0, text)] if text else []}
     return {"text": text, "parts": _woven(text, mentions)}
@@ -100,18 +100,18 @@ def variables_of(attachments: list[Attachment] | None) -> list[dict[str, Any]]:
 
 def _variable(attachment: Attachment, number: int) -> dict[str, Any]:
     extra = dict(attachment.extra or {})
-    made: dict[str, Any] = {"kind": attachment.kind or "generic", "name": attachment.name}
+    variable: dict[str, Any] = {"kind": attachment.kind or "generic", "name": attachment.name}
     if attachment.media_type:
-        made["mimeType"] = attachment.media_type
-    made |= {k: v for k, v in extra.items() if isinstance(k, str)}
+        variable["mimeType"] = attachment.media_type
+    variable |= {k: v for k, v in extra.items() if isinstance(k, str)}
     text_at = {"paste": "code", "terminalCommand": "output"}.get(attachment.kind)
     if text_at and attachment.text:
-        made[text_at] = attachment.text
+        variable[text_at] = attachment.text
     elif "value" not in extra and (value := _value(attachment)) is not None:
-        made["value"] = value
-    if not isinstance(made.get("id"), str):
-        made["id"] = attachment.uri or attachment.path or f"attachment-{number}"
-    return made
+        variable["value"] = value
+    if not isinstance(variable.get("id"), str):
+        variable["id"] = attachment.uri or attachment.path or f"attachment-{number}"
+    return variable
 
 
 def _value(attachment: Attachment) -> Any:
@@ -125,13 +125,13 @@ def _value(attachment: Attachment) -> Any:
     if attachment.start_line is None:
         return uri_of(uri)
     lines = (attachment.start_line, attachment.end_line or attachment.start_line)
-    held = {
+    lines_range = {
         "startLineNumber": lines[0],
         "startColumn": 1,
         "endLineNumber": lines[1],
         "endColumn": 1,
     }
-    return {"uri": uri_of(uri), "range": held}
+    return {"uri": uri_of(uri), "range": lines_range}
 
 
 def uri_of(text: str) -> dict[str, Any]:
@@ -141,10 +141,10 @@ def uri_of(text: str) -> dict[str, Any]:
         scheme, authority, path = parts.scheme or "file", parts.netloc, unquote(parts.path)
     except ValueError:
         scheme, authority, path = "file", "", text
-    made: dict[str, Any] = {"$mid": 1, "external": text, "path": path, "scheme": scheme}
+    uri: dict[str, Any] = {"$mid": 1, "external": text, "path": path, "scheme": scheme}
     if authority:
-        made["authority"] = authority
-    return made
+        uri["authority"] = authority
+    return uri
 
 
 def own_attachments(user: Message | None) -> Any:

@@ -121,7 +121,7 @@ class Writer:
         if not ident or ident in self._taken:
             ident = f"request_{self._digest(turn)}"
         self._taken.add(ident)
-        made: dict[str, Any] = {
+        request: dict[str, Any] = {
             "requestId": ident,
             "message": message_of(user),
             "variableData": {"variables": variables_of(own_attachments(user))},
@@ -130,52 +130,54 @@ class Writer:
             "codeCitations": [],
             "followups": [],
         }
-        made |= named(fields.USER, extra)
-        _fill(made, _native(extra, "request"))
-        agent = made.get("agent")
+        request |= named(fields.USER, extra)
+        _fill(request, _native(extra, "request"))
+        agent = request.get("agent")
         if isinstance(agent, dict):
-            found = field_of(self.trajectory.metadata.get("participants"), as_text(agent.get("id")))
-            made["agent"] = {**_AGENT_NEEDS, **dict_of(found), **agent}
+            participant = field_of(
+                self.trajectory.metadata.get("participants"), as_text(agent.get("id"))
+            )
+            request["agent"] = {**_AGENT_NEEDS, **dict_of(participant), **agent}
         elif not self.native:
-            made["agent"] = {**_AGENT, **_AGENT_NEEDS}
+            request["agent"] = {**_AGENT, **_AGENT_NEEDS}
         else:
-            made.pop("agent", None)
+            request.pop("agent", None)
         mode = user.mode if user is not None else None
-        if not isinstance(made.get("modeInfo"), dict):
-            made.pop("modeInfo", None)
-            if mode in _MODES and "agent" not in made:
-                made["modeInfo"] = {"kind": mode, "isBuiltin": True}
+        if not isinstance(request.get("modeInfo"), dict):
+            request.pop("modeInfo", None)
+            if mode in _MODES and "agent" not in request:
+                request["modeInfo"] = {"kind": mode, "isBuiltin": True}
         if extra.get("system_initiated") or (user is not None and user.kind == "notification"):
-            made["isSystemInitiated"] = True
+            request["isSystemInitiated"] = True
         if user is not None and user.status == "hidden":
-            made["isHidden"] = True
+            request["isHidden"] = True
         elif user is not None and user.status == "undone":
-            made.setdefault("shouldBeRemovedOnSend", {"requestId": ident})
+            request.setdefault("shouldBeRemovedOnSend", {"requestId": ident})
         time = _millis(user.timestamp) if user is not None else None
         if time is not None:
-            made["timestamp"] = time
-        made["result"] = self._result(turn, last)
+            request["timestamp"] = time
+        request["result"] = self._result(turn, last)
         if last is not None:
-            self._answer_fields(made, last, ident)
-            made |= _usage_of(turn.answers)
-        made["modelState"] = self._state(turn, last, time)
-        return made
+            self._answer_fields(request, last, ident)
+            request |= _usage_of(turn.answers)
+        request["modelState"] = self._state(turn, last, time)
+        return request
 
     def _extra(self, message: Message | None) -> dict[str, Any]:
         """What a message keeps of a chat; what other programs keep there means something else."""
         return (message.extra or {}) if message is not None and self.native else {}
 
-    def _answer_fields(self, made: dict[str, Any], last: Message, ident: str) -> None:
+    def _answer_fields(self, request: dict[str, Any], last: Message, ident: str) -> None:
         extra = self._extra(last)
-        made |= named(fields.ANSWER, extra)
+        request |= named(fields.ANSWER, extra)
         for name in ("contentReferences", "codeCitations", "followups"):
-            if not isinstance(made[name], list):
-                made[name] = []
+            if not isinstance(request[name], list):
+                request[name] = []
         vote = _VOTES.get(as_text(extra.get("vote")))
         if vote is not None:
-            made["vote"] = vote
-        if not self.native and not isinstance(made.get("responseId"), str):
-            made["responseId"] = (
+            request["vote"] = vote
+        if not self.native and not isinstance(request.get("responseId"), str):
+            request["responseId"] = (
                 ident.replace("request", "response", 1)
                 if "request" in ident
                 else f"response_{ident}"
@@ -191,8 +193,10 @@ class Writer:
         for answer in turn.answers:
             extra = self._extra(answer)
             thoughts = thinking_parts(answer.thinking or "", extra.get("thoughts"))
-            told = max((n for n, part in enumerate(thoughts) if part["value"]), default=-1) + 1
-            parts += thoughts[:told]
+            last_thought = (
+                max((n for n, part in enumerate(thoughts) if part["value"]), default=-1) + 1
+            )
+            parts += thoughts[:last_thought]
             calls = [self._call(call, turn) for call in answer.tool_calls or ()]
             early, rest = woven(calls, extra)
             if answer is turn.answers[0]:
@@ -201,9 +205,9 @@ class Writer:
                 last = max(texts, default=-1) + 1
                 parts, early = parts + early[:last], early[last:]
             text = "" if _is_error_text(answer) else answer.content
-            said, early = text_parts(text, early, extra)
+            words, early = text_parts(text, early, extra)
             # What only tells that a thought has ended says nothing of whose it was: the words do.
-            parts += [*said, *thoughts[told:], *early, *rest]
+            parts += [*words, *thoughts[last_thought:], *early, *rest]
         return parts + self._nameless(turn)
 
     def _nameless(self, turn: Turn) -> list[dict[str, Any]]:
@@ -212,8 +216,8 @@ class Writer:
         prefix = self._prefix
         for ident, child in self.children.items():
             first = child.messages[0] if len(child.messages) else None
-            known = first is None or first.role == "user" or first.content
-            if known or not self.native or turn.user is None or not ident.startswith(prefix):
+            has_words = first is None or first.role == "user" or first.content
+            if has_words or not self.native or turn.user is None or not ident.startswith(prefix):
                 continue
             if first is not None and first.request_id == turn.user.id and ident not in self._called:
                 self.shown.add(ident)
@@ -293,11 +297,13 @@ class Writer:
     def _told(self, turn: Turn) -> bool:
         """Whether a part of the answer tells its model."""
         kept = (self._extra(answer).get("parts") for answer in turn.answers)
-        parts = (part for held in kept if isinstance(held, list) for part in held)
+        parts = (
+            part for native_parts in kept if isinstance(native_parts, list) for part in native_parts
+        )
         return any(isinstance(p, dict) and p.get("kind") == "autoModeResolution" for p in parts)
 
     def _round(self, answer: Message, number: int, turn: Turn) -> dict[str, Any]:
-        made: dict[str, Any] = {
+        round_: dict[str, Any] = {
             "id": answer.id or f"round_{self._digest(turn)}.{number}",
             "response": "" if _is_error_text(answer) else answer.content,
             "toolInputRetry": 0,
@@ -306,15 +312,15 @@ class Writer:
                 for call in answer.tool_calls or ()
             ],
         }
-        made |= named(fields.ROUND, self._extra(answer))
+        round_ |= named(fields.ROUND, self._extra(answer))
         if answer.thinking:
-            held = self._extra(answer).get("thoughts")
-            made["thinking"] = {"id": thinking_id(held, number), "text": answer.thinking}
+            thoughts = self._extra(answer).get("thoughts")
+            round_["thinking"] = {"id": thinking_id(thoughts, number), "text": answer.thinking}
         time = _millis(answer.timestamp)
         if time is not None:
-            made["timestamp"] = time
-        _fill(made, _native(self._extra(answer), "round"))
-        return made
+            round_["timestamp"] = time
+        _fill(round_, _native(self._extra(answer), "round"))
+        return round_
 
     def _digest(self, turn: Turn) -> str:
         named = f"{self.trajectory.conversation_id}\0{turn.number}"
@@ -331,16 +337,16 @@ class Writer:
             value = 2
         elif value == 1 and not self.native and (status == "failed" or _is_error(last)):
             value = 3  # a chat of VS Code's says itself whether it was marked so
-        made: dict[str, Any] = {"value": value}
+        state: dict[str, Any] = {"value": value}
         ended = _millis(last.timestamp) if last is not None else None
         duration = last.duration_ms if last is not None else None
         if duration is not None and isfinite(duration):
-            made["completedAt"] = int(time + duration) if time is not None else ended
+            state["completedAt"] = int(time + duration) if time is not None else ended
         elif not self.native and ended is not None:
-            made["completedAt"] = ended
+            state["completedAt"] = ended
         if extra.get("completed_at") is not None:
-            made["completedAt"] = extra["completed_at"]
-        return {k: v for k, v in made.items() if v is not None}
+            state["completedAt"] = extra["completed_at"]
+        return {k: v for k, v in state.items() if v is not None}
 
 
 def _is_error(message: Message | None) -> bool:
@@ -352,9 +358,9 @@ def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:
     return dict_of(field_of(extra.get(fields.NATIVE), name))
 
 
-def _fill(made: dict[str, Any], more: dict[str, Any]) -> None:
+def _fill(target: dict[str, Any], more: dict[str, Any]) -> None:
     for name, value in more.items():
-        made.setdefault(name, value)
+        target.setdefault(name, value)
 
 
 def _is_error_text(answer: Message) -> bool:
@@ -378,29 +384,31 @@ def named(names: dict[str, str], extra: dict[str, Any]) -> dict[str, Any]:
 
 def _usage_of(answers: list[Message]) -> dict[str, Any]:
     """The last call's prompt, as VS Code tells it; and the totals of the turn by model."""
-    known = [(a, a.usage) for a in answers if a.usage is not None]
-    if not known:
+    reports = [(a, a.usage) for a in answers if a.usage is not None]
+    if not reports:
         return {}
-    last = known[-1][1]
+    last = reports[-1][1]
     extra = last.extra or {}
-    made = named(fields.USAGE, extra)
-    if "modelTotals" in made:
+    fields_of_usage = named(fields.USAGE, extra)
+    if "modelTotals" in fields_of_usage:
         prompt = extra.get("last_prompt_tokens")
     else:
         prompt = last.prompt_tokens
-        if len(known) > 1 or last.cached_tokens is not None:
-            made["modelTotals"] = _totals([(a.model or "", usage) for a, usage in known])
+        if len(reports) > 1 or last.cached_tokens is not None:
+            fields_of_usage["modelTotals"] = _totals(
+                [(a.model or "", usage) for a, usage in reports]
+            )
         elif last.completion_tokens is not None:
-            made["completionTokens"] = last.completion_tokens
+            fields_of_usage["completionTokens"] = last.completion_tokens
     if prompt is not None:
-        made["promptTokens"] = prompt
-    return made
+        fields_of_usage["promptTokens"] = prompt
+    return fields_of_usage
 
 
 def _totals(reports: list[tuple[str, Usage]]) -> list[dict[str, Any]]:
-    made: dict[str, dict[str, Any]] = {}
+    totals: dict[str, dict[str, Any]] = {}
     for model, usage in reports:
-        held = made.setdefault(model, {"model": model})
+        total = totals.setdefault(model, {"model": model})
         for ours, theirs in (
             ("prompt_tokens", "inputTokens"),
             ("cached_tokens", "cachedTokens"),
@@ -408,5 +416,5 @@ def _totals(reports: list[tuple[str, Usage]]) -> list[dict[str, Any]]:
         ):
             value = getattr(usage, ours)
             if value is not None:
-                held[theirs] = held.get(theirs, 0) + value
-    return list(made.values())
+                total[theirs] = total.get(theirs, 0) + value
+    return list(totals.values())
