@@ -13,6 +13,8 @@ import pytest
 from tests.harness import CASES
 from tests.test_extract import ENV
 from tests.test_parquet import run
+from unspool.cli.sql import command
+from unspool.errors import UnspoolError
 from unspool.sinks.parquet.rows import TABLES
 from unspool.store.relations import RELATIONS
 
@@ -151,12 +153,19 @@ def test_bad_sql_is_one_line(query: str, store: Path) -> None:
     ],
 )
 def test_a_question_reads_its_tables_and_nothing_else(
-    query: str, store: Path, tables: Path, tmp_path: Path
+    query: str,
+    store: Path,
+    tables: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for args in (("--store", store), (tables,)):
-        done = run("sql", query, *args, "--json", cwd=tables)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.count("\n") == 1
+    monkeypatch.chdir(tables)
+    for args in (["--store", str(store)], [str(tables)]):
+        with pytest.raises(UnspoolError) as refused:
+            command.main([query, *args, "--json"], standalone_mode=False)
+        assert refused.value.exit_code == 2
+        assert "\n" not in str(refused.value)
+        assert capsys.readouterr().out == ""
     assert not (tables / "stolen.csv").exists()
     assert not (tables / ".tmp").exists()
 
