@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 
 import msgspec
@@ -93,9 +93,13 @@ class Head:
         self._objects: list[dict[str, object]] | None = None
 
     @cached_property
+    def _pure(self) -> PurePath:
+        return PurePath(self.path)
+
+    @cached_property
     def name(self) -> str:
         """File name without a packing suffix."""
-        name = Path(self.path).name
+        name = self._pure.name
         for suffix in PACKED:
             name = name.removesuffix(suffix)
         return name
@@ -103,7 +107,7 @@ class Head:
     @cached_property
     def parts(self) -> tuple[str, ...]:
         """The folders above the file, outermost first."""
-        return Path(self.path).parts[:-1]
+        return self._pure.parts[:-1]
 
     @property
     def is_one_line(self) -> bool:
@@ -113,7 +117,11 @@ class Head:
     @property
     def has_lines(self) -> bool:
         """Whether a line of the file is an object, or the first is too long to tell."""
-        return self.plain and (b"\n" not in self.data or bool(self.objects))
+        if not self.plain or b"\n" not in self.data:
+            return self.plain
+        if self._objects is not None:
+            return bool(self._objects)
+        return next(self._parse(), None) is not None
 
     @property
     def objects(self) -> list[dict[str, object]]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from unspool.facts import (
     NOBODY,
@@ -84,53 +85,69 @@ class Scribe:
             place["side"] = self.side
         self.facts.append(kind(**place | fields))
 
-    def message(self, **fields: Any) -> None:
+    def message(
+        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
+    ) -> None:
         """A message, or a part of one: the fields of MessageSeen."""
         facts = self.facts
+        time = self.time if time is UNSET else time
+        rank = self.rank if rank is None else rank
         try:
             facts.append(MessageSeen(
                 key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
+                time=time, entry=self.entry, after=self.after, rank=rank, side=self.side,
                 **fields,
             ))  # fmt: skip
-        except (TypeError, KeyError):  # a field of the place is given too
-            self._write(MessageSeen, fields)
+        except (TypeError, KeyError):  # another field of the place is given too
+            self._write(MessageSeen, {"time": time, "rank": rank, **fields})
 
-    def call(self, **fields: Any) -> None:
+    def call(
+        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
+    ) -> None:
         """A tool call: the fields of ToolCalled."""
         facts = self.facts
+        time = self.time if time is UNSET else time
+        rank = self.rank if rank is None else rank
         try:
             facts.append(ToolCalled(
                 key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
+                time=time, entry=self.entry, after=self.after, rank=rank, side=self.side,
                 **fields,
             ))  # fmt: skip
-        except (TypeError, KeyError):  # a field of the place is given too
-            self._write(ToolCalled, fields)
+        except (TypeError, KeyError):  # another field of the place is given too
+            self._write(ToolCalled, {"time": time, "rank": rank, **fields})
 
-    def returned(self, **fields: Any) -> None:
+    def returned(
+        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
+    ) -> None:
         """What a call returned: the fields of ToolReturned."""
         facts = self.facts
+        time = self.time if time is UNSET else time
+        rank = self.rank if rank is None else rank
         try:
             facts.append(ToolReturned(
                 key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=self.time, entry=self.entry, after=self.after, rank=self.rank, side=self.side,
+                time=time, entry=self.entry, after=self.after, rank=rank, side=self.side,
                 **fields,
             ))  # fmt: skip
-        except (TypeError, KeyError):  # a field of the place is given too
-            self._write(ToolReturned, fields)
+        except (TypeError, KeyError):  # another field of the place is given too
+            self._write(ToolReturned, {"time": time, "rank": rank, **fields})
 
-    def usage(self, **fields: Any) -> None:
+    def usage(
+        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
+    ) -> None:
         """Tokens or cost: the fields of UsageReported."""
         facts = self.facts
+        time = self.time if time is UNSET else time
+        rank = self.rank if rank is None else rank
         try:
             facts.append(UsageReported(
                 key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=self.time, entry=self.entry, after=self.after, rank=self.rank,
+                time=time, entry=self.entry, after=self.after, rank=rank,
                 **fields,
             ))  # fmt: skip
-        except (TypeError, KeyError):  # a field of the place is given too
-            self._write(UsageReported, fields)
+        except (TypeError, KeyError):  # another field of the place is given too
+            self._write(UsageReported, {"time": time, "rank": rank, **fields})
 
     def note(
         self, name: str, value: Any, rank: int = 0, on: On = "conversation", subject: str = "",
@@ -157,7 +174,10 @@ class Scribe:
 
     def link(self) -> None:
         """The record only holds the chain together."""
-        self.facts.append(Link(**self._place()))
+        self.facts.append(Link(
+            key=self.key, origin=self.origin, offset=self.offset, number=len(self.facts),
+            time=self.time, entry=self.entry, after=self.after,
+        ))  # fmt: skip
 
     def problem(self, code: str, found: bytes | str) -> None:
         """Something in the record is not as it should be; `found` is shown, clipped."""

@@ -27,7 +27,7 @@ def read_handback(call: str, details: Any, scribe: Scribe, session: str, rank: i
     if not text.strip():
         return
     model = details.get("resolvedModel")
-    told = {"rank": rank, "key": (NAME, child_id(session, agent))}
+    told: Value = {"rank": rank, "key": (NAME, child_id(session, agent))}
     told["model"] = model if isinstance(model, str) else ""
     ident = f"handback:{call}"
     scribe.message(id=ident, role="assistant", text=text, **told)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import Key
+from unspool.facts import PREVIOUS, Key
 from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.texts import snake, whole_number
 from unspool.sources.scribe import Scribe
@@ -33,22 +33,27 @@ _EMPTY: tuple[Any, ...] = ("", [], {})
 class Event(Scribe):
     """One event, and the scribe of the facts that it states about its own agent."""
 
-    __slots__ = ("agent", "data", "ephemeral", "model", "offset", "root", "type")
+    __slots__ = ("agent", "data", "ephemeral", "model", "root", "type")
 
     def __init__(
         self, envelope: Envelope, data: dict[str, Any], key: Key, root: Key, origin: str,
         offset: int, rank: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__(
-            key, origin, offset, time=parse_time(envelope.timestamp), entry=str(envelope.id),
-            rank=rank,
-        )  # fmt: skip
+        # As Scribe does, without the call: there is an event for every line.
+        self.facts = []
+        self.key = key
+        self.origin = origin
+        self.offset = offset
+        self.time = parse_time(envelope.timestamp)
+        self.entry = str(envelope.id)
+        self.after = PREVIOUS
+        self.rank = rank
+        self.side = False
         self.type = envelope.type
         self.data = data
         self.agent = envelope.agentId or ""
         self.ephemeral = bool(envelope.ephemeral)
         self.model = (envelope.model or "").strip()
-        self.offset = offset
         self.root = root
         """The session; `key` is the sub-agent where the event is one's."""
 

@@ -6,6 +6,7 @@ log may still be cut into ranges. The file is searched only once something asks.
 
 import base64
 import hashlib
+import io
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -22,7 +23,7 @@ from unspool.sources.copilot_cli.texts import plain, whole_number
 
 STATE = "session-state"
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 18
 _TAIL_BYTES = 65536
 _PACKED = (".gz", ".zst")
 
@@ -45,8 +46,10 @@ def _bare(name: str) -> str:
 class Lookup:
     """The origin as a whole, as far as its events refer to it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, from_start: bool = False) -> None:
         self.path = path
+        self.resumed = False if from_start else None
+        """Whether a resumption was read; unknown where the reading began in the middle."""
 
     @cached_property
     def session(self) -> str:
@@ -113,28 +116,32 @@ class Lookup:
             return self._agents.get(agent, agent)
         return self.started.get(call, call) if call else ""
 
+    def runs_on(self, entry: str) -> bool:
+        """Whether the figures at the end of a run are of the session up to there: from 1.0.66 on (in
+        1.0.64 of the run), though nothing says so before 1.0.85. No model's requests are fewer than
+        before, and there are as many as the log has answers, not as the run has
+        (test_accounts_that_run_on). Of the first run, both are the same."""
+        return self.resumed is not False and entry in self._running_accounts
+
     @cached_property
-    def running_accounts(self) -> set[str]:
-        """Ends of runs whose figures are of the session up to there: from 1.0.66 on (in 1.0.64 of the
-        run), though nothing says so before 1.0.85. No model's requests are fewer than before, and
-        there are as many as the log has answers, not as the run has (test_accounts_that_run_on)."""
+    def _running_accounts(self) -> set[str]:
         running: set[str] = set()
         before: dict[str, int] = {}
         ever = run = 0
-        if next(_search(self.path, b'"session.resume"'), None) is None:
-            return running  # of one run, both are the same
+        resumed = False
         with open_origin(self.path) as file:
             for line in file:
                 if b'"assistant.message"' in line:
                     ever, run = ever + 1, run + 1
                 elif b'"session.start"' in line or b'"session.resume"' in line:
+                    resumed = resumed or b'"session.resume"' in line
                     run = 0
                 elif b'"session.shutdown"' in line:
                     for event in read_json(line.strip(b"\0\r\n ")).values:
                         asked = _requests(event)
                         grew = all(asked.get(model, 0) >= count for model, count in before.items())
                         count = sum(asked.values())
-                        if grew and abs(count - ever) < abs(count - run):
+                        if resumed and grew and abs(count - ever) < abs(count - run):
                             running.add(str(event.get("id")))
                         before = asked
         return running
@@ -228,16 +235,37 @@ def _call(event: dict[str, Any]) -> str:
 def _search(path: str, word: bytes) -> Iterator[dict[str, Any]]:
     """The events of the log on whose lines the word stands."""
     with open_origin(path) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            chunk += file.readline()
-            at = chunk.find(word)
-            while at >= 0:
-                start, end = chunk.rfind(b"\n", 0, at) + 1, chunk.find(b"\n", at)
-                end = end if end >= 0 else len(chunk)
-                for value in read_json(chunk[start:end].strip(b"\0\r ")).values:
-                    if isinstance(value, dict) and isinstance(value.get("data"), dict):
-                        yield value
-                at = chunk.find(word, end)
+        for at in _places(file, word):
+            file.seek(at)
+            for value in read_json(file.readline().strip(b"\0\r\n ")).values:
+                if isinstance(value, dict) and isinstance(value.get("data"), dict):
+                    yield value
+
+
+def _places(file: io.BufferedReader, word: bytes) -> list[int]:
+    """Where the lines begin on which the word stands. Every log is searched so: through one buffer that
+    fits into the processor's cache, which is twice as fast as through bytes of their own."""
+    buffer = bytearray(_CHUNK_BYTES)
+    view = memoryview(buffer)
+    places: list[int] = []
+    begun = offset = held = (
+        0  # where the last line began; where the buffer begins; bytes kept in it
+    )
+    while size := file.readinto1(view[held:]):
+        size += held
+        at = buffer.find(word, 0, size)
+        while at >= 0:
+            start = buffer.rfind(b"\n", 0, at)
+            places.append(offset + start + 1 if start >= 0 else begun)
+            end = buffer.find(b"\n", at, size)
+            at = buffer.find(word, end, size) if end >= 0 else -1
+        last = buffer.rfind(b"\n", 0, size)
+        if last >= 0:
+            begun = offset + last + 1
+        held = min(len(word) - 1, size)
+        view[:held] = view[size - held : size]
+        offset += size - held
+    return list(dict.fromkeys(places))
 
 
 def _last_result(path: str) -> str:

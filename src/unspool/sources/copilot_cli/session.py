@@ -62,6 +62,7 @@ def _concurrent(event: Event) -> dict[str, Any]:
 
 
 def read_resume(event: Event, lookup: Lookup) -> None:
+    lookup.resumed = True
     data = event.chosen("eventCount", "selectedModel", "reasoningEffort", "sessionWasActive")
     data.update(_concurrent(event))
     if event.data.get("continuePendingWork") is True:
@@ -83,7 +84,7 @@ def read_shutdown(event: Event, lookup: Lookup) -> None:
     """
     metrics, agents = event.data.get("modelMetrics"), event.data.get("agentMetrics")
     told = event.data.get("accountingSnapshot") or agents
-    if not told and event.entry not in lookup.running_accounts:
+    if not told and not lookup.runs_on(event.entry):
         _report(event, event.root, "segment", metrics)
     elif isinstance(agents, dict) and "main" in agents:
         for agent, account in agents.items():

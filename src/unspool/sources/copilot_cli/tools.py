@@ -29,13 +29,13 @@ _COMMIT = re.compile(
 _NO_MODEL = ("", "resumed")
 """What the log writes for the results that a resumption makes up is no model."""
 
-_REQUEST_EXTRAS = {
-    "mcp_server": "mcpServerName",
-    "mcp_tool": "mcpToolName",
-    "title": "toolTitle",
-    "intention": "intentionSummary",
-    "caller": "caller",
-}
+_SERVER = (("mcp_server", "mcpServerName"), ("mcp_tool", "mcpToolName"))
+_REQUEST_EXTRAS = (
+    *_SERVER,
+    ("title", "toolTitle"),
+    ("intention", "intentionSummary"),
+    ("caller", "caller"),
+)
 
 
 def read_requests(event: Event, message: str, lookup: Lookup) -> None:
@@ -46,11 +46,10 @@ def read_requests(event: Event, message: str, lookup: Lookup) -> None:
         # Logs that another program made say `id`.
         call = plain(request.get("toolCallId") or request.get("id"))
         name, arguments = plain(request.get("name")), request.get("arguments")
-        extra = {
-            ours: request[native]
-            for ours, native in _REQUEST_EXTRAS.items()
-            if request.get(native) not in (None, "")
-        }
+        extra: dict[str, Any] = {}
+        for ours, native in _REQUEST_EXTRAS:
+            if request.get(native) not in (None, ""):
+                extra[ours] = request[native]
         kind = request.get("type") or ("custom" if call.startswith("custom_") else "function")
         if kind != "function":
             extra["type"] = kind
@@ -63,7 +62,7 @@ def read_requests(event: Event, message: str, lookup: Lookup) -> None:
 
 def _read_task(event: Event, call: str, arguments: Any, lookup: Lookup) -> None:
     """What a sub-agent was told: before it wrote that down itself, only the call says so."""
-    task = field_of(arguments, "prompt")
+    task = arguments.get("prompt") if isinstance(arguments, dict) else None
     if event.rank or not isinstance(task, str) or call not in lookup.started:
         return
     child = (event.root[0], f"{event.root[1]}/{lookup.started[call]}")
@@ -77,11 +76,7 @@ def read_start(event: Event, lookup: Lookup) -> None:
     """How and when a call was run. The call itself is the assistant message's."""
     call, name = event.text("toolCallId"), event.text("toolName")
     arguments = event.data.get("arguments")
-    extra = {
-        ours: event.data[native]
-        for ours, native in (("mcp_server", "mcpServerName"), ("mcp_tool", "mcpToolName"))
-        if event.data.get(native)
-    }
+    extra = {ours: event.data[native] for ours, native in _SERVER if event.data.get(native)}
     event.call(
         id=call, name=name, arguments=arguments_text(arguments), rank=event.rank + 1,
         files=touched(name, arguments), extra=extra or None,
@@ -234,10 +229,12 @@ def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
 def _measured(telemetry: Any) -> tuple[dict[str, Any], ...]:
     """How many lines a call changed, where it tells that and touched one file."""
     metrics = field_of(telemetry, "metrics")
+    if not isinstance(metrics, dict):
+        return ()
     counts = {
         ours: metrics.get(native)
         for ours, native in (("lines_added", "linesAdded"), ("lines_removed", "linesRemoved"))
-        if isinstance(metrics, dict) and type(metrics.get(native)) is int  # which a truth is not
+        if type(metrics.get(native)) is int  # which a truth is not
     }
     for group in ("restrictedProperties", "properties") if counts else ():
         paths = field_of(telemetry.get(group), "filePaths")

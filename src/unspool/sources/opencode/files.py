@@ -145,10 +145,12 @@ def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact
             entry=part.id,
             rank=Rank.COPY,
         )
-        words = {"text": part.text or ""} if part.type == "text" else {"thinking": part.text or ""}
+        words = part.text or ""
         scribe.message(
-            id=part.messageID, role="assistant", **(words if part.type != "tool" else {})
-        )
+            id=part.messageID, role="assistant",
+            text=words if part.type == "text" else "",
+            thinking=words if part.type == "reasoning" else "",
+        )  # fmt: skip
         if part.type == "tool":
             state_call(part, part.messageID, scribe)
         yield from scribe.facts

@@ -259,7 +259,7 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
     if thinking_id := _thinking_id(round_, thoughts):
         extra["thoughts"] = [*thoughts, {"id": thinking_id}]
     undone = turn.tail is not None and number > turn.tail
-    ending = {"status": "undone" if undone else turn.removed}
+    ending: dict[str, Any] = {"status": "undone" if undone else turn.removed}
     text = round_.response or ""
     time = parse_time(round_.timestamp)
     if is_last:
@@ -302,7 +302,7 @@ def _single_message(turn: Turn) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _ending(turn: Turn, answered: bool, removed: str) -> dict[str, str]:
+def _ending(turn: Turn, answered: bool, removed: str) -> dict[str, Any]:
     """Status, stop reason and kind of the last message of an answer."""
     stop = str_of(turn.error.get("code"))
     if not stop and turn.metadata.maxToolCallsExceeded is True:
