@@ -75,8 +75,8 @@ def _is_sound(path: str) -> bool:
     try:
         with open_database(path) as database:
             if Path(path).stat().st_size <= CHECK_LIMIT_BYTES:
-                (told,) = database.connection.execute("PRAGMA quick_check(1)").fetchone()
-                return bool(told == "ok")
+                (verdict,) = database.connection.execute("PRAGMA quick_check(1)").fetchone()
+                return bool(verdict == "ok")
             return bool(database.tables())
     except DAMAGE:
         return False

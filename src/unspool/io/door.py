@@ -472,8 +472,8 @@ def cut_long_strings(data: bytes) -> tuple[bytes, list[Flaw]]:
         cut = _CUT.search(data, start + 1 + LONGEST_BYTES - _WITHIN, end)
         kept = data[start + 1 : cut.start()] if cut else b""
         with memoryview(data)[start + 1 : end - data.endswith(b'"', start + 1, end)] as inside:
-            told = f"{len(inside):,} bytes, sha256 {sha256(inside).hexdigest()}: "
-        flaws.append(Flaw("long-value", 0, sample(told + sample(kept[:SAMPLE_CHARS]))))
+            size_and_hash = f"{len(inside):,} bytes, sha256 {sha256(inside).hexdigest()}: "
+        flaws.append(Flaw("long-value", 0, sample(size_and_hash + sample(kept[:SAMPLE_CHARS]))))
         pieces += (data[at : start + 1], kept, b'"')
         at = end
     pieces.append(data[at:])

@@ -26,16 +26,16 @@ def walk(
     if not is_folder(argument):
         yield argument, top.name or argument
         return
-    found: list[tuple[str, str]] = []
+    files_below: list[tuple[str, str]] = []
     below = len(os.path.join(argument, ""))  # noqa: PTH118 - as os.walk joins
     for folder, files in _folders(argument, unreadable):
         for file in files:
             path = os.path.join(folder, file)  # noqa: PTH118 - os.walk speaks strings
             if _is_text(path):
-                found.append((path[below:].replace(os.sep, "/"), path))
+                files_below.append((path[below:].replace(os.sep, "/"), path))
             else:
                 tell(_nameless(path))
-    for name, path in sorted(found):
+    for name, path in sorted(files_below):
         yield path, name
 
 

@@ -54,10 +54,10 @@ def parse_time(value: object) -> int | None:
 def _minute_micros(text: str) -> int | None:
     """Microseconds of `YYYY-MM-DDThh:mm:`, if it is that and later than 1970."""
     try:
-        found = _from_datetime(datetime.fromisoformat(text + "00"))
+        micros = _from_datetime(datetime.fromisoformat(text + "00"))
     except ValueError:
         return None
-    return found if text[10] in "Tt " and text[16] == ":" else None
+    return micros if text[10] in "Tt " and text[16] == ":" else None
 
 
 def _from_number(value: float) -> int | None:
@@ -158,35 +158,35 @@ class Moment(NamedTuple):
 
 def find_moment(text: str) -> Moment | None:
     """The first date in a text that a script wrote before a record."""
-    if found := _ISO.search(text):
-        return _of_iso(found)
-    if found := _NAMED.search(text):
-        at = _MONTHS.find(found["month"] or found["month2"])
-        year = found["year"] or found["year2"]
+    if match := _ISO.search(text):
+        return _of_iso(match)
+    if match := _NAMED.search(text):
+        at = _MONTHS.find(match["month"] or match["month2"])
+        year = match["year"] or match["year2"]
         if at < 0 or at % 3 or not year:
             return None
-        zone = found["zone"] or ""
-        told = zone in _UTC or zone[:1] in ("+", "-")
+        zone = match["zone"] or ""
+        has_zone = zone in _UTC or zone[:1] in ("+", "-")
         ahead = timedelta()
-        if told and zone not in _UTC:
+        if has_zone and zone not in _UTC:
             ahead = timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[3:]))
-        parts = (int(year), at // 3 + 1, int(found["day"] or found["day2"]))
+        parts = (int(year), at // 3 + 1, int(match["day"] or match["day2"]))
         return _built(
-            parts, found["hour"], found["minute"], found["second"], found["half"], told, ahead
+            parts, match["hour"], match["minute"], match["second"], match["half"], has_zone, ahead
         )
-    if found := _NUMBERED.search(text):
-        month, day = int(found[1]), int(found[2])
+    if match := _NUMBERED.search(text):
+        month, day = int(match[1]), int(match[2])
         if month > 12:
             month, day = day, month
-        return _built((int(found[3]), month, day), found[4], found[5], found[6], found[7], False)
-    if found := _NUMBER.search(text):
-        time = parse_time(float(found[1]) if "." in found[1] else int(found[1]))
+        return _built((int(match[3]), month, day), match[4], match[5], match[6], match[7], False)
+    if match := _NUMBER.search(text):
+        time = parse_time(float(match[1]) if "." in match[1] else int(match[1]))
         return Moment(time, True) if time is not None and _EARLIEST < time < _LATEST else None
     return None
 
 
-def _of_iso(found: re.Match[str]) -> Moment | None:
-    year, month, day, clock, fraction, zone = found.groups()
+def _of_iso(match: re.Match[str]) -> Moment | None:
+    year, month, day, clock, fraction, zone = match.groups()
     zone = "Z" if zone in _UTC else zone or ""
     time = parse_time(f"{year}-{month}-{day}T{clock}{'.' + fraction if fraction else ''}{zone}")
     return Moment(time, bool(zone)) if time is not None else None
@@ -194,7 +194,7 @@ def _of_iso(found: re.Match[str]) -> Moment | None:
 
 def _built(
     date: tuple[int, int, int], hour: str, minute: str, second: str, half: str | None,
-    told: bool, ahead: timedelta = timedelta(),
+    has_zone: bool, ahead: timedelta = timedelta(),
 ) -> Moment | None:  # fmt: skip
     hours = int(hour) % 12 + (12 if half == "PM" else 0) if half else int(hour)
     try:
@@ -203,4 +203,4 @@ def _built(
     except ValueError:
         return None
     time = parse_time(moment.isoformat())
-    return Moment(time, told) if time is not None else None
+    return Moment(time, has_zone) if time is not None else None

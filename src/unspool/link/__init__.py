@@ -48,11 +48,11 @@ def link(cards: Iterable[Card]) -> Patches:
     board.tie()
     board.tell_copies()
     # A sub-agent works in the session and the workspace of its parent, unless it says another.
-    for key, made in board.patches.items():
-        if made.absorbed:
+    for key, patch in board.patches.items():
+        if patch.absorbed:
             continue
         card = board.by_key[key]
-        above = made.parent
+        above = patch.parent
         seen = {key}
         while above is not None and above.kind == "subagent":
             parent_key = (above.source or key[0], above.conversation_id)
@@ -61,9 +61,9 @@ def link(cards: Iterable[Card]) -> Patches:
                 break
             seen.add(parent_key)
             if card.workspace is None:
-                made.workspace = made.workspace or parent.workspace
+                patch.workspace = patch.workspace or parent.workspace
             if card.session_id is None:
-                made.session_id = made.session_id or parent.session_id
+                patch.session_id = patch.session_id or parent.session_id
             above = board.patches[parent_key].parent if parent_key in board.patches else None
     board.put_in_order()
     return board.patches
@@ -118,14 +118,16 @@ class _Board:
         for key in self.replays:
             card = self.by_key[key]
             above = set(self.by_key[(card.source, card.session_id or "")].calls)
-            told = {call for call in card.calls if len(call) >= LEAST_ID_CHARS and call in above}
-            if told:
-                self.by_key[key] = without_calls(card, told)
+            replayed = {
+                call for call in card.calls if len(call) >= LEAST_ID_CHARS and call in above
+            }
+            if replayed:
+                self.by_key[key] = without_calls(card, replayed)
 
     def set_copies_apart(self) -> None:
         """The calls that a fork copied started no sub-agents of its own."""
         self.copies = find_copies(self.by_key)
-        known = len(self.by_key)
+        before = len(self.by_key)
         for key in sorted(self.copies):
             if key in self.by_key:
                 spawned = dict(self.by_key[key].spawned)
@@ -138,7 +140,7 @@ class _Board:
                     self.patch(key).spawned[call] = elsewhere[1]
                     del spawned[call]
                 self.by_key[key] = msgspec.structs.replace(self.by_key[key], spawned=spawned)
-        if len(self.by_key) < known:
+        if len(self.by_key) < before:
             self.copies = find_copies(self.by_key)
         for key, owner in nearer_parents(self.by_key, self.copies).items():
             parent = Link(owner[1], kind="fork")
@@ -167,14 +169,14 @@ class _Board:
             self.patch(key).dropped = dropped
 
     def put_in_order(self) -> None:
-        for key, made in self.patches.items():
+        for key, patch in self.patches.items():
             card = self.by_key.get(key)
-            known = card.children if card is not None else ()
-            told = {tie.conversation_id: at for at, tie in enumerate(known)}
-            made.children.sort(key=lambda tie: _age(tie, key[0], self.by_key, told))
-            for tie in made.children:  # a call may have started several: the first stands for all
+            children = card.children if card is not None else ()
+            places = {tie.conversation_id: at for at, tie in enumerate(children)}
+            patch.children.sort(key=lambda tie: _age(tie, key[0], self.by_key, places))
+            for tie in patch.children:  # a call may have started several: the first stands for all
                 if tie.tool_call_id:
-                    made.spawned.setdefault(tie.tool_call_id, tie.conversation_id)
+                    patch.spawned.setdefault(tie.tool_call_id, tie.conversation_id)
 
 
 def _leading_to(key: Key, tie: Link, seen_from: Key) -> Link:
@@ -184,9 +186,9 @@ def _leading_to(key: Key, tie: Link, seen_from: Key) -> Link:
 
 
 def _age(
-    tie: Link, source: str, by_key: dict[Key, Card], told: dict[str, int]
+    tie: Link, source: str, by_key: dict[Key, Card], places: dict[str, int]
 ) -> tuple[str, int, str]:
     """When it began; of those that are not here, or began at once, the order that they are told in."""
     card = by_key.get((source, tie.conversation_id))
-    place = told.get(tie.conversation_id, len(told))
+    place = places.get(tie.conversation_id, len(places))
     return (card.started_at if card is not None else "", place, tie.conversation_id)

@@ -173,12 +173,12 @@ def _origins(trajectory: Trajectory) -> list[str]:
 
 
 def _opinions(trajectory: Trajectory) -> dict[str, dict[str, Any]]:
-    made: dict[str, dict[str, Any]] = {}
+    opinions: dict[str, dict[str, Any]] = {}
     for message in trajectory.messages:
-        held = {name: v for name, v in (message.extra or {}).items() if name in _OPINIONS}
-        if held and message.id:
-            made[message.id] = held
-    return made
+        opinion = {name: v for name, v in (message.extra or {}).items() if name in _OPINIONS}
+        if opinion and message.id:
+            opinions[message.id] = opinion
+    return opinions
 
 
 def _is_fork(trajectory: Trajectory) -> bool:
@@ -205,12 +205,12 @@ def _needs_call(parent: Link | None) -> bool:
 
 def _said_by(name: str, calls: list[ToolCall]) -> dict[str, str]:
     """What the calls say under a name → the first call that says so."""
-    found: dict[str, str] = {}
+    callers: dict[str, str] = {}
     for call in calls:
-        said = call.extra.get(name) if call.extra else None
-        if isinstance(said, str) and said:
-            found.setdefault(said, call.id)
-    return found
+        value = call.extra.get(name) if call.extra else None
+        if isinstance(value, str) and value:
+            callers.setdefault(value, call.id)
+    return callers
 
 
 def _prompt(call: ToolCall) -> tuple[str, bytes] | None:
@@ -244,9 +244,9 @@ def digest_of(message: Message) -> bytes | None:
         return None
     time = message.timestamp or ""
     words = message.content
-    made = digest(f"{message.id} {message.role} {time} {len(words)} {words[:_TELLING_CHARS]}")
+    whole = digest(f"{message.id} {message.role} {time} {len(words)} {words[:_TELLING_CHARS]}")
     tells = time and message.kind != "injected"
-    return bytes([made[0] | 0x80 if tells else made[0] & 0x7F]) + made[1:]
+    return bytes([whole[0] | 0x80 if tells else whole[0] & 0x7F]) + whole[1:]
 
 
 def tells(piece: bytes) -> bool:

@@ -21,15 +21,15 @@ Copies = dict[Key, tuple[Key, set[bytes]]]
 
 def find_seen_again(by_key: dict[Key, Card]) -> dict[Key, Key]:
     """Copies without an id of their own that hold nothing new → the conversation that they are."""
-    found: dict[Key, Key] = {}
+    wholes: dict[Key, Key] = {}
     for key, card in sorted(by_key.items()):
         whole = by_key.get((card.source, card.same_as)) if card.same_as else None
         if whole is None or whole.same_as or not _holds(whole.ids, card.ids):
             continue
         above = (card.source, card.parent.conversation_id) if card.parent is not None else None
-        if above not in by_key or above in found:  # a sub-agent goes the way of its parent
-            found[key] = whole.key
-    return found
+        if above not in by_key or above in wholes:  # a sub-agent goes the way of its parent
+            wholes[key] = whole.key
+    return wholes
 
 
 def _holds(whole: bytes, part: bytes) -> bool:
@@ -38,7 +38,7 @@ def _holds(whole: bytes, part: bytes) -> bool:
 
 
 def find_copies(cards: Mapping[Key, Card]) -> Copies:
-    found: Copies = {}
+    copies: Copies = {}
     for group in _groups(cards):
         owners = _owners(group, cards)
         for key in group:
@@ -49,8 +49,8 @@ def find_copies(cards: Mapping[Key, Card]) -> Copies:
                     copied.add(piece)
                     owner = owners[piece]  # the last one: that is where it forked off
             if owner is not None and any(map(tells, copied)):
-                found[key] = (owner, copied)
-    return found
+                copies[key] = (owner, copied)
+    return copies
 
 
 def _owners(group: list[Key], cards: Mapping[Key, Card]) -> dict[bytes, Key]:
@@ -58,9 +58,9 @@ def _owners(group: list[Key], cards: Mapping[Key, Card]) -> dict[bytes, Key]:
     oldest = sorted(group, key=lambda k: cards[k].seniority)
     owners: dict[bytes, Key] = {}
     for key in oldest:
-        told = set(pieces(cards[key].said_copied))
+        copied = set(pieces(cards[key].said_copied))
         for piece in pieces(cards[key].ids):
-            if piece not in told:
+            if piece not in copied:
                 owners.setdefault(piece, key)
     for key in oldest:
         for piece in pieces(cards[key].said_copied):
@@ -103,10 +103,10 @@ def child_elsewhere(key: Key, child: str, by_key: Mapping[Key, Card], copies: Co
     seen = {key}
     while name != child and key in copies and (key := copies[key][0]) not in seen:
         seen.add(key)
-        found = by_key.get((key[0], f"{key[1]}/{name}"))
-        if found is not None:
-            known = set(pieces(found.names))
-            return found.key if own is None or known.issuperset(pieces(own.names)) else None
+        other = by_key.get((key[0], f"{key[1]}/{name}"))
+        if other is not None:
+            names = set(pieces(other.names))
+            return other.key if own is None or names.issuperset(pieces(own.names)) else None
     return None
 
 
@@ -140,9 +140,9 @@ def _forked_from(key: Key, by_key: Mapping[Key, Card], copies: Copies) -> Key | 
 
 def find_begun(owner: Card, fork: Card) -> bytes:
     """The answers that a fork took over, also one that was not yet whole at that moment."""
-    known = set(pieces(owner.moments))
+    moments = set(pieces(owner.moments))
     answers = zip(pieces(fork.moments), pieces(fork.names), strict=True)
-    return b"".join(sorted(name for moment, name in answers if moment in known))
+    return b"".join(sorted(name for moment, name in answers if moment in moments))
 
 
 def find_replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
@@ -151,7 +151,7 @@ def find_replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
     They may be told again with other times and by other requests, but an id is one answer's.
     """
     answers: dict[Key, set[bytes]] = {}
-    found: dict[Key, bytes] = {}
+    replays: dict[Key, bytes] = {}
     for key, card in by_key.items():
         above = (card.source, card.session_id or "")
         if card.parent is None or card.parent.kind != "subagent" or above == key:
@@ -160,5 +160,5 @@ def find_replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
             answers[above] = set(pieces(by_key[above].names)) if above in by_key else set()
         shared = answers[above].intersection(pieces(card.names))
         if shared:
-            found[key] = b"".join(sorted(shared))
-    return found
+            replays[key] = b"".join(sorted(shared))
+    return replays

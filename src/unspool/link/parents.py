@@ -25,9 +25,9 @@ def find_ties(by_key: Cards) -> Ties:
             # The first call started it; a later one that names it has sent it on.
             ties.setdefault((key, (card.source, child)), Link(child, tool_call_id=call))
             spawners.setdefault((card.source, child), key)
-        for known in card.children:
-            child_key = (known.source or card.source, known.conversation_id)
-            ties[(key, child_key)] = _merged(known, ties.get((key, child_key)))
+        for link in card.children:
+            child_key = (link.source or card.source, link.conversation_id)
+            ties[(key, child_key)] = _merged(link, ties.get((key, child_key)))
     # (source, call that a child names) → the one conversation that made the call. A log may name
     # only the session that a sub-agent ran in, though another sub-agent started it.
     named = {
@@ -40,7 +40,7 @@ def find_ties(by_key: Cards) -> Ties:
         for call in card.calls if named else ():
             if (card.source, call) in named:
                 holders.setdefault((card.source, call), set()).add(key)
-    callers = {call: found.pop() for call, found in holders.items() if len(found) == 1}
+    callers = {call: keys.pop() for call, keys in holders.items() if len(keys) == 1}
     _give_calls(by_key, {child for (_, child), tie in ties.items() if tie.tool_call_id})
     for key, card in sorted(by_key.items()):
         if card.parent is not None:
@@ -70,14 +70,14 @@ def find_twins(by_key: Cards) -> dict[Key, Key]:
         call = card.parent.tool_call_id if card.parent is not None else None
         if call and not card.id.endswith(f"/{call}"):
             named.setdefault((card.source, call), key)
-    found: dict[Key, Key] = {}
+    twins: dict[Key, Key] = {}
     for key, card in by_key.items() if named else ():
         call = card.parent.tool_call_id if card.parent is not None else None
         twin = named.get((card.source, call)) if call and card.id.endswith(f"/{call}") else None
         whole = by_key.get(twin) if twin is not None else None
         if whole is not None and set(pieces(card.names)) <= set(pieces(whole.names)):
-            found[key] = whole.key
-    return found
+            twins[key] = whole.key
+    return twins
 
 
 class Calls:
@@ -112,13 +112,13 @@ class Calls:
         parent = _parent_key(child)
         own = (caller for caller in free if caller[0] == parent)
         nested = (caller for caller in free if caller[0] in self.children)
-        found = next(own, None) or next(nested, None)
-        if found is not None:
-            free.remove(found)
-        return found
+        match = next(own, None) or next(nested, None)
+        if match is not None:
+            free.remove(match)
+        return match
 
 
-def _give_calls(by_key: Cards, told: set[Key]) -> None:
+def _give_calls(by_key: Cards, named: set[Key]) -> None:
     """Children whose call nobody names: what the calls of their session say of runs, of tasks, and
     the words that they gave."""
     waiting = [
@@ -127,16 +127,16 @@ def _give_calls(by_key: Cards, told: set[Key]) -> None:
         if card.parent is not None
         and card.parent.kind == "subagent"
         and not card.parent.tool_call_id
-        and card.key not in told
+        and card.key not in named
     ]
     sessions: dict[Key, Calls] = {}
     oldest_first = sorted(by_key.values(), key=_age) if waiting else []
     for card in oldest_first:
         sessions.setdefault(_session_key(card), Calls()).add(card)
     for child in sorted(waiting, key=_age):
-        found = _caller(child, by_key, sessions)
-        if found is not None and child.parent is not None:
-            (source, ident), call = found
+        caller = _caller(child, by_key, sessions)
+        if caller is not None and child.parent is not None:
+            (source, ident), call = caller
             parent = msgspec.structs.replace(
                 child.parent,
                 conversation_id=ident,
@@ -151,9 +151,9 @@ def _caller(child: Card, by_key: Cards, sessions: dict[Key, Calls]) -> Caller | 
     keys = [_session_key(child)] + ([_session_key(parent)] if parent is not None else [])
     for key in dict.fromkeys(keys):
         calls = sessions.get(key, Calls())
-        found = calls.of_run(child) or calls.of_task(child) or calls.of_words(child)
-        if found is not None and found[0] != child.key:
-            return found
+        caller = calls.of_run(child) or calls.of_task(child) or calls.of_words(child)
+        if caller is not None and caller[0] != child.key:
+            return caller
     return None
 
 
@@ -191,8 +191,8 @@ def find_misplaced(by_key: dict[Key, Card]) -> dict[Key, list[str]]:
         for call in card.calls:
             if (key[0], call) in wanted and call not in strays.get(key, ()):
                 owners[(key[0], call)] = key
-    found = {
+    misplaced = {
         key: [c for c in by_key[key].strays if owners.get((key[0], c), key) != key]
         for key in strays
     }
-    return {key: calls for key, calls in found.items() if calls}
+    return {key: calls for key, calls in misplaced.items() if calls}

@@ -80,7 +80,9 @@ class Summary(msgspec.Struct, kw_only=True, omit_defaults=False):
     @property
     def told(self) -> str:
         """Every kind of problem with its count and the first place where it was met."""
-        places = {made.code: f"{made.origin}:{made.offset}" for made in reversed(self.samples)}
+        places = {
+            problem.code: f"{problem.origin}:{problem.offset}" for problem in reversed(self.samples)
+        }
         return ", ".join(
             f"{count} × {code}" + (f" (first at {places[code]})" if code in places else "")
             for code, count in self.problems.items()

@@ -80,8 +80,8 @@ class Catalogue(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tr
     @cached_property
     def summaries(self) -> frozenset[str]:
         """Blocks in a user message that stand for compacted history."""
-        found = (e for e in self.tags if e.route == "conversation_summary")
-        return frozenset(e.name for e in found if "user" in e.placement)
+        entries = (e for e in self.tags if e.route == "conversation_summary")
+        return frozenset(e.name for e in entries if "user" in e.placement)
 
     @cached_property
     def containers(self) -> frozenset[str]:

@@ -123,14 +123,14 @@ def summary(scan: TagScan, catalogue: Catalogue | None = None) -> dict[str, Any]
     """The scan as plain data: known tags, unknown tags with drafts, catalogue entries not met."""
     catalogue = catalogue or active()
     by_count = sorted(scan.tags.items(), key=lambda item: (-item[1].count, item[0]))
-    known = [(name, count) for name, count in by_count if name in catalogue.by_name]
+    catalogued = [(name, count) for name, count in by_count if name in catalogue.by_name]
     unknown = [(name, count) for name, count in by_count if name not in catalogue.by_name]
     return {
         "version": 1,
         "catalogue": os.environ.get(VARIABLE) or "built in",
         "conversations": scan.conversations,
         "messages": dict(sorted(scan.messages.items())),
-        "tags_known": len(known),
+        "tags_known": len(catalogued),
         "tags_unknown": len(unknown),
         "known": [
             {
@@ -139,7 +139,7 @@ def summary(scan: TagScan, catalogue: Catalogue | None = None) -> dict[str, Any]
                 "placement": catalogue.by_name[name].placement,
                 **_plain(count),
             }
-            for name, count in known
+            for name, count in catalogued
         ],
         "unknown": [
             {"name": name, **_plain(count), "draft": _draft(name, count)}

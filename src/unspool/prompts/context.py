@@ -85,9 +85,9 @@ class Scan:
 
     def _take_other(self, block: Block, parent: Block | None) -> None:
         place = (block.name, parent.name if parent is not None else "")
-        known = self.others.get(place)
-        if known is not None:
-            known["count"] += 1
+        entry = self.others.get(place)
+        if entry is not None:
+            entry["count"] += 1
             return
         inside = {"inside": place[1]} if place[1] else {}
         snippet = shorten(block.inner, SNIPPET_CHARS)
@@ -105,28 +105,28 @@ class Scan:
 
 
 def message_context(
-    text: str, found: list[Block], typed: str | None, catalogue: Catalogue
+    text: str, blocks: list[Block], typed: str | None, catalogue: Catalogue
 ) -> Context:
     """What one user message tells; empty where it tells nothing."""
     scan = Scan(catalogue)
-    for block, parent in iter_blocks(found, catalogue.containers):
+    for block, parent in iter_blocks(blocks, catalogue.containers):
         scan.take(block, parent)
     # What prompts said in words before they had tags; a program that writes tags says it in them.
     if scan.catalogue.legacy is not None and not any(
-        b.name in scan.catalogue.telling for b in found
+        b.name in scan.catalogue.telling for b in blocks
     ):
-        said: dict[str, list[str]] = {}
-        for match in scan.catalogue.legacy.finditer(without(text, found) if found else text):
-            said.setdefault(scan.catalogue.legacy_route(match), []).append(match[0].strip())
-        for route, texts in said.items():
+        legacy: dict[str, list[str]] = {}
+        for match in scan.catalogue.legacy.finditer(without(text, blocks) if blocks else text):
+            legacy.setdefault(scan.catalogue.legacy_route(match), []).append(match[0].strip())
+        for route, texts in legacy.items():
             scan.texts.setdefault(route, texts)
-    made: Context = {}
+    context: Context = {}
     for route in FULL:
         if route in scan.texts:
-            made[route] = _one_or_many(scan.texts[route])
-    request = find_request(text, found, catalogue)
+            context[route] = _one_or_many(scan.texts[route])
+    request = find_request(text, blocks, catalogue)
     if request is not None:
-        made["user_request"] = request.inner.strip()
+        context["user_request"] = request.inner.strip()
     code = code_snippets(text)
     edited = scan.texts.pop("code_to_edit", [])
     files = list(scan.files)
@@ -141,13 +141,13 @@ def message_context(
         ("agent_mentions", participants(typed or "")),
     ):
         if values:
-            made[field] = distinct(values)
+            context[field] = distinct(values)
     for route, texts in scan.texts.items():
         if route not in FULL:
-            made[route] = _one_or_many([shorten(text, CLIP_CHARS) for text in texts])
+            context[route] = _one_or_many([shorten(text, CLIP_CHARS) for text in texts])
     if scan.others:
-        made["other_tags"] = list(scan.others.values())
-    return made
+        context["other_tags"] = list(scan.others.values())
+    return context
 
 
 def _one_or_many(texts: list[str]) -> str | list[str]:
@@ -158,8 +158,8 @@ def _one_or_many(texts: list[str]) -> str | list[str]:
 
 def summarise(contexts: Iterable[Iterable[str]]) -> dict[str, bool]:
     """For every field: whether any message tells something of it."""
-    told = set().union(*contexts)
-    return {flag: field in told for field, flag in _FLAGS}
+    fields = set().union(*contexts)
+    return {flag: field in fields for field, flag in _FLAGS}
 
 
 def shorten(text: str, limit: int) -> str:
@@ -179,7 +179,7 @@ def code_snippets(text: str) -> list[dict[str, Any]]:
     """The fenced code of a text: language, file where it is named, number of lines, beginning."""
     if "```" not in text:
         return []
-    found: list[dict[str, Any]] = []
+    snippets: list[dict[str, Any]] = []
     opening: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
         if opening is None:
@@ -187,36 +187,36 @@ def code_snippets(text: str) -> list[dict[str, Any]]:
         elif len(fence[1]) >= len(opening[1]) and not fence[2].strip():
             info = opening[2].strip()
             code = text[opening.end() + 1 : fence.start()]
-            made: dict[str, Any] = {}
+            snippet: dict[str, Any] = {}
             language = info.split()[0] if info else ""
             if language:
-                made["language"] = language
+                snippet["language"] = language
             comment = _FILE_COMMENT.match(code)
             if comment is not None:
-                made["path"] = comment[1]
-            made["lines"] = code.count("\n") + 1 if code else 0
-            made["snippet"] = shorten(code[comment.end() :] if comment else code, SNIPPET_CHARS)
-            found.append(made)
+                snippet["path"] = comment[1]
+            snippet["lines"] = code.count("\n") + 1 if code else 0
+            snippet["snippet"] = shorten(code[comment.end() :] if comment else code, SNIPPET_CHARS)
+            snippets.append(snippet)
             opening = None
-    return found
+    return snippets
 
 
 def file_mentions(text: str) -> list[str]:
     """Files and folders named with `#file:` or `#folder:`."""
-    found = _FILE_MENTION.findall(text) if "#f" in text else []
-    return distinct(next(filter(None, groups)).rstrip(".") for groups in found)
+    matches = _FILE_MENTION.findall(text) if "#f" in text else []
+    return distinct(next(filter(None, groups)).rstrip(".") for groups in matches)
 
 
 def participants(text: str) -> list[str]:
     """Agents that are spoken to: `@workspace` anywhere, any other one as the first word."""
     if "@" not in text:
         return []
-    found: list[str] = []
+    names: list[str] = []
     first = _FIRST_WORD.match(text)
     if first is not None:
-        found.append(f"@{first[1]}")
+        names.append(f"@{first[1]}")
     for match in _PARTICIPANT.finditer(text):
         before = text[match.start() - 1] if match.start() else " "
         if not (before.isalnum() or before in "_.@/-`"):
-            found.append(match[0])
-    return distinct(found)
+            names.append(match[0])
+    return distinct(names)

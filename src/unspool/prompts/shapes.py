@@ -61,12 +61,12 @@ _RESPONSE_ITEMS = {"reasoning", "function_call", "custom_tool_call", "message"}
 
 def list_to_messages(values: Iterable[Any]) -> list[Message]:
     """The messages of a list. What one response gave as several items is one message."""
-    made: list[Message] = []
+    result: list[Message] = []
     opened: Message | None = None
     for value in values:
         messages = to_messages(value)
         if not is_response_item(value):
-            made += messages
+            result += messages
             if messages:
                 opened = None
             continue
@@ -75,8 +75,8 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
                 _extend(opened, message)
                 continue
             opened = message if message.role == "assistant" else None
-            made.append(message)
-    return made
+            result.append(message)
+    return result
 
 
 def is_response_item(value: Any) -> bool:
@@ -87,9 +87,9 @@ def is_response_item(value: Any) -> bool:
 
 def joined(message: Message, more: Message) -> Message:
     """One message of two items of a response."""
-    made = msgspec.structs.replace(message)
-    _extend(made, more)
-    return made
+    whole = msgspec.structs.replace(message)
+    _extend(whole, more)
+    return whole
 
 
 def _extend(message: Message, more: Message) -> None:
@@ -165,31 +165,33 @@ class _Parts:
         return [Message("assistant", "", thinking=thinking)] if thinking else []
 
     def messages(self, role: Role, value: dict[str, Any]) -> list[Message]:
-        made = _message(role, "\n".join(self.texts), value)
-        made.thinking = "\n\n".join(t for t in self.thinking if t) or made.thinking
+        message = _message(role, "\n".join(self.texts), value)
+        message.thinking = "\n\n".join(t for t in self.thinking if t) or message.thinking
         if self.calls:
-            made.tool_calls = [*self.calls, *(made.tool_calls or ())]
-        made.attachments = self.attachments or None
+            message.tool_calls = [*self.calls, *(message.tool_calls or ())]
+        message.attachments = self.attachments or None
         if self.unknown:
-            made.extra = {"parts": self.unknown}
-        alone = bool(self.results) and not (made.content or made.tool_calls or self.attachments)
-        return self.results if alone else [*self.results, made]
+            message.extra = {"parts": self.unknown}
+        alone = bool(self.results) and not (
+            message.content or message.tool_calls or self.attachments
+        )
+        return self.results if alone else [*self.results, message]
 
 
 def _message(role: Role, content: str, value: dict[str, Any]) -> Message:
     """A message with what stands beside its content."""
-    made = Message(role, content)
+    message = Message(role, content)
     names = value.keys()
     if not names.isdisjoint(_CALLS):
-        made.tool_calls = _openai_calls(value) or None
+        message.tool_calls = _openai_calls(value) or None
     if not names.isdisjoint(_THINKING):
-        made.thinking = _thinking(value)
+        message.thinking = _thinking(value)
     if role == "tool":
-        made.name = text(value.get("name")) or None
+        message.name = text(value.get("name")) or None
         call = value.get("tool_call_id", value.get("tool_use_id", value.get("toolCallId")))
-        made.tool_call_id = text(call) or None
-        made.is_error = True if value.get("is_error") is True else None
-    return made
+        message.tool_call_id = text(call) or None
+        message.is_error = True if value.get("is_error") is True else None
+    return message
 
 
 _THINKING = ("reasoning_content", "reasoning_text", "cot_summary", "thinking")
@@ -208,13 +210,13 @@ def _thinking(value: dict[str, Any]) -> str | None:
 
 def _openai_calls(value: dict[str, Any]) -> list[ToolCall]:
     calls = value.get("tool_calls", value.get("toolCalls"))
-    made: list[ToolCall] = []
+    tool_calls: list[ToolCall] = []
     for call in calls if isinstance(calls, list) else ():
         if not isinstance(call, dict):
             continue
         function = call.get("function")
         inner = function if isinstance(function, dict) else call
-        made.append(
+        tool_calls.append(
             ToolCall(
                 id=text(call.get("id")),
                 type=text(call.get("type")) or "function",
@@ -224,14 +226,14 @@ def _openai_calls(value: dict[str, Any]) -> list[ToolCall]:
             )
         )
     old = value.get("function_call")
-    if isinstance(old, dict) and not made:
-        made.append(
+    if isinstance(old, dict) and not tool_calls:
+        tool_calls.append(
             ToolCall(
                 id="",
                 function=ToolFunction(text(old.get("name")), arguments_text(old.get("arguments"))),
             )
         )
-    return made
+    return tool_calls
 
 
 def image_of(part: dict[str, Any]) -> Attachment:
@@ -255,15 +257,15 @@ def image_of(part: dict[str, Any]) -> Attachment:
 
 def binary(kind: str, data: str, media_type: str = "", name: str = "") -> Attachment:
     """An attachment whose bytes are given as base64: size, hash, and the bytes if not too long."""
-    found = digest_base64(data)
-    if found is None:
+    digest = digest_base64(data)
+    if digest is None:
         return Attachment(kind=kind, name=name, media_type=media_type, extra={"broken": True})
     return Attachment(
         kind=kind,
         name=name,
         media_type=media_type,
-        size_bytes=found[0],
-        sha256=found[1],
+        size_bytes=digest[0],
+        sha256=digest[1],
         data=data if len(data) <= DATA_LIMIT else "",
     )
 

@@ -106,11 +106,11 @@ def _cached_blocks(text: str) -> list[Block]:
 
 
 def _blocks(text: str) -> list[Block]:
-    found, tags = _read(text)
+    blocks, tags = _read(text)
     if tags:
         simple = _pair_nested(text, tags)
         if simple is not None:
-            found += simple
+            blocks += simple
         else:
             # Pair within each name, as if there were no others.
             waiting: dict[str, list[Tag]] = {}
@@ -119,13 +119,13 @@ def _blocks(text: str) -> list[Block]:
                     waiting.setdefault(tag.name, []).append(tag)
                 elif open_tags := waiting.get(tag.name):
                     open_tags.pop().mate = number
-            found += _pair(text, tags)
-            found += _pair_open_lines(text, tags, {block.start for block in found})
-        found.sort(key=_place)
+            blocks += _pair(text, tags)
+            blocks += _pair_open_lines(text, tags, {block.start for block in blocks})
+        blocks.sort(key=_place)
     # Blocks inside those that hold them; one that would cross another's end is mere text.
     top: list[Block] = []
     stack: list[Block] = []
-    for block in found:
+    for block in blocks:
         while stack and stack[-1].end <= block.start:
             stack.pop()
         if not stack:
@@ -144,7 +144,7 @@ def _place(block: Block) -> tuple[int, int]:
 
 def _read(text: str) -> tuple[list[Block], list[Tag]]:
     """Blocks that need no pairing (empty, or closed on their line), and the other tags."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     tags: list[Tag] = []
     for match in _TAG.finditer(text):
         slash, name, attributes, empty, alone = match.groups()
@@ -153,14 +153,14 @@ def _read(text: str) -> tuple[list[Block], list[Tag]]:
         if slash == "</":
             tags.append(Tag(name, start, end, True, "", False))
         elif empty:
-            found.append(Block(text, name, attributes, start, end, end, end))
+            blocks.append(Block(text, name, attributes, start, end, end, end))
         else:
             block = None if alone else _closed_on_line(text, name, attributes, start, end)
             if block is not None:
-                found.append(block)
+                blocks.append(block)
             else:
                 tags.append(Tag(name, start, end, False, attributes, bool(alone)))
-    return found, tags
+    return blocks, tags
 
 
 def _closed_on_line(text: str, name: str, attributes: str, start: int, end: int) -> Block | None:
@@ -174,16 +174,16 @@ def _closed_on_line(text: str, name: str, attributes: str, start: int, end: int)
 
 def _pair_nested(text: str, tags: list[Tag]) -> list[Block] | None:
     """The blocks where all is well nested, as it nearly always is; None where it is not."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     stack: list[Tag] = []
     for tag in tags:
         if not tag.closing:
             stack.append(tag)
         elif stack and stack[-1].name == tag.name:
-            found.append(_block(text, stack.pop(), tag))
+            blocks.append(_block(text, stack.pop(), tag))
         else:
             return None
-    return None if stack else found
+    return None if stack else blocks
 
 
 def _pair(text: str, tags: list[Tag]) -> Iterator[Block]:
@@ -254,13 +254,13 @@ def _pair_open_lines(text: str, tags: list[Tag], paired: set[int]) -> Iterator[B
 
 
 def iter_blocks(
-    found: list[Block], containers: Collection[str]
+    blocks: list[Block], containers: Collection[str]
 ) -> Iterator[tuple[Block, Block | None]]:
     """Every block that a program wrote, with the one it stands in.
 
     What a block holds is a file's or a person's text, save in those that are made to hold tags.
     """
-    for block in found:
+    for block in blocks:
         yield block, None
         if block.name in containers:
             for child in block.children:
@@ -270,11 +270,11 @@ def iter_blocks(
                     yield from ((grandchild, child) for grandchild in child.children)
 
 
-def without(text: str, found: list[Block]) -> str:
+def without(text: str, blocks: list[Block]) -> str:
     """The text without these blocks."""
     pieces: list[str] = []
     at = 0
-    for block in found:
+    for block in blocks:
         pieces.append(text[at : block.start])
         at = block.end
     pieces.append(text[at:])

@@ -29,20 +29,20 @@ class Wording(NamedTuple):
     typed: str | None
 
 
-def read_wording(text: str, found: list[Block], catalogue: Catalogue, rendered: bool) -> Wording:
+def read_wording(text: str, blocks: list[Block], catalogue: Catalogue, rendered: bool) -> Wording:
     """The kind of a message and the person's words in it, from its blocks.
 
     `rendered`: the message is known to be as the program sent it.
     """
-    if not found:
+    if not blocks:
         return Wording(None, text)
-    request = find_request(text, found, catalogue)
+    request = find_request(text, blocks, catalogue)
     if request is not None:
         return Wording(None, request.inner.strip())
-    telling = any(block.name in catalogue.telling for block in found)
-    if any(block.name in catalogue.summaries for block in found):
+    telling = any(block.name in catalogue.telling for block in blocks)
+    if any(block.name in catalogue.summaries for block in blocks):
         return Wording("summary", None)
-    context = [b for b in found if b.name in catalogue.standing and not _is_said(b, catalogue)]
+    context = [b for b in blocks if b.name in catalogue.standing and not _is_said(b, catalogue)]
     if not context:
         return Wording(None, text)
     rest = _strip_telling(without(text, context), catalogue)
@@ -56,43 +56,43 @@ def _strip_telling(rest: str, catalogue: Catalogue) -> str:
     """Without blocks that stand right behind others (`</bash-stdout><bash-stderr>`)."""
     names = catalogue.telling - catalogue.requests
     for _ in range(_ADJACENT):
-        found = [b for b in blocks(rest) if b.name in names and not _is_said(b, catalogue)]
-        if not found:
+        telling = [b for b in blocks(rest) if b.name in names and not _is_said(b, catalogue)]
+        if not telling:
             break
-        rest = without(rest, found)
+        rest = without(rest, telling)
     return rest
 
 
 def typed_text(text: str, rendered: bool = True) -> str | None:
     """What the person typed; None where the message holds nothing of theirs."""
-    found = blocks(text)
-    return read_wording(text, found, active(), rendered).typed if found else text
+    tagged = blocks(text)
+    return read_wording(text, tagged, active(), rendered).typed if tagged else text
 
 
 def context_kind(text: str, rendered: bool = True) -> Literal["summary", "injected"] | None:
     """What a user message is that a program wrote: a summary, or context; None where a person did."""
     if "<" not in text:
         return "injected" if rendered and text in _FILLERS else None
-    found = blocks(text)
-    return read_wording(text, found, active(), rendered).kind if found else None
+    tagged = blocks(text)
+    return read_wording(text, tagged, active(), rendered).kind if tagged else None
 
 
-def find_request(text: str, found: list[Block], catalogue: Catalogue) -> Block | None:
+def find_request(text: str, tagged: list[Block], catalogue: Catalogue) -> Block | None:
     """The last block with the person's words.
 
     One by a name that people write too counts only in a message that a program rendered, or where
     all else is context.
     """
-    requests = [block for block in found if block.name in catalogue.requests]
+    requests = [block for block in tagged if block.name in catalogue.requests]
     for block in reversed(requests):
         if block.name in catalogue.telling:
             return block
     if not requests:
         return None
-    if any(block.name in catalogue.telling for block in found):
+    if any(block.name in catalogue.telling for block in tagged):
         return requests[-1]
-    known = [b for b in found if b.name in catalogue.standing or b.name in catalogue.requests]
-    return None if without(text, known) else requests[-1]
+    catalogued = [b for b in tagged if b.name in catalogue.standing or b.name in catalogue.requests]
+    return None if without(text, catalogued) else requests[-1]
 
 
 def _is_said(block: Block, catalogue: Catalogue) -> bool:
@@ -101,9 +101,9 @@ def _is_said(block: Block, catalogue: Catalogue) -> bool:
 
 def summary_of(text: str) -> str | None:
     """The conversation summary that a message begins from, where it holds one."""
-    found = blocks(text) if "<" in text else []
-    if not found:
+    tagged = blocks(text) if "<" in text else []
+    if not tagged:
         return None
     names = active().summaries
-    summaries = [block for block in found if block.name in names]
+    summaries = [block for block in tagged if block.name in names]
     return summaries[-1].inner if summaries else None

@@ -87,18 +87,18 @@ class Side:
 
     def _files(self, connection: sqlite3.Connection) -> dict[str, int]:
         """Path below the workspace → how often it was touched."""
-        found: dict[str, int] = {}
+        touches: dict[str, int] = {}
         for (path,) in connection.execute(
             "SELECT path FROM files_touched WHERE conversation_id = ?", (self.id,)
         ):
-            found[path] = found.get(path, 0) + 1
-        return found
+            touches[path] = touches.get(path, 0) + 1
+        return touches
 
 
 def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
     """All evidence that two conversations belong together, and how sure it makes."""
     left, right = Side(connection, first), Side(connection, second)
-    found = [
+    correlations = [
         *_workspace(left, right),
         *_times(left, right),
         *_files(left, right),
@@ -106,12 +106,12 @@ def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
     ]
     doubt = 1.0
     for kind, weight in WEIGHTS.items():
-        best = [c.confidence for c in found if c.type == kind]
+        best = [c.confidence for c in correlations if c.type == kind]
         if best:
             # Three good pieces of a kind say all that the kind can say.
             strength = min(1.0, sum(sorted(best, reverse=True)[:3]) / (3 if len(best) > 2 else 1))
             doubt *= 1 - weight * min(strength, 1.0)
-    return Alignment(first, second, round(1 - doubt, 3), found)
+    return Alignment(first, second, round(1 - doubt, 3), correlations)
 
 
 def _workspace(left: Side, right: Side) -> Iterator[Correlation]:
@@ -124,7 +124,7 @@ def _workspace(left: Side, right: Side) -> Iterator[Correlation]:
 def _times(left: Side, right: Side) -> Iterator[Correlation]:
     """Every event of the left with the nearest of the right, within the window."""
     times = [time for time, _ in right.events]
-    made: list[Correlation] = []
+    correlations: list[Correlation] = []
     for time, name in left.events:
         at = bisect_left(times, time)
         nearest = min(
@@ -135,26 +135,26 @@ def _times(left: Side, right: Side) -> Iterator[Correlation]:
         if nearest is None or abs(times[nearest] - time) > WINDOW_US:
             continue
         gap = abs(times[nearest] - time)
-        made.append(
+        correlations.append(
             Correlation(
                 "temporal", round(1 - gap / WINDOW_US, 3), name, right.events[nearest][1],
                 time_difference_ms=gap / 1000, timestamp=format_time(time),
             )
         )  # fmt: skip
-    yield from sorted(made, key=lambda c: (-c.confidence, c.timestamp or ""))[:_MOST]
+    yield from sorted(correlations, key=lambda c: (-c.confidence, c.timestamp or ""))[:_MOST]
 
 
 def _files(left: Side, right: Side) -> Iterator[Correlation]:
     by_name: dict[str, list[str]] = {}
     for path in right.files:
         by_name.setdefault(PurePosixPath(path.replace("\\", "/")).name, []).append(path)
-    made: list[Correlation] = []
+    correlations: list[Correlation] = []
     for path in left.files:
         for other in by_name.get(PurePosixPath(path.replace("\\", "/")).name, ()):
             confidence = 1.0 if other == path else 0.6 if _same_end(path, other) else 0.0
             if confidence:
-                made.append(Correlation("file", confidence, path, other))
-    yield from sorted(made, key=lambda c: (-c.confidence, c.left, c.right))[:_MOST]
+                correlations.append(Correlation("file", confidence, path, other))
+    yield from sorted(correlations, key=lambda c: (-c.confidence, c.left, c.right))[:_MOST]
 
 
 def _same_end(first: str, second: str) -> bool:
@@ -167,21 +167,21 @@ def _words(left: Side, right: Side) -> Iterator[Correlation]:
     from rapidfuzz import fuzz, process, utils  # when it is needed: it is slow to start
 
     texts = [text[:2000] for _, text in right.prompts]
-    made: list[Correlation] = []
+    correlations: list[Correlation] = []
     for turn, text in left.prompts:
         best: Any = process.extractOne(
             text[:2000], texts, scorer=fuzz.token_sort_ratio, processor=utils.default_process,
             score_cutoff=SIMILAR,
         )  # fmt: skip
         if best is not None:
-            found, score, number = best
-            made.append(
+            words, score, number = best
+            correlations.append(
                 Correlation(
-                    "semantic", round(score / 100, 3), text[:200], found[:200],
+                    "semantic", round(score / 100, 3), text[:200], words[:200],
                     left_turn=turn, right_turn=right.prompts[number][0],
                 )
             )  # fmt: skip
-    yield from sorted(made, key=lambda c: (-c.confidence, c.left_turn or 0))[:_MOST]
+    yield from sorted(correlations, key=lambda c: (-c.confidence, c.left_turn or 0))[:_MOST]
 
 
 _DAYS = (
@@ -230,8 +230,10 @@ def candidates(connection: sqlite3.Connection, filters: Filters) -> list[tuple[s
 
 def align_all(connection: sqlite3.Connection, filters: Filters) -> list[Alignment]:
     """Every pair of candidates that is sure enough, kept in the store."""
-    made = [align(connection, first, second) for first, second in candidates(connection, filters)]
-    kept = [one for one in made if one.confidence >= LEAST_CONFIDENCE]
+    alignments = [
+        align(connection, first, second) for first, second in candidates(connection, filters)
+    ]
+    kept = [one for one in alignments if one.confidence >= LEAST_CONFIDENCE]
     for alignment in kept:
         keep(connection, alignment)
     return sorted(kept, key=lambda one: (-one.confidence, one.left, one.right))

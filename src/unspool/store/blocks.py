@@ -102,13 +102,13 @@ def put_raw(connection: sqlite3.Connection, origin_id: int, block: RawBlock) -> 
 
 def moved(fact: AnyFact, path: str) -> AnyFact:
     """The fact as if it had been read at another path."""
-    made = msgspec.structs.replace(fact, origin=path)
-    if isinstance(made, SnapshotSeen):
-        views = tuple(msgspec.structs.replace(view, origin=path) for view in made.views)
-        return msgspec.structs.replace(made, views=views)
-    if isinstance(made, ListSeen) and made.view is not None:
-        return msgspec.structs.replace(made, view=msgspec.structs.replace(made.view, origin=path))
-    return made
+    there = msgspec.structs.replace(fact, origin=path)
+    if isinstance(there, SnapshotSeen):
+        views = tuple(msgspec.structs.replace(view, origin=path) for view in there.views)
+        return msgspec.structs.replace(there, views=views)
+    if isinstance(there, ListSeen) and there.view is not None:
+        return msgspec.structs.replace(there, view=msgspec.structs.replace(there.view, origin=path))
+    return there
 
 
 def get_facts(

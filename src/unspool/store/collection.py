@@ -46,28 +46,28 @@ class StoreCollection:
 
     def family(self, entry: Entry) -> Family:
         root = self.trajectory(entry)
-        made: list[Trajectory] = []
+        members: list[Trajectory] = []
         seen = {(root.source, root.conversation_id)}
         waiting = [root]
         while waiting:
-            known = waiting.pop(0)
-            for link in known.children or ():
-                key = (link.source or known.source, link.conversation_id)
+            parent = waiting.pop(0)
+            for link in parent.children or ():
+                key = (link.source or parent.source, link.conversation_id)
                 if link.kind != "subagent" or key in seen:
                     continue
                 seen.add(key)
                 child = self._get(key)
                 if child is not None:
-                    made.append(child)
+                    members.append(child)
                     waiting.append(child)
-        return Family(root, tuple(made))
+        return Family(root, tuple(members))
 
     def trajectory(self, entry: Entry) -> Trajectory:
         """The conversation alone."""
-        found = self._get((entry.source, entry.id))
-        if found is None:
+        trajectory = self._get((entry.source, entry.id))
+        if trajectory is None:
             raise UnknownConversation(f"no conversation {entry.source}/{entry.id} in the store")
-        return found
+        return trajectory
 
     def _get(self, key: Key) -> Trajectory | None:
         with damage_told(self.connection):

@@ -73,12 +73,12 @@ def info(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
 
 def verify(connection: sqlite3.Connection) -> list[str]:
     """What is wrong with the store; empty where nothing is."""
-    found = [
+    problems = [
         f"SQLite: {text}"
         for (text,) in connection.execute("PRAGMA integrity_check")
         if text != "ok"
     ]
-    found += [
+    problems += [
         f"a row of {row[0]} points to {row[2]}, where there is none"
         for row in connection.execute("PRAGMA foreign_key_check")
     ]
@@ -88,11 +88,11 @@ def verify(connection: sqlite3.Connection) -> list[str]:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
         except sqlite3.DatabaseError as error:
             if "readonly" not in str(error):  # which asks nothing of the index
-                found.append(f"the search index {table}: {error}")
+                problems.append(f"the search index {table}: {error}")
     rows = connection.execute("SELECT id, messages, tools FROM conversations").fetchall()
     for ident, messages, _ in rows:
-        found += _check(connection, ident, messages)
-    return found
+        problems += _check(connection, ident, messages)
+    return problems
 
 
 def _check(connection: sqlite3.Connection, ident: str, messages: int) -> list[str]:

@@ -38,13 +38,13 @@ def split(
     connection: sqlite3.Connection, ident: str, whole: Portion, place: Place, start: str | None
 ) -> dict[str | None, Portion]:
     """The conversation by where its moments belong; the portions add up to the whole."""
-    made: dict[str | None, Portion] = {}
-    places = _messages(connection, ident, place, start, made)
+    portions: dict[str | None, Portion] = {}
+    places = _messages(connection, ident, place, start, portions)
     last = next(reversed(places.values()), place(start))
 
     def at(index: int | None, stamp: str | None = None) -> Portion:
         where = place(stamp) if stamp else places.get(index, last)
-        return made.setdefault(where, Portion())
+        return portions.setdefault(where, Portion())
 
     for (index,) in _rows(connection, "message_index", "tool_calls", ident):
         at(index).tool_calls += 1
@@ -54,8 +54,8 @@ def split(
     ):
         if operation in CHANGES:
             _change(at(index, stamp), outcome, added, removed)
-    _settle(whole, made, made.setdefault(last, Portion()))
-    return made
+    _settle(whole, portions, portions.setdefault(last, Portion()))
+    return portions
 
 
 def _rows(connection: sqlite3.Connection, columns: str, table: str, ident: str) -> sqlite3.Cursor:
@@ -67,7 +67,7 @@ def _messages(
     ident: str,
     place: Place,
     start: str | None,
-    made: dict[str | None, Portion],
+    portions: dict[str | None, Portion],
 ) -> dict[int | None, str | None]:
     """Where each message belongs: one without a time to the one before it."""
     where = place(start)
@@ -79,7 +79,7 @@ def _messages(
             continue
         where = place(stamp) if stamp else where
         places[index] = where
-        portion = made.setdefault(where, Portion())
+        portion = portions.setdefault(where, Portion())
         portion.turns += role == "user" and kind not in NOT_TYPED
         portion.tool_failures += bool(failed)
         portion.tokens = _added(portion.tokens, tokens)
@@ -96,31 +96,31 @@ def _change(portion: Portion, outcome: str | None, added: int | None, removed: i
         portion.lines_removed = _sum(portion.lines_removed, removed)
 
 
-def _settle(whole: Portion, made: dict[str | None, Portion], last: Portion) -> None:
+def _settle(whole: Portion, portions: dict[str | None, Portion], last: Portion) -> None:
     """Make the portions add up: what no message tells of goes to the last."""
-    counted = [portion.tokens for portion in made.values()]
-    for portion, tokens in zip(made.values(), _shares(whole.tokens, counted), strict=True):
+    counted = [portion.tokens for portion in portions.values()]
+    for portion, tokens in zip(portions.values(), _shares(whole.tokens, counted), strict=True):
         portion.tokens = tokens
-    last.tokens = _added(last.tokens, _rest(whole.tokens, [p.tokens for p in made.values()]))
-    known = [portion.by_model for portion in made.values()]
-    for portion in made.values():
+    last.tokens = _added(last.tokens, _rest(whole.tokens, [p.tokens for p in portions.values()]))
+    by_model = [portion.by_model for portion in portions.values()]
+    for portion in portions.values():
         portion.by_model = {}
     for model, tokens in whole.by_model.items():
-        shares = _shares(tokens, [one.get(model) or [None] * len(TOKENS) for one in known])
-        for portion, share in zip(made.values(), shares, strict=True):
+        shares = _shares(tokens, [one.get(model) or [None] * len(TOKENS) for one in by_model])
+        for portion, share in zip(portions.values(), shares, strict=True):
             if any(value is not None for value in share):
                 portion.by_model[model] = share
         rest = _rest(tokens, shares)
         if any(value is not None for value in rest):
             last.by_model[model] = _added(last.by_model.get(model), rest)
-    _settle_cost(whole, made, last)
+    _settle_cost(whole, portions, last)
 
 
-def _settle_cost(whole: Portion, made: dict[str | None, Portion], last: Portion) -> None:
+def _settle_cost(whole: Portion, portions: dict[str | None, Portion], last: Portion) -> None:
     if whole.cost_usd is None:
         return
     total = _size(whole)
-    for portion in made.values():
+    for portion in portions.values():
         portion.cost_usd = whole.cost_usd * _size(portion) / total if total else 0.0
     if not total:
         last.cost_usd = whole.cost_usd
@@ -132,22 +132,22 @@ def _size(portion: Portion) -> int:
 
 def _shares(whole: Tokens, counted: list[Tokens]) -> list[Tokens]:
     """What was counted, as far as the whole has it: nothing where more was counted than there is."""
-    made = [list(one) for one in counted]
+    shares = [list(one) for one in counted]
     for at, value in enumerate(whole):
         if value is None or sum(one[at] or 0 for one in counted) > value:
-            for one in made:
+            for one in shares:
                 one[at] = None
-    return made
+    return shares
 
 
 def _rest(whole: Tokens, shares: list[Tokens]) -> Tokens:
     """What is left; nothing, rather than 0, where the shares are all of it."""
-    made: Tokens = []
+    rests: Tokens = []
     for at, value in enumerate(whole):
-        known = [one[at] or 0 for one in shares if one[at] is not None]
-        rest = (value or 0) - sum(known)
-        made.append(rest if value is not None and (rest or not known) else None)
-    return made
+        counts = [one[at] or 0 for one in shares if one[at] is not None]
+        rest = (value or 0) - sum(counts)
+        rests.append(rest if value is not None and (rest or not counts) else None)
+    return rests
 
 
 def _added(first: Tokens | None, second: Tokens) -> Tokens:

@@ -124,10 +124,10 @@ _kind = msgspec.json.Decoder(_Kind).decode
 
 def event_type(line: bytes, default: str) -> str:
     try:
-        found = _kind(line)
+        kind = _kind(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return default
-    for value in (found.type, found.hook_event_name, found.name):
+    for value in (kind.type, kind.hook_event_name, kind.name):
         text = bytes(value)
         if text[:1] == b'"':
             return text[1:-1].decode("utf-8", "replace")[:100]

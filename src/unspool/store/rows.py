@@ -314,23 +314,25 @@ def _turns(ident: str, trajectory: Trajectory) -> list[Row]:
 
 def _turn_row(ident: str, turn: int, messages: list[tuple[int, Message]], files: list[str]) -> Row:
     asked = [m for _, m in messages if m.role == "user" and text_of(m)]
-    said = [m for m in asked if is_turn(m)] or asked  # what a program injects comes first at times
+    prompts = [
+        m for m in asked if is_turn(m)
+    ] or asked  # what a program injects comes first at times
     answers = [m for _, m in messages if m.role == "assistant" and m.content]
     times = [t for _, m in messages if (t := parse_time(m.timestamp)) is not None]
     stamps = [m.timestamp for _, m in messages if m.timestamp]
     usages = [m.usage for _, m in messages if m.usage is not None and not m.copied]
 
     def total(field: str) -> int | None:
-        known = [value for usage in usages if (value := getattr(usage, field)) is not None]
-        return sum(known) if known else None
+        values = [value for usage in usages if (value := getattr(usage, field)) is not None]
+        return sum(values) if values else None
 
     return (
         ident,
         turn,
-        clip(text_of(said[0])) if said else None,
+        clip(text_of(prompts[0])) if prompts else None,
         clip(answers[-1].content) if answers else None,
         next((m.model for _, m in reversed(messages) if m.model), None),
-        next((m.mode for m in said if m.mode), None),
+        next((m.mode for m in prompts if m.mode), None),
         total("prompt_tokens"),
         total("completion_tokens"),
         total("cached_tokens"),
@@ -414,14 +416,14 @@ def _reference(reference: dict[str, Any]) -> tuple[str | None, str | None]:
 def drop_rows(connection: sqlite3.Connection, ident: str, kept: int = 0) -> None:
     """All rows of a conversation but its own, to which foreign keys of others may point, and those of
     its first messages that are `kept`."""
-    known = "SELECT id FROM messages WHERE conversation_id = ? AND message_index >= ?"
+    gone = "SELECT id FROM messages WHERE conversation_id = ? AND message_index >= ?"
     substrings.forget(connection, ident)
     connection.execute(
         f"INSERT INTO words (words, rowid, {TEXTS})"
-        f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({known})",
+        f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({gone})",
         (ident, kept),
     )
-    connection.execute(f"DELETE FROM texts WHERE id IN ({known})", (ident, kept))
+    connection.execute(f"DELETE FROM texts WHERE id IN ({gone})", (ident, kept))
     connection.execute(
         "DELETE FROM messages WHERE conversation_id = ? AND message_index >= ?", (ident, kept)
     )

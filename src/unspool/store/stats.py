@@ -179,12 +179,12 @@ def _place(filters: Filters, by: Group) -> Place:
 
 def _usage(connection: sqlite3.Connection) -> dict[str, dict[str, Tokens]]:
     """Tokens by conversation and model."""
-    made: dict[str, dict[str, Tokens]] = {}
+    usage: dict[str, dict[str, Tokens]] = {}
     for ident, model, *tokens in connection.execute(
         f"SELECT conversation_id, model, {', '.join(TOKENS)} FROM model_usage"
     ):
-        made.setdefault(ident, {})[model] = tokens
-    return made
+        usage.setdefault(ident, {})[model] = tokens
+    return usage
 
 
 def _without_tokens(portion: Portion) -> Portion:
@@ -232,13 +232,13 @@ def counted_in_parent(connection: sqlite3.Connection) -> set[str]:
             "SELECT id FROM conversations WHERE json_extract(metadata, '$.usage_includes_subagents')"
         )
     ]
-    found: set[str] = set()
+    counted: set[str] = set()
     while waiting:
         for child in children.get(waiting.pop(), ()):
-            if child not in found:
-                found.add(child)
+            if child not in counted:
+                counted.add(child)
                 waiting.append(child)
-    return found
+    return counted
 
 
 # Which tools were called, which files touched, and what each model did.

@@ -65,24 +65,24 @@ class Survey(msgspec.Struct):
 
 def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     """Everything under the paths, compared with what the store has read."""
-    known = known_origins(connection)
-    made = Survey()
+    origins = known_origins(connection)
+    findings = Survey()
     own = list(_own_files(connection))
     met: set[str] = {*own}
     tops = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - compared as text below
     # What live capture keeps beside the store: its logs are no files, and its files no origins.
     live = str(Path(own[0]).parent / "live")
     for top in tops:
-        for path, name in _walk(top, made):
+        for path, name in _walk(top, findings):
             if path in met or path.endswith(COMPANIONS) or _is_under(path, live):
                 continue
             met.add(path)
-            compare(made, path, name, known.get(path))
-    for path, row in known.items():
+            compare(findings, path, name, origins.get(path))
+    for path, row in origins.items():
         missing = path not in met and not row.gone and not _is_under(path, live)
         if missing and any(_is_under(path, top) for top in tops) and is_gone(path):
-            made.gone.append(row.id)
-    return made
+            findings.gone.append(row.id)
+    return findings
 
 
 def _own_files(connection: sqlite3.Connection) -> Iterator[str]:
@@ -92,11 +92,11 @@ def _own_files(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{path}.lock"
 
 
-def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:
+def _walk(top: str, findings: Survey) -> Iterator[tuple[str, str]]:
     try:
-        yield from walk(top, made.unreadable.append)
+        yield from walk(top, findings.unreadable.append)
     except OSError as error:
-        made.unreadable.append(error)
+        findings.unreadable.append(error)
 
 
 def is_gone(path: str) -> bool:
@@ -130,28 +130,28 @@ def _is_under(path: str, top: str) -> bool:
     return path == top or path.startswith(top.rstrip("/\\") + os.sep)
 
 
-def compare(made: Survey, path: str, name: str, known: Known | None) -> None:
+def compare(findings: Survey, path: str, name: str, known: Known | None) -> None:
     try:
         status = os.stat(path)  # noqa: PTH116 - thousands of files
         if not status.st_size:
             return  # nothing yet, or about to be written anew
         if known is not None and _is_same(path, status, known):
-            made.unchanged += 1
+            findings.unchanged += 1
             if known.gone:
-                made.back.append(known.id)
+                findings.back.append(known.id)
             return
         state = database_state(path, status)
     except GONE:
         if known is not None and not known.gone:
-            made.gone.append(known.id)
+            findings.gone.append(known.id)
         return  # vanished since the walk, or a dangling link
     except OSError as error:
-        made.unreadable.append(error)
+        findings.unreadable.append(error)
         return
     change: Change = "new" if known is None else "rewritten"
     if known is not None and status.st_size > known.read_bytes and in_lines(path, known.source):
         change = "grown"
-    made.changed.append(
+    findings.changed.append(
         Changed(path, name, status.st_size, status.st_mtime_ns, state, change, known)
     )
 

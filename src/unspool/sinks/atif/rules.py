@@ -406,10 +406,10 @@ class _Check:
         if isinstance(media_type, str):
             if kind == "audio":
                 spelt = media_type.strip().lower()
-                known = AUDIO_ALIASES.get(spelt, spelt) in AUDIO_TYPES
+                is_known = AUDIO_ALIASES.get(spelt, spelt) in AUDIO_TYPES
             else:
-                known = media_type in IMAGE_TYPES
-            if not known:
+                is_known = media_type in IMAGE_TYPES
+            if not is_known:
                 message = f"{media_type!r} is no {kind} type of ATIF"
                 self.error("media-type", f"{path}.media_type", message)
         duration = source.get("duration_sec")

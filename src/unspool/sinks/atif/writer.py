@@ -166,27 +166,27 @@ class Writing:
 
     def finish(self, draft: Draft) -> Json:
         """The draft with what its trajectory keeps of a document, at the wanted version."""
-        trajectory, made, odd = draft.node.trajectory, draft.made, False
-        for step, place in zip(made["steps"], draft.places, strict=True):
+        trajectory, document, odd = draft.node.trajectory, draft.made, False
+        for step, place in zip(document["steps"], draft.places, strict=True):
             if place is not None:
                 residue = residue_of(trajectory.messages[place].extra)
                 restore(step, residue.set, residue.unset)
                 odd = odd or bool(residue.set or residue.unset)
         if draft.embedded:
-            made["subagent_trajectories"] = draft.embedded
-        made = to_version(made, self.version)
+            document["subagent_trajectories"] = draft.embedded
+        document = to_version(document, self.version)
         kept = residue_of(trajectory.extra)
         if kept.version not in (None, self.version):
             kept = without_steps(kept)
-        restore(made, kept.set, kept.unset)
+        restore(document, kept.set, kept.unset)
         if odd or kept.set or kept.unset:  # it may be for another document than this one is now
-            made = Tidied(made).document
+            document = Tidied(document).document
         # An id that the document did without may be needed where it goes now.
         if draft.inside:
-            made.setdefault("trajectory_id", draft.node.id)
+            document.setdefault("trajectory_id", draft.node.id)
         if older(self.version, "1.7"):
-            made.setdefault("session_id", draft.node.id)
-        return made
+            document.setdefault("session_id", draft.node.id)
+        return document
 
     def _children(self, node: Node) -> Iterator[tuple[Node, str | None]]:
         """The sub-agents; those of one that has nothing to show stand in for it."""
