@@ -9,7 +9,7 @@ OTHERS ?= 3.12 3.13
 # More options for pytest, e.g. `make test PYTEST_ARGS='tests/test_cases.py -k cursor' OTHERS=`.
 PYTEST_ARGS ?=
 
-.PHONY: help demo test test-others check bench golden browser redis java test-spark clean
+.PHONY: help demo test test-others chaos check bench golden browser redis java test-spark clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -68,6 +68,10 @@ test-others: ## run the tests on other Pythons (OTHERS)
 	    fi; \
 	  done; \
 	done
+
+# Live capture under everything that can happen to it, at full size; the suite has a short form of it.
+chaos: $(VENV)/.installed-dev redis ## kill, fill, lock and flood live capture, with figures (20 minutes)
+	PYTHONPATH=src $(BIN)/python -m pytest tests/live/chaos.py $(PYTEST_ARGS)
 
 # Older Sparks that are still served, each in a venv of its own, and with them the test at full size.
 SPARKS ?= 3.5 4.0

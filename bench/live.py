@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench import claude_code
@@ -83,12 +83,24 @@ def _daemon(store: Path, home: Path) -> Iterator["subprocess.Popen[bytes]"]:
         process.wait()
 
 
-def _cpu_and_memory(pid: int) -> tuple[float, float]:
-    """(seconds of CPU so far, megabytes in memory); Linux only."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+def cpu_and_memory(pid: int) -> tuple[float, float]:
+    """(seconds of CPU so far, megabytes in memory) of a process and its children, of which pages
+    that they share count once; Linux only."""
+    seconds = megabytes = 0.0
+    for one in (pid, *_children(pid)):
+        with suppress(OSError):  # it has just ended
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            # With those that it has waited for.
+            seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            rollup = Path(f"/proc/{one}/smaps_rollup").read_text()
+            megabytes += int(rollup.partition("\nPss:")[2].split()[0]) / 1000
+    return seconds, megabytes
+
+
+def _children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 def _lag() -> list[Row]:
@@ -110,7 +122,7 @@ def _lag() -> list[Row]:
             while not store.exists() or not read_status(layout).get("lag_ms_p50"):
                 _drop(layout, f"any.first{time.time_ns()}", _payload("warm", time.time_ns()))
                 time.sleep(2)
-            before, _ = _cpu_and_memory(process.pid)
+            before, _ = cpu_and_memory(process.pid)
             started = time.monotonic()
             number, most = 0, 0.0
             while time.monotonic() - started < SECONDS:
@@ -121,14 +133,14 @@ def _lag() -> list[Row]:
                             log.write(held[file].pop(0))
                     _drop(layout, f"any.{number}", _payload(file.stem, number, str(file)))
                     time.sleep(EVERY_SECONDS / len(files))
-                most = max(most, _cpu_and_memory(process.pid)[1])
+                most = max(most, cpu_and_memory(process.pid)[1])
             time.sleep(3)
             status = read_status(layout)
-            busy = (_cpu_and_memory(process.pid)[0] - before) / (time.monotonic() - started)
+            busy = (cpu_and_memory(process.pid)[0] - before) / (time.monotonic() - started)
             time.sleep(10)
-            at, _ = _cpu_and_memory(process.pid)
+            at, _ = cpu_and_memory(process.pid)
             time.sleep(IDLE_SECONDS)
-            after, megabytes = _cpu_and_memory(process.pid)
+            after, megabytes = cpu_and_memory(process.pid)
         return [
             (
                 "live: conversations at the same time",

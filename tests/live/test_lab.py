@@ -23,7 +23,13 @@ pytestmark = [
     pytest.mark.skipif(not LAB, reason="no lab here (UNSPOOL_LAB)"),
     pytest.mark.slow,
 ]
-PLACES = {"claude-code": ".claude/projects", "codex": ".codex/sessions", "gemini": ".gemini/tmp"}
+PLACES = {
+    "claude-code": ".claude/projects",
+    "codex": ".codex/sessions",
+    "copilot-cli": ".copilot/session-state",
+    "gemini": ".gemini/tmp",
+    "opencode": ".local/share/opencode",
+}
 
 
 @pytest.mark.parametrize("agent", PLACES)

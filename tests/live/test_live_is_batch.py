@@ -147,11 +147,25 @@ def payloads_of(case: Path) -> list[dict[str, Any]]:
 
 HOOK_CASES = [
     case
-    for source in ("claude_code", "cursor", "codex", "gemini_cli", "qwen_code")
+    for source in (
+        "claude_code",
+        "cursor",
+        "codex",
+        "gemini_cli",
+        "qwen_code",
+        "copilot_cli",
+        "copilot_vscode",
+        "opencode",
+    )
     for case in sorted((CASES / source).iterdir())
     if "hooks" in case.name or (case / "input" / "hooks.jsonl").exists()
 ]
-SPOOLED_AS = {"codex": "codex", "gemini_cli": "gemini-cli", "qwen_code": "qwen-code"}
+SPOOLED_AS = {
+    "codex": "codex",
+    "gemini_cli": "gemini-cli",
+    "qwen_code": "qwen-code",
+    "opencode": "opencode",
+}
 """Whose hooks say who they are; of others the payload tells."""
 
 
@@ -195,7 +209,7 @@ def test_hooks_and_transcripts_in_any_order(case: Path, data: st.DataObject) -> 
 
 def is_transcript(file: Path) -> bool:
     head = file.read_bytes()[:4096]
-    return b'"uuid"' in head and b"hook_event_name" not in head
+    return (b'"uuid"' in head or b'"parentId"' in head) and b"hook_event_name" not in head
 
 
 def grow(home: Path, top: Path, files: list[Path], data: st.DataObject) -> None:

@@ -16,6 +16,7 @@ from unspool.inspect.scan import topmost, usual_places
 from unspool.live.daemon import Daemon, News
 from unspool.live.forward import RemoteQueue, run_intake
 from unspool.live.mirror import mirror_folder
+from unspool.live.reducers import REDUCERS
 from unspool.views.characters import one_line
 
 EXAMPLES = """
@@ -42,6 +43,14 @@ WORDS = {"waiting": "waiting for you"}
     show_default=True,
     help="With --queue: send what arrives here, write the store, or both.",
 )
+@click.option(
+    "--reducers",
+    type=click.IntRange(0, 64),
+    default=REDUCERS,
+    show_default=True,
+    metavar="N",
+    help="Processes that make conversations anew; 0: none beside this one.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 def command(
     paths: tuple[str, ...],
@@ -51,6 +60,7 @@ def command(
     no_raw: bool,
     address: str | None,
     role: str,
+    reducers: int,
     quiet: bool,
 ) -> None:
     """Keep the store current while agents work, with one line per change, until it is stopped.
@@ -78,7 +88,13 @@ def command(
         mirror = mirror_folder(Layout.beside(store))
         tops = [*([] if role == "worker" and not paths else tops), str(mirror)]
     daemon = Daemon(
-        store, tops, tell, not no_raw, open_queue, None if role == "worker" else open_queue
+        store,
+        tops,
+        tell,
+        not no_raw,
+        open_queue,
+        None if role == "worker" else open_queue,
+        reducers,
     )
 
     def stop(*_: Any) -> None:

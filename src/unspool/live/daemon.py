@@ -5,6 +5,7 @@ store and makes the conversations anew that changed. The store's lock is held on
 is written, so that `sync` and others get their turn.
 """
 
+import ctypes
 import gc
 import json
 import os
@@ -29,6 +30,7 @@ from unspool.live.forward import Forward, RemoteQueue
 from unspool.live.intake import read_payload, sweep, take_in
 from unspool.live.monitors import Monitors
 from unspool.live.queue import Arrival, Queue, SqliteQueue
+from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
 from unspool.live.states import ENDS_OF_TURNS, doings, event_name
 from unspool.live.writer import Fault, Writer, clear
@@ -142,6 +144,7 @@ class Daemon:
         raw: bool = True,
         queue: Callable[[], Queue] | None = None,
         forward_to: Callable[[], RemoteQueue] | None = None,
+        reducers: int = REDUCERS,
     ) -> None:
         self.store = store
         self.layout = Layout.beside(store)
@@ -162,7 +165,7 @@ class Daemon:
         self._troubles: dict[str, str] = {}
         self._states: dict[Key, tuple[str, str | None]] = {}
         self._status_at = 0.0
-        self._lock = threading.Lock()
+        self.reducers = reducers if os.name == "posix" else 0
 
     # intake
 
@@ -241,8 +244,12 @@ class Daemon:
                 with write_lock(self.store, BUSY_SECONDS), opened(self.store) as connection:
                     pass  # made, or migrated
                 with opened(self.store) as connection:
-                    if self._loop(_Work(self, connection, folder), once):
-                        return
+                    work = _Work(self, connection, folder)
+                    try:
+                        if self._loop(work, once):
+                            return
+                    finally:
+                        work.writer.reducers.close()
             except (StoreError, QueueError, OSError, sqlite3.Error) as error:
                 known = explain(error, self.store) if not isinstance(error, UnspoolError) else error
                 if once:
@@ -270,6 +277,8 @@ class Daemon:
                 if not is_busy:
                     work.align()
             if not is_busy:
+                if work.writer.reducers.rest():
+                    self._shrink()
                 most = min(work.monitors.wait_seconds(), STATUS_SECONDS)
                 if work.queue.remote:
                     most = min(most, REMOTE_SECONDS)
@@ -277,6 +286,12 @@ class Daemon:
                 if wait > 0:
                     self.bell.wait(wait)
         return True
+
+    def _shrink(self) -> None:
+        """After a busy time: what was freed goes back to the system (glibc keeps it otherwise)."""
+        gc.collect()
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
     def _write_status(self, work: "_Work") -> None:
         now = time.monotonic()
@@ -314,7 +329,8 @@ class _Work:
         self.connection = connection
         self.folder = folder
         self.queue = daemon.open_queue()
-        self.writer = Writer(connection, daemon.layout, folder, daemon.raw)
+        pool = Pool(daemon.store, daemon.reducers) if daemon.reducers else None
+        self.writer = Writer(connection, daemon.layout, folder, daemon.raw, pool)
         self.monitors = Monitors(connection, daemon.tops)
         self.schedule = Schedule()
         self.schedule.touch(self.writer.dirty())  # what another did not live to write
@@ -364,6 +380,8 @@ class _Work:
         with self._turn():
             taken = self.writer.take_events(self.queue)
         clear(self.folder)
+        if taken.touched:
+            self.writer.reducers.awake()
         for key in taken.touched:
             self.schedule.touch([key], key in urgent, taken.waited_ns)
         self._more = taken.events > 0
@@ -384,6 +402,8 @@ class _Work:
         with self._turn():
             taken = self.writer.take_files(found.changed)
         self.monitors.took(found.changed, time.process_time() - started)
+        if taken.touched:
+            self.writer.reducers.awake()
         newest = min(changed.mtime_ns for changed in found.changed)
         for key in taken.touched:
             self.schedule.touch([key], key in urgent, newest)

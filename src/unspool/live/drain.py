@@ -47,7 +47,7 @@ def move(connection: sqlite3.Connection, layout: Layout, queue: Queue, raw: bool
         return 0
     total = 0
     with scratch() as folder:
-        writer = Writer(connection, layout, folder, raw, hot_bytes=0)
+        writer = Writer(connection, layout, folder, raw)
         while events := writer.take_events(queue).events:
             total += events
             clear(folder)

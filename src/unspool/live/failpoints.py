@@ -7,7 +7,8 @@ third time. Without the variable a failpoint costs one look at a global.
 import os
 import signal
 
-_name, _, _times = os.environ.get("UNSPOOL_FAILPOINT", "").partition(":")
+VARIABLE = "UNSPOOL_FAILPOINT"
+_name, _, _times = os.environ.get(VARIABLE, "").partition(":")
 _left = int(_times or 1)
 
 

@@ -130,25 +130,36 @@ def put_state(
     )
 
 
-def put_state_in(connection: sqlite3.Connection, trajectory: Trajectory) -> None:
-    """What the conversation itself says, where no hook has just said it."""
-    key = (trajectory.source, trajectory.conversation_id)
+class Ending(NamedTuple):
+    """What a conversation itself says of its agent."""
+
+    key: Key
+    state: str
+    tool: str | None
+    at: int
+
+
+def ending_of(trajectory: Trajectory) -> Ending | None:
+    """None where it is long ago."""
     ended = parse_time(trajectory.ended_at)
     if ended is None or ended / 1e6 < time.time() - RECENT.total_seconds():
+        return None
+    state, tool = state_in(trajectory)
+    if state == "idle" and trajectory.parent is not None and trajectory.parent.kind == "subagent":
+        state = "ended"  # it has answered, and nobody can ask it more
+    return Ending((trajectory.source, trajectory.conversation_id), state, tool, ended)
+
+
+def put_ending(connection: sqlite3.Connection, ending: Ending | None) -> None:
+    """What the conversation itself says, where no hook has just said it."""
+    if ending is None:
         return
     row = connection.execute(
-        "SELECT at FROM activity WHERE platform = ? AND external_id = ?", key
+        "SELECT at FROM activity WHERE platform = ? AND external_id = ?", ending.key
     ).fetchone()
     told = parse_time(row[0]) if row else None
-    if told is None or ended > told + HOOKS_KNOW_BETTER_US:
-        state, tool = state_in(trajectory)
-        if (
-            state == "idle"
-            and trajectory.parent is not None
-            and trajectory.parent.kind == "subagent"
-        ):
-            state = "ended"  # it has answered, and nobody can ask it more
-        put_state(connection, key, state, tool, stamp(ended * 1000))
+    if told is None or ending.at > told + HOOKS_KNOW_BETTER_US:
+        put_state(connection, ending.key, ending.state, ending.tool, stamp(ending.at * 1000))
 
 
 def state_in(trajectory: Trajectory) -> tuple[str, str | None]:

@@ -21,7 +21,8 @@ from unspool.live.failpoints import reach
 from unspool.live.logs import log_line, log_path
 from unspool.live.mirror import FILE_BYTES, apply
 from unspool.live.queue import Queue, Queued
-from unspool.live.states import put_state_in, put_states
+from unspool.live.reducers import Here, Pool
+from unspool.live.states import put_ending, put_states
 from unspool.live.traces import put_database_traces
 from unspool.store.batches import Batch, Began, Item
 from unspool.store.blocks import iter_raw
@@ -32,9 +33,6 @@ from unspool.store.opening import transaction
 from unspool.store.survey import Changed, Known, in_lines, known_origin, tail_hash
 from unspool.store.update import Update
 from unspool.trajectory import Trajectory
-
-HOT_BYTES = 64 * 1024 * 1024
-"""Facts of conversations that are going on, kept between two updates."""
 
 
 class Taken(NamedTuple):
@@ -62,14 +60,20 @@ class Writer:
         layout: Layout,
         folder: Path,
         raw: bool = True,
-        hot_bytes: int = HOT_BYTES,
+        pool: Pool | None = None,
     ) -> None:
         self.connection = connection
         self.layout = layout
         self.folder = folder
         self.raw = raw
         self.report = Report()
-        self.update = Update(connection, self.report, hot_bytes=hot_bytes, told=self._put_state)
+        self.reducers = pool or Here(connection)
+        self.update = Update(
+            connection,
+            self.report,
+            reducers=self.reducers,
+            told=lambda ending: put_ending(connection, ending),
+        )
         self.intake = Intake(connection, self.report, self._keep_whole)
         self._version = self._data_version()
 
@@ -88,10 +92,6 @@ class Writer:
 
     def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
         self.update.keep_whole(trajectory, taking.ident)
-
-    def _put_state(self, trajectory: Trajectory) -> None:
-        """Without hooks, the conversation itself says what its agent does; sub-agents have none."""
-        put_state_in(self.connection, trajectory)
 
     # in
 
@@ -166,7 +166,7 @@ class Writer:
         touched = set(self.intake.touched)
         self.intake.take(began, items)
         if began.origin is not None and not began.origin.start:
-            self.update.hot.forget(self.intake.touched - touched)
+            self.reducers.forget(self.intake.touched - touched)
         origin_id = known_origin(self.connection, path).id  # type: ignore[union-attr]  # just put
         put_events(self.connection, origin_id, events)
         if began.origin is None:
@@ -212,7 +212,7 @@ class Writer:
                     before = set(self.intake.touched)
                     self.intake.take(item, items)
                     if item.origin is None or not item.origin.start:
-                        self.update.hot.forget(self.intake.touched - before)
+                        self.reducers.forget(self.intake.touched - before)
             self.intake.mark_dirty()
             reach("files-uncommitted")
         reach("files-committed")
@@ -264,21 +264,13 @@ class Writer:
 
     def bring_up_to_date(self, keys: Collection[Key]) -> tuple[set[Key], list[Fault]]:
         """These conversations made anew; what was written, and what could not be."""
-        faults: list[Fault] = []
         self.update.written.clear()
-        for key in sorted(keys):
-            try:
-                with transaction(self.connection):
-                    self.update.reduce_again(key)
-            except (sqlite3.Error, OSError):
-                raise
-            except Exception as error:
-                faults.append(Fault(key, f"{type(error).__name__}: {error}"))
+        failed = list(self.update.reduce_all(keys, self.reducers))
         reach("update-reduced")
-        self.update.write()
+        failed += self.update.write()
         reach("update-written")
         self._version = self._data_version()
-        return set(self.update.written), faults
+        return set(self.update.written), [Fault(key, error) for key, error in failed]
 
 
 def _problems(path: str, events: Iterable[Event], payloads: Iterable[bytes]) -> list[Problem]:

@@ -7,7 +7,7 @@ the store to say: it may have more facts of them, or more conversations to link.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from unspool.facts import AnyFact, Key, Problem
 from unspool.io.databases import is_spare
@@ -80,6 +80,8 @@ class Reduced(NamedTuple):
     """With which the rows were made."""
     rows: Rows | None = None
     absorbed: bool = False
+    told: Any = None
+    """What else the writer wants to know of it."""
 
 
 class Conversation(NamedTuple):

@@ -47,6 +47,9 @@ class Rows(NamedTuple):
     """The same numbers, and what can be searched."""
     tables: list[tuple[str, list[Row]]]
     links: list[Row]
+    known: int | None = None
+    """So many messages at the beginning the store has as they are, and they are left out here; None
+    where nobody has looked."""
 
 
 def put_trajectory(
@@ -69,7 +72,8 @@ def put_rows(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[in
 
 def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) -> None:
     ident = rows.ident
-    kept = _same_beginning(connection, rows)
+    rows = rows if rows.known is not None else only_new(connection, rows)
+    kept = rows.known or 0
     if connection.execute("SELECT 1 FROM conversations WHERE id = ?", (ident,)).fetchone():
         drop_rows(connection, ident, kept)
     if rows.session is not None:
@@ -78,9 +82,9 @@ def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) 
     connection.execute("INSERT OR REPLACE INTO trajectories VALUES (?, ?)", (ident, rows.packed))
     (start,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM messages").fetchone()
     start -= kept
-    texts = [(start + row[0], *row[1:]) for row in rows.texts if row[0] >= kept]
+    texts = [(start + row[0], *row[1:]) for row in rows.texts]
     tables = [
-        ("messages", [(start + row[0], *row[1:]) for row in rows.messages[kept:]]),
+        ("messages", [(start + row[0], *row[1:]) for row in rows.messages]),
         ("texts", texts),
         (f"words (rowid, {TEXTS})", texts),
         *rows.tables,
@@ -94,8 +98,9 @@ def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) 
     substrings.put_off(connection, ident)
 
 
-def _same_beginning(connection: sqlite3.Connection, rows: Rows) -> int:
-    """How many messages the store has as they are: a conversation that goes on is not indexed anew."""
+def only_new(connection: sqlite3.Connection, rows: Rows) -> Rows:
+    """Without the messages that the store has as they are: a conversation that goes on is not indexed
+    anew."""
     known = connection.execute(
         f"SELECT m.*, {TEXTS} FROM messages m LEFT JOIN texts t ON t.id = m.id"
         " WHERE m.conversation_id = ? ORDER BY m.id",
@@ -108,7 +113,11 @@ def _same_beginning(connection: sqlite3.Connection, rows: Rows) -> int:
         if old[1:columns] != row[1:] or old[columns:] != texts.get(row[0], _NO_TEXTS):
             break
         kept += 1
-    return kept
+    return rows._replace(
+        messages=rows.messages[kept:],
+        texts=[row for row in rows.texts if row[0] >= kept],
+        known=kept,
+    )
 
 
 def make_rows(trajectory: Trajectory) -> Rows:

@@ -1,14 +1,18 @@
 """Update: conversations of which something new is known, reduced, linked and written.
 
 `sync` and live capture both end here. What they took in has marked conversations as dirty; each is
-reduced from all facts that the store has of it, all cards are linked, and those that changed, or of
+reduced from all facts that the store has of it, cards are linked, and those that changed, or of
 which linking now says something else, are written. A conversation stays dirty until then: whoever
 is killed, the next one goes on.
+
+`sync` links all cards. Live capture links those that a changed one can concern (`related.py`), and has
+its conversations made by `Reducers`: as rows, with the patch that linking had for them before.
 """
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,7 +28,16 @@ from unspool.store.changes import drop_old_changes
 from unspool.store.ids import row_id
 from unspool.store.intake import Report, put_problems
 from unspool.store.opening import transaction
-from unspool.store.rows import get_trajectory, make_rows, put_rows, put_trajectory, remove
+from unspool.store.related import Related
+from unspool.store.rows import (
+    Rows,
+    get_trajectory,
+    make_rows,
+    only_new,
+    put_rows,
+    put_trajectory,
+    remove,
+)
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 WRITE_BATCH = 100
@@ -33,6 +46,10 @@ MADE_WHOLE = "\0"
 
 _pack = Packer().encode
 _card = msgspec.msgpack.Decoder(Card).decode
+_patch = msgspec.msgpack.Decoder(Patch).decode
+
+Wanted = Mapping[Key, Mapping[Key, bytes | None]]
+"""Conversations to reduce; for each, what linking says of what is made from its facts."""
 
 
 class HotFacts:
@@ -67,71 +84,130 @@ class HotFacts:
             self.weight -= dropped.weight if dropped is not None else 0
 
 
+class Reducer:
+    """Makes rows out of the facts of conversations; it only reads the store."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, hot_bytes: int, describe: Callable[[Trajectory], Any]
+    ) -> None:
+        self.connection = connection
+        self.hot = HotFacts(hot_bytes)
+        self.describe = describe
+
+    def reduce(self, key: Key, patches: Mapping[Key, bytes | None]) -> Conversation:
+        gathered = self.hot.get(self.connection, key)
+        if gathered is None:
+            return Conversation(key, [], [])
+        rebuilt = rebuild(key, gathered)
+        made: list[Reduced] = []
+        for trajectory, card in rebuilt.conversations:
+            # What is shared with the facts at hand must not be finished twice.
+            trajectory = unpack_trajectory(pack_trajectory(trajectory))
+            packed = patches.get(card.key)
+            patch = _patch(packed) if packed is not None else None
+            rows = told = None
+            if patch is None or not patch.absorbed:
+                finish(trajectory, patch)
+                rows = only_new(self.connection, make_rows(trajectory))
+                told = self.describe(trajectory)
+            made.append(Reduced(card.key, _pack(card), None, packed, rows, told=told))
+        return Conversation(key, made, rebuilt.problems)
+
+
+class Reducers(Protocol):
+    """Who reduces for live capture (`live/reducers.py`)."""
+
+    def reduce(self, wanted: Wanted) -> Iterable[tuple[Key, Conversation | str]]:
+        """Each conversation, or why it cannot be made."""
+
+    def forget(self, keys: Collection[Key] | None) -> None:
+        """As `HotFacts.forget`."""
+
+
 class Update:
-    """Brings conversations up to date; reused, it remembers cards and facts of the last time."""
+    """Brings conversations up to date."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         report: Report,
         put_away: Callable[[bytes], Slot | bytes] = bytes,
-        hot_bytes: int = 0,
-        told: Callable[[Trajectory], None] = lambda trajectory: None,
+        reducers: Reducers | None = None,
+        told: Callable[[Any], None] = lambda told: None,
     ) -> None:
         self.connection = connection
         self.report = report
         self.put_away = put_away
         """Where a reduced trajectory waits until everything is linked."""
+        self.reducers = reducers
+        """Of live capture; without them this process reduces, and all cards are linked."""
         self.told = told
-        """Gets every conversation that is written, in the transaction that writes it."""
-        self.hot = HotFacts(hot_bytes)
-        self.bases: dict[Key, Slot | bytes | None] = {}
+        """Gets what reducers tell of every conversation that is written, in the transaction that
+        writes it."""
+        self.bases: dict[Key, Slot | bytes | Reduced | None] = {}
         """Reduced but not yet written conversations, by (source, id)."""
         self.reduced: set[Key] = set()
         """What is up to date and waits to be linked and written."""
         self.written: set[Key] = set()
-        self.cards: dict[Key, Card] | None = None
-        """All of the store, decoded; None until they are needed."""
-        self.patches: dict[Key, bytes | None] = {}
-        """What linking said of them when they were last written."""
-        self.linked: dict[Key, Patch] | None = None
-        """What it says now; None where a card changed since."""
-        self.had_card: set[Key] | None = None
-        """Conversations that the store knows."""
+        self.related: Related | None = None
         self.origin_ids: dict[str, int] = {}
 
     def forget(self) -> None:
         """Somebody else has written to the store, or a step failed half-way."""
         self.bases.clear()
         self.reduced.clear()
-        self.hot.forget()
-        self.cards, self.linked, self.had_card = None, None, None
-        self.patches.clear()
         self.origin_ids.clear()
+        if self.reducers is not None:
+            self.reducers.forget(None)
+        if self.related is not None and not self.related.is_current():
+            self.related = None
 
     def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(statement, values)
-
-    def _knows(self, key: Key) -> bool:
-        if self.had_card is None:
-            self.had_card = set(self._execute("SELECT platform, external_id FROM cards"))
-        return key in self.had_card
 
     # reduce
 
     def reduce(self, key: Key) -> None:
         """A conversation again, from all facts that the store has of it."""
-        gathered = self.hot.get(self.connection, key)
+        gathered = get_facts(self.connection, key)
         self.keep(reduce_key(key, gathered) if gathered else Conversation(key, [], []))
 
     def reduce_again(self, key: Key) -> None:
         """One that was left dirty; there may be no facts of it."""
+        if not self._came_whole(key):
+            self.reduce(key)
+
+    def _came_whole(self, key: Key) -> bool:
+        """Whether there are no facts of it: then it is only linked and written anew."""
         made_whole = "SELECT 1 FROM cards WHERE platform = ? AND external_id = ? AND facts_of = ?"
         if self._execute(made_whole, (*key, MADE_WHOLE)).fetchone() is None:
-            self.reduce(key)
-        elif (trajectory := get_trajectory(self.connection, row_id(*key))) is not None:
+            return False
+        if (trajectory := get_trajectory(self.connection, row_id(*key))) is not None:
             self.bases[key] = self.put_away(pack_trajectory(trajectory))
             self.reduced.add(key)
+        return True
+
+    def reduce_all(self, keys: Iterable[Key], reducers: Reducers) -> Iterator[tuple[Key, str]]:
+        """These conversations by the reducers; those that cannot be made, and why."""
+        if self.related is None:
+            self.related = Related(self.connection)
+        wanted = {
+            key: {
+                (platform, ident): patch
+                for platform, ident, patch in self._execute(
+                    "SELECT platform, external_id, patch FROM cards WHERE facts_of = ?",
+                    ("\n".join(key),),
+                )
+            }
+            for key in sorted(keys)
+            if not self._came_whole(key)
+        }
+        for key, made in reducers.reduce(wanted):
+            if isinstance(made, str):
+                yield key, made
+            else:
+                with transaction(self.connection):
+                    self.keep(made)
 
     def keep_whole(self, trajectory: Trajectory, origin_id: int) -> None:
         """What came as a trajectory, not as facts."""
@@ -157,18 +233,17 @@ class Update:
             if (source, ident) not in kept:
                 self._remove((source, ident))
         for reduced in conversation.reduced:
-            is_new = reduced.base is None and not self._knows(reduced.key)
-            self._put_base(reduced, owner, is_new)
+            self._put_base(reduced, owner)
         self.reduced.add(key)
 
     def _remove(self, key: Key) -> None:
-        self._execute("DELETE FROM cards WHERE platform = ? AND external_id = ?", key)
+        (old,) = self._execute(
+            "DELETE FROM cards WHERE platform = ? AND external_id = ? RETURNING card", key
+        ).fetchone()
         remove(self.connection, row_id(*key))
         self.bases.pop(key, None)
-        self.patches.pop(key, None)
-        if self.cards is not None:
-            self.cards.pop(key, None)
-        self.linked = None
+        if self.related is not None:
+            self.related.change(key, old, None)
         self.report.removed += 1
 
     def _renew_problems(self, problems: list[Problem]) -> None:
@@ -185,48 +260,46 @@ class Update:
                 self.report.count(problem.code)
                 put_problems(self.connection, int(row[0]), [problem])
 
-    def _put_base(self, reduced: Reduced, owner: str, is_new: bool = False) -> None:
+    def _put_base(self, reduced: Reduced, owner: str) -> None:
         key = reduced.key
         row = self._execute(
-            "SELECT card FROM cards WHERE platform = ? AND external_id = ? AND facts_of = ?",
-            (*key, owner),
+            "SELECT card, facts_of FROM cards WHERE platform = ? AND external_id = ?", key
         ).fetchone()
-        if row is None or row[0] != reduced.card:
-            self.linked = None
+        if row != (reduced.card, owner):
             self._execute(
                 "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET facts_of = excluded.facts_of, card = excluded.card",
                 (*key, owner, reduced.card),
             )
-            if self.cards is not None:
-                self.cards[key] = _card(reduced.card)
-                self.patches.setdefault(key, None)
-        if is_new:
+            if self.related is not None and (row is None or row[0] != reduced.card):
+                self.related.change(key, row[0] if row is not None else None, reduced.card)
+        if self.reducers is not None and owner != MADE_WHOLE:
+            self.bases[key] = reduced
+        elif reduced.base is None and row is None:
             if reduced.rows is not None:
                 put_rows(self.connection, reduced.rows, self._ids_of(reduced.rows.origins))
                 self.written.add(key)
             self._put_patch(key, reduced.patch)
         else:
             self.bases[key] = self.put_away(reduced.base) if reduced.base is not None else None
-        if self.had_card is not None:
-            self.had_card.add(key)
 
     # link and write
 
-    def write(self) -> None:
-        """What was reduced, linked with all others; it is no longer dirty then."""
+    def write(self) -> list[tuple[Key, str]]:
+        """What was reduced, linked with the others; it is no longer dirty then. Those that linking
+        says something else of, and that cannot be made anew, and why."""
         if not self.reduced:
-            return
-        patches, changed = self._link()
-        targets = sorted({*self.bases, *changed})
+            return []
+        linked, changed = self._link()
+        failed = self._make_again(linked, changed)
+        targets = sorted({*self.bases, *changed} - {key for key, _ in failed})
         slots = Slots()
         for start in range(0, len(targets), WRITE_BATCH):
             with transaction(self.connection):
                 for key in targets[start : start + WRITE_BATCH]:
-                    self._write_one(key, patches.get(key), slots)
+                    self._write_one(key, linked, slots)
                     if key in changed:
-                        patch = patches.get(key)
-                        self._put_patch(key, _pack(patch) if patch is not None else None)
+                        self._put_patch(key, _packed(linked[key]))
                 if start + WRITE_BATCH >= len(targets):
                     self._clean()
         slots.close()
@@ -235,6 +308,7 @@ class Update:
                 self._clean()
         self.bases.clear()
         self.reduced.clear()
+        return failed
 
     def _clean(self) -> None:
         self.connection.executemany(
@@ -242,47 +316,73 @@ class Update:
         )
         drop_old_changes(self.connection)
 
-    def _link(self) -> tuple[dict[Key, Patch], set[Key]]:
-        """What linking says of every conversation, and for which it says something new."""
-        if self.cards is None:
-            self.cards = {}
+    def _link(self) -> tuple[dict[Key, Patch | None], set[Key]]:
+        """What linking says of the conversations that may concern each other, and for which it says
+        something new."""
+        if self.related is not None:
+            known = self.related.family()
+        else:
+            known = {}
             for packed, patch in self._execute("SELECT card, patch FROM cards"):
                 card = _card(packed)
-                self.cards[card.key] = card
-                self.patches[card.key] = patch
-        elif self.linked is not None:
-            return self.linked, set()
-        self.linked = dict(link([self.cards[key] for key in sorted(self.cards)]))
-        changed: set[Key] = set()
-        for key, old in self.patches.items():
-            made = self.linked.get(key)
-            if (_pack(made) if made is not None else None) != old:
-                changed.add(key)
-        return self.linked, changed
+                known[card.key] = (card, patch)
+        patches = link([known[key][0] for key in sorted(known)])
+        linked = {key: patches.get(key) for key in known}
+        return linked, {key for key, (_, old) in known.items() if _packed(linked[key]) != old}
 
-    def _write_one(self, key: Key, patch: Patch | None, slots: Slots) -> None:
-        for trajectory in self._base(key, slots):
-            own = (trajectory.source, trajectory.conversation_id)
-            if own != key:
+    def _make_again(
+        self, linked: Mapping[Key, Patch | None], changed: set[Key]
+    ) -> list[tuple[Key, str]]:
+        """The reducers made rows with the patches of the last time: where one is another now, again."""
+        wanted: dict[Key, dict[Key, bytes | None]] = {}
+        for key in changed if self.reducers is not None else ():
+            patch = linked[key]
+            owner = owner_of(self.connection, key)
+            if owner is not None and (patch is None or not patch.absorbed):
+                wanted.setdefault(owner, {})[key] = _packed(patch)
+        failed: list[tuple[Key, str]] = []
+        for owner, made in self.reducers.reduce(wanted) if self.reducers is not None else ():
+            if isinstance(made, str):
+                failed += [(key, made) for key in wanted[owner]]
+                self.reduced.discard(owner)
                 continue
-            if patch is not None and patch.absorbed:
-                remove(self.connection, row_id(*key))
-            else:
+            for reduced in made.reduced:
+                if reduced.key in wanted[owner]:
+                    self.bases[reduced.key] = reduced
+        return failed
+
+    def _write_one(self, key: Key, linked: Mapping[Key, Patch | None], slots: Slots) -> None:
+        base = self.bases.get(key)
+        patch = linked[key] if key in linked else self._kept_patch(key)
+        if patch is not None and patch.absorbed:
+            remove(self.connection, row_id(*key))
+            return
+        if isinstance(base, Reduced) and base.rows is not None:
+            self._put_rows(key, base.rows)
+            self.told(base.told)
+            return
+        for trajectory in self._base(key, slots):
+            if (trajectory.source, trajectory.conversation_id) == key:
                 finish(trajectory, patch)
-                rows = make_rows(trajectory)
-                put_rows(self.connection, rows, self._ids_of(rows.origins))
-                self.written.add(key)
-                self.told(trajectory)
+                self._put_rows(key, make_rows(trajectory))
+
+    def _put_rows(self, key: Key, rows: Rows) -> None:
+        put_rows(self.connection, rows, self._ids_of(rows.origins))
+        self.written.add(key)
+
+    def _kept_patch(self, key: Key) -> Patch | None:
+        statement = "SELECT patch FROM cards WHERE platform = ? AND external_id = ?"
+        (packed,) = self._execute(statement, key).fetchone()
+        return _patch(packed) if packed is not None else None
 
     def _put_patch(self, key: Key, packed: bytes | None) -> None:
         self._execute(
             "UPDATE cards SET patch = ? WHERE platform = ? AND external_id = ?", (packed, *key)
         )
-        self.patches[key] = packed
 
     def _base(self, key: Key, slots: Slots) -> Iterator[Trajectory]:
         base = self.bases.get(key)
-        if base is not None:
+        if base is not None and not isinstance(base, Reduced):
             yield unpack_trajectory(base if isinstance(base, bytes) else slots.read(base))
             return
         owner = owner_of(self.connection, key)
@@ -301,6 +401,10 @@ class Update:
         if any(path not in self.origin_ids for path in paths):
             self.origin_ids = dict(self._execute("SELECT path, id FROM origins"))
         return [self.origin_ids[path] for path in paths if path in self.origin_ids]
+
+
+def _packed(patch: Patch | None) -> bytes | None:
+    return _pack(patch) if patch is not None else None
 
 
 def owner_of(connection: sqlite3.Connection, key: Key) -> Key | None:

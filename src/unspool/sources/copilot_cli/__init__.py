@@ -12,8 +12,10 @@ from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.copilot_cli import flat, legacy
 from unspool.sources.copilot_cli.companions import kind_of, read_companion
 from unspool.sources.copilot_cli.events import KNOWN, read_events
+from unspool.sources.copilot_cli.hooks import DIALECT
 from unspool.sources.copilot_cli.lookup import STATE, UUID, Lookup, folder_session
 from unspool.sources.copilot_cli.store import is_store, read_store
+from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.scribe import Scribe
 
 NAME = "copilot-cli"
@@ -35,6 +37,8 @@ def shape_of(head: Head) -> str:
         return "companion"
     if head.name.endswith(".json") and _is_legacy(head):
         return "legacy"
+    if is_log(head, DIALECT):
+        return "hooks"
     return "events" if _is_log(head) else ""
 
 
@@ -81,6 +85,9 @@ def session_of(path: str) -> str | None:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     head = read_head(origin.path)
     shape = shape_of(head)
+    if shape == "hooks":
+        yield from read_payloads(origin, tally, recover, DIALECT)
+        return
     if shape != "events" and origin.start:
         return  # only logs are read in ranges; all else is read whole, with its beginning
     if shape == "store":

@@ -18,10 +18,13 @@ from unspool.io.door import read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin, read_head
 from unspool.sources.copilot_cli.companions import note_vscode
 from unspool.sources.copilot_cli.events import read_events
+from unspool.sources.copilot_cli.hooks import EDITORS
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.store import is_store, read_store
 from unspool.sources.copilot_vscode.debuglog import is_log, read_log
 from unspool.sources.copilot_vscode.traces import is_traces, read_traces
+from unspool.sources.hook_payloads import is_log as is_hook_log
+from unspool.sources.hook_payloads import read_payloads
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.fields import BESIDE
 from unspool.sources.vscode_chat.folders import user_folders, workspace_of
@@ -59,6 +62,8 @@ def shape_of(head: Head) -> str:
         return "cache"
     if is_log(head):
         return "debug"
+    if is_hook_log(head, EDITORS):
+        return "hooks"
     return "transcript" if _is_transcript(head, inside) else ""
 
 
@@ -92,6 +97,8 @@ def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     shape = shape_of(read_head(origin.path))
     if shape == "debug":
         yield from read_log(origin, tally, PRODUCT, recover)
+    elif shape == "hooks":
+        yield from read_payloads(origin, tally, recover, EDITORS)
     elif shape == "transcript":
         # What tools gave back is never in a transcript, nor which folder it is about.
         lookup = Lookup(origin.path)

@@ -3,6 +3,7 @@
 sessions.py  what a session, a message and its parts state, wherever they stand
 database.py  `opencode.db` of 1.x and 2.x
 files.py     sessions as JSON: storage of older versions, `opencode export`, the printed stream
+hooks.py     events of our plugin
 """
 
 import re
@@ -12,8 +13,10 @@ from pathlib import Path
 from unspool.facts import AnyFact
 from unspool.io.databases import MAGIC
 from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.opencode.database import read_database
 from unspool.sources.opencode.files import read_export, read_storage, read_stream, storage_kind
+from unspool.sources.opencode.hooks import DIALECT
 from unspool.sources.opencode.sessions import NAME
 
 RANGES = False
@@ -27,7 +30,7 @@ def claims(head: Head) -> bool:
         return bool(_DATABASE.fullmatch(head.name)) or (tables and b"tokens_input" in head.data)
     if storage_kind(head.path):
         return True
-    return _is_stream(head) or _is_export(head)
+    return is_log(head, DIALECT) or _is_stream(head) or _is_export(head)
 
 
 def _is_stream(head: Head) -> bool:
@@ -56,6 +59,8 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         return read_database(origin, tally)
     if storage_kind(origin.path):
         return read_storage(origin, tally)
+    if is_log(head, DIALECT):
+        return read_payloads(origin, tally, recover, DIALECT)
     if _is_stream(head):
         return read_stream(origin, tally, recover)
     return read_export(origin, tally)

@@ -1,0 +1,69 @@
+"""Events of OpenCode, as the plugin that `unspool hooks install` writes lays them down.
+
+    {"hook_event_name":"chat.message","session_id":"ses_…","cwd":"/w","at":1794821498153,
+     "input":{"sessionID":"ses_…"},"output":{"message":{"id":"msg_…"},"parts":[{"type":"text","text":"…"}]}}
+    {"hook_event_name":"tool.execute.after","session_id":"ses_…",
+     "input":{"tool":"bash","callID":"call_1","args":{…}},"output":{"output":"…"}}
+
+Messages and calls have the ids that they have in the database.
+"""
+
+from typing import Any
+
+import msgspec
+
+from unspool.facts import Rank
+from unspool.io.values import dict_of
+from unspool.sources.hook_payloads import Dialect, Payload
+from unspool.sources.scribe import Scribe, title_of
+
+
+def _is_own(payload: Payload) -> bool:
+    return str(payload["session_id"]).startswith("ses_")
+
+
+def _prompt(payload: Payload, scribe: Scribe) -> None:
+    output = dict_of(payload.get("output"))
+    message = dict_of(output.get("message"))
+    parts: Any = output.get("parts")
+    texts = [
+        part["text"]
+        for part in (parts if isinstance(parts, list) else [])
+        if isinstance(part, dict) and part.get("type") == "text" and not part.get("synthetic")
+        and isinstance(part.get("text"), str)
+    ]  # fmt: skip
+    if texts and isinstance(message.get("id"), str):
+        text = "\n".join(texts)
+        scribe.message(id=message["id"], role="user", text=text, typed=text)
+        scribe.note("title", title_of(text), Rank.LAST_RESORT)
+
+
+def _returned(payload: Payload, scribe: Scribe) -> None:
+    given, output = dict_of(payload.get("input")), dict_of(payload.get("output"))
+    call, text = given.get("callID"), output.get("output")
+    if not isinstance(call, str) or not call:
+        return
+    name = str(given.get("tool") or "")
+    arguments = msgspec.json.encode(given.get("args") or {}).decode()
+    scribe.call(id=call, name=name, arguments=arguments)
+    scribe.returned(call=call, name=name, text=text if isinstance(text, str) else None)
+
+
+def _mark(kind: str) -> Any:
+    def tell(payload: Payload, scribe: Scribe) -> None:
+        scribe.mark(kind, rank=Rank.ECHO)
+
+    return tell
+
+
+DIALECT = Dialect(
+    product="opencode",
+    is_own=_is_own,
+    events={
+        "session.created": _mark("start"),
+        "chat.message": _prompt,
+        "tool.execute.after": _returned,
+        "session.idle": _mark("turn_end"),
+        "session.compacted": _mark("compaction"),
+    },
+)

@@ -1,0 +1,142 @@
+"""Linking only what changed says the same as linking everything, whatever changes in which order."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.harness import CASES
+from unspool.facts import Key
+from unspool.link import Card, link
+from unspool.link.cards import pieces
+from unspool.store.intake import Report
+from unspool.store.opening import writing
+from unspool.store.related import Related
+from unspool.store.sync import Sync
+from unspool.store.update import Update, _pack
+
+SOURCES = ("claude_code", "codex", "copilot_cli", "vscode_chat", "opencode")
+Cards = dict[Key, Card]
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory: pytest.TempPathFactory) -> Cards:
+    """Of some hundred cases: forks, copies, sub-agents, exports, indexes."""
+    with writing(tmp_path_factory.mktemp("all") / "s.db") as connection:
+        Sync(connection, raw=False).run([str(CASES / source) for source in SOURCES])
+        rows = connection.execute("SELECT card FROM cards").fetchall()
+    decode = msgspec.msgpack.Decoder(Card).decode
+    return {card.key: card for card in (decode(packed) for (packed,) in rows)}
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with writing(tmp_path / "s.db") as made:
+        yield made
+
+
+def shorter(card: Card, share: float) -> Card:
+    """As the conversation was a while ago."""
+
+    def cut(ids: bytes) -> bytes:
+        told = list(pieces(ids))
+        return b"".join(told[: int(len(told) * share)])
+
+    calls = card.calls[: int(len(card.calls) * share)]
+    return msgspec.structs.replace(
+        card,
+        ids=cut(card.ids),
+        names=cut(card.names),
+        moments=cut(card.moments),
+        requests=cut(card.requests),
+        calls=calls,
+        spawned={call: child for call, child in card.spawned.items() if call in calls},
+        parent=card.parent if share > 0.5 else None,
+        ended_at=card.ended_at[: int(len(card.ended_at) * share)],
+    )
+
+
+def put(update: Update, key: Key, card: Card | None) -> None:
+    connection, related = update.connection, update.related
+    assert related is not None
+    row = connection.execute(
+        "SELECT card FROM cards WHERE platform = ? AND external_id = ?", key
+    ).fetchone()
+    old = row[0] if row is not None else None
+    if card is None:
+        connection.execute("DELETE FROM cards WHERE platform = ? AND external_id = ?", key)
+    else:
+        connection.execute(
+            "INSERT INTO cards (platform, external_id, facts_of, card) VALUES (?, ?, '', ?)"
+            " ON CONFLICT DO UPDATE SET card = excluded.card",
+            (*key, _pack(card)),
+        )
+    if old is not None or card is not None:
+        related.change(key, old, _pack(card) if card is not None else None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_linking_what_changed_is_linking_all(
+    cards: Cards, connection: sqlite3.Connection, seed: int
+) -> None:
+    chance = random.Random(seed)
+    update = Update(connection, Report())
+    now: Cards = {}
+    keys = sorted(cards)
+    for key in keys[: len(keys) // 2]:
+        now[key] = cards[key]
+        connection.execute("INSERT INTO cards VALUES (?, ?, '', ?, NULL)", (*key, _pack(now[key])))
+    linked, changed = update._link()
+    for key in changed:
+        patch = linked[key]
+        update._put_patch(key, _pack(patch) if patch is not None else None)
+    update.related = Related(connection)
+    most = 0
+    for _ in range(60):
+        for key in chance.sample(keys, chance.randrange(1, 8)):
+            fate = chance.random()
+            if fate < 0.2:
+                now.pop(key, None)
+            else:
+                now[key] = cards[key] if fate < 0.6 else shorter(cards[key], chance.random())
+            put(update, key, now.get(key))
+        linked, changed = update._link()
+        most = max(most, len(linked))
+        for key in changed:
+            patch = linked[key]
+            update._put_patch(key, _pack(patch) if patch is not None else None)
+    kept = {
+        (platform, ident): patch
+        for platform, ident, patch in connection.execute(
+            "SELECT platform, external_id, patch FROM cards"
+        )
+    }
+    whole = link([now[key] for key in sorted(now)])
+    assert kept == {key: _pack(whole[key]) if key in whole else None for key in now}
+    assert any(kept.values())
+    assert most < len(now)
+
+
+def test_what_another_process_changed_is_seen(cards: Cards, connection: sqlite3.Connection) -> None:
+    keys = sorted(cards)
+    for key in keys:
+        connection.execute(
+            "INSERT INTO cards VALUES (?, ?, '', ?, NULL)", (*key, _pack(cards[key]))
+        )
+    related = Related(connection)
+    assert related.is_current()
+    assert related.family() == {}
+    connection.execute("DELETE FROM cards WHERE platform = ? AND external_id = ?", keys[0])
+    other = shorter(cards[keys[1]], 0.5)
+    connection.execute(
+        "UPDATE cards SET card = ? WHERE platform = ? AND external_id = ?", (_pack(other), *keys[1])
+    )
+    assert related.is_current()
+    family = related.family()
+    assert keys[1] in family
+    assert keys[0] not in family
+    connection.execute("DELETE FROM cards")
+    assert not related.is_current()
