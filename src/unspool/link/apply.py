@@ -6,7 +6,7 @@ import msgspec
 
 from unspool.facts import Key
 from unspool.io.digests import digest
-from unspool.link.cards import LEAST_ID_CHARS, digest_of, iter_calls, pieces
+from unspool.link.cards import LEAST_ID_CHARS, digest_of, iter_calls, iter_digests
 from unspool.reduce.totals import drop_calls, drop_messages, leave_out
 from unspool.trajectory import Link, Message, Trajectory, Workspace
 
@@ -72,7 +72,7 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     if patch.dropped:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied or patch.replayed:
-        known, names = set(pieces(patch.copied)), set(pieces(patch.replayed))
+        known, names = set(iter_digests(patch.copied)), set(iter_digests(patch.replayed))
         given = _given(trajectory, names)
         leave_out(
             trajectory,

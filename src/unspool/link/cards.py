@@ -257,5 +257,5 @@ def digests(messages: Iterable[Message]) -> bytes:
     return b"".join(filter(None, map(digest_of, messages)))
 
 
-def pieces(ids: bytes) -> Iterator[bytes]:
+def iter_digests(ids: bytes) -> Iterator[bytes]:
     return (ids[at : at + WIDTH] for at in range(0, len(ids), WIDTH))

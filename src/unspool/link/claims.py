@@ -12,7 +12,7 @@ import msgspec
 
 from unspool.facts import Key
 from unspool.io.digests import digest
-from unspool.link.cards import Card, pieces
+from unspool.link.cards import Card, iter_digests
 
 
 class Claims(msgspec.Struct):
@@ -35,7 +35,7 @@ def find_claims(by_key: dict[Key, Card]) -> Claims:
         return claims
     owners: dict[tuple[str, bytes], list[Key]] = {}
     for key, card in sorted(by_key.items()):
-        for piece in pieces(card.requests):
+        for piece in iter_digests(card.requests):
             owners.setdefault((card.source, piece), []).append(key)
     for card in listing:
         for request, time in card.indexed.items():
@@ -63,7 +63,7 @@ def find_titles(by_key: dict[Key, Card]) -> dict[Key, str]:
     titles: dict[Key, str] = {}
     for key, card in by_key.items() if offered else ():
         best = card.naming.rank
-        for entry in pieces(card.naming.entries):
+        for entry in iter_digests(card.naming.entries):
             rank, title = offered.get((key[0], entry), (best, ""))
             if title and (rank < best or (rank == best and key in titles)):
                 best, titles[key] = rank, title

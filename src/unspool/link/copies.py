@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from unspool.facts import Key
-from unspool.link.cards import Card, pieces, tells
+from unspool.link.cards import Card, iter_digests, tells
 
 FIRST = 8
 """So many messages at the beginning are looked for elsewhere: a fork may open with a few lines of
@@ -34,7 +34,7 @@ def find_seen_again(by_key: dict[Key, Card]) -> dict[Key, Key]:
 
 def _holds(whole: bytes, part: bytes) -> bool:
     """Whether every message of one conversation is also the other's; nothing is part of nothing."""
-    return bool(part) and set(pieces(part)) <= set(pieces(whole))
+    return bool(part) and set(iter_digests(part)) <= set(iter_digests(whole))
 
 
 def find_copies(cards: Mapping[Key, Card]) -> Copies:
@@ -44,7 +44,7 @@ def find_copies(cards: Mapping[Key, Card]) -> Copies:
         for key in group:
             copied: set[bytes] = set()
             owner: Key | None = None
-            for piece in pieces(cards[key].ids):
+            for piece in iter_digests(cards[key].ids):
                 if owners[piece] != key:
                     copied.add(piece)
                     owner = owners[piece]  # the last one: that is where it forked off
@@ -58,12 +58,12 @@ def _owners(group: list[Key], cards: Mapping[Key, Card]) -> dict[bytes, Key]:
     oldest = sorted(group, key=lambda k: cards[k].seniority)
     owners: dict[bytes, Key] = {}
     for key in oldest:
-        copied = set(pieces(cards[key].said_copied))
-        for piece in pieces(cards[key].ids):
+        copied = set(iter_digests(cards[key].said_copied))
+        for piece in iter_digests(cards[key].ids):
             if piece not in copied:
                 owners.setdefault(piece, key)
     for key in oldest:
-        for piece in pieces(cards[key].said_copied):
+        for piece in iter_digests(cards[key].said_copied):
             owners.setdefault(piece, key)
     return owners
 
@@ -80,12 +80,12 @@ def _groups(cards: Mapping[Key, Card]) -> list[list[Key]]:
         return key
 
     for key, card in cards.items():
-        for first in islice(filter(tells, pieces(card.ids)), FIRST):
+        for first in islice(filter(tells, iter_digests(card.ids)), FIRST):
             # Those that begin alike are one group: any of them stands for all.
             other = firsts.setdefault((key[0], first), key)
             leader[find(key)] = find(other)
     for key, card in cards.items():
-        for piece in pieces(card.ids):
+        for piece in iter_digests(card.ids):
             holder = firsts.get((key[0], piece))
             if holder is not None:
                 leader[find(key)] = find(holder)
@@ -105,8 +105,8 @@ def child_elsewhere(key: Key, child: str, by_key: Mapping[Key, Card], copies: Co
         seen.add(key)
         other = by_key.get((key[0], f"{key[1]}/{name}"))
         if other is not None:
-            names = set(pieces(other.names))
-            return other.key if own is None or names.issuperset(pieces(own.names)) else None
+            names = set(iter_digests(other.names))
+            return other.key if own is None or names.issuperset(iter_digests(own.names)) else None
     return None
 
 
@@ -140,8 +140,8 @@ def _forked_from(key: Key, by_key: Mapping[Key, Card], copies: Copies) -> Key | 
 
 def find_begun(owner: Card, fork: Card) -> bytes:
     """The answers that a fork took over, also one that was not yet whole at that moment."""
-    moments = set(pieces(owner.moments))
-    answers = zip(pieces(fork.moments), pieces(fork.names), strict=True)
+    moments = set(iter_digests(owner.moments))
+    answers = zip(iter_digests(fork.moments), iter_digests(fork.names), strict=True)
     return b"".join(sorted(name for moment, name in answers if moment in moments))
 
 
@@ -157,8 +157,8 @@ def find_replays(by_key: dict[Key, Card]) -> dict[Key, bytes]:
         if card.parent is None or card.parent.kind != "subagent" or above == key:
             continue
         if above not in answers:
-            answers[above] = set(pieces(by_key[above].names)) if above in by_key else set()
-        shared = answers[above].intersection(pieces(card.names))
+            answers[above] = set(iter_digests(by_key[above].names)) if above in by_key else set()
+        shared = answers[above].intersection(iter_digests(card.names))
         if shared:
             replays[key] = b"".join(sorted(shared))
     return replays

@@ -7,7 +7,7 @@ task; or only the words that the child was given tell.
 import msgspec
 
 from unspool.facts import Key
-from unspool.link.cards import Card, pieces
+from unspool.link.cards import Card, iter_digests
 from unspool.trajectory import Link
 
 Cards = dict[Key, Card]
@@ -75,7 +75,7 @@ def find_twins(by_key: Cards) -> dict[Key, Key]:
         call = card.parent.tool_call_id if card.parent is not None else None
         twin = named.get((card.source, call)) if call and card.id.endswith(f"/{call}") else None
         whole = by_key.get(twin) if twin is not None else None
-        if whole is not None and set(pieces(card.names)) <= set(pieces(whole.names)):
+        if whole is not None and set(iter_digests(card.names)) <= set(iter_digests(whole.names)):
             twins[key] = whole.key
     return twins
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from unspool.io.digests import digest
-from unspool.link.cards import Card, pieces, tells
+from unspool.link.cards import Card, iter_digests, tells
 from unspool.link.copies import FIRST
 
 
@@ -38,12 +38,12 @@ def reach_of(card: Card) -> Reach:
     named += [(source, child) for child in card.spawned.values()]
     asks.update(hash(("conversation", *key)) for key in named)
     asks.update(hash(("call", source, call)) for call in card.strays)
-    first = islice(filter(tells, pieces(card.ids)), FIRST)
+    first = islice(filter(tells, iter_digests(card.ids)), FIRST)
     asks.update(hash(("message", source, piece)) for piece in first)
     asks.update(hash(("request", source, digest(request))) for request in card.indexed)
     asks.update(hash(("record", source, entry)) for entry in card.naming.offered)
-    holds = {hash(("message", source, piece)) for piece in pieces(card.ids)}
+    holds = {hash(("message", source, piece)) for piece in iter_digests(card.ids)}
     holds.update(hash(("call", source, call)) for call in card.calls)
-    holds.update(hash(("request", source, piece)) for piece in pieces(card.requests))
-    holds.update(hash(("record", source, piece)) for piece in pieces(card.naming.entries))
+    holds.update(hash(("request", source, piece)) for piece in iter_digests(card.requests))
+    holds.update(hash(("record", source, piece)) for piece in iter_digests(card.naming.entries))
     return Reach(asks, holds - asks)

@@ -2,7 +2,7 @@
 
 otlp.py      spans and log records, in every form that they are written in
 protobuf.py  the same out of binary files
-shelf.py     their contents, while they wait for their turn
+spooled.py   their contents, while they wait for their turn
 agents.py    which agent sent them, and what it calls the conversation
 messages.py  message lists, of today's conventions and of older ones
 spans.py     engine calls, tool calls, runs of agents
@@ -25,8 +25,8 @@ from unspool.io.structs import Shape
 from unspool.sources.otel.agents import NAME, product_of
 from unspool.sources.otel.logs import tell_log
 from unspool.sources.otel.otlp import Item, is_flat, items_of
-from unspool.sources.otel.shelf import Shelf
 from unspool.sources.otel.spans import Traces, operation_of
+from unspool.sources.otel.spooled import SpooledItems
 
 RANGES = False  # a span is written before the one that holds it
 
@@ -86,7 +86,7 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    with Shelf() as shelf:
+    with SpooledItems() as spooled:
         for value in _values(origin, tally, recover):
             if isinstance(value, Problem):
                 yield value
@@ -95,10 +95,10 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             tally.records += len(own) - 1 if own else 0
             tally.noise += not own  # metrics, and `{}` where an exporter wrote nothing
             for item in own:
-                shelf.put(item)
-        traces = Traces(origin, shelf.items)
-        tally.noise += len(shelf.items) - len(traces.items)  # they went into their span
-        for item in map(shelf.whole, traces.items):
+                spooled.put(item)
+        traces = Traces(origin, spooled.items)
+        tally.noise += len(spooled.items) - len(traces.items)  # they went into their span
+        for item in map(spooled.whole, traces.items):
             if item.is_log and not operation_of(item):
                 yield from _tell_log(traces, item, tally)
             else:

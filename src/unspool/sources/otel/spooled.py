@@ -24,7 +24,7 @@ class _Contents(msgspec.Struct, array_like=True, gc=False):
     body: Any
 
 
-class Shelf:
+class SpooledItems:
     """Spans and log records in the order in which they came."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Shelf:
         self._decoder = msgspec.msgpack.Decoder(_Contents)
         self._end = 0
 
-    def __enter__(self) -> "Shelf":
+    def __enter__(self) -> "SpooledItems":
         return self
 
     def __exit__(self, *_: object) -> None:
