@@ -66,9 +66,9 @@ class Candidate:
             ):
                 continue
             if len(self.messages) > size:
-                known = self.messages.pop()
-                if not same_answer(known, message):
-                    self.retries.append(known)
+                replaced = self.messages.pop()
+                if not same_answer(replaced, message):
+                    self.retries.append(replaced)
             self.messages.append(message)
 
     def _lead_with_system(self) -> None:
@@ -121,8 +121,8 @@ def join_answers(lists: list[Listing], answers: list[Answer]) -> None:
     for answer in sorted(answers, key=by_time):
         view = answer.view
         if view.call in asked:
-            known = by_call.get(view.call)
-            if known is None or is_empty(known.message):
+            earlier = by_call.get(view.call)
+            if earlier is None or is_empty(earlier.message):
                 by_call[view.call] = answer
         elif view.request:
             by_request[view.request].append(answer)
@@ -142,13 +142,13 @@ def _with_copies(lists: list[Listing]) -> tuple[list[Call], list[tuple[Call, Cal
     """The calls in order of time, and those that are another one's copy (two files, two channels)."""
     first: dict[object, Call] = {}
     copies: list[tuple[Call, Call]] = []
-    found = [(listing.chain[call.count], call) for listing in lists for call in listing.calls]
-    for seen, call in sorted(found, key=lambda item: item[1].when):
+    seen_by = [(listing.chain[call.count], call) for listing in lists for call in listing.calls]
+    for seen, call in sorted(seen_by, key=lambda item: item[1].when):
         view = call.view
         moment = view.time if view.time is not None else call.place
-        known = first.setdefault((view.call, view.request, moment, seen), call)
-        if known is not call:
-            copies.append((call, known))
+        original = first.setdefault((view.call, view.request, moment, seen), call)
+        if original is not call:
+            copies.append((call, original))
     return list(first.values()), copies
 
 
@@ -181,11 +181,11 @@ def _may_answer(answer: Answer, call: Call) -> bool:
 def pick_winners(candidates: list[Candidate]) -> list[Candidate]:
     """The winner of every segment, in order of time."""
     segments: dict[str | None, Candidate] = {}
-    for candidate in sorted(candidates, key=lambda made: made.winner.place):
-        known = segments.get(candidate.segment)
-        if known is None or candidate.rank > known.rank:
+    for candidate in sorted(candidates, key=lambda one: one.winner.place):
+        best = segments.get(candidate.segment)
+        if best is None or candidate.rank > best.rank:
             segments[candidate.segment] = candidate
-    return sorted(segments.values(), key=lambda made: made.first.when)
+    return sorted(segments.values(), key=lambda one: one.first.when)
 
 
 Group = tuple[list[Listing], list[Answer]]
@@ -230,8 +230,10 @@ class Sides:
         return "" if view.request in self._shared else self._by_request.get(view.request, "")
 
     def _is_utility(self, view: View) -> bool:
-        told = self._utility
-        return bool(told) and (("call", view.call) in told or ("request", view.request) in told)
+        utility = self._utility
+        return bool(utility) and (
+            ("call", view.call) in utility or ("request", view.request) in utility
+        )
 
 
 def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) -> dict[str, Group]:
@@ -258,10 +260,10 @@ def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) ->
         side = sides.of_answer(answer.view)
         if side is not None and answer not in served:
             found.setdefault(side, ([], []))[1].append(answer)
-    made: dict[str, Group] = {}
+    runs: dict[str, Group] = {}
     for side, group in found.items():
-        made.update(_by_task(side, group) if side else {"": group})
-    return {side: group for side, group in made.items() if group[0] or group[1]}
+        runs.update(_by_task(side, group) if side else {"": group})
+    return {side: group for side, group in runs.items() if group[0] or group[1]}
 
 
 def _served(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) -> set[Answer]:
@@ -299,18 +301,19 @@ def _by_task(side: str, group: Group) -> dict[str, Group]:
     for listing in lists:
         task = next((m for m in listing.messages if m.role == "user"), None)
         opens = task is not None and summary_of(task.content) is None
-        # A list that begins from a summary does not show its task: it goes on with the last run.
+        # [system, user "<conversation-summary>…"] does not show what the run was asked: it goes on
+        # with the run before it.
         key = identity(task) if task is not None and opens else next(reversed(runs), None)
         runs.setdefault(key, ([], []))[0].append(listing)
     if len(runs) < 2:
         return {side: group}
-    made = {
+    named = {
         side if number == 1 else f"{side}/{number}": run
         for number, run in enumerate(runs.values(), 1)
     }
     owners = {
-        c.view.call: run for run in made.values() for made_list in run[0] for c in made_list.calls
+        c.view.call: run for run in named.values() for made_list in run[0] for c in made_list.calls
     }
     for answer in group[1]:
-        owners.get(answer.view.call, made[side])[1].append(answer)
-    return made
+        owners.get(answer.view.call, named[side])[1].append(answer)
+    return named

@@ -155,7 +155,7 @@ class Assembly:
                 call = self.call(fact.id, place)
                 if fact.rank:
                     self._told.append((place, fact.id, fact))
-                elif all(known.rank for known in call.seen):
+                elif all(fact_before.rank for fact_before in call.seen):
                     call.place = place  # so far only echoes of it had been seen
                 call.seen.append(fact)
             else:
@@ -166,7 +166,7 @@ class Assembly:
                 call = self.call(fact.call, place)
                 if fact.rank:
                     self._told.append((place, fact.call, fact))
-                elif all(known.rank for known in call.results):
+                elif all(fact_before.rank for fact_before in call.results):
                     call.ended = place
                 call.results.append(fact)
             else:
@@ -194,9 +194,9 @@ class Assembly:
         for place, ident, fact in self._told:
             call = self.calls[ident]
             own: list[ToolCalled | ToolReturned] = [
-                known
-                for known in (call.seen if type(fact) is ToolCalled else call.results)
-                if known.rank == 0 and known.origin != fact.origin
+                other
+                for other in (call.seen if type(fact) is ToolCalled else call.results)
+                if other.rank == 0 and other.origin != fact.origin
             ]
             if own:
                 target = call.place if type(fact) is ToolCalled else call.ended
@@ -241,17 +241,18 @@ class Assembly:
                 channel = (draft.parts[0].rank, draft.origin)
                 draft.place = self.anchors.place(channel, draft.place, total)
         for call in self.calls.values():
-            known: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
-            if all(fact.rank for fact in known):
-                channel = (known[0].rank, known[0].origin)
+            facts: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
+            if all(fact.rank for fact in facts):
+                channel = (facts[0].rank, facts[0].origin)
                 call.place = self.anchors.place(channel, call.place, total)
         reached: dict[str, float] = {}
         for number, (at, mark) in enumerate(self.marks):
             place = self._mark_place(at, mark, total)
             if mark.rank and mark.kind in ENDS:
-                # Behind the words that it repeats, and never before an end that its log has before.
-                said = self.echoed[at].place if at in self.echoed else place
-                place = reached[mark.origin] = max(place, said, reached.get(mark.origin, place))
+                # {"hook_event_name": "Stop", "last_assistant_message": "Done."}: behind "Done.", and
+                # behind the ends that the same log told before.
+                repeated = self.echoed[at].place if at in self.echoed else place
+                place = reached[mark.origin] = max(place, repeated, reached.get(mark.origin, place))
             self.marks[number] = (place, mark)
 
     def _mark_place(self, place: float, fact: Marked, total: int) -> float:
@@ -294,8 +295,8 @@ class Assembly:
             touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
             for fact in sorted(facts, key=lambda f: f.rank):
                 for touch in fact.files:
-                    known = touched.setdefault(_file_name(touch["path"]), (fact, {}))[1]
-                    known.update({k: v for k, v in touch.items() if k not in known})
+                    fields = touched.setdefault(_file_name(touch["path"]), (fact, {}))[1]
+                    fields.update({k: v for k, v in touch.items() if k not in fields})
             for fact, data in touched.values():
                 self.marks.append((call.place, _file_mark(fact, call.id, data)))
 

@@ -142,13 +142,13 @@ class _Heard:
         self._known: dict[tuple[str, str], Alike] = defaultdict(Alike)
         for draft in self._drafts:
             shown = {part.shown.strip() for part in draft.parts if part.shown}
-            for said in {words(draft.parts), joined_text(draft.parts).strip(), *shown}:
-                self._known[(draft.role, said)].add(draft)
+            for text in {words(draft.parts), joined_text(draft.parts).strip(), *shown}:
+                self._known[(draft.role, text)].add(draft)
         self._ends: dict[str, Alike] = defaultdict(Alike)
         """The last words of answers that say more than those."""
         for draft in self._drafts:
-            if draft.role == "assistant" and (said := last_words(draft.parts)):
-                self._ends[said].add(draft)
+            if draft.role == "assistant" and (text := last_words(draft.parts)):
+                self._ends[text].add(draft)
         self._asked = _asked(self._drafts)
         self._callers = _callers(assembly)
         self._last: Draft | None = None
@@ -167,17 +167,20 @@ class _Heard:
         (cases/claude_code/stream_totals)."""
 
     def take(self, ident: str, group: Group) -> None:
-        said = words([fact for _, fact in group])
+        text = words([fact for _, fact in group])
         answers = group[0][1].role == "assistant"
-        target = self._find(ident, group, said)
+        target = self._find(ident, group, text)
         if target is None and self._last is not None and answers:
-            target = _held(said, self._last, self._drafts)
+            target = _held(text, self._last, self._drafts)
         self._last = target if target is not None else self._last
         if target is None and self._channel[0] >= INDEX and self._last is not None:
             turn = _turn(self._last, self._drafts)
-            if answers and (_is_answered(turn) or _is_returned(said, turn, self._assembly)):
-                return  # a sub-agent's words, or a cut of what is known whole
-            self._last = None  # a question that only the index knows, and what follows it
+            if answers and (_is_answered(turn) or _is_returned(text, turn, self._assembly)):
+                # The index has one answer per question: this question has its answer already, so
+                # these are a sub-agent's words, or the known answer cut off
+                # (cases/copilot_cli/store_and_log).
+                return
+            self._last = None  # the log does not hold this question: what follows is new, too
         if target is None:
             for place, fact in group:
                 self._assembly.add_part(place, fact, ident)
@@ -195,37 +198,39 @@ class _Heard:
                     self._assembly.anchors.tie(self._channel[1], place, target, timed)
             if target.time is None:
                 target.time = next((fact.time for _, fact in group if fact.time is not None), None)
-        if answers and said and group[0][1].id:
-            self._told[said].add(target)
+        if answers and text and group[0][1].id:
+            self._told[text].add(target)
 
-    def _find(self, ident: str, group: Group, said: str) -> "Draft | None":
+    def _find(self, ident: str, group: Group, text: str) -> "Draft | None":
         assembly, first = self._assembly, group[0][1]
         target = assembly.drafts.get(assembly.aliases.get(ident, ident))
-        if target is None and first.role == "assistant" and not first.id and said in self._told:
-            # The end of a turn repeats the answer that was told in pieces.
-            target = self._told[said].find(self._retold, first.time)
+        if target is None and first.role == "assistant" and not first.id and text in self._told:
+            # A hook log prints an answer piece by piece, under an id, and at the end of the turn once
+            # more as a whole, without one.
+            target = self._told[text].find(self._retold, first.time)
             self._retold.add(id(target))
         if target is None:
             target = assembly.drafts.get(self._callers.get(ident, ""))
-            if target is not None and said and not words(target.parts):
-                # What was said before a call may be known as a message of its own.
-                alike = self._known[(first.role, said)]
+            if target is not None and text and not words(target.parts):
+                # One store has "I look." and the call as one message, the better one as two: the
+                # words go to the message that has them (`tests/test_cursor_sent.py`).
+                alike = self._known[(first.role, text)]
                 target = alike.find(self._taken, first.time) or target
         if target is None and first.role == "user":
             asked = self._asked.get(next((f.request for _, f in group if f.request), ""), ())
-            target = next((draft for draft in asked if words(draft.parts) == said), None)
+            target = next((draft for draft in asked if words(draft.parts) == text), None)
             target = target or next(iter(asked), None)
         native = first.role == "assistant" and _is_native(first, [fact for _, fact in group])
         barred = self._named if native else frozenset()
-        if target is None and said:
+        if target is None and text:
             waits = any(fact.status == "queued" for _, fact in group)
-            for name in (said, *(fact.shown.strip() for _, fact in group if fact.shown)):
+            for name in (text, *(fact.shown.strip() for _, fact in group if fact.shown)):
                 alike = self._known[(first.role, name)]
                 target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
                 if target is not None:
                     break
-        if target is None and first.role == "assistant" and said in self._ends:
-            target = self._ends[said].find(self._taken, first.time, barred=barred)
+        if target is None and first.role == "assistant" and text in self._ends:
+            target = self._ends[text].find(self._taken, first.time, barred=barred)
         return target
 
 

@@ -76,7 +76,7 @@ class Calls:
             self._match_results(channel)
 
     def _match_calls(self, channel: Channel) -> None:
-        known = {key: list(calls) for key, calls in self._known.items()}
+        candidates = {key: list(calls) for key, calls in self._known.items()}
         taken = _mentioned(self._assembly.calls.values(), channel)
         free: dict[Signature, list[CallDraft]] = {}
         used: dict[Signature, int] = defaultdict(int)
@@ -87,7 +87,7 @@ class Calls:
         for place, unit in sorted(units, key=lambda item: item[0]):
             key = signature(unit if isinstance(unit, ToolCalled) else unit.seen[0])
             if key not in free:
-                free[key] = [call for call in known.get(key, ()) if id(call) not in taken]
+                free[key] = [call for call in candidates.get(key, ()) if id(call) not in taken]
             number = used[key]
             used[key] += 1
             target = free[key][number] if number < len(free[key]) else None
@@ -99,7 +99,8 @@ class Calls:
                 target.seen += unit.seen
                 target.results += unit.results
                 del self._assembly.calls[unit.id]
-                # An echo's id is the call's own: others speak of it by that.
+                # A call that no store has an id for takes the echo's: results and notes in that
+                # channel name the call by it.
                 if id(target) in self._nameless:
                     self._nameless.discard(id(target))
                     del self._assembly.calls[target.id]

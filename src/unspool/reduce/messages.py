@@ -40,11 +40,13 @@ def build_messages(
     ranks = [_best_rank(draft) for draft in drafts]
     whole = 0 in ranks
     for draft, rank in zip(drafts, ranks, strict=True):
-        made = [build_result(draft.orphan, None)] if draft.orphan else build_message(draft)
-        if whole and rank >= Rank.ECHO:  # who knows the conversation itself does not know this
-            made[0].extra = {**(made[0].extra or {}), "echo_only": True}
-        messages.extend(made)
-        places.extend([draft.place] * len(made))
+        built = [build_result(draft.orphan, None)] if draft.orphan else build_message(draft)
+        # A hook log tells of a call that the session's own file does not hold: perhaps a sub-agent
+        # made it, and linking has to know (cases/claude_code/hooks_and_subagent).
+        if whole and rank >= Rank.ECHO:
+            built[0].extra = {**(built[0].extra or {}), "echo_only": True}
+        messages.extend(built)
+        places.extend([draft.place] * len(built))
     return messages, places
 
 
@@ -103,7 +105,8 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     attachments: list[Attachment] = []
     for part in parts:
         attachments += [a for a in part.attachments if a not in attachments]
-    # What a message is and what became of it, who knows it best says: no echo makes it another.
+    # Kind and status come from the best rank alone: a hook that repeats a summary as an ordinary
+    # prompt does not make it one.
     least = ranked[0].rank if ranked else 0
     best = [part for part in ranked if part.rank == least]
     # Of a command that is kept under another name, the one that was typed (queued_command).
@@ -111,7 +114,7 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     texts: list[str] = []
     for part in parts:
         if texts and part.thinking.startswith(texts[-1]):
-            texts[-1] = part.thinking  # the same again, further on
+            texts[-1] = part.thinking  # "I look" and then "I look at the file": one thought, grown
         elif part.thinking and part.thinking not in texts:
             texts.append(part.thinking)
     return Message(
@@ -165,7 +168,7 @@ def build_call(call: CallDraft) -> ToolCall:
     extra: dict[str, Any] = {}
     for fact in reversed(call.seen):
         extra.update(fact.extra or {})
-    made = ToolCall(
+    tool_call = ToolCall(
         id=call.id,
         function=ToolFunction(name=name, arguments=arguments),
         started_at=format_time(_begun(call)),
@@ -174,10 +177,12 @@ def build_call(call: CallDraft) -> ToolCall:
     )
     if call.results:
         results = _standing(call.results)
-        made.status = _call_status(results)
-        made.duration_ms = next((r.duration_ms for r in results if r.duration_ms is not None), None)
-        made.ended_at = format_time(results[0].time)
-    return made
+        tool_call.status = _call_status(results)
+        tool_call.duration_ms = next(
+            (r.duration_ms for r in results if r.duration_ms is not None), None
+        )
+        tool_call.ended_at = format_time(results[0].time)
+    return tool_call
 
 
 def _begun(call: CallDraft) -> int | None:
@@ -195,14 +200,14 @@ def _standing(results: list[ToolReturned]) -> list[ToolReturned]:
     """Lowest rank first; a second answer in the same channel says nothing: the first one stands."""
     if len(results) == 1:
         return results
-    found: list[ToolReturned] = []
+    standing: list[ToolReturned] = []
     answered: set[int] = set()
     for result in sorted(results, key=lambda fact: fact.rank):
         if result.text is None or result.rank not in answered:
-            found.append(result)
+            standing.append(result)
         if result.text is not None:
             answered.add(result.rank)
-    return found
+    return standing
 
 
 def _call_status(results: list[ToolReturned]) -> str:
@@ -251,8 +256,8 @@ def build_marks(
     """
     behind = _ends(messages)
     asked = [p for p, m in zip(places, messages, strict=True) if _is_asked(m)]
-    made: list[tuple[float, Marked, Mark]] = []
-    known: dict[tuple[str, str, int], list[Mark]] = defaultdict(list)
+    built: list[tuple[float, Marked, Mark]] = []
+    by_kind: dict[tuple[str, str, int], list[Mark]] = defaultdict(list)
     used: dict[tuple[str, str, int, str], int] = defaultdict(int)
     for place, fact in sorted(marks, key=lambda item: item[1].rank):
         by_turn = fact.kind == "turn_end" and fact.origin not in adrift
@@ -265,8 +270,8 @@ def build_marks(
             slot = (*key, f"{fact.rank}:{fact.origin}")
             number = used[slot]
             used[slot] += 1
-            if number < len(known[key]):
-                mark = known[key][number]
+            if number < len(by_kind[key]):
+                mark = by_kind[key][number]
                 mark.data = {**(fact.data or {}), **(mark.data or {})} or None
                 continue
         mark = Mark(
@@ -276,16 +281,16 @@ def build_marks(
             subject=fact.subject or None,
             data=dict(fact.data) if fact.data else None,
         )
-        known[key].append(mark)
-        made.append((place, fact, mark))
-    made.sort(key=lambda item: item[0])
-    for place, fact, mark in made:
+        by_kind[key].append(mark)
+        built.append((place, fact, mark))
+    built.sort(key=lambda item: item[0])
+    for place, fact, mark in built:
         index = behind.get(mark.subject or "")
         find = bisect_right if mark.kind in ENDS else bisect_left
         mark.index = index if index is not None else find(places, place)
         if fact.rank and fact.kind in ENDS and fact.origin not in adrift:
             mark.index = _answered(mark.index, fact.time, messages)
-    return _ends_last([mark for *_, mark in made])
+    return _ends_last([mark for *_, mark in built])
 
 
 SECOND = 1_000_000

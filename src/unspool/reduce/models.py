@@ -61,9 +61,9 @@ def annotate(
     gaps = any(winner.listing.gaps for winner in winners)
     notes = _count_from_list(notes, messages, gaps)
     # Messages whose call nobody logged: the model that another channel names for their request.
-    # `told` has the requests that events name, for turns of which no call was logged at all; where
+    # Events name requests too, for turns of which no call was logged at all (`requests_by_turn`); where
     # the person went back and asked otherwise, they may be several, and no telling which.
-    told = _requests_told(notes)
+    requests_by_turn = _requests_told(notes)
     requests: dict[int, str] = {}
     own = [message for message in within_turns(messages) if not message.copied]
     for message in own:
@@ -73,7 +73,7 @@ def annotate(
         asked: list[str] = []
         if message.turn is not None:
             message.request_id = message.request_id or requests.get(message.turn)
-            asked = told.get(message.turn, [])
+            asked = requests_by_turn.get(message.turn, [])
         asked = [message.request_id] if message.request_id else asked
         models = {session[request] for request in asked if request in session}
         if len({model for model, _ in models}) == 1 and not message.model:
@@ -83,12 +83,13 @@ def annotate(
 
 
 def _fill_copies(messages: list[Message]) -> None:
-    """What a later segment repeats was made, and asked, where it was said first."""
+    """A message that a later segment repeats has the model, mode and request of the first one
+    (cases/copilot_telemetry/summary_opens_segment)."""
     if not any(message.copied for message in messages):
         return
-    known: dict[tuple[Any, ...], Message] = {}
+    originals: dict[tuple[Any, ...], Message] = {}
     for message in messages:
-        first = known.setdefault(identity(message), message)
+        first = originals.setdefault(identity(message), message)
         if first is not message and message.copied:
             for name in ("model", "model_source", "model_conflict", "mode", "request_id"):
                 if getattr(message, name) is None:
@@ -106,11 +107,11 @@ def _stamp_by_index(winner: Candidate, other: Candidate, session: Expected) -> N
             continue
         if count > agreeing:
             continue
-        made = winner.messages[count]
-        if call.answer is None or same_answer(made, call.answer.message):
-            engine = _stamp_answer(made, call)
+        answer = winner.messages[count]
+        if call.answer is None or same_answer(answer, call.answer.message):
+            engine = _stamp_answer(answer, call)
             if call.answer is not None:  # else its own list tells it on the message that it saw
-                _note_conflict(made, engine, session.get(call.view.request))
+                _note_conflict(answer, engine, session.get(call.view.request))
 
 
 def expected_models(rest: list[AnyFact]) -> Expected:
@@ -119,17 +120,17 @@ def expected_models(rest: list[AnyFact]) -> Expected:
     for fact in rest:
         if type(fact) is Noted and fact.on == "request" and fact.name == "expected_model":
             rank = (-fact.rank, fact.time if fact.time is not None else -1)
-            known = best.get(fact.subject)
-            if known is None or rank >= known[:2]:
+            earlier = best.get(fact.subject)
+            if earlier is None or rank >= earlier[:2]:
                 best[fact.subject] = (*rank, str(fact.value["model"]), str(fact.value["source"]))
-    return {request: found[2:] for request, found in best.items()}
+    return {request: entry[2:] for request, entry in best.items()}
 
 
 def annotate_candidate(candidate: Candidate, session: Expected) -> None:
     messages = candidate.messages
     requests: dict[int | None, str] = {}
     # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
-    own = sorted(candidate.calls, key=lambda made: (not _stands(candidate, made), made.when))
+    own = sorted(candidate.calls, key=lambda one: (not _stands(candidate, one), one.when))
     for call in own:
         _stamp_call(messages, call, call.count + candidate.lead, session)
     for call in sorted(own, key=by_time):
@@ -144,7 +145,7 @@ def annotate_candidate(candidate: Candidate, session: Expected) -> None:
 def within_turns(messages: list[Message]) -> list[Message]:
     """All but the system prompt, and context that stands before the words that it was sent with:
     what is true of the turn before is not of that."""
-    made: list[Message] = []
+    inside: list[Message] = []
     opens = False
     for message in reversed(messages):
         role = message.role
@@ -152,13 +153,13 @@ def within_turns(messages: list[Message]) -> list[Message]:
             turn = is_turn(message)
             opens = opens or turn
             if turn or not opens:
-                made.append(message)
+                inside.append(message)
         else:
             opens = False
             if role != "system":
-                made.append(message)
-    made.reverse()
-    return made
+                inside.append(message)
+    inside.reverse()
+    return inside
 
 
 def _stands(candidate: Candidate, call: Call) -> bool:
@@ -182,12 +183,12 @@ def _stamp_call(messages: list[Message], call: Call, count: int, session: Expect
         elif view.requested and last.model is None:
             engine, at = stamp(last, "", view.requested), last
     if count < len(messages) and messages[count].role == "assistant":
-        made = messages[count]
-        other = call.answer is not None and not same_answer(made, call.answer.message)
-        if not (other and made.model_source == "engine"):
-            stamped = _stamp_answer(made, call)
+        behind = messages[count]
+        other = call.answer is not None and not same_answer(behind, call.answer.message)
+        if not (other and behind.model_source == "engine"):
+            stamped = _stamp_answer(behind, call)
             if stamped:
-                engine, at = stamped, made
+                engine, at = stamped, behind
     if at is not None:
         _note_conflict(at, engine, session.get(view.request))
 
@@ -198,14 +199,14 @@ def _note_conflict(message: Message, engine: str | None, expected: tuple[str, st
         message.model_conflict = True
 
 
-def _stamp_answer(made: Message, call: Call) -> str | None:
+def _stamp_answer(message: Message, call: Call) -> str | None:
     """The model, usage and time of the answer, which may stand in a longer list already."""
     answer = call.answer
-    made.call_id = made.call_id or call.view.call or None
+    message.call_id = message.call_id or call.view.call or None
     if answer is not None:
-        take_usage(made, answer.view)
-        made.timestamp = made.timestamp or format_time(answer.view.time)
-    return stamp(made, answer.view.answered if answer else "", call.view.requested)
+        take_usage(message, answer.view)
+        message.timestamp = message.timestamp or format_time(answer.view.time)
+    return stamp(message, answer.view.answered if answer else "", call.view.requested)
 
 
 def stamp(message: Message, answered: str, requested: str) -> str | None:
@@ -266,7 +267,7 @@ def _count_from_list(notes: list[Noted], messages: list[Message], gaps: bool) ->
         if message.turn is not None and is_turn(message) and message.request_id in turns
     }
     if gaps and len(apart) != 1:
-        # A turn may be missing anywhere: what is only known by its number is nobody's.
+        # Bodies of messages were lost, so "turn 3" of an event may be any turn of the list.
         return [note for note in notes if note.on != "turn"]
     if len(apart) != 1 or apart == {0}:
         return notes
@@ -287,9 +288,9 @@ def _begins_late(messages: list[Message]) -> bool:
 def _requests_told(notes: list[Noted]) -> dict[int, list[str]]:
     """Turn → the requests that events about it name."""
     places = {(note.origin, note.offset): int(note.subject) for note in notes if note.on == "turn"}
-    told: dict[int, list[str]] = {}
+    requests: dict[int, list[str]] = {}
     for note in notes:
         turn = places.get((note.origin, note.offset))
         if note.on == "request" and turn is not None:
-            told.setdefault(turn, []).append(note.subject)
-    return told
+            requests.setdefault(turn, []).append(note.subject)
+    return requests

@@ -41,8 +41,8 @@ def settle(notes: Iterable[Noted]) -> dict[tuple[str, str, str], Noted]:
         if note.value is None:
             continue
         key = (note.on, note.subject, note.name)
-        known = best.get(key)
-        if known is None or note.rank < known.rank or note.rank == known.rank < GUESS:
+        earlier = best.get(key)
+        if earlier is None or note.rank < earlier.rank or note.rank == earlier.rank < GUESS:
             best[key] = note
     return best
 
@@ -65,7 +65,7 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
     on_messages = any(on != "call" for on, _ in by_subject)
     on_calls = any(on == "call" for on, _ in by_subject)
     for message in messages:
-        found: list[Noted] = []
+        notes_here: list[Noted] = []
         asked = message.role == "user" and message.kind is None
         subjects = (
             ("message", message.id),
@@ -75,10 +75,10 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
         for of, ident in subjects if on_messages or asked else ():
             if ident is not None:
                 place = (of, ident)
-                found += by_subject.get(place, ())
+                notes_here += by_subject.get(place, ())
                 if asked:
-                    found += opening.get(place, ())
-        for note in sorted(found, key=_by_rank) if len(found) > 1 else found:
+                    notes_here += opening.get(place, ())
+        for note in sorted(notes_here, key=_by_rank) if len(notes_here) > 1 else notes_here:
             if note.name in _MESSAGE_FIELDS:
                 if getattr(message, note.name) in (None, "", False) or note.rank < 0:
                     setattr(message, note.name, note.value)
@@ -104,14 +104,14 @@ def follow(
     if not notes:
         return
     for name, role in (("model", "assistant"), ("mode", "user")):
-        found = sorted(((p, n) for p, n in notes if n.name == name), key=lambda item: item[0])
-        at = [place for place, _ in found]
+        ordered = sorted(((p, n) for p, n in notes if n.name == name), key=lambda item: item[0])
+        at = [place for place, _ in ordered]
         for message, place in zip(messages, places, strict=True):
             if message.role != role or getattr(message, name) or message.kind == "injected":
                 continue
             number = bisect_left(at, place)
-            if number and found[number - 1][1].value:
-                setattr(message, name, found[number - 1][1].value)
+            if number and ordered[number - 1][1].value:
+                setattr(message, name, ordered[number - 1][1].value)
 
 
 def _by_rank(note: Noted) -> int:
@@ -139,23 +139,23 @@ def apply_to_trajectory(notes: list[Noted], trajectory: Trajectory) -> None:
             _append(trajectory, note)
     # Context, property by property: all that was told, each thing once, in order. What is told
     # once, or always the same, stays as it is; what differs becomes a list.
-    told: dict[str, dict[str, Any]] = {}
+    context: dict[str, dict[str, Any]] = {}
     for note in own:
         if note.name.startswith(_CONTEXT) and note.value is not None:
-            values = told.setdefault(note.name.removeprefix(_CONTEXT), {})
+            values = context.setdefault(note.name.removeprefix(_CONTEXT), {})
             values.setdefault(repr(note.value), note.value)
     for name, value in {
         name: next(iter(values.values())) if len(values) == 1 else _flatten(values.values())
-        for name, values in told.items()
+        for name, values in context.items()
     }.items():
         trajectory.context[name] = value
     for (_, _, name), note in settle(own).items():
         if name.startswith(_CONTEXT):
             continue
-        known = (name in TEXT_NOTES or name in VALUE_NOTES) and getattr(
+        is_set = (name in TEXT_NOTES or name in VALUE_NOTES) and getattr(
             trajectory, name
         ) is not None
-        if name not in LIST_NOTES and not (known and note.rank > 0):
+        if name not in LIST_NOTES and not (is_set and note.rank > 0):
             _set(trajectory, name, note.value)
 
 
@@ -166,22 +166,22 @@ def _flatten(values: Iterable[Any]) -> list[Any]:
 
 def _append(trajectory: Trajectory, note: Noted) -> None:
     value = msgspec.convert(note.value, Link) if note.name == "children" else note.value
-    known: list[Any] = getattr(trajectory, note.name) or []
+    values: list[Any] = getattr(trajectory, note.name) or []
     if not isinstance(value, dict):
-        if value not in known:
-            setattr(trajectory, note.name, [*known, value])
+        if value not in values:
+            setattr(trajectory, note.name, [*values, value])
         return
     number = value.get("number")
     same = next(
-        (item for item in known if number is not None and item.get("number") == number), None
+        (item for item in values if number is not None and item.get("number") == number), None
     )
     if same is not None:  # told of twice: what knows best comes first
         same.update({name: part for name, part in value.items() if name not in same})
-    elif value not in known:
-        known = [*known, dict(value)]
+    elif value not in values:
+        values = [*values, dict(value)]
         if number is not None:
-            known.sort(key=lambda item: item.get("number") or 0)
-        setattr(trajectory, note.name, known)
+            values.sort(key=lambda item: item.get("number") or 0)
+        setattr(trajectory, note.name, values)
 
 
 def describe(trajectory: Trajectory, notes: dict[str, Any]) -> None:
@@ -221,14 +221,14 @@ class Naming(msgspec.Struct):
 
 
 def find_naming(records: list[Record]) -> Naming:
-    made = Naming()
+    naming = Naming()
     own = {record.entry for record in records}
     for record in records:
         for fact in record.facts:
             if type(fact) is Noted and fact.name == "title" and isinstance(fact.value, str):
                 if fact.on == "conversation" or (fact.on == "entry" and fact.subject in own):
-                    made.rank = min(made.rank, fact.rank)
+                    naming.rank = min(naming.rank, fact.rank)
                 elif fact.on == "entry":
-                    made.offered[digest(fact.subject)] = (fact.rank, fact.value)
-    made.entries = b"".join(digest(r.entry) for r in records if r.after is not None)
-    return made
+                    naming.offered[digest(fact.subject)] = (fact.rank, fact.value)
+    naming.entries = b"".join(digest(r.entry) for r in records if r.after is not None)
+    return naming

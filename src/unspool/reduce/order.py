@@ -31,19 +31,19 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
     superseded = 0
     for sequence in sequences.values():
         for record in sequence:
-            known = best.setdefault(record.entry, record)
-            if known is record:
+            earlier = best.setdefault(record.entry, record)
+            if earlier is record:
                 continue
             if not editions:
                 editions = {
                     name: max(one.edition for one in records) for name, records in sequences.items()
                 }
             superseded += 1
-            editions_of = (editions[record.origin], editions[known.origin])
-            better = (record.worth, editions_of[0]) > (known.worth, editions_of[1])
-            kept, gone = (record, known) if better else (known, record)
-            kept.others = (*known.others, *record.others, gone.origin)
-            kept.withdrawn = _is_withdrawn(record, known, *editions_of)
+            editions_of = (editions[record.origin], editions[earlier.origin])
+            better = (record.worth, editions_of[0]) > (earlier.worth, editions_of[1])
+            kept, gone = (record, earlier) if better else (earlier, record)
+            kept.others = (*earlier.others, *record.others, gone.origin)
+            kept.withdrawn = _is_withdrawn(record, earlier, *editions_of)
             best[record.entry] = kept
     order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
     return Ordered([best[entry] for entry in order], superseded)
@@ -76,11 +76,11 @@ def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
     """The records of every origin, in its order."""
     origins: dict[str, list[AnyFact]] = {}
     for fact in facts:
-        known = origins.get(fact.origin)
-        if known is None:
+        own = origins.get(fact.origin)
+        if own is None:
             origins[fact.origin] = [fact]
         else:
-            known.append(fact)
+            own.append(fact)
     sequences: dict[str, list[Record]] = {}
     for origin in sorted(origins):
         records: dict[tuple[int, str], Record] = {}
@@ -193,10 +193,10 @@ def _merge_linked(group: list[list[str]], records: dict[str, Record]) -> list[st
     waiting = sorted(group, key=lambda entries: _sort_key(entries, records))
     result = list(dict.fromkeys(waiting.pop(0)))
     while waiting:
-        known = set(result)
-        touching = next((s for s in waiting if not known.isdisjoint(s)), None)
+        placed = set(result)
+        touching = next((s for s in waiting if not placed.isdisjoint(s)), None)
         if touching is None:
-            tails = (s for s in waiting if _goes_on(s, known, records))
+            tails = (s for s in waiting if _goes_on(s, placed, records))
             heads = (s for s in waiting if _goes_on(result, set(s), records))
             touching = next(tails, None) or next(heads, waiting[0])
         waiting.remove(touching)
@@ -204,16 +204,16 @@ def _merge_linked(group: list[list[str]], records: dict[str, Record]) -> list[st
     return result
 
 
-def _goes_on(entries: list[str], known: set[str], records: dict[str, Record]) -> bool:
+def _goes_on(entries: list[str], others: set[str], records: dict[str, Record]) -> bool:
     """Whether one of the entries follows a known one."""
-    return any(records[entry].after in known for entry in entries)
+    return any(records[entry].after in others for entry in entries)
 
 
 def _splice(base: list[str], other: list[str], records: dict[str, Record]) -> list[str]:
     """`other` woven into `base` at the entries that they share."""
-    known = set(base)
-    if known.isdisjoint(other):
-        onward, back = _goes_on(other, known, records), _goes_on(base, set(other), records)
+    in_base = set(base)
+    if in_base.isdisjoint(other):
+        onward, back = _goes_on(other, in_base, records), _goes_on(base, set(other), records)
         blocks = sorted((base, other), key=lambda block: _sort_key(block, records))
         if onward != back:  # head and tail of one chain, whatever their times say
             blocks = [base, other] if onward else [other, base]
@@ -223,24 +223,24 @@ def _splice(base: list[str], other: list[str], records: dict[str, Record]) -> li
     anchor: str | None = None
     placed: set[str] = set()
     for entry in other:
-        if entry in known:
+        if entry in in_base:
             anchor = entry
         elif entry not in placed:
             placed.add(entry)
             (front if anchor is None else behind.setdefault(anchor, [])).append(entry)
-    shared = known.intersection(other)
+    shared = in_base.intersection(other)
     first = next(entry for entry in base if entry in shared)
     result: list[str] = []
-    held: list[str] = []
+    before_next: list[str] = []
     for entry in base:
         if entry == first:
             result.extend(front)
-        if held and (entry in shared or not _earlier(entry, held[0], records)):
-            result.extend(held)
-            held = []
+        if before_next and (entry in shared or not _earlier(entry, before_next[0], records)):
+            result.extend(before_next)
+            before_next = []
         result.append(entry)
-        held = behind.get(entry, held)
-    return result + held
+        before_next = behind.get(entry, before_next)
+    return result + before_next
 
 
 def _earlier(entry: str, other: str, records: dict[str, Record]) -> bool:
@@ -262,12 +262,12 @@ def by_witness(
     said = {id(block): dict(_said(block, records)) for block in blocks}
     best: dict[int, float] = {}
     for witness in blocks:
-        told = said[id(witness)]
+        witnessed = said[id(witness)]
         places = {
             id(block): median(shared)
             for block in untimed
             if block is not witness
-            and (shared := [told[words] for words in said[id(block)] if words in told])
+            and (shared := [witnessed[words] for words in said[id(block)] if words in witnessed])
         }
         if len(places) > max(1, len(best)):
             best = places
@@ -302,8 +302,8 @@ def weave_turns(
     # Request → the turn that its prompt opens, in the log that has the most prompts.
     best: list[MessageSeen] = []
     for block in blocks:
-        found = [fact for entry in block for fact in _prompts(records[entry])]
-        best = found if len(found) > len(best) else best
+        prompts = [fact for entry in block for fact in _prompts(records[entry])]
+        best = prompts if len(prompts) > len(best) else best
     requests = {fact.request: turn for turn, fact in enumerate(best, 1) if fact.request}
     placed: list[tuple[Key, int, int, str]] = []
     for number, block in enumerate(blocks):

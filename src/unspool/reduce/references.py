@@ -63,14 +63,14 @@ class Bodies:
             return None
         try:
             value = _unescape(body)
-            made = [m for m in list_to_messages([value]) if not is_empty(m)]
+            messages = [m for m in list_to_messages([value]) if not is_empty(m)]
         except (ValueError, RecursionError):
             return None
         if is_response_item(value):
             self._items.add(ident)
-        for message in made:
+        for message in messages:
             message.id = ident
-        return made
+        return messages
 
 
 def read_references(facts: list[ListSeen | PieceSeen]) -> tuple[list[Listing], list[Listing]]:
@@ -83,36 +83,38 @@ def read_references(facts: list[ListSeen | PieceSeen]) -> tuple[list[Listing], l
         else:
             lists[(fact.call or fact.request, fact.answer)].setdefault(fact.piece, fact)
     options = {ident: _options(pieces) for ident, pieces in bodies["options"].items()}
-    known = Bodies(bodies["message"])
-    found: dict[bool, list[Reference]] = {False: [], True: []}
+    known_bodies = Bodies(bodies["message"])
+    references: dict[bool, list[Reference]] = {False: [], True: []}
     for (_, answer), pieces in lists.items():
         reference = _reference(pieces, options)
         if reference is not None:
-            found[answer].append(reference)
-    answers = [_listing(r, known, _messages(r.ids, known)[0]) for r in found[True]]
-    return _listings(found[False], known), answers
+            references[answer].append(reference)
+    answers = [
+        _listing(r, known_bodies, _messages(r.ids, known_bodies)[0]) for r in references[True]
+    ]
+    return _listings(references[False], known_bodies), answers
 
 
 def _listings(references: list[Reference], bodies: Bodies) -> list[Listing]:
     """One list for all calls that saw a beginning of it: n calls name O(n²) messages."""
-    made: list[Listing] = []
+    listings: list[Listing] = []
     begun: dict[int, tuple[Listing, list[int]]] = {}
     """The hash of a beginning → the list, and how many messages its first n ids are."""
     for reference in sorted(references, key=lambda r: (-len(r.ids), r.view.origin, r.view.offset)):
         chain = [0]
         for ident in reference.ids:
             chain.append(hash((chain[-1], ident)))
-        known = None if reference.cut else begun.get(chain[-1])
-        if known is not None:
-            listing, counts = known
+        begun_alike = None if reference.cut else begun.get(chain[-1])
+        if begun_alike is not None:
+            listing, counts = begun_alike
             listing.calls.append(Call(reference.view, counts[len(reference.ids)]))
             continue
         messages, counts = _messages(reference.ids, bodies)
         listing = _listing(reference, bodies, messages)
-        made.append(listing)
+        listings.append(listing)
         for link in chain:
             begun.setdefault(link, (listing, counts))
-    return made
+    return listings
 
 
 def _messages(ids: list[str], bodies: Bodies) -> tuple[list[Message], list[int]]:
@@ -120,21 +122,21 @@ def _messages(ids: list[str], bodies: Bodies) -> tuple[list[Message], list[int]]
 
     What one response gave as several items is one message, as it is in lists that were sent whole.
     """
-    made: list[Message] = []
+    messages: list[Message] = []
     counts = [0]
     opened = False
     for ident in ids:
-        found = bodies.find(ident)
-        opened = opened and found is not None  # anything may have stood in the gap
-        for message in found or ():
+        body = bodies.find(ident)
+        opened = opened and body is not None  # anything may have stood in the gap
+        for message in body or ():
             item = bodies.is_item(ident) and message.role == "assistant"
             if item and opened:
-                made[-1] = joined(made[-1], message)
+                messages[-1] = joined(messages[-1], message)
             else:
-                made.append(message)
+                messages.append(message)
             opened = item
-        counts.append(len(made))
-    return made, counts
+        counts.append(len(messages))
+    return messages, counts
 
 
 def _listing(reference: Reference, bodies: Bodies, messages: list[Message]) -> Listing:
@@ -253,19 +255,19 @@ class Whole:
         """The messages that stand in the gap wherever a list begins alike; None if they differ."""
         at, count = gap
         right = identity(listing.messages[at])
-        found: dict[tuple[object, ...], list[Message]] = {}
+        candidates: dict[tuple[object, ...], list[Message]] = {}
         for messages in self._by_beginning.get(listing.chain[at], ()):
             inside = messages[at : at + count]
             behind = messages[at + count : at + count + 1]
             if len(inside) == count and (not behind or identity(behind[0]) == right):
-                found.setdefault(tuple(map(identity, inside)), inside)
-        return next(iter(found.values())) if len(found) == 1 else None
+                candidates.setdefault(tuple(map(identity, inside)), inside)
+        return next(iter(candidates.values())) if len(candidates) == 1 else None
 
 
 def _with_answers(listing: Listing) -> list[list[Message]]:
     answers = [call.answer.message for call in listing.final if call.answer is not None]
-    said = {identity(answer): answer for answer in answers if not is_empty(answer)}
-    return [[*listing.messages, answer] for answer in said.values()] or [listing.messages]
+    distinct = {identity(answer): answer for answer in answers if not is_empty(answer)}
+    return [[*listing.messages, answer] for answer in distinct.values()] or [listing.messages]
 
 
 def _filled(listing: Listing, whole: Whole) -> Listing:

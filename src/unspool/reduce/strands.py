@@ -58,7 +58,9 @@ class Strand:
         self.used = sum(1 for answer in answers if answer.used) + sum(
             len(winner.messages) > 0 for winner in self.winners
         )
-        self.views = [call.view for made in self.candidates for call in made.listing.calls]
+        self.views = [
+            call.view for candidate in self.candidates for call in candidate.listing.calls
+        ]
         self.all_views = [*self.views, *(answer.view for answer in answers)]
         self.last_view = (
             self.winners[-1].winner.view
@@ -94,14 +96,14 @@ class Strand:
         self.rank = Rank.COPY if best < Rank.ECHO else Rank.ITSELF
         if self.alone:
             self.times += [fact.time for fact in rest if fact.time is not None]
-        said: set[tuple[Any, ...]] = set()
+        identities: set[tuple[Any, ...]] = set()
         last: Message | None = None
         for winner in self.winners:
             if last is not None:
-                _mark_copied(winner.messages, said)
+                _mark_copied(winner.messages, identities)
                 _meet(last, winner.messages)
             if len(self.winners) > 1:
-                said.update(map(identity, winner.messages))
+                identities.update(map(identity, winner.messages))
             last = winner.messages[-1] if winner.messages else last
         by_message = _by_message(self.views, rest)
         notes = annotate(self.winners, self.candidates, [*rest, *by_message], merging)
@@ -219,8 +221,8 @@ class Strand:
             if answer.when > last and not answer.used and not is_empty(answer.message)
         ]
         if late:
-            known = {m.content.rstrip() for made in self.winners for m in made.messages}
-            late = [answer for answer in late if answer.message.content.rstrip() not in known]
+            words = {m.content.rstrip() for winner in self.winners for m in winner.messages}
+            late = [answer for answer in late if answer.message.content.rstrip() not in words]
         for answer in late:
             message = answer.message
             message.call_id = answer.view.call or None
@@ -255,8 +257,8 @@ def _seen_at(winner: Candidate) -> list[int | None]:
         at = call.count + winner.lead - 1
         time = call.view.time
         if 0 <= at < len(times) and time is not None:
-            known = times[at]
-            times[at] = time if known is None else min(known, time)
+            earlier = times[at]
+            times[at] = time if earlier is None else min(earlier, time)
         if call.answer is not None and at + 1 < len(times) and times[at + 1] is None:
             times[at + 1] = call.answer.view.time
     first: int | None = None
@@ -278,13 +280,13 @@ def _by_message(views: list[View], rest: list[AnyFact]) -> list[Noted]:
     ]
 
 
-def _mark_copied(messages: list[Message], known: set[tuple[Any, ...]]) -> None:
+def _mark_copied(messages: list[Message], identities: set[tuple[Any, ...]]) -> None:
     """History that a new segment carries over is said once and counted once.
 
     It ends where something new is said: the same words behind that were said again.
     """
     for message in messages:
-        if identity(message) in known:
+        if identity(message) in identities:
             message.copied = True
         elif message.role != "system" and message.kind is None and not _summarises(message):
             return
@@ -331,7 +333,8 @@ def _left_over(
         first[answer.view.request] = answer.when
     for fact in spoken:
         when = (fact.time if fact.time is not None else -1, fact.origin, fact.offset)
-        # Without ids nobody can tell whether the turn is one that the lists show.
+        # An event with the words of a prompt, and no request: it may be a prompt that the lists hold
+        # in another spelling, so it counts only where no list was logged.
         tells = bool(asked and fact.request) and when > last
         if fact.request in asked or (messages and not tells):
             continue
@@ -344,7 +347,7 @@ def _left_over(
             timestamp=format_time(fact.time),
             mode=fact.mode or None,
         )
-        if fact.role == "user":  # sent when the turn is over, though said before it
+        if fact.role == "user":  # the event of a prompt is sent when its turn is over
             placed.append(((first.get(fact.request, when), 0), (fact.time, made)))
         elif fact.request not in first:
             placed.append(((when, 2), (fact.time, made)))
@@ -354,8 +357,8 @@ def _left_over(
 def _asked(views: list[View], rest: Iterable[AnyFact]) -> set[str]:
     """The requests whose calls were logged, by all the ids that events give to them."""
     asked = {ident for view in views for ident in (view.request, view.message) if ident}
-    told: dict[tuple[str, int], set[str]] = {}
+    requests: dict[tuple[str, int], set[str]] = {}
     for fact in rest:
         if type(fact) is Noted and fact.on == "request":
-            told.setdefault((fact.origin, fact.offset), set()).add(fact.subject)
-    return asked.union(*(ids for ids in told.values() if ids & asked))
+            requests.setdefault((fact.origin, fact.offset), set()).add(fact.subject)
+    return asked.union(*(ids for ids in requests.values() if ids & asked))

@@ -75,24 +75,24 @@ def _asides(nodes: dict[str, Record]) -> set[str]:
     for entry, record in nodes.items():
         if record.after:
             children.setdefault(record.after, []).append(entry)
-    found: set[str] = set()
+    asides: set[str] = set()
     for parent, below in children.items():
         if len(below) > 1 and parent in nodes and _kinds(nodes[parent]) == {"injected"}:
             for child in below:
                 tree = _tree(child, children)
                 if all(_kinds(nodes[entry]) <= _LOCAL for entry in tree):
-                    found |= tree
-    return found
+                    asides |= tree
+    return asides
 
 
 def _tree(top: str, children: dict[str, list[str]]) -> set[str]:
-    found = {top}
+    entries = {top}
     waiting = [top]
     while waiting:
         below: Iterable[str] = children.get(waiting.pop(), ())
-        waiting += [entry for entry in below if entry not in found]
-        found.update(below)
-    return found
+        waiting += [entry for entry in below if entry not in entries]
+        entries.update(below)
+    return entries
 
 
 def _kinds(record: Record) -> set[str]:
@@ -148,7 +148,8 @@ def _chains(
         for at in path:
             roots[at] = root
 
-    # A conversation that was taken out as a whole is still told.
+    # Where every request was taken out again, the chat is told as it was: else nothing is left of it
+    # (cases/vscode_chat/two_folders).
     emptied = all(record.withdrawn for record in nodes.values() if _is_turn(record))
     leaves: dict[str, str] = {}
     order: list[str] = []
@@ -209,12 +210,16 @@ def _recover(
         elif record.entry in nodes:
             parts += [(record, name, so_far.get(name)) for name in _messages(record)[:1]]
     number = 0
-    for record, name, known in parts:
+    for record, name, rank_before in parts:
         if name in first:
-            # Among the parts of its message it stands where it was written.
+            # {"uuid": "5", "message": {"id": "m1"}} off the chain, while other parts of m1 are on it:
+            # it goes behind the part of m1 that was written before it.
             number += 1
-            rank = first[name] if known is None else known
-            places[record.entry] = (rank, number if known is not None else number - len(records))
+            rank = first[name] if rank_before is None else rank_before
+            places[record.entry] = (
+                rank,
+                number if rank_before is not None else number - len(records),
+            )
             call_at.update((call, rank) for call in _calls(record))
     for record in off:
         if record.entry in places:
@@ -232,7 +237,7 @@ def _recover(
 
 def _messages(record: Record) -> list[str]:
     """The messages that the record is a part of."""
-    found: list[str] = []
+    names: list[str] = []
     for fact in record.facts:
         if isinstance(fact, MessageSeen):
             name = fact.id
@@ -240,9 +245,9 @@ def _messages(record: Record) -> list[str]:
             name = fact.message
         else:
             continue
-        if name and name not in found:
-            found.append(name)
-    return found
+        if name and name not in names:
+            names.append(name)
+    return names
 
 
 def _calls(record: Record) -> list[str]:
@@ -418,8 +423,8 @@ def _ends_turn(record: Record) -> bool:
 
 
 def _is_echo(record: Record) -> bool:
-    told = [f for f in record.facts if isinstance(f, THINGS)]
-    return record.after is None and bool(told) and all(fact.rank > 0 for fact in told)
+    things = [f for f in record.facts if isinstance(f, THINGS)]
+    return record.after is None and bool(things) and all(fact.rank > 0 for fact in things)
 
 
 def _all_evidence(records: Iterable[Record]) -> set[Evidence]:

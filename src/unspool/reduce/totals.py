@@ -138,9 +138,12 @@ def mark_injected(messages: list[Message]) -> None:
 
 
 def number_turns(messages: list[Message]) -> None:
-    """What a later segment repeats is of the turn that it was first said in."""
+    """Every message gets the number of its turn.
+
+    segment 0: user "fix it" (turn 0), user "thanks" (turn 1);  segment 1 repeats "fix it": turn 0
+    """
     turn = -1
-    said: dict[tuple[Any, ...], int] = {}
+    first_turns: dict[tuple[Any, ...], int] = {}
     repeats = any(message.copied for message in messages)
     for message in messages:
         role = message.role
@@ -150,12 +153,13 @@ def number_turns(messages: list[Message]) -> None:
             continue
         message.turn = turn
         if repeats:
-            first = said.setdefault(identity(message), turn)
+            first = first_turns.setdefault(identity(message), turn)
             message.turn = first if message.copied else turn
 
 
 def number_segments(trajectory: Trajectory) -> None:
-    """A compaction cuts where it began: what came while it ran belongs to the new segment."""
+    """Every message gets the number of its segment. One that came while the compaction ran (between
+    the marks compaction_start and compaction) belongs to the new segment."""
     cuts: list[int] = []
     begun: int | None = None
     for mark in trajectory.marks or ():
@@ -215,10 +219,10 @@ def take_files(trajectory: Trajectory) -> None:
     """Calls that the person said no to, as against a rule."""
     files: list[FileTouch] = []
     marks = []
-    told: list[Mark] = []
+    outcomes: list[Mark] = []
     for mark in trajectory.marks:
         if mark.kind == "file_outcome":
-            told.append(mark)
+            outcomes.append(mark)
             continue
         if mark.kind != "file":
             marks.append(mark)
@@ -239,9 +243,10 @@ def take_files(trajectory: Trajectory) -> None:
             if touch.tool_call_id in refused:
                 touch.outcome = "rejected"
         files.append(touch)
-    for mark in told:
-        # What became of a file in the end became of its touches in the request that the mark names,
-        # else in the last that touched it; what is known of them already, is known better.
+    for mark in outcomes:
+        # {"path": "a.py", "outcome": "undone"} of request r2: the touches of a.py in r2 were undone,
+        # or, where the mark names no request, those in the last one that touched it
+        # (`tests/test_vscode_stores.py`). An outcome that the call itself told stays.
         data = mark.data or {}
         touched = [
             (trajectory.messages[touch.index].request_id, touch)
@@ -256,9 +261,9 @@ def take_files(trajectory: Trajectory) -> None:
     trajectory.files = [*(trajectory.files or []), *files] or None
 
 
-def _touch(told: dict[str, Any]) -> FileTouch:
+def _touch(fields: dict[str, Any]) -> FileTouch:
     """What a source tells of a file; a field of a wrong type (a truth for a count) is left out."""
-    data = {"path": "", **told}
+    data = {"path": "", **fields}
     try:
         return msgspec.convert(data, FileTouch)
     except msgspec.ValidationError:
@@ -269,17 +274,17 @@ def _touch(told: dict[str, Any]) -> FileTouch:
 
 def take_references(trajectory: Trajectory) -> None:
     """Marks that are about commits, pull requests and issues become the list of references."""
-    found = [mark for mark in trajectory.marks or () if mark.kind == "reference"]
-    if not found:
+    reference_marks = [mark for mark in trajectory.marks or () if mark.kind == "reference"]
+    if not reference_marks:
         return
-    known = trajectory.references or []
-    for mark in found:
-        made = dict(mark.data or {})
+    references = trajectory.references or []
+    for mark in reference_marks:
+        reference = dict(mark.data or {})
         index = max(mark.index - 1, 0)
         if index < len(trajectory.messages):
-            made["turn"] = trajectory.messages[index].turn
-        known.append({name: value for name, value in made.items() if value is not None})
-    trajectory.references = known
+            reference["turn"] = trajectory.messages[index].turn
+        references.append({name: value for name, value in reference.items() if value is not None})
+    trajectory.references = references
     trajectory.marks = [m for m in trajectory.marks or () if m.kind != "reference"] or None
 
 
