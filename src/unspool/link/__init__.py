@@ -105,6 +105,7 @@ class _Board:
         claims = find_claims(self.by_key)
         for key, times in claims.times.items():
             self.patch(key).times = times
+            self.patch(key).modes = claims.modes.get(key, {})
             self.patch(key).origins += sorted(claims.origins.get(key, ()))
         for key, claimed in claims.claimed.items():
             self.patch(key).claimed = claimed

@@ -7,7 +7,7 @@ import msgspec
 from unspool.facts import Key
 from unspool.io.digests import digest
 from unspool.link.cards import LEAST_ID_CHARS, digest_of, iter_calls, iter_digests
-from unspool.reduce.totals import drop_calls, drop_messages, leave_out
+from unspool.reduce.totals import count_modes, drop_calls, drop_messages, leave_out
 from unspool.trajectory import Link, Message, Trajectory, Workspace
 
 
@@ -34,6 +34,8 @@ class Patch(msgspec.Struct):
     """Message → what only they know that a person thought of it."""
     times: dict[str, str] = {}
     """Request → when it was made, as an index says."""
+    modes: dict[str, str] = {}
+    """Request → the mode that it was made in, as an index says."""
     claimed: list[str] = []
     """Requests of prompts that a mere list put here and another conversation holds."""
     title: str | None = None
@@ -67,6 +69,11 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
                 message.timestamp = told
                 trajectory.started_at = min(trajectory.started_at or told, told)
                 trajectory.ended_at = max(trajectory.ended_at or told, told)
+    if patch.modes:
+        for message in trajectory.messages:
+            if message.role == "user" and message.kind is None and message.mode is None:
+                message.mode = patch.modes.get(message.request_id or "")
+        count_modes(trajectory)
     if patch.claimed:
         _give_up(trajectory, patch.claimed)
     if patch.dropped:

@@ -70,6 +70,8 @@ class Card(msgspec.Struct):
     """Digests of the requests that its prompts were made with."""
     indexed: dict[str, str] = {}
     """Requests of prompts that are known by them alone → when they were made."""
+    modes: dict[str, str] = {}
+    """Of these, the modes that they were made in."""
     only_indexed: bool = False
     """Holds nothing but such prompts."""
     hollow: bool = False
@@ -107,11 +109,8 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     partial = trajectory.partial or ()
     # A list of prompts says when each was made, but not in which conversation.
     listing = "prompts-without-conversation" in partial
-    indexed = {
-        message.request_id: message.timestamp or ""
-        for message in trajectory.messages
-        if listing and message.request_id
-    }
+    listed = [message for message in trajectory.messages if listing and message.request_id]
+    indexed = {message.request_id or "": message.timestamp or "" for message in listed}
     echoes = "only-echoes" in partial
     requests = {
         message.request_id: None
@@ -149,10 +148,12 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         origins=_origins(trajectory) if same_as or indexed or _is_nameless(trajectory) else [],
         requests=b"".join(map(digest, requests)),
         indexed=indexed,
+        modes={message.request_id or "": message.mode for message in listed if message.mode},
         only_indexed=len(indexed) == len(trajectory.messages) > 0,
         opinions=_opinions(trajectory) if same_as else {},
         naming=naming or Naming(),
-        hollow=not trajectory.messages and not trajectory.checkpoints,
+        hollow=not trajectory.checkpoints
+        and not any(message.content or not listing for message in trajectory.messages),
     )
 
 

@@ -3,9 +3,10 @@
     prompts-7   "Fix the cart", asked in request r1 at 10:00    a program's bare list of prompts
     c1          "Fix the cart", asked in request r1             the conversation that holds it
 
-The list gives c1 the time and keeps only the prompts that no conversation holds
-(`test_the_global_database_beside_it_has_the_conversations_of_the_prompts`). Titles that one
-conversation's files have for another go the same way, by the record that they name.
+The list gives c1 the time, and the mode if it tells one, and keeps only the prompts that no
+conversation holds (`test_the_global_database_beside_it_has_the_conversations_of_the_prompts`,
+cases/copilot_telemetry/request_alone). Titles that one conversation's files have for another go the
+same way, by the record that they name.
 """
 
 import msgspec
@@ -19,7 +20,9 @@ class Claims(msgspec.Struct):
     """What indexes and conversations know of each other."""
 
     times: dict[Key, dict[str, str]] = {}
-    """Conversation → its requests → when an index says that they were claims."""
+    """Conversation → its requests → when an index says that they were made."""
+    modes: dict[Key, dict[str, str]] = {}
+    """Conversation → its requests → the mode that an index tells."""
     origins: dict[Key, set[str]] = {}
     """Conversation → where those indexes were read."""
     claimed: dict[Key, list[str]] = {}
@@ -42,6 +45,8 @@ def find_claims(by_key: dict[Key, Card]) -> Claims:
             holders = owners.get((card.source, digest(request)), [])
             for key in holders:
                 claims.times.setdefault(key, {})[request] = time
+                if request in card.modes:
+                    claims.modes.setdefault(key, {})[request] = card.modes[request]
                 if key != card.key:
                     claims.origins.setdefault(key, set()).update(card.origins)
             if holders:

@@ -28,7 +28,7 @@ from unspool.trajectory import Message, Trajectory
 
 FILTERS = ("since", "require-system-first", "regex", "sample")
 """In the order in which they are asked."""
-LISTLESS = {"only-echoes", "input-missing"}
+LISTLESS = {"only-echoes", "input-missing", "prompts-without-conversation"}
 """Partial trajectories whose message list nobody logged: they cannot begin with a system message."""
 
 

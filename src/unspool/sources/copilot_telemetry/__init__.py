@@ -9,15 +9,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-from msgspec import Raw
-
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.copilot_telemetry.calls import read_engine_messages, read_list, read_piece
 from unspool.sources.copilot_telemetry.events import SOURCE, Event, iter_events
 from unspool.sources.copilot_telemetry.turns import (
-    Owners,
     read_message_text,
     read_participant,
     read_request_added,
@@ -139,16 +135,11 @@ def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    owners = Owners(origin)
     for event in iter_events(origin, tally, recover, _NOISE_LINE):
         if not isinstance(event, Event):
             yield event
             continue
         reader = READERS.get(event.name)
-        if reader is read_message_text and not event.text("conversationId"):
-            owner = owners.of(event.text("headerRequestId")) or owners.of(event.text("messageId"))
-            if owner:
-                event.properties["conversationId"] = Raw(msgspec.json.encode(owner))
         if reader is not None:
             yield from reader(event, tally)
         elif event.name in NOISE:

@@ -5,15 +5,14 @@ interactiveSessionMessage   sessionId, requestId, baseModel, intent
 model.request.added         headerRequestId, and subType where the request is a sub-agent's
 """
 
-from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact, Rank
 from unspool.io.door import recover_json
-from unspool.io.origins import Origin, Tally
-from unspool.sources.copilot_telemetry.events import Event, iter_events
+from unspool.io.origins import Tally
+from unspool.sources.copilot_telemetry.events import SOURCE, Event
 from unspool.sources.scribe import Scribe
 
 _CONTEXT = (
@@ -65,45 +64,37 @@ def _value(text: str) -> Any:
     return text
 
 
-class Owners:
-    """Whose a request is, by the other events of its file, for an event that names the request alone:
-
-        {"name":"conversation.messageText","properties":{"source":"user","mode":"agent","headerRequestId":"r1"}}
-
-    The file is read once more when the first such event is met.
-    """
-
-    def __init__(self, origin: Origin) -> None:
-        self._path = origin.path
-
-    def of(self, request: str) -> str:
-        return self._owners.get(request, "") if request else ""
-
-    @cached_property
-    def _owners(self) -> dict[str, str]:
-        owners: dict[str, str] = {}
-        for event in iter_events(Origin(self._path, self._path), Tally()):
-            if isinstance(event, Event) and (conversation := event.text("conversationId")):
-                for name in ("headerRequestId", "messageId"):
-                    if request := event.text(name):
-                        owners.setdefault(request, conversation)
-        return owners
-
-
 def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
     """The person's words, or a reply, as the panel shows them."""
     key = event.key("conversationId")
+    source = event.text("source")
+    ident, header = event.text("messageId"), event.text("headerRequestId")
+    mode = event.text("mode") if source == "user" else ""
+    text = event.whole("messageText")
+    if key is None and source == "user" and (header or ident):
+        # Another event tells whose it is, maybe in another file: linking finds it. Without words it has
+        # nothing of its own to tell (cases/copilot_telemetry/request_alone):
+        # {"source":"user","mode":"agent","headerRequestId":"r1"}
+        request = header or ident
+        scribe = event.scribe((SOURCE, f"request-{request}"))
+        scribe.rank = Rank.LAST_RESORT
+        scribe.message(
+            id=f"{request}/{source}",
+            role="user",
+            text=text,
+            kind="" if text else "injected",
+            mode=mode,
+            request=request,
+        )
+        scribe.note("partial", "prompts-without-conversation", Rank.ECHO)
+        return scribe.facts
     if key is None:
         return no_conversation(event, tally)
-    source = event.text("source")
     if source not in ("user", "model"):
         tally.noise += 1
         return []
     scribe = event.scribe(key)
-    ident, header = event.text("messageId"), event.text("headerRequestId")
     turn = event.number("turnIndex")
-    mode = event.text("mode") if source == "user" else ""
-    text = event.whole("messageText")
     if text:
         # A turn has no id of its own: without the conversation's it would be the same in all.
         stem = ident or (f"{key[1]}/{turn}" if turn is not None else "")
