@@ -1,9 +1,11 @@
 """The server's page, driven in a real headless Chromium."""
 
+import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -14,6 +16,10 @@ from tests.browser import launch
 from tests.conversations import long
 from tests.served import Server, fill, serving
 from unspool.cli.sync import sync
+from unspool.hooks.spool import Layout
+from unspool.io.temporary import take_lock
+from unspool.live.states import put_state
+from unspool.store.opening import opened, transaction
 from unspool.trajectory import Trajectory
 
 pytestmark = pytest.mark.browser
@@ -246,6 +252,108 @@ def test_now_search_figures_and_alignment(open_page: Open, server: Server) -> No
     wait_until(page, "document.querySelector('.confidence')")
 
 
+def test_a_tie_goes_from_the_time_of_the_one_to_that_of_the_other(
+    browser: Any, tmp_path: Path
+) -> None:
+    pair: list[Trajectory] = []
+    for source, seconds in (("claude-code", 0), ("cursor", 4)):
+        one = long(4)
+        one.source, one.conversation_id = source, f"tied-{source}"
+        for number, message in enumerate(one.messages):
+            at = datetime(2026, 3, 1, 10, number, seconds, tzinfo=UTC)
+            message.timestamp = at.isoformat().replace("+00:00", "Z")
+        one.started_at, one.ended_at = one.messages[0].timestamp, one.messages[-1].timestamp
+        pair.append(one)
+    with serving(fill(tmp_path / "home", tmp_path / "store.db", pair)) as server:
+        page = browser.new_page()
+        page.goto(f"{server.address}alignment?left=claude-code/tied-claude-code")
+        page.get_by_role("link", name="cursor").first.click()
+        wait_until(page, "document.querySelector('.tie.temporal')")
+        tie = page.evaluate(
+            "(() => { const tie = document.querySelector('.tie.temporal'), at = (x) => Math.min("
+            "...[...document.querySelectorAll('.event.prompt')]"
+            ".filter((e) => e.getAttribute('cx') === x)"
+            ".map((e) => Number(e.getAttribute('cy')))), of = (n) => tie.getAttribute(n);"
+            " return [Number(of('y1')), at(of('x1')), Number(of('y2')), at(of('x2'))]; })()"
+        )
+        assert tie[0] == tie[1] < tie[2] == tie[3]
+        page.close()
+
+
+def test_the_header_says_whether_anybody_keeps_the_store_current(
+    browser: Any, tmp_path: Path
+) -> None:
+    store = fill(tmp_path / "home", tmp_path / "store.db")
+    layout = Layout.beside(store)
+    layout.make()
+    with serving(store) as server:
+        page = browser.new_page()
+        page.goto(server.address)
+        wait_until(page, "document.getElementById('live').textContent === 'not kept current'")
+        handle = os.open(layout.live / "daemon.lock", os.O_RDWR | os.O_CREAT)
+        try:
+            assert take_lock(handle)  # as a daemon does as long as it runs
+            wait_until(page, "document.getElementById('live').textContent === 'live'")
+            other = browser.new_page()
+            other.goto(f"{server.address}now")
+            wait_until(other, "document.getElementById('live').textContent === 'live'")
+            wait_until(other, "document.querySelector('.view-now > [role=status]')?.hidden")
+        finally:
+            os.close(handle)
+        wait_until(page, "document.getElementById('live').textContent === 'not kept current'")
+        server.process.kill()
+        wait_until(page, "document.getElementById('live').className === 'lost'")
+        page.close()
+        other.close()
+
+
+def test_who_waits_is_told_by_the_browser_and_is_idle_after_a_while(
+    browser: Any, tmp_path: Path
+) -> None:
+    store = fill(tmp_path / "home", tmp_path / "store.db")
+
+    def tell(state: str, ago: timedelta = timedelta(0)) -> None:
+        at = (datetime.now(UTC) - ago).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        with opened(store) as connection, transaction(connection):
+            connection.execute("DELETE FROM activity")
+            put_state(connection, key, state, None, at)
+            connection.execute("UPDATE conversations SET messages = messages WHERE id = ?", (row,))
+
+    with opened(store) as connection:
+        (row, ident) = connection.execute(
+            "SELECT id, external_id FROM conversations WHERE external_id LIKE '1a8e5da4%'"
+        ).fetchone()
+        key = ("claude-code", ident)
+    tell("working")
+    with serving(store) as server:
+        context = browser.new_context(permissions=["notifications"])
+        page = context.new_page()
+        page.add_init_script(
+            "window.told = []; window.Notification = class { static permission = 'granted';"
+            " static async requestPermission() { return 'granted'; }"
+            " constructor(title, options) { window.told.push(title + ': ' + options.body); } };"
+        )
+        page.goto(f"{server.address}now")
+        wait_until(page, "document.querySelector('.card.working')")
+        page.get_by_role("button", name="Tell me when one waits").click()
+        wait_until(page, "document.querySelector('[aria-pressed=true]')")
+        page.wait_for_timeout(300)
+        page.keyboard.press("g")
+        page.keyboard.press("f")  # told in whichever view
+        wait_until(page, "location.pathname === '/figures'")
+        tell("waiting")
+        wait_until(
+            page, "window.told.length === 1 && window.told[0].startsWith('Waiting for you: ')"
+        )
+        page.goto(f"{server.address}now")
+        wait_until(page, "document.querySelector('.card.waiting')")
+        assert page.get_by_role("button", name="Tell me").get_attribute("aria-pressed") == "true"
+        tell("waiting", timedelta(minutes=9, seconds=58))  # nothing is heard of it any more
+        wait_until(page, "document.querySelector('.card.idle')", 20)
+        assert page.locator(".card.waiting").count() == 0
+        context.close()
+
+
 def test_hostile_content_does_nothing(open_page: Open, server: Server) -> None:
     name = ident(server, "<script>")
     page = open_page(f"/conversation?id={quote(name, safe='')}")
@@ -292,12 +400,12 @@ def test_twenty_tabs_and_a_server_that_was_killed(browser: Any, tmp_path: Path) 
             tab.goto(f"{server.address}?text=8e5da4-7e42")
         for tab in tabs:
             wait_until(tab, "document.querySelector('.row time')", 20)
-            wait_until(tab, "document.getElementById('live').className === 'on'", 20)
+            wait_until(tab, "document.getElementById('live').className === 'still'", 20)
         server.process.kill()
         server.process.wait()
         wait_until(tabs[0], "document.getElementById('live').className === 'lost'", 20)
     with serving(store, port=port) as server:
-        wait_until(tabs[0], "document.getElementById('live').className === 'on'", 20)
+        wait_until(tabs[0], "document.getElementById('live').className === 'still'", 20)
         source = next((tmp_path / "home" / "claude_code/plain").rglob("*.jsonl"))
         copy = tmp_path / "home" / "more" / "copy.jsonl"
         copy.parent.mkdir()

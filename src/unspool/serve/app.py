@@ -200,7 +200,7 @@ async def _hits(request: Request, hunt: PatternSearch) -> AsyncIterator[bytes]:
 ASSETS = frozenset(
     (
         "page.css", "reader.js", "app.css", "app.js", "common.js", "list.js", "conversation.js",
-        "now.js", "search.js", "figures.js", "alignment.js", "icon.svg",
+        "now.js", "notices.js", "search.js", "figures.js", "alignment.js", "icon.svg",
     )
 )  # fmt: skip
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from unspool.errors import UnspoolError
+from unspool.hooks.spool import Layout
+from unspool.live.daemon import is_running
 from unspool.store.changes import POLL_SECONDS, News, changes_after, last_change
 from unspool.store.ids import shown_id
 from unspool.store.opening import connect_for_reading, file_of
@@ -17,6 +19,8 @@ HEARTBEAT_SECONDS = 15.0
 MOST_WAITING = 256
 """A reader with more messages before it than this is too slow: it is told so and sent away."""
 MOST_READERS = 200
+_LOOKS_BETWEEN = 10
+"""Looks at the store between two looks whether a daemon runs."""
 
 
 class Changed(msgspec.Struct):
@@ -36,6 +40,8 @@ class Bell:
         self._readers: set[asyncio.Queue[bytes | None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._file: tuple[int, int] | None = None
+        self._layout = Layout.beside(path)
+        self._live: bool | None = None
 
     async def listen(self, after: int | None) -> AsyncIterator[bytes]:
         """Server-sent events behind `after`, or from now on."""
@@ -50,7 +56,8 @@ class Bell:
                 self._readers.add(queue)
                 self._start()
                 seq = last_change(connection)
-                hello = _event("hello", {"seq": seq}, seq if after is None else None)
+                greeting = {"seq": seq, "live": is_running(self._layout)}
+                hello = _event("hello", greeting, seq if after is None else None)
                 yield b"retry: 1000\n\n" + hello
                 while after is not None and after < seq:
                     news = changes_after(connection, after)
@@ -105,6 +112,7 @@ class Bell:
                 self._tell(_event("reset", {"seq": seq}, seq))
             self._file = file
             version = -1
+            looks = 0
             while self._readers and file_of(self._path) == file:
                 try:
                     (now,) = connection.execute("PRAGMA data_version").fetchone()
@@ -119,6 +127,10 @@ class Bell:
                             version = now
                 except sqlite3.OperationalError:
                     pass  # locked for a moment: asked again
+                looks = (looks + 1) % _LOOKS_BETWEEN
+                if not looks and (live := is_running(self._layout)) is not self._live:
+                    self._live = live
+                    self._tell(_event("daemon", {"live": live}))
                 await asyncio.sleep(POLL_SECONDS)
 
     def _tell(self, text: bytes) -> None:

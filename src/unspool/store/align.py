@@ -42,6 +42,8 @@ class Correlation(msgspec.Struct, omit_defaults=True):
     left_turn: int | None = None
     right_turn: int | None = None
     timestamp: str | None = None
+    """When it happened on the left."""
+    right_timestamp: str | None = None
 
 
 class Alignment(msgspec.Struct):
@@ -139,6 +141,7 @@ def _times(left: Side, right: Side) -> Iterator[Correlation]:
             Correlation(
                 "temporal", round(1 - gap / WINDOW_US, 3), name, right.events[nearest][1],
                 time_difference_ms=gap / 1000, timestamp=format_time(time),
+                right_timestamp=format_time(times[nearest]),
             )
         )  # fmt: skip
     yield from sorted(correlations, key=lambda c: (-c.confidence, c.timestamp or ""))[:_MOST]

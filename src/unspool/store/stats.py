@@ -133,6 +133,26 @@ def _by_conversation(
             _add(table.row(name), own, parent)
     if by == "model":
         add_work(connection, filters, table)
+    _add_touches(connection, filters, table, by)
+
+
+def _add_touches(connection: sqlite3.Connection, filters: Filters, table: Table, by: Group) -> None:
+    """How often files were read and changed."""
+    terms, values = filters.of_conversations()
+    name = {"project": "c.project", "source": "c.source", "model": "ifnull(m.model, c.model)"}
+    rows = connection.execute(
+        f"SELECT {name.get(by, 'NULL')}, coalesce(f.timestamp, m.timestamp, c.ended_at), count(*)"
+        " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
+        " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
+        f" WHERE {where(terms)} GROUP BY 1, 2",
+        values,
+    )
+    place = _place(filters, by)
+    for group, stamp, number in rows:
+        where_to = place(stamp)
+        row = table.rows.get((where_to if by == "day" else group) or UNKNOWN)
+        if where_to is not None and row is not None:
+            row.touches += number
 
 
 def _portions(

@@ -1,5 +1,6 @@
 // The frame: which view the address means, links that stay on the page, keys that work everywhere.
 import { onChange } from "/static/common.js";
+import { watchForWaiting } from "/static/notices.js";
 
 const VIEWS = {
   "/": () => import("/static/list.js"),
@@ -15,7 +16,7 @@ let close = null, shown = null, turn = 0;
 async function show(focus) {
   const path = VIEWS[location.pathname] ? location.pathname : "/";
   for (const link of document.querySelectorAll("[data-view]")) {
-    if (link.dataset.view === path) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === path) { link.setAttribute("aria-current", "page"); link.scrollIntoView({ block: "nearest", inline: "nearest" }); }
     else link.removeAttribute("aria-current");
   }
   const mine = ++turn;
@@ -53,9 +54,16 @@ document.addEventListener("keydown", (event) => {
   waiting = event.key;
 });
 const live = document.getElementById("live");
+const CONNECTION = {
+  lost: ["connection lost, trying again", "The server does not answer: is `unspool serve` running?"],
+  on: ["live", "A daemon keeps the store current, and this page shows its changes as they come"],
+  still: ["not kept current", "No daemon runs: `unspool watch`, or `unspool serve` without --no-daemon, keeps the store current"],
+};
 onChange((message) => {
-  const lost = message.kind === "lost";
-  live.textContent = lost ? "connection lost, trying again" : "live";
-  live.className = lost ? "lost" : "on";
+  if (message.kind !== "lost" && message.kind !== "connected") return;
+  const state = message.kind === "lost" ? "lost" : message.live ? "on" : "still";
+  [live.textContent, live.title] = CONNECTION[state];
+  live.className = state;
 });
+watchForWaiting();
 show(false);

@@ -103,11 +103,11 @@ const tell = (message) => { for (const listener of [...listeners]) listener(mess
 let holds = null; // what the tab that holds the connection knows of it
 channel.onmessage = (event) => {
   if (event.data.kind !== "asked") tell(event.data);
-  else if (holds) channel.postMessage({ kind: holds });
+  else if (holds) channel.postMessage(holds);
 };
 channel.postMessage({ kind: "asked" });
 function share(message) {
-  if (message.kind === "connected" || message.kind === "lost") holds = message.kind;
+  if (message.kind === "connected" || message.kind === "lost") holds = message;
   channel.postMessage(message);
   tell(message);
 }
@@ -117,8 +117,9 @@ holdLock(() => new Promise(() => {
   const source = new EventSource("/api/events");
   // The tab that held it before was closed: what changed in between nobody was told.
   let inherited = performance.now() - opened > 1000;
-  source.addEventListener("hello", () => { share({ kind: "connected" }); if (inherited) share({ kind: "reset" }); inherited = false; });
+  source.addEventListener("hello", (event) => { share({ kind: "connected", live: JSON.parse(event.data).live }); if (inherited) share({ kind: "reset" }); inherited = false; });
   source.addEventListener("change", (event) => { const { id, kind } = JSON.parse(event.data); share({ kind: "change", id, what: kind }); });
+  source.addEventListener("daemon", (event) => share({ kind: "connected", live: JSON.parse(event.data).live }));
   source.addEventListener("reset", () => share({ kind: "reset" }));
   source.onerror = () => share({ kind: "lost" });
 }));

@@ -8,7 +8,7 @@ const KEYS = [["j  k", "next, previous message"], ["n  p", "next, previous turn"
 export async function open(place) {
   const id = state().id;
   let info;
-  try { info = await ask("conversation", { id }); } catch (error) { place.append(h("main", {}, trouble(error) ?? "")); return null; }
+  try { info = await ask("conversation", { id }); } catch (error) { place.append(h("main", {}, trouble(error) ?? "", h("p", {}, h("a", { href: "/" + asQuery({ text: (id || "").split("/").pop(), agents: "true" }) }, "Look for it in the list")))); return null; }
   document.title = `${visible(info.title)} · unspool`;
 
   /* the frame */

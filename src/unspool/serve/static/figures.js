@@ -6,8 +6,9 @@ const MEASURES = {
   total: ["Tokens", count], cost_usd: ["Cost", dollars], conversations: ["Conversations", count], turns: ["Turns", count], tool_calls: ["Tool calls", count],
   tool_failures: ["Failures", count], lines_added: ["Lines added", count], lines_removed: ["Lines removed", count], touches: ["Files touched", count], acceptance: ["Acceptance", (rate) => rate === undefined || rate === null ? "" : Math.round(rate * 100) + " %"],
 };
-const OF = { day: ["total", "cost_usd", "conversations", "turns", "tool_calls", "tool_failures", "lines_added", "acceptance"], tool: ["tool_calls", "tool_failures", "conversations"], file: ["touches", "conversations", "lines_added", "lines_removed"] };
-const measuresOf = (by) => OF[by] ?? ["total", "cost_usd", "conversations", "turns", "tool_calls", "tool_failures", "lines_added", "acceptance"];
+const OF = { tool: ["tool_calls", "tool_failures", "conversations"], file: ["touches", "conversations", "lines_added", "lines_removed"] };
+const EVERY = ["total", "cost_usd", "conversations", "turns", "tool_calls", "tool_failures", "touches", "lines_added", "lines_removed", "acceptance"];
+const measuresOf = (by) => OF[by] ?? EVERY;
 const SHOWN = 20;
 
 export async function open(place) {
@@ -21,6 +22,11 @@ export async function open(place) {
   place.append(h("div", { class: "controls" }, h("h1", {}, "Figures"), by, source, project, model, since), sums, charts, table);
   const query = () => { const { by = "day", source, project, model, since } = state(); return { by, source, project, model, since }; };
 
+  // As wide as a chart is drawn, so that its words are as large as all others.
+  const room = () => { const columns = Math.max(1, Math.floor((charts.clientWidth - 16) / 528)); return Math.max(240, Math.round((charts.clientWidth - 32 - 16 * (columns - 1)) / columns - 34)); };
+  let latest = null, drawnFor = 0;
+  const resized = new ResizeObserver(debounce(() => { if (latest && room() !== drawnFor) paint(...latest); }, 120));
+  resized.observe(charts);
   async function draw() {
     const asked = query();
     for (const chip of by.children) chip.setAttribute("aria-pressed", String(chip.dataset.by === asked.by));
@@ -28,13 +34,18 @@ export async function open(place) {
     charts.setAttribute("aria-busy", "true");
     try {
       const { rows } = await ask("figures", asked, "figures");
-      const measures = measuresOf(asked.by).filter((name) => rows.some((row) => row[name]));
-      sums.replaceChildren(...["total", "cost_usd", "turns", "tool_calls", "tool_failures"].filter((name) => rows.some((row) => row[name])).map((name) => h("div", {}, h("dt", {}, MEASURES[name][0]), h("dd", {}, MEASURES[name][1](rows.reduce((sum, row) => sum + (row[name] || 0), 0))))));
-      charts.replaceChildren(...measures.map((name) => asked.by === "day" ? days(rows, name) : bars(rows, name)));
-      if (!rows.length) charts.replaceChildren(h("p", { class: "empty" }, "Nothing in the store matches."));
-      table.replaceChildren(rows.length ? makeTable(rows, asked.by, measures) : "");
+      latest = [rows, asked.by];
+      paint(rows, asked.by);
     } catch (error) { const told = trouble(error); if (told) charts.replaceChildren(told); }
     charts.removeAttribute("aria-busy");
+  }
+  function paint(rows, group) {
+    drawnFor = room();
+    const measures = measuresOf(group).filter((name) => rows.some((row) => row[name]));
+    sums.replaceChildren(...["total", "cost_usd", "turns", "tool_calls", "tool_failures"].filter((name) => rows.some((row) => row[name])).map((name) => h("div", {}, h("dt", {}, MEASURES[name][0]), h("dd", {}, MEASURES[name][1](rows.reduce((sum, row) => sum + (row[name] || 0), 0))))));
+    charts.replaceChildren(...measures.map((name) => group === "day" ? days(rows, name) : bars(rows, name)));
+    if (!rows.length) charts.replaceChildren(h("p", { class: "empty" }, "Nothing in the store matches."));
+    table.replaceChildren(rows.length ? makeTable(rows, group, measures) : "");
   }
   // One column a day, a week or a month, so that all of the time fits; empty ones are there, too.
   function days(rows, name) {
@@ -51,7 +62,7 @@ export async function open(place) {
     const known = new Map([...parts].map(([part, list]) => [part, name === "acceptance" ? add(list, "changes_kept") / Math.max(1, add(list, "changes_decided")) : add(list, name)]));
     const shown = [...known.keys()];
     const most = Math.max(1e-9, ...known.values());
-    const W = 720, H = 150, base = H - 22, width = W / Math.max(shown.length, 14);
+    const W = room(), H = 170, base = H - 22, width = W / Math.max(shown.length, 14);
     const title = `${label} by ${unit}: ` + (name === "acceptance" ? "" : `${show(add(dated, name)) || 0} in all, `) + `at most ${show(most)}`;
     const svg = h("svg:svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
     for (const part of [0.5, 1]) svg.append(h("svg:line", { class: "grid", x1: 0, x2: W, y1: base - part * (base - 14), y2: base - part * (base - 14) }), h("svg:text", { class: "axis", x: 2, y: base - part * (base - 14) - 3 }, show(most * part)));
@@ -59,18 +70,18 @@ export async function open(place) {
       const value = known.get(day), height = value / most * (base - 14);
       svg.append(h("svg:rect", { class: "column " + name, x: number * width + width * 0.12, width: Math.max(width * 0.76, 1), y: base - height, height: Math.max(height, value ? 1 : 0), rx: Math.min(2, width / 4) }, h("svg:title", {}, `${unit === "week" ? "week of " : ""}${day}: ${show(value)}`)));
     });
-    const every = Math.ceil(shown.length / 8);
-    shown.forEach((day, number) => { if (number % every === 0) svg.append(h("svg:text", { class: "axis", x: number * width, y: H - 6 }, unit === "day" ? day.slice(5) : day.slice(2))); });
+    const every = Math.ceil(shown.length / Math.floor(W / 64));
+    shown.forEach((day, number) => { if (number % every === 0) svg.append(h("svg:text", { class: "axis", x: Math.min(number * width, W - 34), y: H - 6 }, unit === "day" ? day.slice(5) : day.slice(2))); });
     return h("figure", { class: "chart" }, h("figcaption", {}, label, unit === "day" ? null : h("span", { class: "faint" }, ` by ${unit}`)), svg);
   }
   function bars(rows, name) {
     const [label, show] = MEASURES[name];
     const shown = [...rows].filter((row) => row[name]).sort((a, b) => b[name] - a[name]).slice(0, 12);
-    const most = Math.max(1e-9, ...shown.map((row) => row[name])), W = 720, line = 24;
+    const most = Math.max(1e-9, ...shown.map((row) => row[name])), W = room(), line = 24, names = Math.min(212, W * 0.42);
     const svg = h("svg:svg", { viewBox: `0 0 ${W} ${shown.length * line + 4}`, role: "img", "aria-label": `${label}: ` + shown.slice(0, 5).map((row) => `${lastPart(row.name)} ${show(row[name])}`).join(", ") });
     shown.forEach((row, number) => {
-      const y = number * line + 2, width = row[name] / most * 430;
-      svg.append(h("svg:text", { class: "name", x: 212, y: y + 15, "text-anchor": "end" }, shorten(lastPart(row.name), 30)), h("svg:rect", { class: "column " + name, x: 220, y: y + 3, width: Math.max(width, 1), height: line - 8, rx: 3 }, h("svg:title", {}, `${row.name}: ${show(row[name])}`)), h("svg:text", { class: "value", x: 226 + width, y: y + 15 }, show(row[name])));
+      const y = number * line + 2, width = row[name] / most * (W - names - 78);
+      svg.append(h("svg:text", { class: "name", x: names, y: y + 15, "text-anchor": "end" }, shorten(lastPart(row.name), Math.floor(names / 6.6))), h("svg:rect", { class: "column " + name, x: names + 8, y: y + 3, width: Math.max(width, 1), height: line - 8, rx: 3 }, h("svg:title", {}, `${row.name}: ${show(row[name])}`)), h("svg:text", { class: "value", x: names + 14 + width, y: y + 15 }, show(row[name])));
     });
     return h("figure", { class: "chart" }, h("figcaption", {}, label), svg);
   }
@@ -90,5 +101,5 @@ export async function open(place) {
   }).catch(() => {});
   const forget = onChange(debounce((message) => { if (message.kind !== "lost") draw(); }, 3000));
   await draw();
-  return forget;
+  return () => { forget(); resized.disconnect(); };
 }

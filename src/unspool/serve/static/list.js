@@ -17,10 +17,14 @@ export async function open(place) {
   const rows = h("div", { class: "rows", role: "list", "aria-label": "Conversations" });
   const box = h("div", { class: "scroller" }, rows);
   const download = h("a", { class: "chip", download: "conversations.jsonl" }, "Download as JSONL");
+  const more = h("button", { type: "button", class: "chip more", "aria-expanded": "false" }, "Filters");
+  let controls;
   place.append(
     h("h1", { class: "hidden-label" }, "Conversations"),
-    h("div", { class: "controls", role: "search" }, text, source, project, model, since, until, flags, sort, order, total, download),
+    controls = h("div", { class: "controls", role: "search" }, text, more, source, project, model, h("label", {}, "from ", since), h("label", {}, "to ", until), flags, sort, order, total, download),
     box);
+
+  more.addEventListener("click", () => { const open = controls.classList.toggle("unfolded"); more.setAttribute("aria-expanded", String(open)); });
 
   const query = () => {
     const { text, source, project, model, since, until, errors, subagents, partial, agents, sort, order } = state();

@@ -1,22 +1,16 @@
 // Now: what every agent is doing.
 import { ask, conversationLink, count, debounce, dollars, h, lastPart, onChange, plural, time, trouble } from "/static/common.js";
+import { canNotify, setWanted, wanted } from "/static/notices.js";
 
 const STATES = { working: "Working", waiting: "Waiting for you", idle: "Idle", failed: "Failed", ended: "Ended" };
 
 export async function open(place) {
-  const notify = h("button", { type: "button", class: "chip", "aria-pressed": "false" }, "Tell me when one waits");
+  const notify = h("button", { type: "button", class: "chip", "aria-pressed": String(wanted()), hidden: !canNotify() }, "Tell me when one waits");
   const cards = h("div", { class: "cards", role: "list", "aria-label": "Agents" });
   const note = h("p", { class: "faint", role: "status" });
   const empty = h("p", { class: "empty", hidden: true }, "No agent has done anything in the last day.");
   place.append(h("div", { class: "controls" }, h("h1", {}, "Now"), notify), note, empty, cards);
-  const canNotify = "Notification" in window;
-  notify.hidden = !canNotify;
-  const wanted = () => notify.getAttribute("aria-pressed") === "true";
-  notify.addEventListener("click", async () => {
-    if (!wanted() && await Notification.requestPermission() !== "granted") return;
-    notify.setAttribute("aria-pressed", String(!wanted()));
-  });
-  const states = new Map();
+  notify.addEventListener("click", async () => notify.setAttribute("aria-pressed", String(await setWanted(!wanted()))));
   const drawn = new Map();
   function card(one) {
     const data = one.listed;
@@ -46,8 +40,6 @@ export async function open(place) {
           drawn.set(id, known);
         }
         if (cards.children[number] !== known.element) cards.insertBefore(known.element, cards.children[number] ?? null);
-        if (wanted() && one.state === "waiting" && states.get(id) !== "waiting") new Notification("Waiting for you", { body: one.listed.title || id, tag: id });
-        states.set(id, one.state);
       });
       for (const [id, known] of drawn) if (!keep.has(id)) { known.element.remove(); drawn.delete(id); }
       empty.hidden = now.agents.length > 0;

@@ -17,7 +17,10 @@ export async function open(place) {
   const until = h("input", { type: "date", "aria-label": "Until", value: known.until || "" });
   const told = h("output", { role: "status", "aria-live": "polite" });
   const results = h("div", { class: "results" });
-  place.append(h("h1", { class: "hidden-label" }, "Search"), h("div", { class: "controls", role: "search" }, input, mode, source, project, model, role, since, until, told), results);
+  const more = h("button", { type: "button", class: "chip more", "aria-expanded": "false" }, "Filters");
+  const controls = h("div", { class: "controls", role: "search" }, input, more, mode, source, project, model, role, h("label", {}, "from ", since), h("label", {}, "to ", until), told);
+  more.addEventListener("click", () => more.setAttribute("aria-expanded", String(controls.classList.toggle("unfolded"))));
+  place.append(h("h1", { class: "hidden-label" }, "Search"), controls, results);
   const query = () => { const { q, mode, source, project, model, role, since, until } = state(); return { q, mode, source, project, model, role, since, until: until ? until + "T23:59:59" : "" }; };
 
   function snippet(text) {
