@@ -91,13 +91,17 @@ def _names(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def test_the_design_names_what_is_there() -> None:
-    """Files, functions, classes and cases that docs/design.md names are where it says."""
-    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("document", "quotes"),
+    [("docs/design.md", r"`(?!extra\.)([\w./]+)`"), ("CONTRIBUTING.md", r"`([\w./]+\.py)`")],
+)
+def test_documents_name_what_is_there(document: str, quotes: str) -> None:
+    """Files, functions, classes and cases that the design and CONTRIBUTING name are where they say."""
+    text = (ROOT / document).read_text(encoding="utf-8")
     defined = _defined()
     files = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/*.py")]
     lost = []
-    for quoted in re.findall(r"`(?!extra\.)([\w./]+)`", text):
+    for quoted in re.findall(quotes, text):
         if quoted.endswith(".py"):
             known = any(f"/{file}".endswith(f"/{quoted}") for file in files)
         elif "." in quoted or re.fullmatch(r"[A-Z]+[a-z]\w+", quoted):

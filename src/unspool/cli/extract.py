@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +258,3 @@ def print_summary(summary: Summary, verbose: bool) -> None:
     if summary.tag_summary:
         say_rows(("prompt tags", summary.tag_summary))
     say_rows(("took", f"{summary.seconds:.1f} s, {summary.megabytes_per_second:.0f} MB/s"))
-
-
-if __name__ == "__main__":
-    sys.exit(command())

@@ -26,7 +26,7 @@ from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import binary
 from unspool.sources.cursor.paths import user_folder
-from unspool.sources.scribe import Scribe, title_of, touched
+from unspool.sources.scribe import Scribe, all_input, title_of, touched
 from unspool.sources.vscode_chat.folders import user_folders
 
 NAME = "cline"
@@ -151,11 +151,10 @@ def _read_screen(
             continue
         entry = _name(row)
         scribe = Scribe(key, origin.path, offset, time=parse_time(row.ts), entry=entry)
-        counts = (request.tokensIn, request.cacheReads, request.cacheWrites)
         scribe.usage(
             on="request",
             subject=entry,
-            prompt=None if request.tokensIn is None else sum(count or 0 for count in counts),
+            prompt=all_input(request.tokensIn, request.cacheReads, request.cacheWrites),
             completion=request.tokensOut,
             cached=request.cacheReads,
             cache_write=request.cacheWrites,

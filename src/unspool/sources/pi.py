@@ -23,12 +23,11 @@ from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import binary
-from unspool.sources.scribe import Scribe, title_of, touched
+from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 NAME = "pi"
 RANGES = True
 
-_NOTHING = Raw(b"")
 _FILE = re.compile(r"(?:^|[/\\])\d{4}-\d\d-\d\dT[\d-]+Z_([^/\\]+)\.jsonl")
 _FILES = re.compile(r'(?:<file name="[^"\n]*">.*?</file>\n)+', re.DOTALL)
 """Files named on the command line (`pi @notes.txt "What is this?"`) stand before the words."""
@@ -47,7 +46,7 @@ class Block(msgspec.Struct, gc=False):
     mimeType: str = ""
     id: str = ""
     name: str = ""
-    arguments: Raw = _NOTHING
+    arguments: Raw = Raw(b"")
 
 
 class Cost(msgspec.Struct, gc=False):
@@ -281,25 +280,13 @@ def _read_compaction(entry: Entry, scribe: Scribe) -> None:
 
 
 def _read_branch_summary(entry: Entry, scribe: Scribe) -> None:
-    _read_injected(entry.summary, "branch_summary", scribe)
+    _read_injected(entry.summary, entry.type, scribe)
     _report(entry.usage, scribe, entry.id)
 
 
 def _read_custom_message(entry: Entry, scribe: Scribe) -> None:
     text, _, _, attachments = _parts(entry.content)
     _read_injected(text, entry.customType or "", scribe, attachments)
-
-
-def _read_model_change(entry: Entry, scribe: Scribe) -> None:
-    scribe.note("model", entry.modelId, on="following")
-
-
-def _read_usage(entry: Entry, scribe: Scribe) -> None:
-    _report(entry.usage, scribe, entry.id, model=entry.model)
-
-
-def _read_session_info(entry: Entry, scribe: Scribe) -> None:
-    scribe.note("title", entry.name)
 
 
 _READERS: dict[str, Callable[[Entry, Scribe], None]] = {
@@ -309,9 +296,9 @@ _READERS: dict[str, Callable[[Entry, Scribe], None]] = {
     "compaction": _read_compaction,
     "branch_summary": _read_branch_summary,
     "custom_message": _read_custom_message,
-    "model_change": _read_model_change,
-    "usage": _read_usage,
-    "session_info": _read_session_info,
+    "model_change": lambda entry, scribe: scribe.note("model", entry.modelId, on="following"),
+    "usage": lambda entry, scribe: _report(entry.usage, scribe, entry.id, model=entry.model),
+    "session_info": lambda entry, scribe: scribe.note("title", entry.name),
 }
 _MARKS = frozenset(("thinking_level_change", "context_edit", "label", "custom"))
 """Entries between messages that are kept as they are."""
@@ -348,12 +335,11 @@ def _report(
     """Tokens of an answer, or of a model call beside the answers (a summary, a warmed cache)."""
     if usage is None:
         return
-    counts = (usage.input, usage.cacheRead, usage.cacheWrite)
     scribe.usage(
         on=on,
         subject=subject,
         model=model,
-        prompt=None if usage.input is None else sum(count or 0 for count in counts),
+        prompt=all_input(usage.input, usage.cacheRead, usage.cacheWrite),
         completion=usage.output,
         cached=usage.cacheRead,
         cache_write=usage.cacheWrite,

@@ -191,6 +191,12 @@ def title_of(prompt: str) -> str:
     return first if len(first) <= 100 else first[:99].rstrip() + "…"
 
 
+def all_input(fresh: int | None, *cached: int | None) -> int | None:
+    """The prompt's tokens, for `Scribe.usage`, where an agent counts what came from the cache, or
+    went there, apart from the rest."""
+    return None if fresh is None else fresh + sum(count or 0 for count in cached)
+
+
 def touched(
     operations: Mapping[str, str], tool: str, arguments: Any, *names: str
 ) -> tuple[dict[str, Any], ...]:

@@ -18,7 +18,7 @@ from unspool.prompts.shapes import arguments_text, to_messages
 from unspool.sources.cursor.entries import Entries, Steps, rank_of
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
-from unspool.sources.scribe import Scribe
+from unspool.sources.scribe import Scribe, all_input
 
 RANK = Rank.COPY
 _OWN = {("thinking", "delta"), ("thinking", "completed"), ("tool_call", "started")}
@@ -244,10 +244,9 @@ class Stream:
         usage = event.usage
         if usage is not None and usage != Usage():
             read, written = _whole(usage.cacheReadTokens), _whole(usage.cacheWriteTokens)
-            fresh = _whole(usage.inputTokens)
             scribe.usage(
                 on="segment", subject=event.request_id or scribe.entry,
-                prompt=None if fresh is None else fresh + (read or 0) + (written or 0),
+                prompt=all_input(_whole(usage.inputTokens), read, written),
                 completion=_whole(usage.outputTokens), cached=read, cache_write=written,
                 cost_usd=None if usage.totalCost is None else float(usage.totalCost),
             )  # fmt: skip
