@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,12 +21,15 @@ from urllib.parse import urlsplit
 import jsonschema
 import pytest
 
+from tests.conversations import sample
+from tests.harness import CASES
 from tests.served import Server, fill, serving
 from unspool.cli.sync import sync
 from unspool.hooks.spool import Layout
 from unspool.live.daemon import is_running
 from unspool.serve.endpoints import ENDPOINTS
 from unspool.serve.openapi import STREAMS, description
+from unspool.trajectory import encode_trajectory
 
 pytestmark = pytest.mark.serve
 
@@ -150,6 +154,29 @@ def test_the_record_of_a_message(server: Server) -> None:
             assert record["text"].encode() == line
             seen += message.get("id", "") in record["text"]
     assert seen
+
+
+def test_every_message_has_a_record_whatever_it_stood_in(tmp_path: Path) -> None:
+    """Rows of a database, objects of a document, lists in a log, and a file that is a trajectory."""
+    home = tmp_path / "home"
+    kinds = ("opencode/tools", "vscode_chat/in_order", "copilot_telemetry/two_rounds", "gemini_cli")
+    for name in kinds:
+        shutil.copytree(CASES / name, home / name, ignore=shutil.ignore_patterns("expected*"))
+    (home / "made.jsonl").write_bytes(encode_trajectory(sample()[0]) + b"\n")
+    sync([str(home)], tmp_path / "store.db", quiet=True)
+    said = sources = 0
+    with serving(tmp_path / "store.db") as server:
+        rows = every(server, limit=500)
+        for row in rows:
+            messages = server.get("/api/conversation/messages", id=row["id"])["messages"]
+            for number, message in enumerate(messages[:10]):
+                raw = server.get("/api/conversation/raw", id=row["id"], message=number)
+                assert raw["records"], (row["id"], number, raw["note"])
+                if words := re.findall(r"[A-Za-z]{5,}", message.get("content") or ""):
+                    sources += 1
+                    said += any(words[0] in record["text"] for record in raw["records"])
+    assert {row["source"] for row in rows} >= {"opencode", "vscode-chat", "copilot-telemetry"}
+    assert said > 0.9 * sources > 20
 
 
 def test_every_format_can_be_taken_away(server: Server) -> None:

@@ -4,6 +4,7 @@ answers.py       what the API says, as structs: the shapes that `openapi.py` des
 queries.py       what may be asked: the parameters of every endpoint
 conversations.py the list: filters, sorting, cursors, where every page of it begins
 conversation.py  one conversation in pieces, its branches, raw records and downloads
+records.py       what the agent itself wrote of a message
 findings.py      search, figures, alignment
 now.py           what every agent is doing
 patterns.py      regular expressions, looked for in a process of their own that can be stopped

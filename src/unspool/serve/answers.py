@@ -156,8 +156,11 @@ class RawRecord(msgspec.Struct, omit_defaults=True):
     """A record as the agent wrote it."""
 
     origin: str
-    offset: int
     text: str
+    offset: int | None = None
+    """The byte at which its line stands."""
+    where: str = ""
+    """Its place in a document or a database."""
     truncated: bool = False
 
 

@@ -13,7 +13,6 @@ import msgspec
 
 from unspool import sinks
 from unspool.errors import UnknownConversation, UsageError
-from unspool.facts import MessageSeen, ToolCalled, ToolReturned
 from unspool.inspect.collection import Entry
 from unspool.io.temporary import scratch
 from unspool.pipeline.output import write_combined
@@ -24,7 +23,6 @@ from unspool.serve.answers import (
     Items,
     Messages,
     Place,
-    RawRecord,
     RawRecords,
     Relative,
     TurnLine,
@@ -38,14 +36,14 @@ from unspool.serve.queries import (
     OneQuery,
     RawQuery,
 )
+from unspool.serve.records import records_of
 from unspool.sinks import Family
 from unspool.sinks.html.markup import Markup, element, join, message_id
 from unspool.sinks.html.page import masthead
 from unspool.sinks.html.parts import item_part, speaking_again, turn_id, turn_part
-from unspool.store.blocks import expand, get_facts, get_record
+from unspool.store.blocks import expand
 from unspool.store.collection import StoreCollection
 from unspool.store.ids import row_id, shown_id
-from unspool.store.update import owner_of
 from unspool.trajectory import Link, Message, Trajectory, encode_trajectory, unpack_trajectory
 from unspool.views import Aside, Call, Item, Reading, Said, Turn, read_family
 from unspool.views.characters import one_line
@@ -53,8 +51,6 @@ from unspool.views.figures import plural
 
 CACHED_BYTES = 6_000_000
 """Of conversations as they are stored (compressed); laid out they take some ten times as much."""
-RAW_BYTES = 1_000_000
-"""Of a raw record so much is shown."""
 
 
 class Opened(NamedTuple):
@@ -337,34 +333,11 @@ def _side(trajectory: Trajectory, part: list[Message], prefix: str) -> str:
 
 
 def raw(connection: sqlite3.Connection, query: RawQuery) -> RawRecords:
-    """The records that a message was made from: those that state it, or the call that it answers."""
-    opened = shelf.open(connection, query.id)
-    trajectory = opened.reading.trajectory
+    """The records that a message was made from."""
+    trajectory = shelf.open(connection, query.id).reading.trajectory
     if query.message >= len(trajectory.messages):
         raise UnknownConversation(f"{query.id} has no message {query.message}")
-    message = trajectory.messages[query.message]
-    owner = owner_of(connection, (trajectory.source, trajectory.conversation_id))
-    gathered = get_facts(connection, owner) if owner is not None else None
-    if owner is None or gathered is None:
-        return RawRecords(query.message, [], "it came as a whole conversation, without records")
-    calls = {call.id for call in message.tool_calls or () if call.id}
-    places: dict[tuple[str, int], None] = {}
-    for fact in gathered.facts:
-        stated = (
-            (isinstance(fact, MessageSeen) and message.id and message.id in (fact.id, fact.entry))
-            or (isinstance(fact, ToolReturned) and fact.call == message.tool_call_id)
-            or (isinstance(fact, ToolCalled) and fact.id in calls)
-        )
-        if stated:
-            places[fact.origin, fact.offset] = None
-    records: list[RawRecord] = []
-    for origin, offset in sorted(places)[:50]:
-        data = get_record(connection, owner, origin, offset)
-        if data is not None:
-            text = data[:RAW_BYTES].decode("utf-8", "replace")
-            records.append(RawRecord(origin, offset, text.rstrip("\n"), len(data) > RAW_BYTES))
-    note = "" if records else "no record of its own: it stands in a list, or in a database"
-    return RawRecords(query.message, records, note)
+    return records_of(connection, trajectory, query.message)
 
 
 class Download(NamedTuple):

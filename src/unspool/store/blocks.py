@@ -272,21 +272,3 @@ def iter_raw(connection: sqlite3.Connection, origin_id: int) -> Iterator[tuple[i
             heappush(waiting, record)
     while waiting:
         yield heappop(waiting)
-
-
-def get_record(connection: sqlite3.Connection, key: Key, path: str, offset: int) -> bytes | None:
-    """The record that stood at a place; of a document or a database, which are kept in pieces, all
-    that is left of the piece from there on."""
-    rows = connection.execute(
-        "SELECT r.event_types, r.data FROM raw_traces r JOIN origins o ON o.id = r.origin_id"
-        " WHERE o.path = ? AND r.platform = ? AND r.external_id = ? AND r.first_offset <= ?"
-        " ORDER BY r.first_offset DESC",
-        (path, *key, offset),
-    )
-    for kinds, data in rows:
-        for start, record in _decode_block(expand(data)):
-            if start == offset:
-                return record
-            if start < offset < start + len(record) and '"document"' in kinds:
-                return record[offset - start :]
-    return None

@@ -175,7 +175,7 @@ export async function open(place) {
       const raw = await ask("conversation/raw", { id: info.id, message });
       side.replaceChildren(h("header", {}, h("h2", {}, `Message ${message + 1} as it was written`), h("button", { type: "button", class: "close" }, "Close")),
         raw.note ? h("p", {}, raw.note) : "",
-        ...raw.records.map((record) => h("figure", { class: "diff" }, h("figcaption", {}, `${record.origin} at byte ${record.offset.toLocaleString("en")}${record.truncated ? " (the beginning of it)" : ""}`), h("pre", { class: "output", tabindex: "0" }, pretty(record.text)))));
+        ...raw.records.map((record) => h("figure", { class: "diff" }, h("figcaption", {}, `${record.origin}${record.offset === undefined ? "" : ` at byte ${record.offset.toLocaleString("en")}`}${record.where ? `: ${record.where}` : ""}${record.truncated ? " (the beginning of it)" : ""}`), h("pre", { class: "output", tabindex: "0" }, pretty(record.text)))));
       side.showModal();
     } catch (error) { main.prepend(trouble(error) ?? ""); }
   }
