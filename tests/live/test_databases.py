@@ -12,6 +12,7 @@ from bench.store import cursor
 
 from tests.live.test_live_is_batch import Capture, differences, rows
 from unspool.sources.cursor import editor
+from unspool.sources.vscode_chat import stores
 from unspool.store.events import iter_events
 from unspool.store.opening import reading
 
@@ -88,3 +89,68 @@ def test_rows_that_were_renumbered_are_all_read(capture: Capture) -> None:
         capture.step(writer)
     live = rows(capture.store)["texts"]
     assert any("after the vacuum" in row for row in live)
+
+
+def chat(ident: str, *prompts: str) -> dict[str, Any]:
+    requests = [
+        {
+            "requestId": f"{ident}-{n}",
+            "message": {"text": text},
+            "response": [{"value": f"Yes, {text}"}],
+        }
+        for n, text in enumerate(prompts)
+    ]
+    named = {"requesterUsername": "ann", "responderUsername": "GitHub Copilot", "sessionId": ident}
+    return {"version": 3, **named, "creationDate": 1_760_000_000_000, "requests": requests}
+
+
+def put_chats(path: Path, *chats: dict[str, Any], **titles: str) -> None:
+    """As VS Code writes them: whole values, in place of the old ones."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"
+        )
+        entries = {ident: {"sessionId": ident, "title": title} for ident, title in titles.items()}
+        put = "INSERT INTO ItemTable VALUES (?, ?)"
+        connection.execute(put, ("interactive.sessions", json.dumps(chats)))
+        connection.execute(
+            put, ("chat.ChatSessionStore.index", json.dumps({"version": 1, "entries": entries}))
+        )
+
+
+def test_of_vs_code_only_the_chats_are_read_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = Capture(tmp_path)
+    path = capture.home / "Code" / "User" / "workspaceStorage" / "0f1e" / "state.vscdb"
+    asked: list[tuple[str, ...]] = []
+    read = stores.read_store
+
+    def noted(origin: Any, tally: Any) -> Any:
+        asked.append(origin.only)
+        return read(origin, tally)
+
+    monkeypatch.setattr(stores, "read_store", noted)
+    with capture.writer() as writer:
+        put_chats(path, chat("c1", "one"), chat("c2", "two"), c1="first", c2="second")
+        capture.step(writer)
+        put_chats(path, chat("c1", "one"), chat("c2", "two"), c1="first", c2="another")
+        capture.step(writer)  # read whole: nobody knows what was there
+        put_chats(path, chat("c1", "one"), chat("c2", "two", "more"), c1="first", c2="another")
+        capture.step(writer)
+        put_chats(path, chat("c1", "one"), chat("c2", "two", "more"), c1="new title", c2="another")
+        capture.step(writer)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("INSERT INTO ItemTable VALUES ('window.zoom', '1')")
+        capture.step(writer)
+    assert asked == [(), (), ("c2",), ("c1",)]
+    assert differences(rows(capture.store), rows(capture.batch(tmp_path))) == []
+    with reading(capture.store) as connection:
+        (said,) = iter_events(connection, ("vscode-chat", "c2"), "database_trace")
+        (named,) = iter_events(connection, ("vscode-chat", "c1"), "database_trace")
+    payload = json.loads(bytes(said.payload or b""))
+    assert (payload["table"], payload["key"]) == ("ItemTable", "interactive.sessions")
+    assert payload["value"]["requests"][1]["message"]["text"] == "more"
+    assert json.loads(bytes(named.payload or b""))["value"]["title"] == "new title"
+    capture.queue.close()

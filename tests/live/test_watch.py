@@ -282,3 +282,17 @@ def test_a_store_that_is_made_anew_is_followed(home: Home) -> None:
         until(lambda: home.store.exists())
         home.drop()
         until(lambda: "toolu_2" in home.calls())
+
+
+def test_the_system_may_tell_what_changed(home: Home) -> None:
+    """With `watchfiles` a new file is there before the folders are walked again, after 15 seconds."""
+    pytest.importorskip("watchfiles")
+    with home.watching():
+        until(lambda: home.store.exists())
+        time.sleep(1.5)  # folders were walked, and are watched
+        said = {"type": "user", "uuid": "u1", "parentUuid": None, "sessionId": SESSION % 2}
+        said["message"] = {"role": "user", "content": "Hi"}  # type: ignore[assignment]
+        started = time.monotonic()
+        (home.files / f"{SESSION % 2}.jsonl").write_text(json.dumps(said) + "\n")
+        until(lambda: home.rows("SELECT 1 FROM conversations"))
+        assert time.monotonic() - started < 10

@@ -35,6 +35,15 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     cut into ranges."""
 
 
+class TouchedRow(NamedTuple):
+    """A row of a database that is new, or has another value."""
+
+    table: str
+    key: str
+    conversation: str
+    value: bytes | None
+
+
 class Touched(NamedTuple):
     """What was written to a database since somebody looked."""
 
@@ -42,8 +51,7 @@ class Touched(NamedTuple):
     """To ask again from here."""
     conversations: tuple[str, ...] | None = None
     """None: that cannot be told, and all must be read."""
-    rows: Sequence[tuple[str, bytes | None]] = ()
-    """Keys and values that are new."""
+    rows: Sequence["TouchedRow"] = ()
 
 
 class Tally(msgspec.Struct):

@@ -27,8 +27,9 @@ from unspool.facts import Key
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.temporary import scratch, take_lock
 from unspool.live.forward import Forward, RemoteQueue
-from unspool.live.intake import read_payload, sweep, take_in
+from unspool.live.intake import Spool, read_payload, sweep, take_in
 from unspool.live.monitors import Monitors
+from unspool.live.notices import follow
 from unspool.live.queue import Arrival, Queue, SqliteQueue
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
@@ -45,8 +46,12 @@ from unspool.store.survey import Changed, Survey
 from unspool.store.sync import Sync
 
 SPOOL_SECONDS = 0.05
+LOOK_SECONDS = 1.0
+"""The spool is listed so often whether or not it has changed, and what was sent on is asked after."""
 RETRY_SECONDS = 1.0
 STATUS_SECONDS = 2.0
+STATUS_AT_LEAST_SECONDS = 30.0
+"""Where nothing changes, the daemon says so often that it is there."""
 REMOTE_SECONDS = 0.1
 """A queue that others fill is asked so often."""
 SWEEP_SECONDS = 600.0
@@ -159,12 +164,15 @@ class Daemon:
         self.bell = threading.Event()
         self.arrivals: deque[Arrival] = deque(maxlen=10_000)
         """Without payloads: what came since the main thread looked."""
+        self.noticed: deque[str] = deque(maxlen=10_000)
+        """Files of which the system says that they changed."""
         self.lags: deque[float] = deque(maxlen=1000)
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         self.faults: dict[Key, int] = {}
         self._troubles: dict[str, str] = {}
         self._states: dict[Key, tuple[str, str | None]] = {}
-        self._status_at = 0.0
+        self._status_at = self._status_written = 0.0
+        self._status: dict[str, Any] = {}
         self.reducers = reducers if os.name == "posix" else 0
 
     # intake
@@ -174,7 +182,13 @@ class Daemon:
         queue: Queue | None = None
         forward: Forward | None = None
         swept = 0.0
+        spool = Spool(self.layout)
+        looked = 0.0
         while not self.stop.is_set():
+            if not spool.has_news() and time.monotonic() - looked < LOOK_SECONDS:
+                time.sleep(SPOOL_SECONDS)
+                continue
+            looked = time.monotonic()
             try:
                 if queue is None:
                     queue, forward = self._open_intake()
@@ -192,10 +206,15 @@ class Daemon:
             except (UnspoolError, OSError) as error:
                 # What is in the spool stays there.
                 self._trouble("intake", str(error))
+                spool = Spool(self.layout)
                 self.stop.wait(RETRY_SECONDS)
-            self.stop.wait(SPOOL_SECONDS)
+            time.sleep(SPOOL_SECONDS)
         if queue is not None:
             queue.close()
+
+    def _notice(self, path: str) -> None:
+        self.noticed.append(path)
+        self.bell.set()
 
     def _open_intake(self) -> tuple[Queue, Forward | None]:
         if self.forward_to is None:
@@ -229,6 +248,7 @@ class Daemon:
                 queue.close()
             else:
                 intake.start()
+                follow(self.tops, self._notice, self.stop)
             gc.disable()  # facts hold no cycles; once a minute is enough
             try:
                 self._run(folder, once)
@@ -305,7 +325,6 @@ class Daemon:
             "host": socket.gethostname(),
             "store": str(self.store),
             "started_at": self.started_at,
-            "at": _now(),
             "backlog": backlog.events,
             "oldest": stamp(backlog.oldest_ns) if backlog.oldest_ns else None,
             "waiting": len(work.schedule.waiting),
@@ -313,6 +332,10 @@ class Daemon:
             "lag_ms_p95": round(lags[len(lags) * 95 // 100] * 1000) if lags else None,
             "trouble": list(self._troubles.values()),
         }
+        if status == self._status and now - self._status_written < STATUS_AT_LEAST_SECONDS:
+            return
+        self._status, self._status_written = dict(status), now
+        status["at"] = _now()
         target = self.layout.live / "daemon.json"
         made = target.with_suffix(".new")
         with suppress(OSError):
@@ -358,6 +381,8 @@ class _Work:
                 urgent.add((arrival.platform, arrival.session))
             if path := arrival.data.decode("utf-8", "replace"):
                 self.monitors.ring(path)
+        for path in {self.daemon.noticed.popleft() for _ in range(len(self.daemon.noticed))}:
+            self.monitors.notice(path)
         is_busy = self._take_events(urgent, bool(arrivals) or self._more)
         self._take_files(urgent)
         due = self.schedule.take()

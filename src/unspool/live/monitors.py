@@ -1,5 +1,6 @@
 """Monitors: which files and databases changed, without any help from the system or from hooks.
 
+With the extra `watchfiles` the system tells as well (`notices.py`), but nothing depends on it.
 Polling is cheap where it is done by need: transcripts that are being written are looked at twice a
 second, all known files every five seconds, folders for new files every fifteen. Where nothing moved
 for ten minutes, a quarter as often. A hook that names a transcript makes it hot at once.
@@ -43,14 +44,27 @@ class Monitors:
         self.moved = time.monotonic()
         self._hot_at = self._known_at = self._walk_at = float("-inf")
         self.rung = False
+        self.noticed: set[str] = set()
 
     def ring(self, path: str) -> None:
         """A hook says that this file is being written."""
+        self._name(path)
+        self.hot[path] = time.monotonic()
+        self.rung = True
+
+    def _name(self, path: str) -> None:
         if path not in self.names:
             top = next((top for top in self.tops if path.startswith(top + os.sep)), "")
             self.names[path] = path[len(top) + 1 :] if top else Path(path).name
-        self.hot[path] = time.monotonic()
-        self.rung = True
+
+    def notice(self, path: str) -> None:
+        """The system says that something was written there: a log of a database stands for it."""
+        for companion in COMPANIONS:
+            path = path.removesuffix(companion)
+        known = self.known.get(path)
+        if known.source if known is not None else os.path.isfile(path):  # noqa: PTH113 - text
+            self._name(path)
+            self.noticed.add(path)
 
     def ask_again(self, paths: Iterable[str] | None = None) -> None:
         """These were taken in, or (None) somebody else wrote to the store."""
@@ -68,6 +82,9 @@ class Monitors:
         slow = BACK_OFF if now - self.moved > QUIET_SECONDS else 1
         made = Survey()
         looked: set[str] = set()
+        for path in self.noticed:
+            self._look(made, looked, path)
+        self.noticed.clear()
         if self.rung or now - self._hot_at >= HOT_SECONDS:
             self.rung, self._hot_at = False, now
             self.hot = {p: at for p, at in self.hot.items() if now - at < STAYS_HOT_SECONDS}

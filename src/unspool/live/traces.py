@@ -13,7 +13,7 @@ import time
 import msgspec
 
 from unspool.hooks.spool import Layout
-from unspool.io.origins import Touched
+from unspool.io.origins import Touched, TouchedRow
 from unspool.live.logs import traces_path
 from unspool.store.events import DATABASE_TRACE, Event, put_events
 from unspool.store.intake import now
@@ -36,14 +36,15 @@ def put_database_traces(
     ).fetchone()
     events: list[Event] = []
     received_ns = time.time_ns()
-    for key, value in touched.rows:
-        ident = key.split(":")[1] if ":" in key else ""
-        line = _line(database, key, value)
+    for row in touched.rows:
+        line = _line(database, row)
         event_id = hashlib.sha256(b"%s\0%d" % (line, received_ns)).hexdigest()
         number += 1
         events.append(
-            Event(event_id, (source, ident), DATABASE_TRACE, number, received_ns, offset, line)
-        )
+            Event(
+                event_id, (source, row.conversation), DATABASE_TRACE, number, received_ns, offset, line
+            )
+        )  # fmt: skip
         offset += len(line)
     put_events(connection, origin_id, events)
     connection.execute(
@@ -51,10 +52,10 @@ def put_database_traces(
     )
 
 
-def _line(database: str, key: str, value: bytes | None) -> bytes:
+def _line(database: str, row: TouchedRow) -> bytes:
     try:
-        told: object = msgspec.json.decode(value or b"null")
+        value: object = msgspec.json.decode(row.value or b"null")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        told = (value or b"").decode("utf-8", "replace")
-    row = {"table": "cursorDiskKV", "key": key, "value": told, "database": database}
-    return msgspec.json.encode(row) + b"\n"
+        value = (row.value or b"").decode("utf-8", "replace")
+    told = {"table": row.table, "key": row.key, "value": value, "database": database}
+    return msgspec.json.encode(told) + b"\n"

@@ -239,9 +239,13 @@ class Writer:
             put_database_traces(self.connection, self.layout, known.source, changed.path, touched)
         if not changed.only:  # the editor noted something for itself
             self.connection.execute(
-                "UPDATE origins SET state = ?, size_bytes = ?, mtime_ns = ? WHERE id = ?",
-                (changed.state, changed.size_bytes, changed.mtime_ns, known.id),
-            )
+                "UPDATE origins SET state = ?1, size_bytes = ?2, read_bytes = ?2, mtime_ns = ?3,"
+                " tail_hash = ?4 WHERE id = ?5",
+                (
+                    changed.state, changed.size_bytes, changed.mtime_ns,
+                    tail_hash(changed.path, changed.size_bytes), known.id,
+                ),
+            )  # fmt: skip
         return bool(changed.only)
 
     def _families(self, source: str, idents: Iterable[str]) -> tuple[str, ...]:

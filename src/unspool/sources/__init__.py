@@ -126,9 +126,20 @@ def shown_parts(extra: dict[str, Any], words: str, has_calls: bool) -> Iterator[
 
 
 def touched_since(source: str, path: str, position: str) -> Touched | None:
-    """What was written to a database since a position; None where its source cannot tell."""
+    """What was written to a database since a position; None where its source cannot tell.
+
+    Where a guest of the source has something new, all must be read.
+    """
     found = getattr(load(source), "touched", None) if source in SOURCES else None
-    return found(path, position) if found is not None else None
+    own, *others = position.split("\n") if position else ("",)
+    made: Touched | None = found(path, own) if found is not None else None
+    for number, name in enumerate(GUESTS.get(source, ()) if made is not None else ()):
+        before = others[number] if number < len(others) else ""
+        guests: Touched | None = load(name).touched(path, before)  # type: ignore[attr-defined]
+        if made is not None and guests is not None:
+            told = made.conversations if guests.conversations == () else None
+            made = Touched(f"{made.position}\n{guests.position}", told, made.rows)
+    return made
 
 
 def session_of(origin: Origin) -> str | None:

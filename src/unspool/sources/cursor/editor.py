@@ -10,7 +10,7 @@ import msgspec
 
 from unspool.facts import NOBODY, AnyFact
 from unspool.io.databases import DAMAGE, MAGIC, is_spare, open_database
-from unspool.io.origins import Head, Origin, Tally, Touched
+from unspool.io.origins import Head, Origin, Tally, Touched, TouchedRow
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
@@ -83,9 +83,13 @@ def touched(path: str, position: str) -> Touched | None:
         ).fetchall()
         if len(rows) > _MOST_TOUCHED:
             return Touched(here)
-        rows = [(str(key), value) for key, value in rows if not str(key).startswith("agentKv:")]
-        idents = {key.split(":")[1] for key, _ in rows if ":" in key}
-        return Touched(here, tuple(sorted(idents - {""})), rows)
+        touched = [
+            TouchedRow("cursorDiskKV", key, key.split(":")[1] if ":" in key else "", value)
+            for key, value in ((str(key), value) for key, value in rows)
+            if not key.startswith("agentKv:")
+        ]
+        idents = {row.conversation for row in touched} - {""}
+        return Touched(here, tuple(sorted(idents)), touched)
 
 
 class _Position(msgspec.Struct):

@@ -13,7 +13,7 @@ import msgspec
 
 from unspool.facts import AnyFact
 from unspool.io.databases import BACKUP, MAGIC, is_spare
-from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally, Touched, read_head
 from unspool.sources.vscode_chat.documents import (
     is_archive,
     read_archive,
@@ -161,6 +161,13 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 
         return read_replay(origin, tally)
     return read_document(origin, tally)
+
+
+def touched(path: str, position: str) -> Touched | None:
+    """Which chats of a store were written since; None where it is another file."""
+    from unspool.sources.vscode_chat import stores
+
+    return stores.touched(path, position) if PurePath(path).name in _STORES else None
 
 
 def visits(head: Head) -> bool:

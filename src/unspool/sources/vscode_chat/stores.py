@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from unspool.facts import AnyFact
 from unspool.io.databases import DAMAGE, open_database
+from unspool.io.digests import digest
 from unspool.io.door import Flaw, read_json, sample
-from unspool.io.origins import Origin, Tally
+from unspool.io.origins import Origin, Tally, Touched, TouchedRow
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, field_of
 from unspool.sources.scribe import Scribe
@@ -31,6 +34,55 @@ def read_store(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     if problem is not None:
         yield lost(origin, tally, Flaw(problem[0], 0, problem[1]))
     yield from rows_facts(rows, origin, tally)
+
+
+def touched(path: str, position: str) -> Touched | None:
+    """Which chats were written since a position, by digests of their entries in the index and of the
+    chats that stand in the store itself:
+
+    {"chat.ChatSessionStore.index c1": "9f86d081…", "interactive.sessions c0": "60303ae2…"}
+
+    Only these two keys are read, however large the rest of the store is.
+    """
+    rows, problem = read_rows(path)
+    if problem is not None:
+        return None
+    values = {(key, ident): msgspec.json.encode(value) for key, ident, value in _told(rows)}
+    digests = {
+        f"{key} {ident}": digest(value.decode()).hex() for (key, ident), value in values.items()
+    }
+    here = msgspec.json.encode(digests).decode()
+    if not position:
+        return Touched(here)
+    before = msgspec.json.decode(position, type=dict[str, str])
+    new = [
+        TouchedRow("ItemTable", key, ident, value)
+        for (key, ident), value in values.items()
+        if before.get(f"{key} {ident}") != digests[f"{key} {ident}"]
+    ]
+    idents = {name.partition(" ")[2] for name in before.keys() - digests.keys()}
+    idents |= {row.conversation for row in new}
+    if "" in idents:  # nothing names it from outside
+        return Touched(here)
+    return Touched(here, tuple(sorted(idents)), new)
+
+
+def _told(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str, Any]]:
+    """(key, chat, what is said of it) of each chat that the store tells of."""
+    for key, value in rows:
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+        for told in read_json(without_long_images(data)).values:
+            if key == _INDEX:
+                for name, entry in dict_of(field_of(told, "entries")).items():
+                    yield key, _entry_session(name, entry), entry
+            else:
+                for chat in _chats(told):
+                    yield key, str(field_of(chat, "sessionId") or ""), chat
+
+
+def _entry_session(name: str, entry: Any) -> str:
+    session = field_of(entry, "sessionId")
+    return session_id(session if isinstance(session, str) else name)
 
 
 def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]:
@@ -63,8 +115,10 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
                     # Chats of other agents (copilotcli:/…, claude-code:/…) are kept by those.
                     tally.noise += 1
                     continue
-                session = entry.get("sessionId")
-                ident = session_id(session if isinstance(session, str) else name)
+                ident = _entry_session(name, entry)
+                if origin.only and ident not in origin.only:
+                    tally.noise += 1
+                    continue
                 scribe = Scribe((NAME, ident), origin.path, _OFFSET + number)
                 title, timing, stats = (entry.get(name) for name in ("title", "timing", "stats"))
                 if isinstance(title, str) and title:
@@ -83,16 +137,20 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
 
 
 def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """An array of chats; by their ids in the oldest stores."""
-    if isinstance(value, dict):
-        chats = [value] if isinstance(value.get("requests"), list) else list(value.values())
-    else:
-        chats = value if isinstance(value, list) else [value]
-    for number, chat in enumerate(chats):
+    for number, chat in enumerate(_chats(value)):
+        if origin.only and field_of(chat, "sessionId") not in origin.only:
+            continue
         if isinstance(chat, dict):
             yield from value_facts(chat, origin, tally, [])
         else:
             yield lost(origin, tally, Flaw("not-a-chat", 2 + number, sample(str(chat))))
+
+
+def _chats(value: Any) -> list[Any]:
+    """An array of chats; by their ids in the oldest stores."""
+    if isinstance(value, dict):
+        return [value] if isinstance(value.get("requests"), list) else list(value.values())
+    return value if isinstance(value, list) else [value]
 
 
 def session_id(name: str) -> str:
