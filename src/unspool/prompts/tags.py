@@ -90,6 +90,8 @@ def _iter_attributes(raw: str) -> Iterator[tuple[str, object]]:
 
 def blocks(text: str) -> list[Block]:
     """The top-level blocks of a text in order, each with those inside it."""
+    if "</" not in text and "/>" not in text:
+        return []  # nothing is closed
     if not ("\n<" in text or "\n <" in text or text.startswith(("<", " <"))):
         return []
     return _cached_blocks(text) if len(text) <= _CACHED_CHARS else _blocks(text)

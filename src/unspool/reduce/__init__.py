@@ -29,7 +29,6 @@ import msgspec
 
 from unspool.facts import (
     ECHO,
-    MESSAGE_BEARING,
     NO_ZONE,
     ZONE,
     AnyFact,
@@ -238,18 +237,17 @@ def _reduce_records(
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places, messages, assembly.adrift) or None
-    count_preserved(trajectory.marks, [record.entry for record in thread.records], places)
+    count_preserved(trajectory.marks, thread.records, places)
     trajectory.branches = _branches(thread, places) or None
     # The file with the first message-bearing record (or the last list), and all others.
-    bearing = (r for r in records if any(isinstance(f, MESSAGE_BEARING) for f in r.facts))
-    first = next(bearing, records[0] if records else None)
     origins = {record.origin for record in records}
     if strand is not None:
-        origins.update(view.origin for view in strand.all_views)
-    if strand is not None and (strand.alone or first is None):
+        origins.update([view.origin for view in strand.all_views])
+    if strand is not None and (strand.alone or not records):
         trajectory.file_path = strand.last_view.origin
-    elif first is not None:
-        trajectory.file_path = first.origin
+    elif records:
+        bearing = (r for r in records if any(isinstance(f, SPOKEN) for f in r.facts))
+        trajectory.file_path = next(bearing, records[0]).origin
     trajectory.origins = sorted(origins - {trajectory.file_path or ""}) or None
     times = assembly.times + thing_times(thread)
     if strand is not None:
@@ -294,8 +292,10 @@ def _only_echoes(records: list[Record]) -> bool:
 
 def _branches(thread: Thread, places: list[float]) -> list[Branch]:
     """The abandoned branches, each with the number of messages kept up to its fork."""
-    order = {record.entry: place for place, record in enumerate(thread.records)}
     made: list[Branch] = []
+    if not thread.branches:
+        return made
+    order = {record.entry: place for place, record in enumerate(thread.records)}
     for fork, records in thread.branches:
         assembly = Assembly()
         assembly.take(records)

@@ -142,7 +142,12 @@ def _with_copies(lists: list[Listing]) -> tuple[list[Call], list[tuple[Call, Cal
     """The calls in order of time, and those that are another one's copy (two files, two channels)."""
     first: dict[object, Call] = {}
     copies: list[tuple[Call, Call]] = []
-    seen_by = [(listing.chain[call.count], call) for listing in lists for call in listing.calls]
+    # What a call saw: of one list a number of messages, of several the messages themselves.
+    seen_by: list[tuple[int, Call]] = [
+        (listing.chain[call.count] if len(lists) > 1 else call.count, call)
+        for listing in lists
+        for call in listing.calls
+    ]
     for seen, call in sorted(seen_by, key=lambda item: item[1].when):
         view = call.view
         moment = view.time if view.time is not None else call.place

@@ -160,7 +160,7 @@ def read_lists(
             problems.append(_problem(key, min(seen, key=_by_place), "messages-unreadable"))
         else:
             inputs.append(listing)
-    inputs.sort(key=lambda made: made.calls[0].place)
+    inputs.sort(key=_first_place)
     for listing in inputs:
         if listing.trouble:
             problems.append(_problem(key, listing.calls[0].view, listing.trouble))
@@ -182,6 +182,11 @@ def read_lists(
     return Lists(_fold(lists), _unique(answers), problems)
 
 
+def _first_place(listing: Listing) -> tuple[str, int]:
+    view = listing.calls[0].view
+    return (view.origin, view.offset)
+
+
 def _by_place(item: View | SnapshotSeen | ListSeen | PieceSeen) -> tuple[str, int]:
     return (item.origin, item.offset)
 
@@ -199,9 +204,13 @@ class Text:
     def __init__(self, fact: SnapshotSeen, ends: list[int], pieces: list[str]) -> None:
         self.text = ",".join(pieces) + ","
         self.pieces = pieces
-        self.ends = list(accumulate([len(piece) + 1 for piece in pieces]))
-        places = dict(zip(ends, self.ends, strict=True))
-        self.seen = [(places[view.size], view) for view in fact.views]
+        self.ends = [len(self.text)]
+        if len(pieces) == 1:
+            self.seen = [(len(self.text), view) for view in fact.views]
+        else:
+            self.ends = list(accumulate([len(piece) + 1 for piece in pieces]))
+            places = dict(zip(ends, self.ends, strict=True))
+            self.seen = [(places[view.size], view) for view in fact.views]
 
     def take(self, beginning: "Text") -> None:
         """What the calls saw that logged only the beginning of this text."""
@@ -211,12 +220,13 @@ class Text:
 
 
 def _ends(fact: SnapshotSeen) -> list[int]:
-    ends = {view.size for view in fact.views}
-    ends.add(len(fact.text))
-    return sorted(ends)
+    size = len(fact.text)
+    return [size] if len(fact.views) == 1 else sorted({size, *[view.size for view in fact.views]})
 
 
 def _pieces(fact: SnapshotSeen, ends: list[int]) -> list[bytes]:
+    if len(ends) == 1:
+        return [fact.text[1:]]
     return [fact.text[start + 1 : end] for start, end in pairwise([0, *ends])]
 
 
@@ -466,7 +476,7 @@ def _unique(answers: list[Answer]) -> list[Answer]:
     """The same answer may come by two channels: by call id (or request and time) and text it is
     one (cases/copilot_telemetry/two_channels)."""
     best: dict[tuple[Any, ...], Answer] = {}
-    for answer in sorted(answers, key=lambda a: _by_place(a.view)):
+    for answer in sorted(answers, key=lambda a: (a.view.origin, a.view.offset)):
         view = answer.view
         key = (
             (view.call, view.request, answer.message.content)
@@ -495,6 +505,8 @@ def _combine(known: Answer, other: Answer) -> Answer:
 def _fold(lists: list[Listing]) -> list[Listing]:
     """Lists of which, by their messages, none is the beginning of another: one text may be spelled
     in two ways (cases/copilot_telemetry/same_text_spelled_otherwise)."""
+    if len(lists) < 2:
+        return lists
     kept: list[Listing] = []
     begun: dict[int, Listing] = {}
     """The hash of a beginning → the first of the longest lists that begin so."""

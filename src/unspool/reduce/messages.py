@@ -16,7 +16,7 @@ from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned
 from unspool.io.times import format_time, parse_time
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
-from unspool.reduce.records import Listed
+from unspool.reduce.records import Listed, Record
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction
 
 
@@ -254,6 +254,8 @@ def build_marks(
 
     A mark stands before the messages of its record, or right behind the message that it names.
     """
+    if not marks:
+        return []
     behind = _ends(messages)
     asked = [p for p, m in zip(places, messages, strict=True) if _is_asked(m)]
     built: list[tuple[float, Marked, Mark]] = []
@@ -321,13 +323,16 @@ def _ends_last(marks: list[Mark]) -> list[Mark]:
     return marks
 
 
-def count_preserved(marks: list[Mark] | None, entries: list[str], places: list[float]) -> None:
+def count_preserved(marks: list[Mark] | None, records: list[Record], places: list[float]) -> None:
     """How many messages a compaction left, where it names the first and the last record of them;
     its summary counts too."""
     for mark in marks or ():
+        if mark.kind != "compaction":
+            continue
         data = mark.data or {}
         ends = (data.get("preserved_from"), data.get("preserved_to"))
-        if mark.kind == "compaction" and "messages_after" not in data and None not in ends:
+        if "messages_after" not in data and None not in ends:
+            entries = [record.entry for record in records]
             first, last = (entries.index(end) if end in entries else None for end in ends)
             if first is not None and last is not None and first <= last:
                 kept = bisect_right(places, last) - bisect_left(places, first)

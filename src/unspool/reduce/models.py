@@ -74,9 +74,11 @@ def annotate(
         if message.turn is not None:
             message.request_id = message.request_id or requests.get(message.turn)
             asked = requests_by_turn.get(message.turn, [])
+        if message.model:
+            continue
         asked = [message.request_id] if message.request_id else asked
         models = {session[request] for request in asked if request in session}
-        if len({model for model, _ in models}) == 1 and not message.model:
+        if len({model for model, _ in models}) == 1:
             message.model, message.model_source = min(models)
     _fill_copies(messages)
     return notes

@@ -52,12 +52,11 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
 
     A negative rank replaces what the message itself says.
     """
-    by_subject: dict[tuple[str, str], list[Noted]] = defaultdict(list)
-    opening: dict[tuple[str, str], list[Noted]] = defaultdict(list)
+    by_subject: dict[tuple[str, str | None], list[Noted]] = defaultdict(list)
+    opening: dict[tuple[str, str | None], list[Noted]] = defaultdict(list)
     """Those on the words that opened a request or turn."""
-    for (on, subject, name), note in settle(notes).items():
-        if on == "conversation" or on == "entry":
-            continue
+    own = [note for note in notes if note.on != "conversation" and note.on != "entry"]
+    for (on, subject, name), note in settle(own).items():
         opens = (name in TURN_NOTES and on != "call") or (name == "timestamp" and on in _OPENED)
         (opening if opens else by_subject)[(on, subject)].append(note)
     if not by_subject and not opening:
@@ -67,14 +66,12 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
     for message in messages:
         notes_here: list[Noted] = []
         asked = message.role == "user" and message.kind is None
-        subjects = (
-            ("message", message.id),
-            ("request", message.request_id),
-            ("turn", None if message.turn is None else str(message.turn)),
-        )
-        for of, ident in subjects if on_messages or asked else ():
-            if ident is not None:
-                place = (of, ident)
+        if on_messages or asked:
+            for place in (
+                ("message", message.id),
+                ("request", message.request_id),
+                ("turn", None if message.turn is None else str(message.turn)),
+            ):
                 notes_here += by_subject.get(place, ())
                 if asked:
                     notes_here += opening.get(place, ())

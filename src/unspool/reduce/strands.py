@@ -81,17 +81,19 @@ class Strand:
 
     def tools(self) -> list[dict[str, Any]] | None:
         """The tools of the last call that names any."""
-        latest = sorted(
-            self.all_views, key=lambda v: (v.time or -1, v.origin, v.offset), reverse=True
-        )
-        named = dict.fromkeys(view.tools for view in latest)  # most calls name the same
-        return next((tools for raw in named if (tools := decode_tools(raw))), None)
+        named = {raw: decode_tools(raw) for raw in {view.tools for view in self.all_views}}
+        naming = [view for view in self.all_views if named[view.tools]]
+        last = max(naming, key=lambda v: (v.time or -1, v.origin, v.offset), default=None)
+        return named[last.tools] if last is not None else None
 
     def tell(self, rest: list[AnyFact], merging: Merging) -> None:
         """Make the records; `rest` is what all other records of the conversation state."""
-        things = (MessageSeen, ToolCalled, ToolReturned)
-        spoken = [fact.rank for fact in rest if isinstance(fact, things)]
-        best = min(spoken, default=Rank.LAST_RESORT)
+        best: int = Rank.LAST_RESORT
+        for fact in rest:
+            if (
+                type(fact) is MessageSeen or type(fact) is ToolCalled or type(fact) is ToolReturned
+            ) and fact.rank < best:
+                best = fact.rank
         self.alone = best >= Rank.LAST_RESORT
         self.rank = Rank.COPY if best < Rank.ECHO else Rank.ITSELF
         if self.alone:
@@ -273,6 +275,8 @@ def _seen_at(winner: Candidate) -> list[int | None]:
 def _by_message(views: list[View], rest: list[AnyFact]) -> list[Noted]:
     """Notes on a request by the id of the message that it was made for, where that is another."""
     requests = {v.message: v.request for v in views if v.message and v.message != v.request}
+    if not requests:
+        return []
     return [
         msgspec.structs.replace(fact, subject=requests[fact.subject], rank=fact.rank + 1)
         for fact in rest

@@ -190,6 +190,8 @@ def close_calls(trajectory: Trajectory) -> None:
     ]
     stopped = [i for i, m in enumerate(trajectory.messages) if m.kind == "interruption"]
     last = max([*closed, *stopped], default=0)
+    if not last:
+        return
     answered = {m.tool_call_id for m in trajectory.messages if m.role == "tool"}
     for message in trajectory.messages[:last]:
         for call in message.tool_calls or ():
@@ -290,9 +292,9 @@ def take_references(trajectory: Trajectory) -> None:
 
 def count_encrypted(trajectory: Trajectory) -> None:
     """Reasoning that is there but cannot be read is left out; how often is said."""
-    counts = [(message.extra or {}).get(ENCRYPTED, 0) for message in trajectory.messages]
-    if any(counts):
-        trajectory.metadata[ENCRYPTED] = sum(counts)
+    counted = sum(m.extra.get(ENCRYPTED, 0) for m in trajectory.messages if m.extra)
+    if counted:
+        trajectory.metadata[ENCRYPTED] = counted
 
 
 def count_modes(trajectory: Trajectory) -> None:

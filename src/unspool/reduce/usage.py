@@ -86,10 +86,11 @@ class Runs:
         counted = [
             p for p, r in usage if r.on == "conversation" and Rank.EXTRACT <= r.rank < Rank.ECHO
         ]
+        last = max(counted, default=float("inf"))
         self.later = [
             message.usage
             for message, place in zip(messages, places, strict=True)
-            if counted and place > max(counted) and message.usage is not None and not message.copied
+            if place > last and message.usage is not None and not message.copied
         ]
         """What came behind the last account of the conversation: the program crashed, or still runs."""
         self.segments = [r for _, r in usage if r.on == "segment" and r.rank <= Rank.ITSELF]
@@ -121,7 +122,7 @@ class Runs:
             for message, place in zip(messages, places, strict=True)
             if message.usage is not None
             and not message.copied
-            and not any(span.has_place(place) for span in spans)
+            and not (spans and any(span.has_place(place) for span in spans))
         ]
 
     def rest(self) -> list[tuple[str, Usage]]:
@@ -208,6 +209,8 @@ def _spans(
 
 def assign_usage(assembly: Assembly, messages: list[Message]) -> list[tuple[float, UsageReported]]:
     """Give every message its usage; the reports that are on no message seen come back."""
+    if not assembly.usage:
+        return []
     settled = settle_usage(assembly.usage)
     by_subject: dict[str, list[UsageReported]] = {}
     for _, report in settled:
@@ -277,14 +280,16 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
     """
     if trajectory.usage is None:
         own = [m.usage for m in trajectory.messages if m.usage is not None and not m.copied]
-        given = {m.request_id for m in trajectory.messages if m.usage is not None}
-        silent = [to_usage(r) for r in runs.requests if r.subject not in given]
+        silent: list[Usage] = []
+        if runs.requests:
+            given = {m.request_id for m in trajectory.messages if m.usage is not None}
+            silent = [to_usage(r) for r in runs.requests if r.subject not in given]
         reported = [to_usage(r) for r in runs.segments]
         beside = bool(reported or runs.calls or runs.told)
         rest = [usage for _, usage in runs.rest()] if beside else []
         trajectory.usage = total_of(
             [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
-            own if _tells_all(trajectory.messages) and runs.conversation else [],
+            own if runs.conversation and _tells_all(trajectory.messages) else [],
             [*(to_usage(r) for r in runs.conversation), *(runs.later if runs.conversation else ())],
             [*reported, *rest],
             [*own, *silent],
@@ -316,12 +321,15 @@ def _tells_all(messages: list[Message]) -> bool:
 
 def total_of(*levels: list[Usage]) -> Usage | None:
     """Figure by figure, what the highest level that knows it says."""
+    sums = [known for known in map(total, levels) if known is not None]
+    if len(sums) < 2:
+        return sums[0] if sums else None
     made = Usage()
-    for known in map(total, levels):
+    for known in sums:
         for name in TOKENS:
-            if known is not None and getattr(made, name) is None:
+            if getattr(made, name) is None:
                 setattr(made, name, getattr(known, name))
-    return made if made != Usage() else None
+    return made
 
 
 def give_to_requests(messages: list[Message], reports: list[UsageReported]) -> None:
