@@ -125,11 +125,14 @@ class Head:
     @property
     def has_lines(self) -> bool:
         """Whether a line of the file is an object, or the first is too long to tell."""
-        if not self.plain or b"\n" not in self.data:
-            return self.plain
-        if self._objects is not None:
-            return bool(self._objects)
-        return next(self._parse(), None) is not None
+        return self.plain and (b"\n" not in self.data or self.has_objects)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether any of the first whole lines is an object: the first one tells, most often."""
+        return (
+            next(iter(self._parse() if self._objects is None else self._objects), None) is not None
+        )
 
     @property
     def objects(self) -> list[dict[str, object]]:

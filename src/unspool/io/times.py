@@ -103,11 +103,18 @@ def format_time(micros: int | None) -> str | None:
 @lru_cache(maxsize=1024)
 def _minute_text(minute: int) -> str | None:
     """Date, hour and minute: the times of a conversation lie close together."""
+    day, minute = divmod(minute, 24 * 60)
+    date = _date_text(day)
+    return None if date is None else f"{date}T{minute // 60:02d}:{minute % 60:02d}"
+
+
+@lru_cache(maxsize=64)
+def _date_text(day: int) -> str | None:
     try:
-        moment = _EPOCH + timedelta(minutes=minute)
+        moment = _EPOCH + timedelta(days=day)
     except OverflowError:
         return None
-    return moment.isoformat(timespec="minutes")[:16] if moment.year >= 1000 else None
+    return moment.date().isoformat() if moment.year >= 1000 else None
 
 
 _AGO = re.compile(r"^(\d{1,9})\s*(min|h|d|w)$")

@@ -100,7 +100,8 @@ class TagScan(msgspec.Struct):
                 continue
             role = message.role
             self.messages[role] = self.messages.get(role, 0) + 1
-            for block, parent in iter_blocks(blocks(message.content), containers):
+            found = blocks(message.content)
+            for block, parent in iter_blocks(found, containers) if found else ():
                 met.add(block.name)
                 count = self.tags.setdefault(block.name, TagCount())
                 count.take(block, parent, role, (trajectory.conversation_id, index))

@@ -38,22 +38,28 @@ def to_messages(value: Any) -> list[Message]:
     if not isinstance(value, dict):
         return []
     kind = value.get("type")
-    if kind is not None:
-        if kind in ("function_call", "custom_tool_call") and "call_id" in value:
-            return [Message("assistant", "", tool_calls=[_responses_call(value)])]
-        if kind in ("function_call_output", "custom_tool_call_output"):
-            call = {"tool_call_id": value.get("call_id")}
-            return _Parts(value.get("output")).messages("tool", call)
-        if kind == "reasoning":
-            return _Parts(value.get("summary") or value.get("content")).as_thinking()
+    if kind in ("function_call", "custom_tool_call") and "call_id" in value:
+        return [Message("assistant", "", tool_calls=[_responses_call(value)])]
+    if kind in ("function_call_output", "custom_tool_call_output"):
+        return _Parts(value.get("output")).messages("tool", {"tool_call_id": value.get("call_id")})
+    if kind == "reasoning":
+        return _Parts(value.get("summary") or value.get("content")).as_thinking()
+    plain = _plain(value)
+    if plain is not None:
+        return [plain]
     role = _ROLES.get(str(value.get("role", "")).lower())
-    if role is None:
-        return []
-    content = value.get("content")
-    if isinstance(content, str):
-        # {"role": "user", "content": "…"}: most messages are no more than that.
-        return [Message(role, content) if len(value) == 2 else _message(role, content, value)]
-    return _Parts(content).messages(role, value)
+    return _Parts(value.get("content")).messages(role, value) if role is not None else []
+
+
+def _plain(value: dict[str, Any]) -> Message | None:
+    """A message whose content is a text, as that of most: {"role": "user", "content": "…"}."""
+    role, content = value.get("role"), value.get("content")
+    if type(content) is not str or type(role) is not str:
+        return None
+    known = _ROLES.get(role) or _ROLES.get(role.lower())
+    if known is None:
+        return None
+    return Message(known, content) if len(value) == 2 else _message(known, content, value)
 
 
 _RESPONSE_ITEMS = {"reasoning", "function_call", "custom_tool_call", "message"}
@@ -64,6 +70,10 @@ def list_to_messages(values: Iterable[Any]) -> list[Message]:
     result: list[Message] = []
     opened: Message | None = None
     for value in values:
+        if type(value) is dict and "type" not in value and (plain := _plain(value)) is not None:
+            result.append(plain)
+            opened = None
+            continue
         messages = to_messages(value)
         if not is_response_item(value):
             result += messages
@@ -181,21 +191,20 @@ class _Parts:
 def _message(role: Role, content: str, value: dict[str, Any]) -> Message:
     """A message with what stands beside its content."""
     message = Message(role, content)
-    names = value.keys()
-    if not names.isdisjoint(_CALLS):
+    if not _BESIDE.isdisjoint(value):
         message.tool_calls = _openai_calls(value) or None
-    if not names.isdisjoint(_THINKING):
         message.thinking = _thinking(value)
     if role == "tool":
         message.name = text(value.get("name")) or None
-        call = value.get("tool_call_id", value.get("tool_use_id", value.get("toolCallId")))
-        message.tool_call_id = text(call) or None
+        named = next((name for name in _CALL_IDS if name in value), "")
+        message.tool_call_id = text(value.get(named)) or None
         message.is_error = True if value.get("is_error") is True else None
     return message
 
 
 _THINKING = ("reasoning_content", "reasoning_text", "cot_summary", "thinking")
-_CALLS = ("tool_calls", "toolCalls", "function_call")
+_BESIDE = frozenset((*_THINKING, "tool_calls", "toolCalls", "function_call"))
+_CALL_IDS = ("tool_call_id", "tool_use_id", "toolCallId")
 
 
 def _thinking(value: dict[str, Any]) -> str | None:

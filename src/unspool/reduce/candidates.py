@@ -14,7 +14,7 @@ from collections import defaultdict
 import msgspec
 
 from unspool.facts import AnyFact, Noted, View
-from unspool.prompts.typed import context_kind, summary_of
+from unspool.prompts.typed import opens_from, summary_of
 from unspool.reduce.lists import Answer, Call, Listing, by_time, decode_system, identity, is_empty
 from unspool.trajectory import Message
 
@@ -37,9 +37,8 @@ class Candidate:
         """The summary that the list begins from."""
         for message in self.messages:
             if message.role == "user":
-                message.kind = context_kind(message.content)
-                if (summary := summary_of(message.content)) is not None:
-                    self.segment = summary
+                message.kind, summary = opens_from(message.content)
+                self.segment = self.segment if summary is None else summary
         self.last = max(self.calls, key=by_time)
         self.first = min(self.calls, key=by_time)
         self.winner = max(

@@ -112,7 +112,7 @@ class Assembly:
             for origin in record.others:  # it stands at the same place in all of them
                 self.anchors.tie(origin, place, place, record.time is not None)
             for fact in record.facts:
-                if lists_alone and isinstance(fact, Listed):
+                if lists_alone and type(fact) is Listed:
                     self.listed.append((place, fact.ready))
                 else:
                     self._take(place, record, fact)

@@ -11,7 +11,7 @@ call logs them when it ends. A list that is broken is used up to the break
 import json
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -60,8 +60,7 @@ class Call:
         return (self.view.origin, self.view.offset)
 
 
-def by_time(item: Call | Answer) -> When:
-    return item.when
+by_time: Callable[[Call | Answer], When] = operator.attrgetter("when")
 
 
 class Listing:
@@ -279,7 +278,11 @@ def _listing(
         for value in values:
             if type(value) is not dict:
                 trouble = "message-not-an-object"
-        messages += [m for m in list_to_messages(values) if not is_empty(m)]
+        messages += [
+            message
+            for message in list_to_messages(values)
+            if (message.content and not message.content.isspace()) or not is_empty(message)
+        ]
         counts[end] = len(messages)
     calls = [Call(view, counts[end]) for end, view in seen]
     if len(calls) > 1:
@@ -287,8 +290,9 @@ def _listing(
     return Listing(messages, calls, trouble=trouble)
 
 
-def _by_view(call: Call) -> tuple[str, int]:
-    return (call.view.origin, call.view.offset)
+_by_view: Callable[[Call | Answer], tuple[str, int]] = operator.attrgetter(
+    "view.origin", "view.offset"
+)
 
 
 def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | None:
@@ -476,7 +480,7 @@ def _unique(answers: list[Answer]) -> list[Answer]:
     """The same answer may come by two channels: by call id (or request and time) and text it is
     one (cases/copilot_telemetry/two_channels)."""
     best: dict[tuple[Any, ...], Answer] = {}
-    for answer in sorted(answers, key=lambda a: (a.view.origin, a.view.offset)):
+    for answer in sorted(answers, key=_by_view):
         view = answer.view
         key = (
             (view.call, view.request, answer.message.content)

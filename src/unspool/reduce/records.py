@@ -16,7 +16,7 @@ LIST = "\0list:"
 in; and how the ids of their records begin, which nobody else knows."""
 
 
-class Listed(MessageSeen, frozen=True, kw_only=True):
+class Listed(MessageSeen, frozen=True, kw_only=True, gc=False):
     """A message that a message list told, ready made."""
 
     ready: Message

@@ -144,7 +144,7 @@ def number_turns(messages: list[Message]) -> None:
     """
     turn = -1
     first_turns: dict[tuple[Any, ...], int] = {}
-    repeats = any(message.copied for message in messages)
+    repeats = bool([message for message in messages if message.copied])
     for message in messages:
         role = message.role
         if role == "user" and is_turn(message):

@@ -86,12 +86,15 @@ class Runs:
         counted = [
             p for p, r in usage if r.on == "conversation" and Rank.EXTRACT <= r.rank < Rank.ECHO
         ]
-        last = max(counted, default=float("inf"))
-        self.later = [
-            message.usage
-            for message, place in zip(messages, places, strict=True)
-            if place > last and message.usage is not None and not message.copied
-        ]
+        self.later = (
+            [
+                message.usage
+                for message, place in zip(messages, places, strict=True)
+                if place > max(counted) and message.usage is not None and not message.copied
+            ]
+            if counted
+            else []
+        )
         """What came behind the last account of the conversation: the program crashed, or still runs."""
         self.segments = [r for _, r in usage if r.on == "segment" and r.rank <= Rank.ITSELF]
         self.echoed = [r for _, r in usage if r.on == "segment" and r.rank > Rank.ITSELF]
@@ -117,17 +120,18 @@ class Runs:
         self.calls = [_filled(r, told[r.subject]) if r.subject in known else r for r in self.calls]
         self.told = [report for report in self.told if report.subject not in known]
         fill_last_gap(messages, places, usage)
-        self.uncovered = [
-            message
-            for message, place in zip(messages, places, strict=True)
-            if message.usage is not None
-            and not message.copied
-            and not (spans and any(span.has_place(place) for span in spans))
-        ]
+        self._messages = messages
+        self._spans = spans
 
     def rest(self) -> list[tuple[str, Usage]]:
         """(model, usage) of what no report covers: another channel's, where it tells no less."""
-        own = [(m.model or "", m.usage) for m in self.uncovered if m.usage is not None]
+        own = [
+            (message.model or "", message.usage)
+            for message, place in zip(self._messages, self.places, strict=True)
+            if message.usage is not None
+            and not message.copied
+            and not any(span.has_place(place) for span in self._spans)
+        ]
         own += [(report.model, to_usage(report)) for report in self.calls]
         if not self.told:
             return own

@@ -78,7 +78,7 @@ class Reader:
                     yield self._problem(logged.offset, logged.code, logged.text)
             return
         # A packed file, which is not cut into ranges, has lines all the same.
-        lines = b"\n" not in head.data or bool(head.objects)
+        lines = b"\n" not in head.data or head.has_objects
         origin = msgspec.structs.replace(self.origin, lines=lines)
         # Undo state may hold whole files; nothing in it was said.
         undo = b'{"type":"file-history-snapshot"'
