@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Rank
-from unspool.io.door import clean
+from unspool.facts import NO_ZONE, ZONE, AnyFact, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.gemini_parts import typed_of
-from unspool.sources.hooklogs import TIMES, Logged, head_payloads, read_log
+from unspool.sources.hooklogs import TIMES, Logged, head_payloads, iter_payloads
 from unspool.sources.scribe import Scribe, title_of
 
 Payload = dict[str, Any]
@@ -56,15 +55,11 @@ def read_payloads(
 ) -> Iterator[AnyFact]:
     noted: dict[tuple[str, str], Any] = {}
     counts = dialect.follow()
-    for logged in read_log(origin, recover):
-        tally.records += 1
-        if logged.value is None:
-            tally.problems += 1
-            scribe = Scribe(NOBODY, origin.path, logged.offset)
-            scribe.problem(logged.code, logged.text)
-            yield from scribe.facts
+    for item in iter_payloads(origin, tally, recover):
+        if isinstance(item, Problem):
+            yield item
             continue
-        payload: Payload = clean(logged.value)
+        payload, logged = item
         event = payload.get("hook_event_name")
         if not isinstance(payload.get("session_id"), str) or not isinstance(event, str):
             tally.unrecognise("hook payload", origin.path, logged.offset)

@@ -10,14 +10,16 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.door import read_json
-from unspool.io.origins import Head, Origin, iter_lines, open_origin
+from unspool.facts import NOBODY, Problem
+from unspool.io.door import clean, read_json, sample
+from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
 from unspool.io.times import Moment, find_moment, parse_time
 
 __all__ = [
     "Logged",
     "Moment",
     "head_payloads",
+    "iter_payloads",
     "noted_moment",
     "read_log",
     "unwrap",
@@ -69,6 +71,23 @@ def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
         if data:
             yield from _parse(data, offset, moment if moment is not None else before, recover)
         before = None if data else moment
+
+
+def iter_payloads(
+    origin: Origin, tally: Tally, recover: bool
+) -> Iterator[tuple[dict[str, Any], Logged] | Problem]:
+    """Every payload, cleaned, with where and when it was logged; a problem for a stretch that is none.
+    Both are counted."""
+    for logged in read_log(origin, recover):
+        tally.records += 1
+        if logged.value is not None:
+            yield clean(logged.value), logged
+            continue
+        tally.problems += 1
+        yield Problem(
+            key=NOBODY, origin=origin.path, offset=logged.offset, code=logged.code,
+            sample=sample(logged.text),
+        )  # fmt: skip
 
 
 def _objects(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bytes]]:

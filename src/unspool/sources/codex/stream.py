@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem, Rank
-from unspool.io.door import iter_json_lines
+from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
+from unspool.sources import streams
 from unspool.sources.codex.records import Counts
 from unspool.sources.scribe import Scribe
 
@@ -44,8 +44,7 @@ class Item(msgspec.Struct, gc=False):
     receiver_thread_ids: list[str] | None = None
 
 
-class Event(msgspec.Struct, gc=False):
-    type: str = ""
+class Event(streams.Event, gc=False):
     thread_id: str = ""
     item: Item | None = None
     usage: Counts | None = None
@@ -62,33 +61,32 @@ def is_stream(objects: list[dict[str, object]]) -> bool:
 
 
 def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    thread = ""
-    thought = ""
-    for line in iter_json_lines(origin, _EVENT, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, data, event = line
-        scribe = Scribe(("codex", thread), origin.path, offset, rank=Rank.STANDIN)
+    return streams.read_stream(origin, tally, recover, _EVENT, _Stream())
+
+
+class _Stream(streams.Stream[Event]):
+    thread = thought = shown = ""
+
+    def scribe(self, event: Event, data: bytes, path: str, offset: int) -> Scribe:
+        if event.type == "thread.started":
+            self.thread = event.thread_id
+        self.shown = f"shown:{hashlib.sha256(data).hexdigest()[:16]}"
+        return Scribe(("codex", self.thread), path, offset, rank=Rank.STANDIN)
+
+    def tell(self, event: Event, scribe: Scribe) -> bool | None:
         item = event.item
         if event.type == "thread.started":
-            thread = event.thread_id
-            scribe.key = ("codex", thread)
             scribe.note("agent", "Codex", Rank.ECHO)
-        elif not thread:
-            tally.problems += 1
-            scribe.problem("missing-conversation-id", data)
         elif event.type == "item.completed" and item is not None and item.type == "reasoning":
-            thought = "\n\n".join(filter(None, (thought, item.text)))
+            self.thought = "\n\n".join(filter(None, (self.thought, item.text)))
         elif event.type == "item.completed" and item is not None and item.type == "agent_message":
-            scribe.message(role="assistant", text=item.text, thinking=thought, rank=Rank.ECHO)
-            thought = ""
+            scribe.message(role="assistant", text=item.text, thinking=self.thought, rank=Rank.ECHO)
+            self.thought = ""
         elif event.type == "item.completed" and item is not None:
-            ident = f"shown:{hashlib.sha256(data).hexdigest()[:16]}"
-            if thought:
-                scribe.message(id=ident, role="assistant", thinking=thought)
-                thought = ""
-            _tell_item(item, ident, scribe)
+            if self.thought:
+                scribe.message(id=self.shown, role="assistant", thinking=self.thought)
+                self.thought = ""
+            _tell_item(item, self.shown, scribe)
         elif event.type == "turn.completed" and event.usage is not None:
             counts = event.usage
             scribe.usage(
@@ -104,10 +102,8 @@ def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact
             text = error.get("message") if isinstance(error, dict) else error
             scribe.message(role="assistant", text=str(text or ""), kind="error")
         elif event.type not in _NOISE:
-            tally.unrecognise(event.type or "no type", origin.path, offset)
-            continue
-        tally.noise += not scribe.facts
-        yield from scribe.facts
+            return None
+        return bool(scribe.facts)
 
 
 def _tell_item(item: Item, ident: str, scribe: Scribe) -> None:

@@ -14,15 +14,14 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Key, Rank
-from unspool.io.door import clean
+from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Key, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import list_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, Steps, rank_of, request_id
 from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute
 from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, touches
-from unspool.sources.hooklogs import Logged, head_payloads, read_log
+from unspool.sources.hooklogs import Logged, head_payloads, iter_payloads
 from unspool.sources.scribe import Scribe
 
 RANK = Rank.INDEX
@@ -77,15 +76,11 @@ def _is_payload(value: Payload) -> bool:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     log = Log(origin.path)
-    for logged in read_log(origin, recover):
-        tally.records += 1
-        if logged.value is None:
-            tally.problems += 1
-            scribe = Scribe(NOBODY, origin.path, logged.offset)
-            scribe.problem(logged.code, logged.text)
-            yield from scribe.facts
-            continue
-        yield from log.read(clean(logged.value), logged, tally)
+    for item in iter_payloads(origin, tally, recover):
+        if isinstance(item, Problem):
+            yield item
+        else:
+            yield from log.read(*item, tally)
     yield from log.places()
 
 

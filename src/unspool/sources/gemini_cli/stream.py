@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem, Rank
-from unspool.io.door import iter_json_lines
+from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
+from unspool.sources import streams
 from unspool.sources.gemini_cli.chats import NAME
 from unspool.sources.gemini_parts import arguments_of
 from unspool.sources.scribe import Scribe, title_of
@@ -33,8 +33,7 @@ class Stats(msgspec.Struct, gc=False):
     cached: int | None = None
 
 
-class Event(msgspec.Struct, gc=False):
-    type: str = ""
+class Event(streams.Event, gc=False):
     timestamp: str | None = None
     session_id: str = ""
     model: str = ""
@@ -61,40 +60,41 @@ def is_stream(objects: list[dict[str, object]]) -> bool:
 
 
 def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    return streams.read_stream(origin, tally, recover, _EVENT, _Stream())
+
+
+class _Stream(streams.Stream[Event]):
     session = model = answer = ""
-    for line in iter_json_lines(origin, _EVENT, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, data, event = line
-        session = event.session_id or session
-        scribe = Scribe(
-            (NAME, session),
-            origin.path,
-            offset,
-            time=parse_time(event.timestamp),
-            entry=f"stream:{hashlib.sha256(data).hexdigest()[:16]}",
-            rank=Rank.ECHO,
-        )
-        if not session:
-            tally.problems += 1
-            scribe.problem("missing-conversation-id", data)
-        elif event.type == "init":
-            model = event.model
+
+    def scribe(self, event: Event, data: bytes, path: str, offset: int) -> Scribe:
+        self.session = event.session_id or self.session
+        entry = f"stream:{hashlib.sha256(data).hexdigest()[:16]}"
+        time = parse_time(event.timestamp)
+        return Scribe((NAME, self.session), path, offset, time=time, entry=entry, rank=Rank.ECHO)
+
+    def tell(self, event: Event, scribe: Scribe) -> bool | None:
+        if event.type == "init":
+            self.model = event.model
             scribe.note("agent", "Gemini CLI", Rank.ECHO)
         elif event.type == "message" and event.role == "user":
-            answer = ""
+            self.answer = ""
             scribe.message(role="user", text=event.content, typed=event.content)
             scribe.note("title", title_of(event.content), Rank.LAST_RESORT)
         elif event.type == "message":
-            answer = answer or scribe.entry
-            scribe.message(id=answer, role="assistant", text=event.content, model=model, piece=True)
+            self.answer = self.answer or scribe.entry
+            scribe.message(
+                id=self.answer, role="assistant", text=event.content, model=self.model, piece=True
+            )
         elif event.type == "tool_use":
-            answer = answer or scribe.entry
-            arguments = arguments_of(event.parameters)
-            scribe.call(id=event.tool_id, message=answer, name=event.tool_name, arguments=arguments)
+            self.answer = self.answer or scribe.entry
+            scribe.call(
+                id=event.tool_id,
+                message=self.answer,
+                name=event.tool_name,
+                arguments=arguments_of(event.parameters),
+            )
         elif event.type == "tool_result":
-            answer = ""
+            self.answer = ""
             error = event.error.get("message") if isinstance(event.error, dict) else event.error
             text = event.output if event.output is not None else error
             scribe.returned(
@@ -106,12 +106,10 @@ def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact
         elif event.type == "error":
             scribe.message(role="assistant", text=event.message, kind="error", rank=Rank.STANDIN)
         elif event.type == "result":
-            _tell_end(event, model, scribe)
+            _tell_end(event, self.model, scribe)
         else:
-            tally.unrecognise(event.type or "no type", origin.path, offset)
-            continue
-        tally.noise += not scribe.facts
-        yield from scribe.facts
+            return None
+        return bool(scribe.facts)
 
 
 def _tell_end(event: Event, model: str, scribe: Scribe) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem, Rank
-from unspool.io.door import iter_json_lines
+from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
+from unspool.sources import streams
 from unspool.sources.gemini_parts import arguments_of
 from unspool.sources.qwen_code.chats import NAME
 from unspool.sources.scribe import Scribe
@@ -49,8 +49,7 @@ class Message(msgspec.Struct, gc=False):
     usage: Usage | None = None
 
 
-class Event(msgspec.Struct, gc=False):
-    type: str = ""
+class Event(streams.Event, gc=False):
     subtype: str | None = None
     uuid: str = ""
     session_id: str = ""
@@ -86,25 +85,29 @@ def is_stream(objects: list[dict[str, object]]) -> bool:
 
 
 def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    agents: dict[str, str] = {}
-    """Call → the sub-agent that it started."""
-    talks: dict[str, _Talk] = {}
-    for line in iter_json_lines(origin, _EVENT, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, data, event = line
+    return streams.read_stream(origin, tally, recover, _EVENT, _Stream())
+
+
+class _Stream(streams.Stream[Event]):
+    def __init__(self) -> None:
+        self.agents: dict[str, str] = {}
+        """Call → the sub-agent that it started."""
+        self.talks: dict[str, _Talk] = {}
+
+    def scribe(self, event: Event, data: bytes, path: str, offset: int) -> Scribe:
+        ident, call = event.session_id, event.parent_tool_use_id or ""
+        if ident and call:
+            ident = f"{ident}/{self.agents.get(call, call)}"
+        return Scribe((NAME, ident), path, offset, entry=event.uuid, rank=Rank.ECHO)
+
+    def tell(self, event: Event, scribe: Scribe) -> bool | None:
+        talk = self.talks.setdefault(scribe.key[1], _Talk())
         call = event.parent_tool_use_id or ""
-        ident = f"{event.session_id}/{agents.get(call, call)}" if call else event.session_id
-        scribe = Scribe((NAME, ident), origin.path, offset, entry=event.uuid, rank=Rank.ECHO)
-        talk = talks.setdefault(ident, _Talk())
-        if not event.session_id:
-            tally.problems += 1
-            scribe.problem("missing-conversation-id", data)
-        elif event.type == "assistant" and event.message is not None:
-            _tell_answer(event.message, talk, scribe, agents)
+        waited: list[AnyFact] = []
+        if event.type == "assistant" and event.message is not None:
+            _tell_answer(event.message, talk, scribe, self.agents)
         elif event.type == "user" and event.message is not None:
-            yield from talk.close()
+            waited = talk.close()
             _tell_given(event.message, scribe, is_task=bool(call))
         elif event.type == "system" and event.subtype == "init":
             scribe.note("agent", "Qwen Code", Rank.ECHO)
@@ -114,19 +117,20 @@ def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact
                 scribe.note("workspace.path", event.cwd, Rank.LAST_RESORT)
         elif event.type == "result":
             # The tokens are those of the session up to here; its words were printed before.
-            yield from talk.close()
+            waited = talk.close()
             _tell_usage(event.usage, scribe, on="conversation", subject="")
             scribe.mark("end", {"is_error": event.is_error}, rank=Rank.STANDIN)
         elif event.type not in ("system", "stream_event"):
-            tally.unrecognise(event.type or "no type", origin.path, offset)
-            continue
+            return None
         if scribe.facts and call:
             parent = {"conversation_id": event.session_id, "tool_call_id": call}
             scribe.note("parent", {**parent, "kind": "subagent"}, Rank.ECHO)
-        tally.noise += not scribe.facts and not talk.waiting
-        yield from scribe.facts
-    for talk in talks.values():
-        yield from talk.close()
+        told = bool(scribe.facts or talk.waiting)
+        scribe.facts += waited
+        return told
+
+    def close(self) -> list[AnyFact]:
+        return [fact for talk in self.talks.values() for fact in talk.close()]
 
 
 def _tell_answer(message: Message, talk: _Talk, scribe: Scribe, agents: dict[str, str]) -> None:
