@@ -1,7 +1,5 @@
 """`unspool export`: conversations taken away as files."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -11,9 +9,9 @@ from unspool.cli.options import no_reasoning_option, partition_option
 from unspool.cli.screen import Display
 from unspool.cli.selection import choose, tell_problems
 from unspool.errors import UnspoolError, UsageError
-from unspool.pipeline.finish import drop_reasoning
-from unspool.pipeline.output import whole_file, write_combined
-from unspool.sinks import Family, Piece, unique_names
+from unspool.io.temporary import scratch
+from unspool.pipeline.output import spool_families, write_one, write_output
+from unspool.sinks import Family
 
 EXAMPLES = """
 \b
@@ -58,52 +56,29 @@ def command(
             collection, entries = choose(argument, paths, display)
             tell_problems(collection)
             families += map(collection.family, entries)
-    if no_reasoning:
-        for family in families:
-            for member in (family.root, *family.descendants):
-                drop_reasoning(member)
     if not sink.FAMILIES:
         families = [
             Family(one) for family in families for one in (family.root, *family.descendants)
         ]
-    pieces = [piece for family in families for piece in sink.write(family, options)]
-    if not pieces:
-        raise UnspoolError(f"{to} has nothing to show of this")
-    if combine is not None:
-        groups: dict[str, list[bytes]] = {}
-        for piece in pieces:
-            groups.setdefault(piece.name, []).append(piece.data)
-        for path in write_combined(combine, sinks.combined_files(to), groups, output or "."):
-            click.echo(str(path))
-    elif sink.MANY_FILES and output != "-":
-        for path in _write_files(pieces, output):
-            click.echo(str(path))
-    elif output is None or output == "-":
-        stdout = sys.stdout.buffer
-        for piece in pieces:
-            stdout.write(piece.data)
-        stdout.flush()
-    else:
-        with whole_file(Path(output)) as file:
-            for piece in pieces:
-                file.write(piece.data)
-
-
-def _write_files(pieces: list[Piece], output: str | None) -> Iterator[Path]:
-    """One page goes to the file that was named; else every piece goes into the folder."""
-    target = Path(output) if output is not None else Path()
-    if len(pieces) == 1 and output is not None and target.suffix and not target.is_dir():
-        with whole_file(target) as file:
-            file.write(pieces[0].data)
-        yield target
-        return
-    named = bool(target.suffix) and target.suffix == Path(pieces[0].name).suffix
-    if (named or target.exists()) and not target.is_dir():
-        raise UsageError(f"{target} is a file; several files need a folder")
-    top = unique_names(piece.name for piece in pieces if "/" not in piece.name)
-    for piece in pieces:
-        path = target / (piece.name if "/" in piece.name else next(top))
-        with whole_file(path) as file:
-            file.write(piece.data)
-        if "/" not in piece.name:
-            yield path
+    with scratch() as folder:
+        written = spool_families(families, to, options, not no_reasoning, folder / "pieces")
+        names = [name for one in written for name, _ in one.pieces]
+        if not names:
+            raise UnspoolError(f"{to} has nothing to show of this")
+        target = Path(output or ".")
+        alone = combine is None and len(names) == 1 and bool(target.suffix)
+        if output == "-" or (
+            alone and not target.is_dir()
+        ):  # one page goes to the file that was named
+            write_one(written, output)
+            if sink.MANY_FILES and output != "-":
+                click.echo(str(target))
+            return
+        if sink.MANY_FILES:
+            output = str(target)
+            named = bool(target.suffix) and target.suffix == Path(names[0]).suffix
+            if (named or target.exists()) and not target.is_dir():
+                raise UsageError(f"{target} is a file; several files need a folder")
+        for path in write_output(written, to, combine, output):
+            if path.parent == target:  # pictures lie in folders below it
+                click.echo(str(path))

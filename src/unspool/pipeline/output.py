@@ -15,9 +15,9 @@ from typing import BinaryIO
 from unspool import sinks
 from unspool.errors import OutputError, UsageError
 from unspool.io.signals import Later
-from unspool.pipeline.finish import Written
-from unspool.pipeline.shuffle import Slot, Slots
-from unspool.sinks import Combine, unique_names
+from unspool.pipeline.finish import Written, drop_reasoning
+from unspool.pipeline.shuffle import Slot, Slots, Spool
+from unspool.sinks import Combine, Family, Options, unique_names
 
 
 @contextmanager
@@ -134,21 +134,45 @@ def write_many(written: Iterable[Written], output: str) -> list[Path]:
     return list(made)
 
 
+def spool_families(
+    families: Iterable[Family], sink_name: str, options: Options, reasoning: bool, path: Path
+) -> list[Written]:
+    """What a sink makes of finished conversations, put into a file, from where it is written out."""
+    sink = sinks.load(sink_name)
+    spool = Spool(path)
+    written: list[Written] = []
+    try:
+        for family in families:
+            members = (family.root, *family.descendants)
+            if not reasoning:
+                for member in members:
+                    drop_reasoning(member)
+            one = Written(family.root.conversation_id)
+            one.messages = sum(len(member.messages) for member in members)
+            for piece in sink.write(family, options):
+                one.pieces.append((piece.name, spool.put(piece.data)))
+            written.append(one)
+    finally:
+        spool.close()
+    return written
+
+
 def write_output(
     written: list[Written], sink: str, combine: Combine | None, output: str | None
-) -> None:
-    """All that was written, as the sink has it: one file, many, or such as it combines them to."""
+) -> list[Path]:
+    """All that was written, as the sink has it: one file, many, or such as it combines them to. The
+    files, where they lie in a folder."""
     if combine is not None:
         groups: dict[str, list[Slot]] = {}
         for item in written:
             for name, slot in item.pieces:
                 groups.setdefault(name, []).append(slot)
         pieces = {name: _iter_slots(slots) for name, slots in groups.items()}
-        write_combined(combine, sinks.combined_files(sink), pieces, str(output))
-    elif sinks.load(sink).MANY_FILES:
-        write_many(written, str(output))
-    else:
-        write_one(written, output)
+        return write_combined(combine, sinks.combined_files(sink), pieces, str(output))
+    if sinks.load(sink).MANY_FILES:
+        return write_many(written, str(output))
+    write_one(written, output)
+    return []
 
 
 def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes]:

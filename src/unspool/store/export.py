@@ -6,8 +6,8 @@ from pathlib import Path
 
 from unspool import sinks
 from unspool.inspect.collection import Entry
-from unspool.pipeline.finish import Written, drop_reasoning
-from unspool.pipeline.shuffle import Spool
+from unspool.pipeline.finish import Written
+from unspool.pipeline.output import spool_families
 from unspool.sinks import Family, Options
 from unspool.store.collection import StoreCollection
 from unspool.store.filters import Filters, where
@@ -23,25 +23,12 @@ def export(
 ) -> list[Written]:
     """Those that the filters mean, oldest first, one at a time into a file, from where the output is
     put together. A sync that goes on meanwhile changes nothing about them."""
-    sink = sinks.load(sink_name)
-    spool = Spool(spool_path)
-    written: list[Written] = []
     connection.execute("BEGIN")
     try:
-        for family in _families(connection, filters, sink.FAMILIES):
-            members = (family.root, *family.descendants)
-            if not reasoning:
-                for member in members:
-                    drop_reasoning(member)
-            one = Written(family.root.conversation_id)
-            one.messages = sum(len(member.messages) for member in members)
-            for piece in sink.write(family, options):
-                one.pieces.append((piece.name, spool.put(piece.data)))
-            written.append(one)
+        families = _families(connection, filters, sinks.load(sink_name).FAMILIES)
+        return spool_families(families, sink_name, options, reasoning, spool_path)
     finally:
         connection.execute("ROLLBACK")
-        spool.close()
-    return written
 
 
 def _families(connection: sqlite3.Connection, filters: Filters, together: bool) -> Iterator[Family]:
