@@ -90,7 +90,13 @@ def test_a_time_stamp_does_not_make_two_events_of_one() -> None:
         ("any.x", {"conversation_id": "c", "generation_id": "g"}, "cursor", "c"),
         ("cursor.any.x", {"cursor_version": "3.8", "conversation_id": "c"}, "cursor", "c"),
         ("codex.x", {"turn_id": "t"}, "codex", "s1"),
-        ("gemini.x", {}, "gemini-cli", "s1"),
+        ("gemini-cli.x", {}, "gemini-cli", "s1"),
+        (
+            "any.x",
+            {"transcript_path": "/h/workspaceStorage/a/t.jsonl"},
+            "copilot-vscode",
+            "s1",
+        ),
         ("any.x", {"transcript_path": "C:\\u\\.codex\\sessions\\r.jsonl"}, "codex", "s1"),
     ],
 )

@@ -33,7 +33,7 @@ from unspool.live.notices import follow
 from unspool.live.queue import Arrival, Queue, SqliteQueue
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
-from unspool.live.states import ENDS_OF_TURNS, doings, event_name
+from unspool.live.states import doings, ends_turn
 from unspool.live.writer import Fault, Writer, clear
 from unspool.store.align import align_again
 from unspool.store.changes import changes_after, last_change
@@ -377,7 +377,7 @@ class _Work:
         arrivals = [self.daemon.arrivals.popleft() for _ in range(len(self.daemon.arrivals))]
         urgent = set()
         for arrival in arrivals:
-            if event_name(arrival.event_type) in ENDS_OF_TURNS:
+            if ends_turn(arrival):
                 urgent.add((arrival.platform, arrival.session))
             if path := arrival.data.decode("utf-8", "replace"):
                 self.monitors.ring(path)

@@ -16,61 +16,28 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from unspool import sources
 from unspool.hooks.spool import HALF_WRITTEN_SECONDS, Layout, agent_hint
 from unspool.live.failpoints import reach
 from unspool.live.queue import Arrival, Queue
+from unspool.sources.hook_events import Fields, Hooks
 
 BATCH_EVENTS = 100
 BATCH_BYTES = 4 * 1024 * 1024
 MOST_FILES = 10_000
 """Of a long backlog so many are looked at before the folder is listed again."""
 SETTLED_NS = 1_000_000_000
-
-SOURCE_OF = {
-    "claude": "claude-code",
-    "copilot": "copilot-cli",
-    "vscode": "copilot-vscode",
-    "gemini": "gemini-cli",
-    "qwen": "qwen-code",
-}
-"""Agents whose name in the spool is not that of their source."""
-_HOMES = {
-    ".claude": "claude-code",
-    ".codex": "codex",
-    ".cursor": "cursor",
-    ".copilot": "copilot-cli",
-    ".gemini": "gemini-cli",
-    ".qwen": "qwen-code",
-    "workspaceStorage": "copilot-vscode",
-    "globalStorage": "copilot-vscode",
-}
-"""A folder above the transcript that a payload names → whose it is."""
+UNKNOWN = Hooks({})
+"""Of an agent that no source reads."""
 
 
-class Payload(msgspec.Struct):
-    """The fields that tell whose a payload is, whatever their types are."""
-
-    hook_event_name: Any = None
-    hookEventName: Any = None
-    session_id: Any = None
-    sessionId: Any = None
-    conversation_id: Any = None
-    generation_id: Any = None
-    prompt_id: Any = None
-    tool_use_id: Any = None
-    transcript_path: Any = None
-    transcriptPath: Any = None
-    cursor_version: Any = None
-    timestamp: Any = None
-
-
-_decode = msgspec.json.Decoder(Payload).decode
+_decode = msgspec.json.Decoder(Fields).decode
 _NAMED = re.compile(
     rb'"(session_id|sessionId|conversation_id|hook_event_name)"\s*:\s*"([^"\\]{1,200})"'
 )
 
 
-def read_payload(data: bytes) -> tuple[Payload, bool]:
+def read_payload(data: bytes) -> tuple[Fields, bool]:
     """The payload, and whether it is one JSON object; of a broken one what its beginning says."""
     try:
         return _decode(data), True
@@ -78,7 +45,7 @@ def read_payload(data: bytes) -> tuple[Payload, bool]:
         names = {name.decode(): value.decode("utf-8", "replace") for name, value in _NAMED.findall(
             data[:65536]
         )}  # fmt: skip
-        return Payload(**names), False
+        return Fields(**names), False
 
 
 def _text(*values: Any) -> str:
@@ -89,9 +56,8 @@ def make_arrival(data: bytes, name: str, received_ns: int) -> Arrival:
     """What a file of the spool holds."""
     payload, is_whole = read_payload(data)
     platform = _platform(payload, agent_hint(name))
-    session = _text(payload.session_id, payload.sessionId)
-    if platform == "cursor":
-        session = _text(payload.conversation_id, session)
+    hooks = sources.hooks_of(platform) or UNKNOWN
+    session = _text(*(getattr(payload, field) for field in hooks.sessions))
     return Arrival(
         _event_id(payload, data, f"{name} {received_ns}") if is_whole else _hash(data, name),
         received_ns,
@@ -102,22 +68,19 @@ def make_arrival(data: bytes, name: str, received_ns: int) -> Arrival:
     )
 
 
-def _platform(payload: Payload, hint: str | None) -> str:
-    if payload.cursor_version is not None or (
-        payload.conversation_id is not None and payload.generation_id is not None
-    ):
-        return "cursor"  # it runs Claude Code's hooks too
+def _platform(payload: Fields, hint: str | None) -> str:
+    """Whose command it was, else whose fields or whose transcript."""
     if hint is not None:
-        return SOURCE_OF.get(hint, hint)
-    parts = re.split(r"[/\\]", _text(payload.transcript_path, payload.transcriptPath))
-    for part in reversed(parts):
-        if part in _HOMES:
-            return _HOMES[part]
-    # Copilot writes the time into its payloads, Claude Code does not.
-    return "copilot-cli" if payload.timestamp is not None else "claude-code"
+        return hint
+    parts = set(re.split(r"[/\\]", _text(payload.transcript_path, payload.transcriptPath)))
+    for name in sources.HOOKED:
+        hooks = sources.hooks_of(name)
+        if hooks and (hooks.is_own(payload) or not parts.isdisjoint(hooks.folders)):
+            return name
+    return ""
 
 
-def _event_id(payload: Payload, data: bytes, file: str) -> str:
+def _event_id(payload: Fields, data: bytes, file: str) -> str:
     """The same event may come from two hook files, some milliseconds apart: what it is about tells
     that. Without any such id two equal payloads are two events."""
     if payload.tool_use_id is None and payload.prompt_id is None and payload.generation_id is None:

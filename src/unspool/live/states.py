@@ -11,13 +11,15 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from unspool import sources
 from unspool.facts import Key
 from unspool.io.times import parse_time
 from unspool.live.queue import Arrival
+from unspool.sources.hook_events import Told
 from unspool.store.events import stamp
 from unspool.trajectory import Trajectory
 
@@ -28,39 +30,7 @@ RECENT = timedelta(days=1)
 HOOKS_KNOW_BETTER_US = 2_000_000
 """A transcript is written a moment after the hook has told of it."""
 
-_STATES = {
-    "sessionstart": "idle",
-    "userpromptsubmit": "working",
-    "beforesubmitprompt": "working",
-    "beforeagent": "working",
-    "pretooluse": "working",
-    "posttooluse": "working",
-    "posttoolusefailure": "working",
-    "aftertool": "working",
-    "afteragentthought": "working",
-    "afteragentresponse": "working",
-    "aftershellexecution": "working",
-    "aftermcpexecution": "working",
-    "afterfileedit": "working",
-    "subagentstart": "working",
-    "subagentstop": "working",
-    "precompact": "working",
-    "postcompact": "working",
-    "precompress": "working",
-    "permissiondenied": "working",
-    "permissionrequest": "waiting",
-    "notification": "waiting",
-    "stop": "idle",
-    "afteragent": "idle",
-    "stopfailure": "failed",
-    "erroroccurred": "failed",
-    "sessionend": "ended",
-}
-"""Event, in any case → what the agent does from then on. Other events tell nothing."""
-
-ENDS_OF_TURNS = frozenset(
-    name for name, state in _STATES.items() if state in ("waiting", "idle", "failed", "ended")
-)
+ENDS = frozenset(("waiting", "idle", "failed", "ended"))
 """Somebody may be waiting to see what came of it: such conversations go first."""
 
 
@@ -74,40 +44,30 @@ class Doing(NamedTuple):
     at: str
 
 
-class _Told(msgspec.Struct):
-    """What a payload says beside its event."""
-
-    status: Any = None
-    tool_name: Any = None
-    notification_type: Any = None
-    message: Any = None
+_decode = msgspec.json.Decoder(Told).decode
 
 
-_decode = msgspec.json.Decoder(_Told).decode
+def _event(arrival: Arrival) -> str:
+    return arrival.event_type.replace("_", "").replace("-", "").lower()
 
 
-def event_name(event_type: str) -> str:
-    return event_type.replace("_", "").replace("-", "").lower()
+def ends_turn(arrival: Arrival) -> bool:
+    hooks = sources.hooks_of(arrival.platform)
+    return hooks is not None and hooks.states.get(_event(arrival)) in ENDS
 
 
 def state_of(arrival: Arrival) -> tuple[str, str | None]:
     """(state, tool) after the event; an empty state where it tells nothing."""
-    name = event_name(arrival.event_type)
-    state = _STATES.get(name, "")
+    hooks, name = sources.hooks_of(arrival.platform), _event(arrival)
+    if hooks is None:
+        return "", None
     try:
         told = _decode(arrival.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        told = _Told()
-    if name == "stop" and told.status == "error":
-        state = "failed"
-    if name == "notification":
-        text = f"{told.notification_type or ''} {told.message or ''}".lower()
-        if "idle" in text or "waiting for your input" in text:
-            state = "idle"  # a reminder, a minute after its turn was over
-        elif "permission" not in text and "elicitation" not in text and "needs your" not in text:
-            state = ""
-    tool = told.tool_name if name == "pretooluse" and isinstance(told.tool_name, str) else None
-    return state, tool
+        told = Told()
+    tool = hooks.tool(told) if name == hooks.calls else None
+    state = hooks.settle(name, told, hooks.states.get(name, ""))
+    return state, tool if isinstance(tool, str) else None
 
 
 def put_states(connection: sqlite3.Connection, arrivals: Iterable[Arrival]) -> None:

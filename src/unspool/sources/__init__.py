@@ -15,6 +15,7 @@ import msgspec
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, Touched, read_head
+from unspool.sources.hook_events import Hooks
 
 SOURCES: dict[str, str] = {
     "vscode-chat": "unspool.sources.vscode_chat",
@@ -62,10 +63,23 @@ class Shown(msgspec.Struct):
         return self.uri
 
 
+HOOKED = (
+    "cursor",
+    "codex",
+    "gemini-cli",
+    "qwen-code",
+    "opencode",
+    "copilot-vscode",
+    "copilot-cli",
+    "claude-code",
+)
+"""Sources that declare `HOOKS`, in the order in which they are asked whether a payload is theirs."""
+
+
 class Source(Protocol):
     """What a source module offers. It may also have `session_of(path)`,
     `touched(path, position)` (see `touched_since`), RENDERED_PROMPTS (see `has_rendered_prompts`),
-    REWRITES (see `rewrites`),
+    REWRITES (see `rewrites`), HOOKS (see `hooks_of`),
     and for the timeline PLATFORM and TIMELINE (see `declared`)."""
 
     NAME: str
@@ -140,6 +154,12 @@ def touched_since(source: str, path: str, position: str) -> Touched | None:
             told = made.conversations if guests.conversations == () else None
             made = Touched(f"{made.position}\n{guests.position}", told, made.rows)
     return made
+
+
+@cache
+def hooks_of(name: str) -> Hooks | None:
+    """What the source says of its agent's hooks."""
+    return getattr(load(name), "HOOKS", None) if name in HOOKED else None
 
 
 def session_of(origin: Origin) -> str | None:

@@ -23,12 +23,21 @@ from unspool.sources.claude_code import companions, hooks, stream
 from unspool.sources.claude_code.companions import session_of
 from unspool.sources.claude_code.lines import NAME
 from unspool.sources.claude_code.reader import CHAIN, Reader
+from unspool.sources.hook_events import CLAUDE_STATES, Hooks, settle_notification
 
 RANGES = True
 PLATFORM = "claude"
 """What it is called in a timeline."""
 
 _MARKERS = (b"sessionId", b"session_id", b"leafUuid", b"file-history-snapshot")
+
+
+HOOKS = Hooks(
+    CLAUDE_STATES,
+    (".claude",),
+    is_own=lambda fields: True,  # asked last: what is nobody else's has its shape
+    settle=settle_notification,
+)
 
 
 def claims(head: Head) -> bool:

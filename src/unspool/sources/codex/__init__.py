@@ -20,12 +20,14 @@ from unspool.sources.codex.records import PROMPT
 from unspool.sources.codex.rollout import NAME, read_rollout
 from unspool.sources.codex.stream import is_stream, read_stream
 from unspool.sources.codex.threads import thread_of
+from unspool.sources.hook_events import CLAUDE_STATES, Hooks
 from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.scribe import Scribe, title_of
 
 RANGES = False  # what an item belongs to is told by the lines before it
 REWRITES = True  # `codex migrate-rollouts` drops turns that were rolled back
 
+HOOKS = Hooks(CLAUDE_STATES, (".codex",))
 _ITEMS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 
 

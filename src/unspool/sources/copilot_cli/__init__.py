@@ -15,6 +15,7 @@ from unspool.sources.copilot_cli.events import KNOWN, read_events
 from unspool.sources.copilot_cli.hooks import DIALECT
 from unspool.sources.copilot_cli.lookup import STATE, UUID, Lookup, folder_session
 from unspool.sources.copilot_cli.store import is_store, read_store
+from unspool.sources.hook_events import CLAUDE_STATES, Hooks
 from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.scribe import Scribe
 
@@ -23,6 +24,12 @@ RANGES = True
 
 _HISTORY = "history-session-state"
 _EVENT_LOG = "events.jsonl"
+HOOKS = Hooks(
+    CLAUDE_STATES,
+    (".copilot",),
+    is_own=lambda fields: fields.timestamp is not None and not fields.transcript_path,
+)
+"""It writes the time into its payloads; Claude Code does not, and names its transcript always."""
 
 
 def claims(head: Head) -> bool:

@@ -23,6 +23,7 @@ from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.store import is_store, read_store
 from unspool.sources.copilot_vscode.debuglog import is_log, read_log
 from unspool.sources.copilot_vscode.traces import is_traces, read_traces
+from unspool.sources.hook_events import CLAUDE_STATES, Hooks
 from unspool.sources.hook_payloads import is_log as is_hook_log
 from unspool.sources.hook_payloads import read_payloads
 from unspool.sources.scribe import Scribe
@@ -38,6 +39,7 @@ OUTSIDE = BESIDE + 1
 
 _EXTENSION = "github.copilot-chat"
 _TRANSCRIPTS = "transcripts"
+HOOKS = Hooks(CLAUDE_STATES, ("workspaceStorage", "globalStorage"))
 _CACHE = "copilotcli.session.metadata.json"
 _MEMORIES = ("memory-tool", "memories")
 _SHARED = ("repo", "user")

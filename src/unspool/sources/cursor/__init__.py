@@ -14,6 +14,7 @@ from unspool.sources.cursor import (
     workspace,
 )
 from unspool.sources.cursor.paths import is_output, usual_places
+from unspool.sources.hook_events import Hooks, Told
 
 NAME = "cursor"
 RANGES = False
@@ -36,6 +37,33 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     head = read_head(origin.path)
     shape = next((shape for shape in _SHAPES if shape.claims(head)), hooks)
     yield from shape.read(origin, tally, recover)
+
+
+def _settle(event: str, told: Told, state: str) -> str:
+    return "failed" if event == "stop" and told.status == "error" else state
+
+
+HOOKS = Hooks(
+    {
+        **dict.fromkeys(
+            (
+                "beforesubmitprompt", "afteragentthought", "afteragentresponse", "posttooluse",
+                "posttoolusefailure", "aftershellexecution", "aftermcpexecution", "afterfileedit",
+                "subagentstop", "precompact",
+            ),
+            "working",
+        ),
+        "sessionstart": "idle",
+        "stop": "idle",
+        "sessionend": "ended",
+    },
+    (".cursor",),
+    # It runs Claude Code's hooks too.
+    is_own=lambda fields: fields.cursor_version is not None
+    or (fields.conversation_id is not None and fields.generation_id is not None),
+    sessions=("conversation_id", "session_id", "sessionId"),
+    settle=_settle,
+)  # fmt: skip
 
 
 def touched(path: str, position: str) -> Touched | None:

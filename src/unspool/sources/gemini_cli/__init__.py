@@ -13,9 +13,27 @@ from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources.gemini_cli.chats import NAME, is_chat, read_chat, session_of
 from unspool.sources.gemini_cli.hooks import DIALECT
 from unspool.sources.gemini_cli.stream import is_stream, read_stream
+from unspool.sources.hook_events import Hooks, settle_notification
 from unspool.sources.hook_payloads import is_log, read_payloads
 
 RANGES = False  # later lines say more of earlier messages
+
+
+HOOKS = Hooks(
+    {
+        "sessionstart": "idle",
+        "beforeagent": "working",
+        "beforetool": "working",
+        "aftertool": "working",
+        "precompress": "working",
+        "notification": "waiting",
+        "afteragent": "idle",
+        "sessionend": "ended",
+    },
+    (".gemini",),
+    settle=settle_notification,
+    calls="beforetool",
+)
 
 
 def claims(head: Head) -> bool:

@@ -13,6 +13,8 @@ from pathlib import Path
 from unspool.facts import AnyFact
 from unspool.io.databases import MAGIC
 from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.values import field_of
+from unspool.sources.hook_events import Hooks
 from unspool.sources.hook_payloads import is_log, read_payloads
 from unspool.sources.opencode.database import read_database
 from unspool.sources.opencode.files import read_export, read_storage, read_stream, storage_kind
@@ -22,6 +24,25 @@ from unspool.sources.opencode.sessions import NAME
 RANGES = False
 
 _DATABASE = re.compile(r"(?:opencode(?:-[\w.]+)?|kilo)\.db")
+
+
+HOOKS = Hooks(
+    {
+        "session.created": "idle",
+        "chat.message": "working",
+        "tool.execute.before": "working",
+        "tool.execute.after": "working",
+        "session.compacted": "working",
+        "permission.asked": "waiting",
+        "permission.updated": "waiting",
+        "permission.replied": "working",
+        "session.idle": "idle",
+        "session.error": "failed",
+        "session.deleted": "ended",
+    },
+    calls="tool.execute.before",
+    tool=lambda told: field_of(told.input, "tool"),
+)
 
 
 def claims(head: Head) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, read_head
 from unspool.sources import hook_payloads
+from unspool.sources.hook_events import CLAUDE_STATES, Hooks, settle_notification
 from unspool.sources.hook_payloads import Dialect, Payload, is_log, read_payloads
 from unspool.sources.qwen_code.chats import NAME, is_chat, read_chat, session_of
 from unspool.sources.qwen_code.stream import is_stream, read_stream
@@ -41,6 +42,9 @@ _DIALECT = Dialect(
     is_own=_is_own,
     events={**hook_payloads.claude_events("{}/{}".format), "UserPromptSubmit": _prompt},
 )
+
+
+HOOKS = Hooks(CLAUDE_STATES, (".qwen",), settle=settle_notification)
 
 
 def claims(head: Head) -> bool:
