@@ -153,6 +153,22 @@ def test_a_run_abandoned_last_is_behind_everything(tmp_path: Path) -> None:
     assert (branch.index, [m.content for m in branch.messages]) == (2, ["two", "No."])
 
 
+def test_turns_that_were_taken_back_keep_their_answers(tmp_path: Path) -> None:
+    """1.5: rewound by two turns. Nothing but the order of writing tells which answer is whose."""
+    listed = [bubble("a", 1, "one"), bubble("b", 2, "Yes.", usageUuid="g", **timing(0, 5))]
+    lost = [
+        bubble("z", 1, "two", requestId="g-2"),
+        bubble("y", 2, "Two it is.", usageUuid="g-2", **timing(20, 25)),
+        bubble("x", 1, "three", requestId="g-3"),
+        bubble("w", 2, "Three it is.", usageUuid="g-3", **timing(30, 35)),
+    ]
+    write(tmp_path, rows_of({"composerId": "c", "status": "aborted"}, *listed, *lost, listed=2))
+    branches = made_of(tmp_path)["c"].branches or ()
+    assert [[m.content for m in branch.messages] for branch in branches] == [
+        ["two", "Two it is."], ["three", "Three it is."],
+    ]  # fmt: skip
+
+
 def test_a_notice_is_no_answer(tmp_path: Path) -> None:
     """3.7: the answer that the headers name is empty, the notice stands outside of them."""
     details = {"title": "You are out of tea", "detail": "Buy more."}

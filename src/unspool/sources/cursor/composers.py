@@ -389,7 +389,7 @@ class Bubbles:
         return bubble
 
     def _orphans(self) -> list[Orphan]:
-        """By `createdAt`; without it in the order in which they were written."""
+        """By `createdAt` (a prompt before answers of its moment), else in the order of writing."""
         rows, tally = self._reader.rows, self._reader.tally
         if rows is None:
             return []
@@ -414,7 +414,12 @@ class Bubbles:
             else:
                 orphans.append(orphan)
         return sorted(
-            orphans, key=lambda o: (o.created is None, o.created or 0, not o.is_prompt, o.row)
+            orphans,
+            key=lambda o: (
+                (1, 0, False, o.row)
+                if o.created is None
+                else (0, o.created, not o.is_prompt, o.row)
+            ),
         )
 
     def _last_spoken(self) -> str:
