@@ -237,7 +237,7 @@ def sample() -> tuple[Trajectory, list[Trajectory]]:
         workspace=Workspace(path="/home/ada/limiter", branch="main"),
         children=[Link(child.conversation_id, tool_call_id="c2", name="Find callers")],
         marks=[
-            Mark("compaction", 10, data={"trigger": "auto", "preTokens": 155_000}),
+            Mark("compaction", 10, data={"trigger": "auto", "pre_tokens": 155_000}),
             Mark("turn_end", 10),
         ],
         branches=[

@@ -1,1 +1,1 @@
-"""What stands in messages: their shapes, prompt tags, what was typed, the context around it."""
+"""What stands in messages: their shapes, prompt tags, what was typed, context, exit codes."""

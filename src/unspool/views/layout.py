@@ -201,15 +201,8 @@ def _rule_text(mark: Mark) -> str:
 
 _TOLD = ("trigger", "name", "new_model", "chosen_model", "new_mode", "agent_name", "message")
 """What a mark is about, in a word: a skill, the model or mode that it went over to."""
-_BEFORE = (
-    "pre_tokens",
-    "preTokens",
-    "tokens_before",
-    "preCompactionTokens",
-    "pre_compaction_tokens",
-)
-_AFTER = ("post_tokens", "postTokens", "tokens_after", "postCompactionTokens",
-          "post_compaction_tokens")  # fmt: skip
+_BEFORE = ("pre_tokens", "tokens_before", "pre_compaction_tokens")
+_AFTER = ("post_tokens", "tokens_after", "post_compaction_tokens")
 
 
 def _number(data: dict[str, object], names: tuple[str, ...]) -> int | None:

@@ -15,6 +15,7 @@ import msgspec
 from unspool.facts import NOBODY, Attachment, Problem
 from unspool.io.door import clean, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.prompts.outcomes import exit_code
 from unspool.sinks import Family
 from unspool.sinks.atif.extras import KeptRefs, difference, keep_residue, parted, residue_of, utc
 from unspool.sinks.atif.lenient import Tidied, is_document
@@ -38,7 +39,6 @@ from unspool.sinks.atif.steps import (
     MANAGING,
     RESULT_WORDS,
     WORDS,
-    exit_code,
     managed_kind,
     unwrap_definitions,
 )  # fmt: skip

@@ -7,12 +7,12 @@ what the mark says.
 """
 
 import math
-import re
 from collections import defaultdict
 from typing import Any
 
 import msgspec
 
+from unspool.prompts.outcomes import exit_code
 from unspool.sinks.atif.extras import NUMBER, Words, keep_residue, leftover, merged, residue_of, utc
 from unspool.sinks.atif.media import Files, to_content
 from unspool.sinks.atif.model import (
@@ -409,31 +409,6 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-_NAMES = ("exit_code", "exitCode", "returncode", "return_code")
-_FIRST = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})(?:\n|$)")
-"""How a failed command's result begins that Claude Code gives to the model."""
-_LAST = re.compile(r"<exited with exit code (-?\d{1,10})>\s*$")
-"""How Copilot's shell results end."""
-
-
-def exit_code(message: Message) -> int | None:
-    """As the tool's own result tells it, else as the text does that the model got."""
-    code = _in_details(message.details)
-    if code is not None:
-        return code
-    match = _FIRST.match(message.content) if message.is_error else None
-    match = match or _LAST.search(message.content[-60:])
-    return int(match[1]) if match else None
-
-
-def _in_details(details: Any) -> int | None:
-    for name in _NAMES if isinstance(details, dict) else ():
-        value = details.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None
 
 
 def to_definitions(definitions: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
