@@ -18,7 +18,8 @@ from bench.measure import Measured, Row, extract_command, floor, made_data, size
 from bench.telemetry import Pool
 
 Value = dict[str, Any]
-SIZE = 100_000_000
+SIZE = 400_000_000
+"""As much as there is of Claude Code, so that starting up weighs the same."""
 
 
 def _stamp(second: int) -> str:

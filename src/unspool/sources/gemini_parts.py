@@ -27,6 +27,22 @@ def text_of(content: Any, thought: bool = False) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
+def said_in(content: Any) -> tuple[str, str, list[dict[str, Any]]]:
+    """The words, the reasoning and the calls of an answer."""
+    if isinstance(content, str):
+        return content, "", []
+    words: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for part in parts_of(content):
+        text, call = part.get("text"), part.get("functionCall")
+        if isinstance(text, str):
+            (thoughts if part.get("thought") else words).append(text)
+        if isinstance(call, dict):
+            calls.append(call)
+    return "\n".join(words), "\n".join(thoughts), calls
+
+
 _FILES = "\n--- Content from referenced files ---"
 
 

@@ -145,8 +145,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
-        # 64 MB: the search index is written all over.
-        connection.execute("PRAGMA cache_size = -65536")
+        # 40 MB: the search index is written all over.
+        connection.execute("PRAGMA cache_size = -40960")
         migrate(connection)
     except BaseException:
         connection.close()

@@ -12,7 +12,7 @@ through the file in order and keeps what the lines before have said.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +41,7 @@ _EXIT = re.compile(
     r'(?:Exit code: |Process exited with code |"exit_code": ?)(-?\d+)'
     r"|\A(Script failed|unsupported call)"
 )
+_FAILED = ("Script failed", "unsupported call")
 _TASK = re.compile(r"\AMessage Type: (\w+)\n(?:.*\n)*?Payload:\n", re.MULTILINE)
 _NOISE = frozenset((
     "world_state", "inter_agent_communication", "inter_agent_communication_metadata",
@@ -135,17 +136,16 @@ class _Rollout:
                 scribe.message(role=role, text=payload.message or "", rank=Rank.ECHO)
                 yield from scribe.facts
 
-    def _read_line(self, offset: int, data: bytes, line: Line) -> Iterator[AnyFact]:
+    def _read_line(self, offset: int, data: bytes, line: Line) -> Iterable[AnyFact]:
         kind, payload = line.type, line.payload
         if payload is None:  # before 0.32
             if line.record_type:
                 self.tally.noise += 1
-                return
+                return ()
             payload = BARE.convert(msgspec.json.decode(data))
             kind = "response_item" if payload.type else "session_meta"
         if kind == "session_meta":
-            yield from self._read_header(offset, payload, line)
-            return
+            return self._read_header(offset, payload, line)
         reader = _LINES.get(kind)
         if kind in _NOISE or (line.ordinal is not None and line.ordinal < self.starts_at):
             self.tally.noise += 1
@@ -156,7 +156,8 @@ class _Rollout:
             entry = f"{line.ordinal}@{line.timestamp}" if line.ordinal is not None else ""
             scribe = self._scribe(offset, line.timestamp or payload.timestamp, entry)
             reader(self, payload, line, scribe, offset)
-            yield from scribe.facts
+            return scribe.facts
+        return ()
 
     def _scribe(self, offset: int, time: str | None, entry: str = "") -> Scribe:
         place = offset + self.shift
@@ -385,7 +386,8 @@ class _Rollout:
             output = content if isinstance(content, str) else msgspec.json.encode(output).decode()
         text, attachments = _content(output, "")
         codes = [c["exit_code"] for c in pending.commands if c.get("exit_code") is not None]
-        told = _EXIT.search(text[:400])
+        start = text[:400]
+        told = _EXIT.search(start) if "xit" in start or start.startswith(_FAILED) else None
         if told and not codes:
             codes = [int(told[1]) if told[1] else 1]
         denied = "blocked by PreToolUse hook" in text[:400] or "rejected by user" in text[:200]

@@ -130,22 +130,18 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         return
     noted: set[tuple[Key, str, str]] = set()
     last_said: tuple[Any, ...] = ()
+    key: Key = (NAME, "")
     model = _agent_model(origin.path)
     for item in iter_json_lines(origin, _LINE, tally, recover, whole=True):
         if isinstance(item, Problem):
             yield item
             continue
         offset, _, line = item
-        key = (NAME, f"{line.sessionId}/{line.agentId}" if line.agentId else line.sessionId)
-        scribe = Scribe(
-            key,
-            origin.path,
-            offset,
-            time=parse_time(line.timestamp),
-            entry=line.uuid,
-            after=line.parentUuid or ROOT,
-        )
-        said = (key, line.version, line.cwd, line.gitBranch)
+        said = (line.sessionId, line.agentId, line.version, line.cwd, line.gitBranch)
+        if said[:2] != last_said[:2]:
+            key = (NAME, f"{line.sessionId}/{line.agentId}" if line.agentId else line.sessionId)
+        time, after = parse_time(line.timestamp), line.parentUuid or ROOT
+        scribe = Scribe(key, origin.path, offset, time=time, entry=line.uuid, after=after)
         if said != last_said:
             last_said = said
             for name, value in (
@@ -162,8 +158,8 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             _note_parent(scribe, line.sessionId, line.agentId, line.agentName)
         line.model = line.model or model
         parts = line.message.parts if line.message is not None else None
-        text = gemini_parts.text_of(parts)
         if line.type == "user":
+            text = gemini_parts.text_of(parts)
             typed = line.provenance in (None, "real_user")
             images = tuple(gemini_parts.images_of(parts))
             kind = "" if typed else "injected"
@@ -213,16 +209,17 @@ def _note_parent(scribe: Scribe, session: str, agent: str, name: str | None) -> 
 
 def _read_answer(line: Line, parts: Any, scribe: Scribe) -> None:
     counts = line.usageMetadata
+    text, thinking, calls = gemini_parts.said_in(parts)
     scribe.message(
         id=line.uuid,
         role="assistant",
-        text=gemini_parts.text_of(parts),
-        thinking=gemini_parts.text_of(parts, thought=True),
+        text=text,
+        thinking=thinking,
         model=line.model or "",
         # The tokens stand with the words, which come first.
         joins=bool(line.agentId) and counts is None,
     )
-    for call in gemini_parts.calls_of(parts):
+    for call in calls:
         name, args = str(call.get("name") or ""), call.get("args")
         scribe.call(
             id=str(call.get("id") or ""),
