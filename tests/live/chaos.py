@@ -46,9 +46,17 @@ def figures(request: pytest.FixtureRequest) -> Iterator[None]:
             print(f"{name:72} {value}")
 
 
+class Now(Home):
+    """Whose hooks fire now: what is old in `tmp` is swept."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.first_ns = time.time_ns()
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
+    return Now(tmp_path)
 
 
 def until(is_so: Callable[[], Any], seconds: float = PATIENCE) -> float:
@@ -144,6 +152,35 @@ def test_kill_9_of_the_daemon(home: Home, point: str, times: int) -> None:
     FIGURES.append((f"killed at {point}, the {times}. time: all there after", f"{took:.1f} s"))
 
 
+@pytest.mark.parametrize("point", ["reduce-asked", "reduce-made"])
+def test_kill_9_of_a_reducer(home: Home, point: str) -> None:
+    """The daemon starts another one and goes on."""
+    process = home.watch(failpoint=f"{point}:2")
+    with feeding(home):
+        pass
+    until(lambda: is_all_written(home, EVENTS))
+    assert process.poll() is None
+    process.terminate()
+    _, told = process.communicate()
+    assert b"Traceback" not in told
+    check(home, EVENTS)
+
+
+def test_reducers_that_are_killed_again_and_again(home: Home) -> None:
+    killed = 0
+    with home.watching() as process, feeding(home):
+        for _ in range(20):
+            time.sleep(0.2)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            for child in map(int, children):
+                os.kill(child, signal.SIGKILL)
+                killed += 1
+    with home.watching():
+        until(lambda: is_all_written(home, EVENTS))
+    check(home, EVENTS)
+    FIGURES.append(("reducers killed under 1,000 events", str(killed)))
+
+
 def start(home: Home, server: Server, role: str, failpoint: str = "") -> Any:
     command = home.command("watch", str(home.files), "--role", role, "--queue", server.address)
     env = {**ENVIRONMENT, "UNSPOOL_FAILPOINT": failpoint}
@@ -171,10 +208,10 @@ def check_redis(here: Home, there: Home, server: Server) -> None:
 
 
 def pair(folder: Path) -> tuple[Home, Home]:
-    homes = []
+    homes: list[Home] = []
     for name in ("here", "there"):
         (folder / name).mkdir()
-        homes.append(Home(folder / name))
+        homes.append(Now(folder / name))
     return homes[0], homes[1]
 
 
@@ -297,7 +334,7 @@ def test_a_full_disk(tmp_path: Path, full: str) -> None:
         if full == "queue":
             (live / "spool").symlink_to(elsewhere / "spool")
         (tmp_path / "data").mkdir(exist_ok=True)
-        home = Home(tmp_path)
+        home = Now(tmp_path)
         home.store = data / "conversations.db"
         home.layout = type(home.layout).beside(home.store)
         home.layout.make()

@@ -34,6 +34,7 @@ class Home:
         self.files = folder / "home"
         self.files.mkdir()
         self.dropped = 0
+        self.first_ns = 1_760_000_000_000_000_000
 
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "unspool", *args, "--store", str(self.store)]
@@ -74,7 +75,7 @@ class Home:
             "tool_response": {"stdout": f"{number}"},
             **fields,
         }
-        at = 1_760_000_000_000_000_000 + number * 1_000_000
+        at = self.first_ns + number * 1_000_000
         drop(self.layout, f"any.{number:06d}", json.dumps(payload).encode(), at)
 
     def rows(self, query: str) -> list[Any]:

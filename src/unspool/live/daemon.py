@@ -27,7 +27,14 @@ from unspool.facts import Key
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.temporary import scratch, take_lock
 from unspool.live.forward import Forward, RemoteQueue
-from unspool.live.intake import Spool, read_payload, sweep, take_in
+from unspool.live.intake import (
+    SPOOL_SECONDS,
+    SWEEP_SECONDS,
+    Spool,
+    read_payload,
+    sweep,
+    take_in,
+)
 from unspool.live.monitors import Monitors
 from unspool.live.notices import follow
 from unspool.live.queue import Arrival, Queue, SqliteQueue
@@ -45,7 +52,6 @@ from unspool.store.rows import get_trajectory
 from unspool.store.survey import Changed, Survey
 from unspool.store.sync import Sync
 
-SPOOL_SECONDS = 0.05
 LOOK_SECONDS = 1.0
 """The spool is listed so often whether or not it has changed, and what was sent on is asked after."""
 RETRY_SECONDS = 1.0
@@ -54,7 +60,6 @@ STATUS_AT_LEAST_SECONDS = 30.0
 """Where nothing changes, the daemon says so often that it is there."""
 REMOTE_SECONDS = 0.1
 """A queue that others fill is asked so often."""
-SWEEP_SECONDS = 600.0
 TIDY_SECONDS = 60.0
 BULK_BYTES = 32 * 1024 * 1024
 BUSY_SECONDS = 5.0

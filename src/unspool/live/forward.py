@@ -15,13 +15,13 @@ from typing import Protocol, runtime_checkable
 from unspool.errors import UnspoolError
 from unspool.hooks.spool import Layout
 from unspool.live.failpoints import reach
-from unspool.live.intake import sweep, take_in
+from unspool.live.intake import SPOOL_SECONDS, SWEEP_SECONDS, Spool, sweep, take_in
 from unspool.live.mirror import Sender
 from unspool.live.queue import READ_EVENTS, Arrival, Queue, SqliteQueue
 from unspool.trajectory import Trajectory
 
 LOOK_SECONDS = 1.0
-"""How often files are looked at that nobody else reads."""
+"""How often files are looked at that nobody else reads, and the queue is asked what the store has."""
 
 
 @runtime_checkable
@@ -124,13 +124,20 @@ def run_intake(
     sender = Sender(journal, tops)
     forward: Forward | None = None
     trouble = ""
-    looked = 0.0
+    looked = swept = float("-inf")
+    spool = Spool(layout)
     try:
         while not stop.is_set():
-            sweep(layout)
+            is_time = time.monotonic() - looked > LOOK_SECONDS
+            if not spool.has_news() and not is_time:
+                stop.wait(SPOOL_SECONDS)
+                continue
+            if time.monotonic() - swept > SWEEP_SECONDS:
+                swept = time.monotonic()
+                sweep(layout)
             for _ in take_in(layout, journal):
                 pass
-            if time.monotonic() - looked > LOOK_SECONDS:
+            if is_time:
                 looked = time.monotonic()
                 sender.step()
             try:
@@ -143,8 +150,8 @@ def run_intake(
                 if str(error) != trouble:
                     trouble = str(error)
                     tell(trouble)
-                stop.wait(1.0)
-            stop.wait(0.05)
+                stop.wait(LOOK_SECONDS)
+            stop.wait(SPOOL_SECONDS)
     finally:
         if forward is not None:
             with suppress(UnspoolError):

@@ -26,6 +26,9 @@ BATCH_EVENTS = 100
 BATCH_BYTES = 4 * 1024 * 1024
 MOST_FILES = 10_000
 """Of a long backlog so many are looked at before the folder is listed again."""
+SPOOL_SECONDS = 0.05
+"""The spool is looked at so often."""
+SWEEP_SECONDS = 600.0
 SETTLED_NS = 1_000_000_000
 UNKNOWN = Hooks({})
 """Of an agent that no source reads."""
