@@ -11,7 +11,7 @@ import pytest
 from tests.harness import CASES
 from unspool.facts import Key
 from unspool.link import Card, link
-from unspool.link.cards import pieces
+from unspool.link.cards import iter_digests
 from unspool.store.intake import Report
 from unspool.store.opening import writing
 from unspool.store.related import Related
@@ -42,7 +42,7 @@ def shorter(card: Card, share: float) -> Card:
     """As the conversation was a while ago."""
 
     def cut(ids: bytes) -> bytes:
-        told = list(pieces(ids))
+        told = list(iter_digests(ids))
         return b"".join(told[: int(len(told) * share)])
 
     calls = card.calls[: int(len(card.calls) * share)]

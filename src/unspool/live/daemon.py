@@ -286,6 +286,8 @@ class Daemon:
         """Whether all is done; not if the store was removed: then there is another one to open."""
         tidied = time.monotonic()
         file = file_of(self.store)
+        if not once:
+            work.writer.update.relate()
         while not self.stop.is_set():
             if file_of(self.store) != file:
                 return False

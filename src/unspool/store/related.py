@@ -31,6 +31,8 @@ CREATE TABLE temp.reach (
     PRIMARY KEY (token, asks, number)
 ) WITHOUT ROWID;
 """
+BUILD_KB = 32_000
+BUILD_ROWS = 100_000
 MOST_MENDED = 20
 """If another process changed more cards than these, the tables are made anew."""
 
@@ -48,9 +50,28 @@ class Related:
         )
         connection.executescript(_TABLES)
         connection.execute("BEGIN")  # the tables are ours alone, but a million rows are one write
-        for platform, ident, packed in self._cards():
-            self._put((platform, ident), packed)
+        connection.execute(f"PRAGMA temp.cache_size = -{BUILD_KB}")
+        rows: list[tuple[int, int, int]] = []
+        for number, (platform, ident, packed) in enumerate(self._cards(), 1):
+            connection.execute(
+                "INSERT INTO temp.known VALUES (?, ?, ?, ?)",
+                (number, platform, ident, zlib.crc32(packed)),
+            )
+            asks, holds = reach_of(_card(packed))
+            rows += [(token, 1, number) for token in asks]
+            rows += [(token, 0, number) for token in holds]
+            if len(rows) > BUILD_ROWS:
+                self._put_sorted(rows)
+        self._put_sorted(rows)
         connection.execute("COMMIT")
+        connection.execute("PRAGMA temp.cache_size = -2000")
+        connection.execute("PRAGMA shrink_memory")
+
+    def _put_sorted(self, rows: list[tuple[int, int, int]]) -> None:
+        """In the order of the table, which is several times as fast."""
+        rows.sort()
+        self.connection.executemany("INSERT INTO temp.reach VALUES (?, ?, ?)", rows)
+        rows.clear()
 
     def _cards(self) -> Iterator[tuple[str, str, bytes]]:
         yield from self.connection.execute("SELECT platform, external_id, card FROM cards")

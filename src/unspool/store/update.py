@@ -187,10 +187,14 @@ class Update:
             self.reduced.add(key)
         return True
 
-    def reduce_all(self, keys: Iterable[Key], reducers: Reducers) -> Iterator[tuple[Key, str]]:
-        """These conversations by the reducers; those that cannot be made, and why."""
+    def relate(self) -> None:
+        """Know which cards concern each other; of a million messages that takes some seconds."""
         if self.related is None:
             self.related = Related(self.connection)
+
+    def reduce_all(self, keys: Iterable[Key], reducers: Reducers) -> Iterator[tuple[Key, str]]:
+        """These conversations by the reducers; those that cannot be made, and why."""
+        self.relate()
         wanted = {
             key: {
                 (platform, ident): patch
