@@ -112,13 +112,14 @@ def reduce_facts(
             references.append(fact)
         else:
             rest.append(fact)
-    snapshots = joiner.facts()
+    snapshots = joiner.take()
+    listed = bool(snapshots or references)
     ordered = put_in_order(set_clocks(rest))
     main, sides = _split_sides(ordered)
     made: list[Trajectory] = []
     reduction = Reduction(made, ordered.superseded, naming=find_naming(main))
     strands: dict[str, Strand] = {}
-    if snapshots or references:
+    if listed:
         rest = [fact for record in ordered.records for fact in record.facts]
         lists = read_lists(key, snapshots, *read_references(references))
         reduction.problems = lists.problems
@@ -131,7 +132,7 @@ def reduce_facts(
     if own is not None and not own.records and spoken:
         own = None  # all lists are sub-agents', or cannot be read: what other events tell is all
     whole = None
-    if own is not None or spoken or not (snapshots or references):
+    if own is not None or spoken or not listed:
         whole = _reduce_records(key, main, _session_notes(ordered.records), own)
         made.append(whole)
     for _, strand in sorted(strands.items()):

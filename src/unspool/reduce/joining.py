@@ -100,23 +100,33 @@ class Joiner:
     def _settle(self) -> None:
         """Every list into the one that it is the beginning of.
 
-        In the order of their texts, each with the comma that goes on from it, a list stands right
-        before those that begin with it.
+        In the order of their texts, those that one begins with stand before it; `begun` are these.
         """
         kept: list[Joined] = []
+        begun: list[Joined] = []
         for joined in sorted(self._lists, key=_by_text):
-            while kept and _covers(joined.fact, kept[-1].fact):
-                joined.views += kept.pop().views
-            kept.append(joined)
-        self._lists = kept
+            while begun and not joined.fact.text.startswith(begun[-1].fact.text):
+                kept.append(begun.pop())
+            for known in reversed(begun):
+                if _covers(joined.fact, known.fact):
+                    joined.views += known.views
+                    begun.remove(known)
+            begun.append(joined)
+        self._lists = kept + begun
         self._open.clear()
-        self._bytes = sum(len(joined.fact.text) for joined in kept)
+        self._bytes = sum(len(joined.fact.text) for joined in self._lists)
         self._loose_bytes = 0
 
     def facts(self) -> list[SnapshotSeen]:
         self._settle()
         return [joined.to_fact() for joined in self._lists]
 
+    def take(self) -> list[SnapshotSeen]:
+        """The same for the last time: whoever takes the facts may let go of them one by one."""
+        facts = self.facts()
+        self._lists, self._shared = [], {}
+        return facts
+
 
 def _by_text(joined: Joined) -> tuple[bool, bool, bytes]:
-    return joined.fact.broken, joined.fact.escaped, joined.fact.text + b","
+    return joined.fact.broken, joined.fact.escaped, joined.fact.text

@@ -19,6 +19,7 @@ import msgspec
 
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.io.door import clean, recover_json, refuse_depth
+from unspool.io.memory import give_back
 from unspool.prompts.shapes import list_to_messages
 from unspool.trajectory import Message
 
@@ -137,6 +138,10 @@ def is_empty(message: Message) -> bool:
     )
 
 
+_PORTION_BYTES = 4 << 20
+"""Lists are decoded together up to so many bytes: on the way there are several copies of them."""
+
+
 def read_lists(
     key: Key,
     snapshots: list[SnapshotSeen],
@@ -144,21 +149,30 @@ def read_lists(
     outputs: list[Listing],
 ) -> Lists:
     """All lists of a conversation: those that were logged whole, of which none is the beginning of
-    another, and the `inputs` and `outputs` that were put together from references."""
+    another, and the `inputs` and `outputs` that were put together from references. `snapshots` is
+    empty in the end: a text that was decoded is not needed any more."""
     problems: list[Problem] = []
     answers: list[Answer] = []
     lists: list[Listing] = []
-    whole = _read_whole([fact for fact in snapshots if not fact.broken])
-    inputs = [*inputs, *(whole or ())]
-    waiting = list(snapshots) if whole is None else [fact for fact in snapshots if fact.broken]
-    while waiting:
-        fact = waiting.pop()
-        listing = _read_snapshot(fact, waiting)
-        if listing is None:
-            seen = [view for view in fact.views if view.size >= len(fact.text)]
-            problems.append(_problem(key, min(seen, key=_by_place), "messages-unreadable"))
-        else:
-            inputs.append(listing)
+    inputs = list(inputs)
+    while snapshots:
+        some, size = [snapshots.pop()], 0
+        while snapshots and (size := size + len(some[-1].text)) < _PORTION_BYTES:
+            some.append(snapshots.pop())
+        whole = _read_whole([fact for fact in some if not fact.broken])
+        inputs += whole or ()
+        waiting = some if whole is None else [fact for fact in some if fact.broken]
+        while waiting:
+            fact = waiting.pop()
+            listing = _read_snapshot(fact, waiting)
+            if listing is None:
+                seen = [view for view in fact.views if view.size >= len(fact.text)]
+                problems.append(_problem(key, min(seen, key=_by_place), "messages-unreadable"))
+            else:
+                inputs.append(listing)
+        if snapshots:
+            del some, waiting
+            give_back()
     inputs.sort(key=_first_place)
     for listing in inputs:
         if listing.trouble:
