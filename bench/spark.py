@@ -89,13 +89,16 @@ def run_on_cluster(data: str, workers: int, folder: Path) -> dict[str, float]:
 
 
 def _unspool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "unspool", "extract", *arguments, "--json"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    if process.returncode:
+        sys.exit(process.stderr)
+    return process
 
 
 def run_here(data: str, folder: Path) -> dict[str, float]:
@@ -109,16 +112,21 @@ def run_here(data: str, folder: Path) -> dict[str, float]:
 
 
 def make_skew(folder: Path, segments: int = 125, calls: int = 20, small: int = 10_000) -> None:
-    """One conversation of 1 GB, whose lists join to 100 MB, among small ones."""
+    """One conversation of 1 GB, whose lists join to 100 MB, among small ones. A list grows to the
+    800 kB that a sender lets through; then comes a summary, and all goes on from there."""
     folder.mkdir(parents=True, exist_ok=True)
     words = "the value of parse error in module import class return file path test update "
     with open(folder / "skew.jsonl", "w", encoding="utf-8") as file:
         for segment in range(segments):
-            messages = [{"role": "system", "content": f"You help. Part {segment}. " + words * 20}]
+            summary = f"<conversation-summary>\nPart {segment}.\n</conversation-summary>"
+            messages = [
+                {"role": "system", "content": "You help. " + words * 20},
+                {"role": "user", "content": summary},
+            ]
             for number in range(calls):
-                text = f"{segment}.{number} " + words * 250
-                messages.append({"role": "user", "content": text})
-                messages.append({"role": "assistant", "content": f"Done {number}. " + text})
+                text = f"{segment}.{number} " + words * 500
+                messages.append({"role": "user", "content": f"Go on with {segment}.{number}."})
+                messages.append({"role": "assistant", "content": text})
                 at = segment * calls + number
                 file.write(json.dumps(call(messages, at, "large"), separators=(",", ":")) + "\n")
             for number in range(segment, small, segments):

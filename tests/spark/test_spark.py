@@ -27,6 +27,7 @@ from tests.spark.cluster import (
     why_not,
 )
 from unspool.io.origins import Origin, iter_lines
+from unspool.sinks.parquet.rows import TABLES
 
 pytestmark = [
     pytest.mark.spark,
@@ -162,11 +163,24 @@ def placeless(found: list[bytes]) -> list[str]:
 
 
 def test_urls_and_parquet(session: Any, telemetry: Path, expected: Path, tmp_path: Path) -> None:
-    """What pyarrow opens is cut into spans too; Parquet holds the same conversations."""
+    """What pyarrow opens is cut into spans too; the tables hold the rows of `extract --to parquet`."""
+    from pyarrow import dataset, parquet
+
     from unspool.engines.spark import run
 
     extraction = run(session, f"file://{telemetry}", staging=str(tmp_path / "staging"))
     extraction.write(f"file://{tmp_path / 'tables'}")
+    plain = unspool("extract", telemetry, "--to", "parquet", "-o", tmp_path / "ours")
+    assert plain.returncode == 0, plain.stderr
+    for table, columns in TABLES.items():
+        ours = parquet.read_table(tmp_path / "ours" / f"{table}.parquet")
+        spark = dataset.dataset(tmp_path / "tables" / table, format="parquet").to_table()
+        assert spark.column_names == list(columns)
+        rows = [sorted(map(repr, found.to_pylist())) for found in (ours, spark)]
+        assert rows[0] == rows[1], table
+    assert [found.parent.name for found in tmp_path.glob("tables/*/_SUCCESS")] == ["conversations"]
+    counted = unspool("sql", "select count(*) n from messages", tmp_path / "tables", "--json")
+    assert json.loads(counted.stdout) == [{"n": extraction.summary.messages}], counted.stderr
     again = tmp_path / "again.jsonl"
     back = unspool("extract", tmp_path / "tables", "-o", again, "--no-context-tag-summary")
     assert back.returncode == 0, back.stderr
@@ -262,6 +276,7 @@ def test_a_driver_is_killed(cluster: Cluster, telemetry: Path, tmp_path: Path) -
     assert again.stderr.startswith(f"unspool: {output} is not empty")
 
 
+@pytest.mark.skipif(not os.environ.get(FULL), reason=f"a minute, with {FULL}")
 def test_workers_without_unspool(
     cluster: Cluster, telemetry: Path, expected: Path, tmp_path: Path
 ) -> None:

@@ -26,10 +26,14 @@ from unspool.engines.spark.elsewhere import discover_urls, is_url
 from unspool.engines.spark.rows import (
     BATCH_ROWS,
     CONVERSATION,
+    MESSAGES,
     PATCH,
     REPORT,
     SCHEMA,
+    TABLE,
+    WRITTEN,
     output_schema,
+    output_tables,
 )
 from unspool.engines.spark.session import DataFrame, SparkSession, pandas, told_plainly
 from unspool.engines.spark.session import functions as F
@@ -55,6 +59,7 @@ PATCHES_PER_FILE = 10_000
 
 COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 """Files of a task that failed, or ran twice, never get into the output."""
+MARKS_SUCCESS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 STAGED = {
     **COMMITTER,
     # A reader holds a row group; the writer looks how long one is after so many rows of up to 1 MB.
@@ -65,6 +70,10 @@ STAGED = {
 SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # By itself Spark writes times in a form (INT96) that does not tell that they are in UTC.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Rows of a staged file that Java holds at once; by itself it takes 4096, of up to 1 MB each.
+    "spark.sql.parquet.columnarReaderBatchSize": str(BATCH_ROWS),
 }
 
 
@@ -261,7 +270,7 @@ class Extraction:
 
     def finish(self) -> None:
         """Job 2."""
-        rows = self._staged("reduced").where(F.col("kind") == CONVERSATION)
+        rows = self._staged("reduced").where(F.col("kind").isin(CONVERSATION, MESSAGES))
         if self._patched:
             rows = rows.unionByName(self._staged("patches"))
         names: Mapping[str, str] = {}
@@ -273,30 +282,39 @@ class Extraction:
         rows = self._together(rows.withColumn("head", F.lit(None).cast("binary")))
         finished = rows.mapInArrow(finish, output_schema(self.job.sink))
         finished.write.options(**STAGED).parquet(f"{self.staging}/finished")
-        counted = self._finished.groupBy("_dropped").agg(F.count("*"), F.sum("_messages"))
-        numbers = {dropped: (count, messages) for dropped, count, messages in counted.collect()}
+        counted = self._finished.groupBy(TABLE).agg(F.count("*"), F.sum("n_messages"))
+        numbers = {table: (count, messages) for table, count, messages in counted.collect()}
         self.summary.filtered = {name: numbers[name][0] for name in FILTERS if name in numbers}
-        self.summary.written, self.summary.messages = numbers.get(None, (0, 0))
+        self.summary.written, self.summary.messages = numbers.get(WRITTEN, (0, 0))
         self.summary.seconds = time.monotonic() - self._started
 
     @property
     def _finished(self) -> DataFrame:
         return self.spark.read.parquet(f"{self.staging}/finished")
 
+    def table(self, name: str) -> DataFrame:
+        """One of the tables of docs/parquet.md; of JSONL there is only `conversations`."""
+        columns = [f"`{column}`" for column in output_tables(self.job.sink)[name]]
+        return self._finished.where(F.col(TABLE) == name).select(*columns)
+
     @property
     def conversations(self) -> DataFrame:
-        kept = self._finished.where(F.col("_dropped").isNull())
-        return kept.drop("_dropped", "_messages")
+        conversations = self.table(WRITTEN)
+        return conversations.select("value") if self.job.sink == "jsonl" else conversations
 
     def write(self, output: str) -> None:
-        """The conversations into a folder: `_SUCCESS` is there when all are."""
-        with told_plainly():
-            # The folder may hold what was staged.
-            writer = self.conversations.write.options(**COMMITTER).mode("append")
+        """The conversations into a folder, or for Parquet every table into one of its own. `_SUCCESS`
+        is there, beside the conversations, when all is."""
+        with told_plainly(), _settings(self.spark):
             if self.job.sink == "jsonl":
+                # The folder may hold what was staged.
+                writer = self.conversations.write.options(**COMMITTER).mode("append")
                 writer.text(output, lineSep="\n")
             else:
-                writer.parquet(output, compression="zstd")
+                for name in reversed(output_tables(self.job.sink)):
+                    last = {MARKS_SUCCESS: str(name == WRITTEN).lower()}
+                    writer = self.table(name).write.options(**COMMITTER, **last)
+                    writer.parquet(f"{output}/{name}", compression="zstd")
         self.summary.seconds = time.monotonic() - self._started
 
 

@@ -25,25 +25,38 @@ from unspool.engines.spark.rows import (
     BATCH_BYTES,
     CONVERSATION,
     FACTS,
+    MESSAGES,
     PATCH,
+    PIECE_BYTES,
     READY,
     REPORT,
+    WRITTEN,
     Finished,
     Item,
     pack,
     tabulate,
     unpack,
+    use_system_memory,
 )
 from unspool.facts import NOBODY, AnyFact, Key, Problem
+from unspool.io.memory import give_back
 from unspool.io.origins import Origin, Tally
-from unspool.io.packing import Packer
+from unspool.io.packing import Packer, encode_json
 from unspool.link import Card, Patch, make_card
 from unspool.pipeline.collect import Collection, Gathered, Place, rebuild
 from unspool.pipeline.finish import Filters, drop_reasoning, finish
 from unspool.pipeline.job import MEGABYTE, Job
 from unspool.pipeline.shuffle import pack_facts, unpack_facts
 from unspool.reduce.models import Merging
-from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
+from unspool.sinks.jsonl import drop_bytes
+from unspool.sinks.parquet.rows import tables_of
+from unspool.trajectory import (
+    Message,
+    Trajectory,
+    encode_trajectory,
+    pack_trajectory,
+    unpack_trajectory,
+)
 
 MEMORY_BYTES = 64 * MEGABYTE
 """A task that has read so many facts passes them on, joined as far as they are."""
@@ -69,6 +82,8 @@ class Report(msgspec.Struct, array_like=True):
 
 
 PROBLEMS_PER_REPORT = 1000
+PORTIONS = 8
+"""So many megabytes of a long conversation, in another form now, are given back at once."""
 encode = Packer().encode
 decode_report = msgspec.msgpack.Decoder(Report).decode
 decode_reduced = msgspec.msgpack.Decoder(Reduced).decode
@@ -76,11 +91,14 @@ _decode_span = msgspec.msgpack.Decoder(Origin).decode
 _decode_key = msgspec.msgpack.Decoder(Key).decode
 _decode_place = msgspec.msgpack.Decoder(Place).decode
 _decode_patch = msgspec.msgpack.Decoder(Patch).decode
+_decode_messages = msgspec.msgpack.Decoder(list[Message]).decode
+_encode_strictly = msgspec.msgpack.Encoder().encode
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def _frugal() -> Iterator[None]:
     """Facts hold no cycles; scanning them again and again costs a fifth of the time."""
+    use_system_memory()
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -113,7 +131,7 @@ def _fault(key: Key, place: Place, error: Exception) -> Problem:
 
 def read(batches: Batches, recover: bool) -> Batches:
     """Spans of files, each a row (task, packed span), into rows of facts."""
-    with _without_collector():
+    with _frugal():
         yield from pack(_read(_spans(batches), recover))
 
 
@@ -133,7 +151,7 @@ def _read(spans: Iterable[tuple[int, Origin]], recover: bool) -> Iterator[Item]:
 
 def read_rows(batches: Batches, source: str, recover: bool) -> Batches:
     """Rows of a table (task, raw, origin, offset), each a raw event, into rows of facts."""
-    with _without_collector():
+    with _frugal():
         yield from pack(_read_rows(batches, source, recover))
 
 
@@ -241,7 +259,7 @@ class Reader:
 
 def reduce(batches: Batches, merging: Merging) -> Batches:
     """Rows of facts, those of a conversation together, into rows of conversations."""
-    with _without_collector():
+    with _frugal():
         yield from pack(_reduce(unpack(batches), merging))
 
 
@@ -256,35 +274,66 @@ def _reduce(items: Iterable[Item], merging: Merging) -> Iterator[Item]:
                 trajectory = unpack_trajectory(item.data)
                 key = (trajectory.source, trajectory.conversation_id)
                 place = (_decode_place(item.head or b""), key, 0)
-                yield _conversation(trajectory, make_card(trajectory), place, item.data)
+                yield from _conversation(trajectory, make_card(trajectory), place)
             else:
                 gathered = unpack_facts(item.data, gathered)
         if gathered is None:
             continue
-        key = _decode_key(packed_key)
+        key, first = _decode_key(packed_key), gathered.first
         try:
             rebuilt = rebuild(key, gathered, merging)
         except Exception as error:
-            report.problems.append(_fault(key, gathered.first, error))
+            report.problems.append(_fault(key, first, error))
             continue
-        first, gathered = gathered.first, None
+        gathered = None
         report.superseded += rebuilt.superseded
         report.problems += rebuilt.problems
         rebuilt.conversations.reverse()
         number = 0
         while rebuilt.conversations:
-            trajectory, card = rebuilt.conversations.pop()
-            yield _conversation(trajectory, card, (first, key, number))
+            yield from _conversation(*rebuilt.conversations.pop(), (first, key, number))
             number += 1
     yield from _reports(-1, report)
 
 
 def _conversation(
-    trajectory: Trajectory, card: Card, place: tuple[Place, Key, int], data: bytes = b""
-) -> Item:
+    trajectory: Trajectory, card: Card, place: tuple[Place, Key, int]
+) -> Iterator[Item]:
     reduced = Reduced(place, card, bool(trajectory.origins), bool(trajectory.partial))
-    packed = data or pack_trajectory(trajectory)
-    return Item(encode(place), 0, CONVERSATION, encode(reduced), packed)
+    first, *more = _pack_portions(trajectory)
+    del trajectory
+    key = encode(place)
+    yield Item(key, 0, CONVERSATION, encode(reduced), first)
+    more.reverse()
+    while more:
+        yield Item(key, 0, MESSAGES, None, more.pop())
+
+
+def _pack_portions(trajectory: Trajectory) -> list[bytes]:
+    """The trajectory with its first messages, then the others, some at a time. Each is let go when it
+    is packed: a long conversation is held once."""
+    messages = trajectory.messages
+    if sum(len(message.content) for message in messages) < PIECE_BYTES:
+        return [pack_trajectory(trajectory)]
+    trajectory.messages = []
+    packed: list[bytes] = []
+    try:
+        packed.append(_encode_strictly(trajectory))
+        messages.reverse()
+        while messages:
+            some: list[Message] = []
+            weight = 0
+            while messages and weight < PIECE_BYTES // 2:
+                some.append(messages.pop())
+                weight += len(some[-1].content)
+            packed.append(_encode_strictly(some))
+            if len(packed) % PORTIONS == 0:
+                give_back()
+    except (OverflowError, UnicodeEncodeError):  # as a whole, as `extract` has it
+        told = [message for portion in packed[1:] for message in _decode_messages(portion)]
+        trajectory.messages = [*told, *some, *reversed(messages)]
+        return [pack_trajectory(trajectory)]
+    return packed
 
 
 # finish
@@ -314,28 +363,56 @@ class Names(Mapping[str, str]):
 
 def finish_all(batches: Batches, job: Job, names: Mapping[str, str]) -> Batches:
     """Rows of conversations, each with its patch before it, into rows of the output."""
-    with _without_collector():
+    with _frugal():
         yield from tabulate(_finish(unpack(batches), job, names), job.sink)
 
 
 def _finish(items: Iterable[Item], job: Job, names: Mapping[str, str]) -> Iterator[Finished]:
     filters = Filters(job)
-    sink = sinks.load(job.sink)
     for _, group in groupby(items, attrgetter("key")):
         patch: Patch | None = None
+        trajectory: Trajectory | None = None
         for item in group:
             if item.kind == PATCH:
                 patch = _decode_patch(item.data)
+            elif patch is not None and patch.absorbed:
                 continue
-            if patch is not None and patch.absorbed:
-                continue
-            trajectory = unpack_trajectory(item.data)
-            if not job.reasoning:
-                drop_reasoning(trajectory)
-            finish(trajectory, patch, names)
-            dropped = filters.drops(trajectory)
-            if dropped is not None:
-                yield dropped, 0, b""
-                continue
-            for piece in sink.write(sinks.Family(trajectory), job.sink_options):
-                yield None, len(trajectory.messages), piece.data
+            elif trajectory is None:
+                trajectory = unpack_trajectory(item.data)
+            else:
+                trajectory.messages += _decode_messages(item.data)
+        if trajectory is None:
+            continue
+        if not job.reasoning:
+            drop_reasoning(trajectory)
+        finish(trajectory, patch, names)
+        dropped = filters.drops(trajectory)
+        if dropped is not None:
+            yield Finished(dropped)
+        elif job.sink == "jsonl":
+            count = len(trajectory.messages)
+            yield Finished(WRITTEN, _line(trajectory), count)
+        else:
+            for table, rows in tables_of(trajectory):
+                yield Finished(table, rows)
+
+
+def _line(trajectory: Trajectory) -> bytes | bytearray:
+    """As the sink writes it. Messages are let go one by one, so that a long conversation is held
+    once."""
+    drop_bytes(trajectory)
+    messages, trajectory.messages = trajectory.messages, []
+    empty = encode_trajectory(trajectory)
+    bare = Trajectory(conversation_id=trajectory.conversation_id, messages=[])
+    at = len(encode_trajectory(bare)) - len("]}")
+    line = bytearray(empty[:at])
+    messages.reverse()
+    given = 0
+    while messages:
+        line += encode_json(messages.pop())
+        line += b"," if messages else b""
+        if len(line) - given > PORTIONS * PIECE_BYTES:
+            given = len(line)
+            give_back()
+    line += empty[at:]
+    return line

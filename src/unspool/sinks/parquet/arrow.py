@@ -90,7 +90,7 @@ def open_table(places: Iterable[Path]) -> Any:
     try:
         for place in places:
             folders = sorted(place.iterdir()) if place.is_dir() else []
-            keys = dict.fromkeys(folder.name.partition("=")[0] for folder in folders)
+            keys = dict.fromkeys(f.name.partition("=")[0] for f in folders if "=" in f.name)
             schema = pa.schema([(key, pa.large_string()) for key in keys])
             hive = dataset.partitioning(schema, flavor="hive")
             parts.append(dataset.dataset(place, format="parquet", partitioning=hive))
@@ -183,15 +183,15 @@ def _array(kind: str, parts: list[list[memoryview]]) -> Any:
     if kind in ("texts", "jsons"):
         counts = _numbers("q", parts)
         items = _array("json" if kind == "jsons" else "long", [part[1:] for part in parts])
-        buffers = [_bits([count != ABSENT for count in counts]), pa.py_buffer(_ends(counts))]
+        buffers = [make_bits([count != ABSENT for count in counts]), pa.py_buffer(_ends(counts))]
         absent = counts.count(ABSENT)
         return pa.Array.from_buffers(_TYPES[kind], len(counts), buffers, absent, children=[items])
     code, nothing = NUMBERS[kind]
     numbers = _numbers(code, parts)
     known = [number == number and number != nothing for number in numbers]  # NaN equals nothing
-    data = pa.py_buffer(numbers) if kind != "flag" else _bits([n == 1 for n in numbers], True)
+    data = pa.py_buffer(numbers) if kind != "flag" else make_bits([n == 1 for n in numbers], True)
     return pa.Array.from_buffers(
-        _TYPES[kind], len(numbers), [_bits(known), data], known.count(False)
+        _TYPES[kind], len(numbers), [make_bits(known), data], known.count(False)
     )
 
 
@@ -201,7 +201,7 @@ def _strings(parts: list[list[memoryview]]) -> Any:
         len(lengths),
         pa.py_buffer(_ends(lengths)),
         pa.py_buffer(b"".join(part[1] for part in parts)),
-        _bits([length != ABSENT for length in lengths]),
+        make_bits([length != ABSENT for length in lengths]),
         lengths.count(ABSENT),
     )
 
@@ -218,7 +218,7 @@ def _ends(lengths: Iterable[int]) -> "array[int]":
     return array("q", accumulate((max(length, 0) for length in lengths), initial=0))
 
 
-def _bits(flags: list[bool], always: bool = False) -> Any:
+def make_bits(flags: list[bool], always: bool = False) -> Any:
     """A bitmap, the first flag in the lowest bit; nothing where all are true."""
     if all(flags) and not always:
         return None

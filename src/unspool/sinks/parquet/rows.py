@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -172,6 +172,14 @@ Values = dict[str, Iterable[Any]]
 
 def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
     """For every table, in order, its rows: column by column, packed."""
+    tables = dict(tables_of(trajectory, partition_by))
+    return _pack([tables.get(table, b"") for table in TABLES])
+
+
+def tables_of(
+    trajectory: Trajectory, partition_by: str | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """The tables of which the conversation has rows, each as `unpack_columns` reads it."""
     drop_bytes(trajectory)
     messages = trajectory.messages
     files = trajectory.files or []
@@ -216,19 +224,13 @@ def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
         ),
     }
     keys = {"source": trajectory.source, "conversation_id": trajectory.conversation_id}
-    packed: list[bytes] = []
     for table, columns in TABLES.items():
         count, values = tables[table]
-        if not count:
-            packed.append(b"")
-            continue
-        for name, key in keys.items():
-            values[name] = [key] * count
-        nothing = [None] * count
-        packed.append(
-            _pack([pack_column(kind, list(values.get(n, nothing))) for n, kind in columns.items()])
-        )
-    return _pack(packed)
+        if count:
+            values.update({name: [key] * count for name, key in keys.items()})
+            nothing = [None] * count
+            packed = [pack_column(kd, list(values.get(n, nothing))) for n, kd in columns.items()]
+            yield table, _pack(packed)
 
 
 def _fields(columns: Columns, struct: type[msgspec.Struct], items: Sequence[Any]) -> Values:

@@ -23,22 +23,22 @@ def uri_of(value: Any) -> str:
         return ""
     for name in ("external", "uri", "targetUri", "resource", "location", "reference"):
         inner = value.get(name)
-        if inner is not None and (inner_uri := uri_of(inner)):
-            return inner_uri
+        if inner is not None and (found := uri_of(inner)):
+            return found
     scheme, path = value.get("scheme"), value.get("path")
     if not isinstance(scheme, str) or not isinstance(path, str):
         return ""
     authority = value.get("authority")
-    uri = f"{scheme}:"
+    made = f"{scheme}:"
     if isinstance(authority, str) and (authority or scheme == "file"):
-        uri += f"//{authority}"
+        made += f"//{authority}"
     elif scheme == "file":
-        uri += "//"
-    uri += quote(path, safe=_PLAIN)
+        made += "//"
+    made += quote(path, safe=_PLAIN)
     for mark, name in (("?", "query"), ("#", "fragment")):
         if isinstance(value.get(name), str) and value[name]:
-            uri += mark + quote(value[name], safe=_PLAIN + "?")
-    return uri
+            made += mark + quote(value[name], safe=_PLAIN + "?")
+    return made
 
 
 def path_of(value: Any) -> str:
@@ -72,10 +72,10 @@ def lines_of(value: Any) -> tuple[int | None, int | None]:
     """(first, last line) of a location or a range."""
     if not isinstance(value, dict):
         return None, None
-    span = value.get("range", value)
-    if not isinstance(span, dict):
+    held = value.get("range", value)
+    if not isinstance(held, dict):
         return None, None
-    return integer(span.get("startLineNumber")), integer(span.get("endLineNumber"))
+    return integer(held.get("startLineNumber")), integer(held.get("endLineNumber"))
 
 
 def integer(value: Any) -> int | None:
