@@ -104,7 +104,7 @@ def _of_paths(paths: tuple[str, ...], folder: Path) -> dict[str, Any]:
     """The tables that lie there; of anything else those that are made of it now."""
     from unspool.sinks.parquet.arrow import open_table
 
-    if not all(_has_tables(path) for path in paths):
+    if not all(_place(path, table).exists() for path in paths for table in TABLES):
         job = Job(paths=list(paths), sink="parquet", workers=1)
         combine = load_combine("parquet", {})
         with open_run(job) as run:
@@ -113,10 +113,6 @@ def _of_paths(paths: tuple[str, ...], folder: Path) -> dict[str, Any]:
                 say(f"unspool: not wholly readable: {run.summary.told}", err=True)
         paths = (str(folder / "tables"),)
     return {table: open_table(_place(path, table) for path in paths) for table in TABLES}
-
-
-def _has_tables(path: str) -> bool:
-    return all(_place(path, table).exists() for table in TABLES)
 
 
 def _place(path: str, table: str) -> Path:

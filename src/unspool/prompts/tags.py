@@ -123,7 +123,7 @@ def _blocks(text: str) -> list[Block]:
                     open_tags.pop().mate = number
             blocks += _pair(text, tags)
             blocks += _pair_open_lines(text, tags, {block.start for block in blocks})
-        blocks.sort(key=_place)
+        blocks.sort(key=lambda block: (block.start, -block.end))
     # Blocks inside those that hold them; one that would cross another's end is mere text.
     top: list[Block] = []
     stack: list[Block] = []
@@ -138,10 +138,6 @@ def _blocks(text: str) -> list[Block]:
             continue
         stack.append(block)
     return top
-
-
-def _place(block: Block) -> tuple[int, int]:
-    return (block.start, -block.end)
 
 
 def _read(text: str) -> tuple[list[Block], list[Tag]]:

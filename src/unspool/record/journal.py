@@ -262,7 +262,7 @@ class Journal:
             if not self.folder.is_dir():
                 return []
             names = (entry.name for entry in os.scandir(self.folder))
-            return sorted(self.folder / name for name in names if _is_part(name))
+            return sorted(self.folder / name for name in names if _PART_NAME.fullmatch(name))
         stems = {stem_of(session) for session in sessions}
         return [path for path in self.files() if _stem(path.name) in stems]
 
@@ -294,7 +294,3 @@ def stem_of(session: str) -> str:
 def _stem(name: str) -> str:
     """The conversation that a part is of."""
     return name.rsplit(".", 2)[0]
-
-
-def _is_part(name: str) -> bool:
-    return _PART_NAME.fullmatch(name) is not None

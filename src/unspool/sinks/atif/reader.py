@@ -15,6 +15,7 @@ import msgspec
 from unspool.facts import NOBODY, Attachment, Problem
 from unspool.io.door import clean, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.values import dicts_of
 from unspool.prompts.outcomes import exit_code
 from unspool.sinks import Family
 from unspool.sinks.atif.extras import KeptRefs, difference, keep_residue, parted, residue_of, utc
@@ -492,7 +493,7 @@ class MessageReader:
         text, media, layout = from_content(content if content is not None else "")
         parts = {attachment.path or attachment.uri: attachment for attachment in media}
         attachments: list[Attachment] = []
-        for described in _list(rest.pop("attachments", None)):
+        for described in map(dict, dicts_of(rest.pop("attachments", None))):
             file = described.pop("file", "")
             try:
                 attachment = msgspec.convert(described, Attachment)
@@ -514,12 +515,6 @@ def _refs(rest: dict[str, Any]) -> list[Ref]:
         return []
     rest.pop("refs", None)
     return refs
-
-
-def _list(value: Any) -> list[dict[str, Any]]:
-    return (
-        [dict(item) for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    )
 
 
 def _with(extra: dict[str, Any] | None, layout: list[Any] | None) -> dict[str, Any] | None:

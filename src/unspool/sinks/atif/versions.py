@@ -192,10 +192,8 @@ def _raised(content: Any, layout: list[Any]) -> Any:
     else:
         rest = list(content) if isinstance(content, list) else []
     parts = [
-        entry if isinstance(entry, dict) else rest.pop(0) for entry in layout if _fits(entry, rest)
+        entry if isinstance(entry, dict) else rest.pop(0)
+        for entry in layout
+        if rest or isinstance(entry, dict)
     ]
     return [*parts, *rest]
-
-
-def _fits(entry: Any, rest: list[Any]) -> bool:
-    return isinstance(entry, dict) or bool(rest)

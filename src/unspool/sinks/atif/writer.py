@@ -25,7 +25,7 @@ from unspool.sinks.atif.steps import (
     total,
 )
 from unspool.sinks.atif.versions import AUDIO, DEFAULT, NEWEST, PREFIX, VERSIONS, older, to_version
-from unspool.trajectory import Link, Mark, Message, Trajectory
+from unspool.trajectory import Link, Message, Trajectory
 
 SUFFIX = ".trajectory.json"
 
@@ -291,13 +291,14 @@ def build_document(
     trajectory = without_derived(node.trajectory)
     writer = StepWriter(trajectory, refs, files)
     steps = writer.build()
-    rest = leftover(trajectory, _placed(trajectory))
+    derived = {"source", "file_path", "origins", "usage"} if trajectory.source == FOREIGN else set()
+    rest = leftover(trajectory, _ROOT_PLACED | derived)
     # Abandoned branches go without the bytes in them.
     for branch in rest.get("branches", ()):
         for message in branch["messages"]:
             for attachment in message.get("attachments", ()):
                 attachment.pop("data", None)
-    marks = untold(trajectory.marks or [], writer.told)
+    marks = [mark for mark in trajectory.marks or () if mark not in writer.told]
     if marks:
         rest["marks"] = msgspec.to_builtins(marks)
     children = [tie for tie in trajectory.children or () if not _is_told(tie, refs)]
@@ -326,12 +327,6 @@ def build_document(
     )
     plain: dict[str, Any] = msgspec.to_builtins(document)
     return plain, writer.places
-
-
-def _placed(trajectory: Trajectory) -> set[str]:
-    if trajectory.source != FOREIGN:
-        return _ROOT_PLACED
-    return _ROOT_PLACED | {"source", "file_path", "origins", "usage"}
 
 
 def _is_plain(parent: Link, call: str | None) -> bool:
@@ -428,8 +423,3 @@ def without_derived(trajectory: Trajectory) -> Trajectory:
 
 def _bare(message: Message) -> Message:
     return msgspec.structs.replace(message, turn=None, segment=0)
-
-
-def untold(marks: list[Mark], told: list[Mark]) -> list[Mark]:
-    """The marks that no step tells of, as they are."""
-    return [mark for mark in marks if mark not in told]

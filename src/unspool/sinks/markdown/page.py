@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 from urllib.parse import quote, unquote
 
 from unspool.facts import Attachment
@@ -257,9 +256,9 @@ def remarks(message: Message) -> Iterator[str]:
         reason = extra.get("vote_down_reason")
         why = f": {plain(reason)}" if isinstance(reason, str) else ""
         yield f"*{'Helpful 👍' if extra['vote'] == 'up' else 'Not helpful 👎'}{why}*"
-    followups = [t for t in map(_followup, list_of(extra.get("followups"))) if t]
-    if followups:
-        yield "*Suggested next:* " + " · ".join(plain(text) for text in followups)
+    followups = [str_of(field_of(one, "message")) for one in list_of(extra.get("followups"))]
+    if any(followups):
+        yield "*Suggested next:* " + " · ".join(map(plain, filter(None, followups)))
 
 
 def _in_words(part: Shown) -> str:
@@ -268,10 +267,6 @@ def _in_words(part: Shown) -> str:
     if "\n" in part.text:
         return f"*{plain(part.label)}:*\n\n{fenced(part.text)}"
     return f"*{plain(part.label)}:* {plain(part.text)}"
-
-
-def _followup(value: Any) -> str:
-    return str_of(field_of(value, "message"))
 
 
 _COMMANDS = ("command", "cmd", "script")
