@@ -142,10 +142,10 @@ class Head:
         return self._objects
 
     def _parse(self) -> Iterator[dict[str, object]]:
-        lines = self.data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-        if not self.whole and len(lines) > 1:
+        lines = self.data.removeprefix(b"\xef\xbb\xbf").split(b"\n", 50)
+        if len(lines) > 50 or (not self.whole and len(lines) > 1):
             lines.pop()
-        for line in lines[:50]:
+        for line in lines:
             try:
                 value = _decode(line.strip(b"\r\0 \t,"))
             except (ValueError, RecursionError):

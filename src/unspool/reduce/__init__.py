@@ -187,7 +187,7 @@ def _side_notes(records: list[Record]) -> list[Noted]:
 
 def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[Record]]]]:
     """Trees that stand on a side thread, each to be a trajectory of its own."""
-    if not any(record.side for record in ordered.records):
+    if not [record for record in ordered.records if record.side]:
         return ordered.records, []
     by_entry = {record.entry: record for record in ordered.records}
     side_root: dict[str, str] = {}

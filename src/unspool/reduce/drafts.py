@@ -237,12 +237,13 @@ class Assembly:
         }
         self.anchors.settle()
         for draft in self.drafts.values():  # in the order of their channels, the best first
-            if all(part.rank for part in draft.parts):
-                channel = (draft.parts[0].rank, draft.origin)
+            first = draft.parts[0].rank
+            if first and all(part.rank for part in draft.parts):
+                channel = (first, draft.origin)
                 draft.place = self.anchors.place(channel, draft.place, total)
         for call in self.calls.values():
             facts: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
-            if all(fact.rank for fact in facts):
+            if facts[0].rank and all(fact.rank for fact in facts):
                 channel = (facts[0].rank, facts[0].origin)
                 call.place = self.anchors.place(channel, call.place, total)
         reached: dict[str, float] = {}
@@ -291,7 +292,10 @@ class Assembly:
     def _mark_files(self) -> None:
         """What the calls did to files: per path, each field from the fact that knows best."""
         for call in sorted(self.calls.values(), key=lambda c: c.place):
-            facts: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
+            told: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
+            facts = [fact for fact in told if fact.files]
+            if not facts:
+                continue
             touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
             for fact in sorted(facts, key=lambda f: f.rank):
                 for touch in fact.files:

@@ -51,9 +51,8 @@ def build_messages(
 
 
 def _best_rank(draft: Draft) -> int:
-    calls = [draft.orphan] if draft.orphan else draft.calls
     ranks = [part.rank for part in draft.parts]
-    for call in calls:
+    for call in [draft.orphan] if draft.orphan else draft.calls:
         ranks += [fact.rank for fact in call.seen]
         ranks += [fact.rank for fact in call.results]
     return min(ranks, default=0)
@@ -99,9 +98,8 @@ def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     """One message of its parts: each field from the part that knows best."""
     ranked = sorted(parts, key=_by_rank)
     extra: dict[str, Any] = {}
-    for part in sorted(parts, key=lambda p: -p.rank):
-        if part.extra:
-            extra.update(part.extra)
+    for part in sorted([part for part in parts if part.extra], key=lambda p: -p.rank):
+        extra.update(part.extra or {})
     attachments: list[Attachment] = []
     for part in parts:
         attachments += [a for a in part.attachments if a not in attachments]
@@ -163,11 +161,13 @@ def _is_bare(result: Message) -> bool:
 
 
 def build_call(call: CallDraft) -> ToolCall:
-    name = next((fact.name for fact in call.seen if fact.name), "")
-    arguments = next((fact.arguments for fact in call.seen if fact.arguments), "")
+    first = call.seen[0]
+    name = first.name or next((fact.name for fact in call.seen if fact.name), "")
+    arguments = first.arguments or next((f.arguments for f in call.seen if f.arguments), "")
     extra: dict[str, Any] = {}
     for fact in reversed(call.seen):
-        extra.update(fact.extra or {})
+        if fact.extra:
+            extra.update(fact.extra)
     tool_call = ToolCall(
         id=call.id,
         function=ToolFunction(name=name, arguments=arguments),
@@ -178,11 +178,18 @@ def build_call(call: CallDraft) -> ToolCall:
     if call.results:
         results = _standing(call.results)
         tool_call.status = _call_status(results)
-        tool_call.duration_ms = next(
-            (r.duration_ms for r in results if r.duration_ms is not None), None
-        )
+        tool_call.duration_ms = _first_told(results, "duration_ms")
         tool_call.ended_at = format_time(results[0].time)
     return tool_call
+
+
+def _first_told(results: list[ToolReturned], field: str) -> Any:
+    """What the first of the results that tells it says."""
+    for result in results:
+        value = getattr(result, field)
+        if value is not None:
+            return value
+    return None
 
 
 def _begun(call: CallDraft) -> int | None:
@@ -211,34 +218,31 @@ def _standing(results: list[ToolReturned]) -> list[ToolReturned]:
 
 
 def _call_status(results: list[ToolReturned]) -> str:
-    status = next((result.status for result in results if result.status), "")
-    if status:
-        return status
-    failed = next((result.failed for result in results if result.failed is not None), None)
-    return "failed" if failed else "completed"
+    status = results[0].status or next((result.status for result in results if result.status), "")
+    return status or ("failed" if _first_told(results, "failed") else "completed")
 
 
 def build_result(call: CallDraft, name: str | None) -> Message:
     """The tool message of a call."""
     results = _standing(call.results)
-    text = next((result.text for result in results if result.text is not None), None)
+    text, details = _first_told(results, "text"), _first_told(results, "details")
     extra: dict[str, Any] = {}
     for result in reversed(results):
-        extra.update(result.extra or {})
-    if text is None and not any(result.details is not None for result in results):
+        if result.extra:
+            extra.update(result.extra)
+    if text is None and details is None:
         extra["bare"] = True
-    failed = next((result.failed for result in results if result.failed is not None), None)
     return Message(
         role="tool",
         content=text or "",
         tool_call_id=call.id,
         timestamp=format_time(results[0].time),
         name=name or next((result.name for result in results if result.name), None),
-        is_error=True if failed else None,
-        details=next((result.details for result in results if result.details is not None), None),
-        duration_ms=next((r.duration_ms for r in results if r.duration_ms is not None), None),
-        status=next((result.status for result in results if result.status), None),
-        attachments=[a for r in results[:1] for a in r.attachments] or None,
+        is_error=True if _first_told(results, "failed") else None,
+        details=details,
+        duration_ms=_first_told(results, "duration_ms"),
+        status=results[0].status or next((r.status for r in results if r.status), None),
+        attachments=list(results[0].attachments) or None,
         extra=extra or None,
     )
 

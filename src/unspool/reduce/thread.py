@@ -21,6 +21,7 @@ whose request, words or calls only a branch knows, goes there.
 """
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from unspool.facts import ECHO, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.reduce.notes import GUESS
@@ -112,7 +113,10 @@ def _parents(records: list[Record], nodes: dict[str, Record]) -> dict[str, str |
             after = record.after or None
             parents[record.entry] = after if after in nodes and after != record.entry else None
     settled: set[str] = set()
-    for entry in parents:
+    for entry, parent in parents.items():
+        if parent is None or parent in settled:  # as nearly always: a parent is written first
+            settled.add(entry)
+            continue
         path: list[str] = []
         on_path: set[str] = set()
         at: str | None = entry
@@ -154,11 +158,16 @@ def _chains(
     leaves: dict[str, str] = {}
     order: list[str] = []
     for record in records:
-        if record.entry not in nodes:
+        entry = record.entry
+        if entry not in nodes:
             continue
-        climb(record.entry)
-        root = roots[record.entry]
-        if root == record.entry:
+        parent = parents[entry]
+        if parent in roots and entry not in roots:
+            roots[entry] = roots[parent]
+        else:
+            climb(entry)
+        root = roots[entry]
+        if root == entry:
             order.append(root)
         if (record.withdrawn and not emptied) or not _is_turn(record):
             continue
@@ -297,7 +306,7 @@ def _lay_out(
             continue
         before = kept.get(record.entry, before)
         places.append((before, number, record))
-    places.sort(key=lambda item: (item[0], item[1]))
+    places.sort(key=itemgetter(0, 1))
     return [record for _, _, record in places]
 
 

@@ -6,6 +6,7 @@ mark compaction                  what is behind it is segment 1 (cases/claude_co
 """
 
 import hashlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from pathlib import PurePosixPath, PureWindowsPath
@@ -169,8 +170,9 @@ def number_segments(trajectory: Trajectory) -> None:
             cuts.append(mark.index if begun is None else begun)
             begun = None
     if cuts:
+        cuts.sort()
         for index, message in enumerate(trajectory.messages):
-            message.segment = sum(1 for cut in cuts if cut <= index)
+            message.segment = bisect_right(cuts, index)
     for mark in trajectory.marks or ():
         if mark.kind == "compaction":
             mark.data = {"messages_before": mark.index, **(mark.data or {})}

@@ -124,7 +124,7 @@ def _read_fields(
         elif name == "file":
             details[name] = _lean_file(raw)
         elif name in _TEXTS:
-            if memoryview(raw) == content:
+            if bytes(raw) == content:
                 continue
             value = msgspec.json.decode(raw)
             if not (isinstance(value, str) and (value.strip() in text)):
