@@ -67,14 +67,23 @@ class _Talk:
     def __init__(self) -> None:
         self.answer = ""
         self.thought = ""
+        self.unsaid: list[AnyFact] = []
+        """Reasoning whose words or calls are still to come, as text and as a message by itself: an
+        answer that was killed says no more, and its chat nothing at all (case `killed_stream`)."""
         self.waiting: list[AnyFact] = []
         """Words that were said, until the tokens tell that the model said them."""
 
     def close(self) -> list[AnyFact]:
         """What was said without tokens is the program's: "Context compressed (10524 -> ~8107)."."""
         said = [msgspec.structs.replace(fact, rank=Rank.STANDIN) for fact in self.waiting]
-        self.answer, self.thought, self.waiting = "", "", []
+        said += self.unsaid
+        self.answer, self.thought, self.waiting, self.unsaid = "", "", [], []
         return said
+
+    def think(self) -> str:
+        """The reasoning that led to what is said now."""
+        thought, self.thought, self.unsaid = self.thought, "", []
+        return thought
 
 
 _EVENT = Shape(Event)
@@ -110,6 +119,7 @@ class _Stream(streams.Stream[Event]):
             waited = talk.close()
             _tell_given(event.message, scribe, is_task=bool(call))
         elif event.type == "system" and event.subtype == "init":
+            waited = talk.close()  # the run before it was killed
             scribe.note("agent", "Qwen Code", Rank.ECHO)
             if event.qwen_code_version:
                 scribe.note("agent_version", event.qwen_code_version, Rank.ECHO)
@@ -125,7 +135,7 @@ class _Stream(streams.Stream[Event]):
         if scribe.facts and call:
             parent = {"conversation_id": event.session_id, "tool_call_id": call}
             scribe.note("parent", {**parent, "kind": "subagent"}, Rank.ECHO)
-        told = bool(scribe.facts or talk.waiting)
+        told = bool(scribe.facts or talk.waiting or talk.unsaid)
         scribe.facts += waited
         return told
 
@@ -138,19 +148,25 @@ def _tell_answer(message: Message, talk: _Talk, scribe: Scribe, agents: dict[str
     blocks = message.content if isinstance(message.content, list) else []
     for number, block in enumerate(blocks):
         if block.type == "thinking":
-            talk.thought = block.thinking
+            scribe.message(
+                id=talk.answer, role="assistant", thinking=block.thinking, model=message.model,
+                status="interrupted", number=number,
+            )  # fmt: skip
+            talk.thought, talk.unsaid = block.thinking, [scribe.facts.pop()]
         elif block.type == "text":
             scribe.message(
-                id=talk.answer, role="assistant", text=block.text, thinking=talk.thought,
+                id=talk.answer, role="assistant", text=block.text, thinking=talk.think(),
                 model=message.model, number=number,
             )  # fmt: skip
-            talk.thought = ""
             talk.waiting.append(scribe.facts.pop())
         elif block.type == "tool_use":
             kind = block.input.get("subagent_type") if isinstance(block.input, dict) else None
             if isinstance(kind, str):
                 agents[block.id] = f"{kind}-{block.id}"
-            scribe.message(id=talk.answer, role="assistant", model=message.model, number=number)
+            scribe.message(
+                id=talk.answer, role="assistant", thinking=talk.think(), model=message.model,
+                number=number,
+            )  # fmt: skip
             scribe.call(
                 id=block.id, message=talk.answer, name=block.name, arguments=arguments_of(block.input)
             )  # fmt: skip
