@@ -17,6 +17,8 @@ from tests.harness import PEAK_KB
 from tests.live.test_intake import drop
 from tests.test_extract import ENV
 from unspool.hooks.spool import Layout, hand_over
+from unspool.live.daemon import Daemon, News
+from unspool.live.queue import Backlog
 from unspool.store.opening import reading, writing
 
 pytestmark = pytest.mark.live
@@ -297,3 +299,23 @@ def test_the_system_may_tell_what_changed(home: Home) -> None:
         (home.files / f"{SESSION % 2}.jsonl").write_text(json.dumps(said) + "\n")
         until(lambda: home.rows("SELECT 1 FROM conversations"))
         assert time.monotonic() - started < 10
+
+
+def test_it_says_first_who_runs(home: Home) -> None:
+    home.first_ns = time.time_ns()
+    home.drop(1, "UserPromptSubmit", prompt="Mend the kite")
+    home.drop(2, "Stop")
+    home.once()
+    with home.watching() as process:
+        assert process.stdout is not None
+        line = json.loads(process.stdout.readline())
+    assert (line["kind"], line["state"]) == ("state", "working")
+    assert line["conversation"] == f"claude-code/{SESSION % 1}"
+
+
+def test_a_backlog_is_told_until_it_is_gone(tmp_path: Path) -> None:
+    told: list[News] = []
+    daemon = Daemon(tmp_path / "s.db", [], told.append)
+    for waiting in (5, 500, 200, 5, 0, 0):
+        daemon._tell_backlog(Backlog(waiting, time.time_ns() if waiting else None))
+    assert [news.backlog for news in told] == [500, 200, 0]

@@ -133,6 +133,7 @@ def _line(news: News) -> str:
         news.kind if news.kind != "state" else "",
         f"{state} ({one_line(news.tool, 30)})" if news.tool else state,
         f"{news.messages} messages" if news.messages is not None else "",
+        f"{news.backlog} events wait" if news.backlog is not None else "",
         f"{news.lag_ms} ms" if news.lag_ms is not None else "",
         one_line(news.title or "", 60),
     ]

@@ -37,10 +37,10 @@ from unspool.live.intake import (
 )
 from unspool.live.monitors import Monitors
 from unspool.live.notices import follow
-from unspool.live.queue import Arrival, Queue, SqliteQueue
+from unspool.live.queue import Arrival, Backlog, Queue, SqliteQueue
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
-from unspool.live.states import doings, ends_turn
+from unspool.live.states import RUNNING, doings, ends_turn
 from unspool.live.writer import Fault, Writer, clear
 from unspool.store.align import align_again
 from unspool.store.changes import changes_after, last_change
@@ -65,6 +65,8 @@ BULK_BYTES = 32 * 1024 * 1024
 BUSY_SECONDS = 5.0
 """How long the store's lock is awaited before it is said that somebody has it."""
 FAULTS_BEFORE_DEATH = 3
+WORTH_TELLING = 100
+"""Events that wait: fewer are gone before somebody has read it."""
 
 
 class News(msgspec.Struct, omit_defaults=True):
@@ -72,14 +74,16 @@ class News(msgspec.Struct, omit_defaults=True):
 
     at: str
     kind: str
-    """new, changed, removed; state: only what the agent does changed; trouble"""
+    """new, changed, removed; state: only what the agent does changed; backlog; trouble"""
     conversation: str = ""
     title: str | None = None
     messages: int | None = None
     state: str | None = None
     tool: str | None = None
     lag_ms: int | None = None
-    """From the arrival of the event to the store."""
+    """From the arrival of the event to the store; of a backlog, how long the oldest event waits."""
+    backlog: int | None = None
+    """Events that have arrived and are not in the store yet."""
     text: str | None = None
 
 
@@ -177,6 +181,7 @@ class Daemon:
         self._troubles: dict[str, str] = {}
         self._states: dict[Key, tuple[str, str | None]] = {}
         self._status_at = self._status_written = 0.0
+        self._told_backlog = False
         self._status: dict[str, Any] = {}
         self.reducers = reducers if os.name == "posix" else 0
 
@@ -314,6 +319,13 @@ class Daemon:
                     self.bell.wait(wait)
         return True
 
+    def _tell_backlog(self, backlog: Backlog) -> None:
+        """That many events wait, and when none does any more."""
+        if backlog.events >= WORTH_TELLING or (self._told_backlog and not backlog.events):
+            waits = (time.time_ns() - backlog.oldest_ns) // 1_000_000 if backlog.oldest_ns else None
+            self.tell(News(_now(), "backlog", lag_ms=waits, backlog=backlog.events))
+            self._told_backlog = backlog.events > 0
+
     def _shrink(self) -> None:
         """After a busy time: what was freed goes back to the system (glibc keeps it otherwise)."""
         gc.collect()
@@ -326,6 +338,7 @@ class Daemon:
             return
         self._status_at = now
         backlog = work.queue.backlog(position(work.connection, work.queue.name))
+        self._tell_backlog(backlog)
         lags = sorted(self.lags)
         status = {
             "pid": os.getpid(),
@@ -396,7 +409,6 @@ class _Work:
         if due:
             self._bring_up_to_date(due)
         if is_busy or due or time.monotonic() - self._states_at > STATUS_SECONDS:
-            self._states_at = time.monotonic()
             self._tell_states()
         return is_busy or bool(due)
 
@@ -449,7 +461,7 @@ class _Work:
         self.seq = last_change(self.connection)  # thousands of lines tell nobody anything
 
     def _bring_up_to_date(self, due: dict[Key, Due]) -> None:
-        started = time.process_time()
+        started = time.monotonic()
         with self._turn():
             written, faults = self.writer.bring_up_to_date(due)
         now_ns = time.time_ns()
@@ -459,7 +471,7 @@ class _Work:
                 trajectory = get_trajectory(self.connection, row_id(*key))
                 if trajectory is not None:
                     self.queue.put_recent(trajectory)
-        self.schedule.done(due, (time.process_time() - started) / len(due))
+        self.schedule.done(due, (time.monotonic() - started) / len(due))
         for key, waited in due.items():
             if waited.arrived_ns:
                 lag = now_ns - waited.arrived_ns
@@ -498,10 +510,13 @@ class _Work:
                     self.daemon._states[doing.key] = (doing.state, doing.tool)
 
     def _tell_states(self) -> None:
-        """What an agent does may change without a word in its conversation."""
+        """What an agent does may change without a word in its conversation. First of all, who runs."""
+        is_first = not self._states_at
+        self._states_at = time.monotonic()
         for doing in doings(self.connection):
             now = (doing.state, doing.tool)
-            if self.daemon._states.get(doing.key, now) != now:
+            runs = is_first and doing.state in RUNNING
+            if self.daemon._states.get(doing.key, None if runs else now) != now:
                 self.daemon.tell(
                     News(_now(), "state", "/".join(doing.key), state=now[0], tool=now[1])
                 )

@@ -30,6 +30,7 @@ RECENT = timedelta(days=1)
 HOOKS_KNOW_BETTER_US = 2_000_000
 """A transcript is written a moment after the hook has told of it."""
 
+RUNNING = frozenset(("working", "waiting"))
 ENDS = frozenset(("waiting", "idle", "failed", "ended"))
 """Somebody may be waiting to see what came of it: such conversations go first."""
 
