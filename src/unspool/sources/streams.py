@@ -32,9 +32,9 @@ class Stream(Generic[EventType]):
         """Of the conversation that the event is of; its id is empty where none was named yet."""
         raise NotImplementedError
 
-    def tell(self, event: EventType, scribe: Scribe) -> bool | None:
-        """What the event states, and what waited for it. None where its kind is not known, False where
-        it says nothing."""
+    def tell(self, event: EventType, scribe: Scribe) -> int | None:
+        """What the event states, and what waited for it. How many lines, this one and those that had
+        waited, turn out to say nothing by themselves; None where its kind is not known."""
         raise NotImplementedError
 
     def close(self) -> Iterable[AnyFact]:
@@ -54,9 +54,9 @@ def read_stream(
         if not scribe.key[1]:
             tally.problems += 1
             scribe.problem("missing-conversation-id", data)
-        elif (told := stream.tell(event, scribe)) is None:
+        elif (silent := stream.tell(event, scribe)) is None:
             tally.unrecognise(event.type or "no type", origin.path, offset)
         else:
-            tally.noise += not told
+            tally.noise += silent
         yield from scribe.facts
     yield from stream.close()

@@ -73,7 +73,7 @@ class _Stream(streams.Stream[Event]):
         self.shown = f"shown:{hashlib.sha256(data).hexdigest()[:16]}"
         return Scribe(("codex", self.thread), path, offset, rank=Rank.STANDIN)
 
-    def tell(self, event: Event, scribe: Scribe) -> bool | None:
+    def tell(self, event: Event, scribe: Scribe) -> int | None:
         item = event.item
         if event.type == "thread.started":
             scribe.note("agent", "Codex", Rank.ECHO)
@@ -103,7 +103,7 @@ class _Stream(streams.Stream[Event]):
             scribe.message(role="assistant", text=str(text or ""), kind="error")
         elif event.type not in _NOISE:
             return None
-        return bool(scribe.facts)
+        return not scribe.facts
 
 
 def _tell_item(item: Item, ident: str, scribe: Scribe) -> None:

@@ -72,7 +72,7 @@ class _Stream(streams.Stream[Event]):
         time = parse_time(event.timestamp)
         return Scribe((NAME, self.session), path, offset, time=time, entry=entry, rank=Rank.ECHO)
 
-    def tell(self, event: Event, scribe: Scribe) -> bool | None:
+    def tell(self, event: Event, scribe: Scribe) -> int | None:
         if event.type == "init":
             self.model = event.model
             scribe.note("agent", "Gemini CLI", Rank.ECHO)
@@ -109,7 +109,7 @@ class _Stream(streams.Stream[Event]):
             _tell_end(event, self.model, scribe)
         else:
             return None
-        return bool(scribe.facts)
+        return not scribe.facts
 
 
 def _tell_end(event: Event, model: str, scribe: Scribe) -> None:

@@ -109,8 +109,9 @@ class _Stream(streams.Stream[Event]):
             ident = f"{ident}/{self.agents.get(call, call)}"
         return Scribe((NAME, ident), path, offset, entry=event.uuid, rank=Rank.ECHO)
 
-    def tell(self, event: Event, scribe: Scribe) -> bool | None:
+    def tell(self, event: Event, scribe: Scribe) -> int | None:
         talk = self.talks.setdefault(scribe.key[1], _Talk())
+        thoughts = len(talk.unsaid)
         call = event.parent_tool_use_id or ""
         waited: list[AnyFact] = []
         if event.type == "assistant" and event.message is not None:
@@ -135,9 +136,9 @@ class _Stream(streams.Stream[Event]):
         if scribe.facts and call:
             parent = {"conversation_id": event.session_id, "tool_call_id": call}
             scribe.note("parent", {**parent, "kind": "subagent"}, Rank.ECHO)
-        told = bool(scribe.facts or talk.waiting or talk.unsaid)
+        silent = int(not (scribe.facts or talk.waiting or len(talk.unsaid) > thoughts))
         scribe.facts += waited
-        return told
+        return silent if waited or talk.unsaid else silent + thoughts
 
     def close(self) -> list[AnyFact]:
         return [fact for talk in self.talks.values() for fact in talk.close()]
@@ -152,7 +153,8 @@ def _tell_answer(message: Message, talk: _Talk, scribe: Scribe, agents: dict[str
                 id=talk.answer, role="assistant", thinking=block.thinking, model=message.model,
                 status="interrupted", number=number,
             )  # fmt: skip
-            talk.thought, talk.unsaid = block.thinking, [scribe.facts.pop()]
+            talk.unsaid.append(scribe.facts.pop())
+            talk.thought += "\n" * bool(talk.thought) + block.thinking
         elif block.type == "text":
             scribe.message(
                 id=talk.answer, role="assistant", text=block.text, thinking=talk.think(),
