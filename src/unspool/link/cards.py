@@ -109,7 +109,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     partial = trajectory.partial or ()
     # A list of prompts says when each was made, but not in which conversation.
     listing = "prompts-without-conversation" in partial
-    listed = [message for message in trajectory.messages if listing and message.request_id]
+    listed = [message for message in trajectory.messages if message.request_id] if listing else []
     indexed = {message.request_id or "": message.timestamp or "" for message in listed}
     echoes = "only-echoes" in partial
     requests = {
@@ -132,7 +132,7 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         strays=[
             call.id
             for message in trajectory.messages
-            if echoes or (message.extra or {}).get("echo_only")
+            if echoes or (message.extra and message.extra.get("echo_only"))
             for call in message.tool_calls or ()
         ],
         session_id=trajectory.session_id,

@@ -228,7 +228,7 @@ def _reduce_records(
         thread = _with_lists(thread, strand)
     thread = settle_echoes(thread)
     assembly = Assembly()
-    assembly.take(thread.records, lists_alone=strand is not None and strand.alone)
+    assembly.take(thread.records)
     told = assembly.notes if strand is None or not strand.alone else strand.notes
     own = [note for note in told if note.on not in ("conversation", "entry")]
     assembly.notes = own + still_told(notes, thread)
@@ -300,7 +300,7 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
     for fork, records in thread.branches:
         assembly = Assembly()
         assembly.take(records)
-        messages, own = build_messages(assembly.in_order())
+        messages, own = build_messages(assembly.in_order(), assembly.listed)
         assign_usage(assembly, messages)
         marks = build_marks(assembly.marks, own, messages, assembly.adrift)
         apply_to_messages(assembly.notes, messages)

@@ -31,7 +31,7 @@ from unspool.facts import (
 )
 from unspool.reduce.echoes import Anchors, Channel, match_echoes
 from unspool.reduce.matching import Calls
-from unspool.reduce.records import Listed, Record
+from unspool.reduce.records import Record
 from unspool.trajectory import Message
 
 ENDS = ("turn_end", "end")
@@ -104,18 +104,16 @@ class Assembly:
         self._stand_ins: list[tuple[int, Record, AnyFact]] = []
         """What holds only where no store tells of the conversation."""
 
-    def take(self, records: Iterable[Record], lists_alone: bool = False) -> None:
-        """`lists_alone`: nobody tells of the conversation but its lists, whose messages are ready."""
+    def take(self, records: Iterable[Record]) -> None:
         total = 0
         for place, record in enumerate(records):
             total = place + 1
             for origin in record.others:  # it stands at the same place in all of them
                 self.anchors.tie(origin, place, place, record.time is not None)
+            if record.ready is not None:
+                self.listed.append((place, record.ready))
             for fact in record.facts:
-                if lists_alone and type(fact) is Listed:
-                    self.listed.append((place, fact.ready))
-                else:
-                    self._take(place, record, fact)
+                self._take(place, record, fact)
         if self._stand_ins and not self._is_held():
             for place, record, fact in self._stand_ins:
                 self._take(place, record, msgspec.structs.replace(fact, rank=Rank.LAST_RESORT))

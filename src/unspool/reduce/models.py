@@ -63,20 +63,24 @@ def annotate(
     # Messages whose call nobody logged: the model that another channel names for their request.
     # Events name requests too, for turns of which no call was logged at all (`requests_by_turn`); where
     # the person went back and asked otherwise, they may be several, and no telling which.
-    requests_by_turn = _requests_told(notes)
+    requests_by_turn: dict[int, list[str]] | None = None
     requests: dict[int, str] = {}
     own = [message for message in within_turns(messages) if not message.copied]
     for message in own:
         if message.turn is not None and message.request_id is not None:
             requests.setdefault(message.turn, message.request_id)
     for message in own:
-        asked: list[str] = []
         if message.turn is not None:
             message.request_id = message.request_id or requests.get(message.turn)
-            asked = requests_by_turn.get(message.turn, [])
         if message.model:
             continue
-        asked = [message.request_id] if message.request_id else asked
+        asked: list[str] = []
+        if message.request_id:
+            asked = [message.request_id]
+        elif message.turn is not None:
+            if requests_by_turn is None:
+                requests_by_turn = _requests_told(notes)
+            asked = requests_by_turn.get(message.turn, [])
         models = {session[request] for request in asked if request in session}
         if len({model for model, _ in models}) == 1:
             message.model, message.model_source = min(models)
@@ -132,10 +136,10 @@ def annotate_candidate(candidate: Candidate, session: Expected) -> None:
     messages = candidate.messages
     requests: dict[int | None, str] = {}
     # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
-    own = sorted(candidate.calls, key=lambda one: (not _stands(candidate, one), one.when))
-    for call in own:
+    calls = sorted(candidate.calls, key=by_time)
+    for call in sorted(calls, key=lambda one: not _stands(candidate, one)):
         _stamp_call(messages, call, call.count + candidate.lead, session)
-    for call in sorted(own, key=by_time):
+    for call in calls:
         count = call.count + candidate.lead
         request = call.view.request or call.view.message
         if request and 0 < count <= len(messages):

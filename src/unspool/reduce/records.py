@@ -17,7 +17,7 @@ in; and how the ids of their records begin, which nobody else knows."""
 
 
 class Listed(MessageSeen, frozen=True, kw_only=True, gc=False):
-    """A message that a message list told, ready made."""
+    """A message that a message list told, ready made, where other records tell of it too."""
 
     ready: Message
 
@@ -26,8 +26,8 @@ class Record:
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
     __slots__ = (
-        "after", "entry", "facts", "offset", "origin", "others", "side", "spoken", "telling",
-        "time", "withdrawn",
+        "after", "entry", "facts", "offset", "origin", "others", "ready", "side", "spoken",
+        "telling", "time", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, entry: str, origin: str, offset: int) -> None:
@@ -35,6 +35,8 @@ class Record:
         self.origin = origin
         self.offset = offset
         self.facts: list[AnyFact] = []
+        self.ready: Message | None = None
+        """The message that it is, where nobody but a message list tells of the conversation."""
         self.after: str | None = None
         self.time: int | None = None
         self.spoken = False

@@ -5,7 +5,7 @@
 
 Of the lists that compete the winner of every segment is told, and what only the losers know is
 merged into it (candidates.py, models.py). An answer that another one replaced is a branch. Each
-record carries its message ready made (`Listed`). Where other records tell of the conversation too,
+record carries its message ready made. Where other records tell of the conversation too (`Listed`),
 the list is one more channel: its messages are matched with theirs as echoes are, by id, by the ids of
 their calls, or by role and words (the law of mixing in tests/test_laws.py).
 """
@@ -147,8 +147,7 @@ class Strand:
         record = Record(entry, self.last_view.origin, 0)
         record.time = time
         if self.alone:
-            fact = Listed(key=self.key, origin=LIST, offset=0, role=message.role, ready=message)
-            record.facts.append(fact)
+            record.ready = message
             return record
         place: dict[str, Any] = {
             "key": self.key, "origin": LIST, "offset": 0, "entry": entry, "rank": self.rank,

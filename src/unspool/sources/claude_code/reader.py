@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, PREVIOUS, ROOT, AnyFact, Key, Problem, Rank
+from unspool.facts import NOBODY, PREVIOUS, ROOT, AnyFact, Key, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Origin, Tally, read_head
 from unspool.io.times import parse_time
@@ -85,10 +85,10 @@ class Reader:
         for record in iter_json_lines(
             origin, LINE, self.tally, self.recover, noise=undo, lazy=True
         ):
-            if isinstance(record, Problem):
-                yield self._of_session(record)
-            else:
+            if isinstance(record, tuple):
                 yield from self._read_line(*record, None)
+            else:
+                yield self._of_session(record)
 
     def _problem(self, offset: int, code: str, data: bytes | str) -> AnyFact:
         scribe = Scribe(NOBODY, self.origin.path, offset)
