@@ -119,7 +119,7 @@ class Words:
         data = path.read_text(encoding="utf-8", errors="replace")
         for line in [data] if path.suffix == ".json" else data.split("\n"):
             at = line.find("{")
-            if at >= 0 and self.session in line:
+            if at >= 0 and (self.session in line or self.session in path.name):
                 try:
                     self._take(json.loads(line[at:]))
                 except ValueError:

@@ -128,7 +128,6 @@ DECLARED = {
     "prompts/context.py": "names the tags of prompts: the catalogue's own room",
     "sinks/chat_json": "is the format of VS Code's own exports",
     "inspect/telemetry.py": "is the inspection of telemetry itself",
-    "live/intake.py": "knows in which folders agents keep what their hooks announce",
     "engines/spark/frames.py": "names the source whose events stand in tables",
     "views/calls.py": "names arguments of tools, whichever agent calls them so",
     "sinks/timeline.py": "is the format of a collector, with its names of fields",

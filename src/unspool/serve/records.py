@@ -69,7 +69,12 @@ def records_of(connection: sqlite3.Connection, trajectory: Trajectory, number: i
     elif not made:
         note = "No part of what was read tells of this message alone: this is the beginning of all."
         made = [record for path in sorted(places) for record in _beginning(connection, path)]
-        note = note if made else "The store holds no raw records of it: it was synced without them."
+    if not made and owner is None:
+        note = "It came in a whole conversation, not as a record. This is the message."
+        text = msgspec.json.encode(message).decode()
+        made = [_record(trajectory.file_path or "", None, f"messages[{number}]", text)]
+    elif not made:
+        note = "The store holds no raw records of it: it was synced without them."
     return RawRecords(number, made[:MOST], note)
 
 

@@ -225,10 +225,10 @@ class _Run:
                 **_usage(answer.usage),
             }  # fmt: skip
         name = f"chat {model}" if model else "chat"
-        made = _span(self.trace, span, self.run, name, _CLIENT, start, end, attributes)
+        chat_span = _span(self.trace, span, self.run, name, _CLIENT, start, end, attributes)
         if failed:
-            made["status"] = _FAILED
-        return made
+            chat_span["status"] = _FAILED
+        return chat_span
 
     def _message(self, message: Message) -> Value:
         """The message in the shape of the conventions, with what they have no place for."""
@@ -244,13 +244,13 @@ class _Run:
         for call in message.tool_calls or ():
             asked = {"id": call.id, "name": call.name, "arguments": _arguments(call.arguments)}
             parts.append({"type": "tool_call", **asked})
-        told = {
+        unspool_fields = {
             "kind": message.kind,
             "typed": message.typed,
             "model": message.model if message.copied else None,  # it has no span of its own
             "abandoned": id(message) in self.abandoned or None,
         }
-        ours = {name: value for name, value in told.items() if value is not None}
+        ours = {name: value for name, value in unspool_fields.items() if value is not None}
         return {"role": message.role, "parts": parts, **({"unspool": ours} if ours else {})}
 
     def _calls(self, messages: Iterable[Message]) -> Iterator[Value]:
@@ -278,13 +278,13 @@ class _Run:
             "gen_ai.tool.call.result": result.content if result else None,
             "error.type": (call.status or "failed") if failed else None,
         }
-        made = _span(
+        tool_span = _span(
             self.trace, span, self.run, f"execute_tool {call.name}", _INTERNAL, start, max(start, end),
             attributes,
         )  # fmt: skip
         if failed:
-            made["status"] = _FAILED
-        yield made
+            tool_span["status"] = _FAILED
+        yield tool_span
         for child in self.children.pop(call.id, ()):
             yield from _conversation(child, self.trace, span)
 
@@ -329,11 +329,11 @@ def _event(mark: Mark, start: int) -> Value:
 def _span(
     trace: str, span: str, parent: str, name: str, kind: int, start: int, end: int, attributes: Value
 ) -> Value:  # fmt: skip
-    made = {"traceId": trace, "spanId": span, "parentSpanId": parent, "name": name, "kind": kind}
+    fields = {"traceId": trace, "spanId": span, "parentSpanId": parent, "name": name, "kind": kind}
     if not parent:
-        del made["parentSpanId"]
+        del fields["parentSpanId"]
     times = {"startTimeUnixNano": str(start), "endTimeUnixNano": str(end)}
-    return {**made, **times, "attributes": _attributes(attributes)}
+    return {**fields, **times, "attributes": _attributes(attributes)}
 
 
 def _attributes(values: Value) -> list[Value]:

@@ -255,10 +255,10 @@ def _return(
     )
     # What a person says to a call (why not, what else, which one) stands in its result, behind a
     # sentence of the program's or none. In the middle of a result it is a file's text.
-    said = _SAID.search(text)
-    if said and (not text[: said.start()].strip() or text.startswith("The user ")):
+    feedback = _SAID.search(text)
+    if feedback and (not text[: feedback.start()].strip() or text.startswith("The user ")):
         ident = f"{scribe.entry}-{call}"
-        scribe.message(id=ident, role="user", text=said[0], typed=said[2].strip())
+        scribe.message(id=ident, role="user", text=feedback[0], typed=feedback[2].strip())
 
 
 def _read_words(
@@ -266,27 +266,27 @@ def _read_words(
 ) -> None:
     if not text and not images:
         return
-    said = "\n\n".join(found[2].strip() for found in _SAID.finditer(text))
+    words = "\n\n".join(match[2].strip() for match in _SAID.finditer(text))
     added = "\n".join(_ADDED.findall(text))
-    if not said and not has_results:
+    if not words and not has_results:
         rest = _ADDED.sub("", text).strip()
         # [ERROR] You did not use a tool …, [TASK RESUMPTION] …: the program speaks.
-        said = "" if rest.startswith("[") else rest
+        words = "" if rest.startswith("[") else rest
     folder = _FOLDER.search(added)
     if folder:
         scribe.note("workspace.path", folder[1])
     mode = _MODE.search(added)
-    if said or images:
+    if words or images:
         scribe.message(
             id=scribe.entry,
             role="user",
             text=text,
-            typed=said or None,
+            typed=words or None,
             mode=mode[1].lower() if mode else "",
             attachments=images,
         )
-        if said:
-            scribe.note("title", title_of(said), Rank.GUESS)
+        if words:
+            scribe.note("title", title_of(words), Rank.GUESS)
     else:
         scribe.message(id=scribe.entry, role="user", text=text, kind="injected")
 
@@ -314,13 +314,13 @@ def _requests_beside(path: Path) -> dict[int, str]:
             salvage = read_json(file.read())
     except OSError:
         return {}
-    found: dict[int, str] = {}
+    requests: dict[int, str] = {}
     for value in salvage.values:  # the array, or of a damaged one each row that is whole
         for item in value if isinstance(value, list) else [value]:
             row = _ROW.convert(item)
             if row.conversationHistoryIndex is not None and _request_of(row) is not None:
-                found[row.conversationHistoryIndex + 2] = _name(row)
-    return found
+                requests[row.conversationHistoryIndex + 2] = _name(row)
+    return requests
 
 
 def _blocks(content: str | list[Block] | None) -> list[Block]:

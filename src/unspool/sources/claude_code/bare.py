@@ -133,9 +133,9 @@ def _noted(field: str, name: str, rank: int = 0) -> Reader:
     """The line holds one field: a note of that value."""
 
     def read(value: Value, scribe: Scribe) -> None:
-        said = value.get(field)
-        if said and isinstance(said, str | list):
-            scribe.note(name, said, rank)
+        note = value.get(field)
+        if note and isinstance(note, str | list):
+            scribe.note(name, note, rank)
 
     return read
 

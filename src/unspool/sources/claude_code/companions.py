@@ -145,7 +145,7 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
                 ("workflow", value.get("workflowName"), Rank.ITSELF),
                 ("phase", item.get("phaseTitle"), Rank.ITSELF),
             )
-            for name, said, rank in notes:
-                if isinstance(said, str) and said:
-                    scribe.note(name, said, rank, key=(NAME, child_id(session, agent)))
+            for name, text, rank in notes:
+                if isinstance(text, str) and text:
+                    scribe.note(name, text, rank, key=(NAME, child_id(session, agent)))
     yield from scribe.facts

@@ -27,13 +27,13 @@ def read_handback(call: str, details: Any, scribe: Scribe, session: str, rank: i
     if not text.strip():
         return
     model = details.get("resolvedModel")
-    told: Value = {"rank": rank, "key": (NAME, child_id(session, agent))}
-    told["model"] = model if isinstance(model, str) else ""
+    common: Value = {"rank": rank, "key": (NAME, child_id(session, agent))}
+    common["model"] = model if isinstance(model, str) else ""
     ident = f"handback:{call}"
-    scribe.message(id=ident, role="assistant", text=text, **told)
+    scribe.message(id=ident, role="assistant", text=text, **common)
     usage = details.get("usage")
     if isinstance(usage, dict):
-        read_usage(usage, scribe, subject=ident, **told)
+        read_usage(usage, scribe, subject=ident, **common)
 
 
 def read_usage(usage: Value, scribe: Scribe, **of: Any) -> None:

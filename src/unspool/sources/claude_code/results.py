@@ -74,12 +74,12 @@ def read_outcome(raw: bytes, text: str, failed: bool, content: bytes = b"") -> O
         if not _repeats(value, text):
             outcome.details = value
     if failed:
-        said = text.removeprefix("Error: ").removeprefix("<tool_use_error>")
-        if said.startswith(_REJECTED):
+        reason = text.removeprefix("Error: ").removeprefix("<tool_use_error>")
+        if reason.startswith(_REJECTED):
             outcome.status, outcome.by_user = "denied", True
-        elif said.startswith(_DENIED):
+        elif reason.startswith(_DENIED):
             outcome.status = "denied"
-        elif said.startswith("[Request interrupted by user"):
+        elif reason.startswith("[Request interrupted by user"):
             outcome.status = "interrupted"
     if not outcome.agent and (not raw or _is_agents(outcome.details)):
         outcome.agent = agent_in(text)

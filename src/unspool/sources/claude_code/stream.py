@@ -126,9 +126,9 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
         for call, _ in _spawned(value):
             read_handback(call, value.get("tool_use_result"), scribe, session, Rank.ECHO)
     elif kind == "result":
-        told = isinstance(value.get("result"), str) and value["result"].strip()
+        has_words = isinstance(value.get("result"), str) and value["result"].strip()
         by_itself = value.get("local_command") or value.get("duration_api_ms") == 0  # /cost
-        if told and (value.get("is_error") or not by_itself):
+        if has_words and (value.get("is_error") or not by_itself):
             # The last answer once more; with `--output-format json` it is the only one.
             scribe.message(role="assistant", text=value["result"], rank=Rank.ECHO)
         # `modelUsage` and the price are of the whole session up to here, with its sub-agents and all

@@ -70,14 +70,14 @@ def _is_log(head: Head) -> bool:
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     """COPILOT_HOME; else ~/.copilot, and where older versions kept their state."""
-    found = [Path(env["COPILOT_HOME"])] if env.get("COPILOT_HOME") else []
+    folders = [Path(env["COPILOT_HOME"])] if env.get("COPILOT_HOME") else []
     if env.get("XDG_STATE_HOME"):
-        found.append(Path(env["XDG_STATE_HOME"], ".copilot"))
+        folders.append(Path(env["XDG_STATE_HOME"], ".copilot"))
     if env.get("XDG_CONFIG_HOME"):
-        found.append(Path(env["XDG_CONFIG_HOME"], ".copilot"))
-    found += [home / ".copilot", home / ".local" / "state" / ".copilot"]
+        folders.append(Path(env["XDG_CONFIG_HOME"], ".copilot"))
+    folders += [home / ".copilot", home / ".local" / "state" / ".copilot"]
     inner = (STATE, _HISTORY, "session-store.db")
-    return [base / name for base in dict.fromkeys(found) for name in inner]
+    return [base / name for base in dict.fromkeys(folders) for name in inner]
 
 
 def session_of(path: str) -> str | None:

@@ -44,8 +44,8 @@ def kind_of(head: Head) -> str:
     parent = head.parts[-1] if head.parts else ""
     inside = STATE in head.parts or folder_session(head.path) is not None
     if head.name == "workspace.yaml":
-        told = re.search(rb"^id:", head.data, re.MULTILINE) is not None
-        return "workspace" if told and (inside or b"summary_count" in head.data) else ""
+        has_id = re.search(rb"^id:", head.data, re.MULTILINE) is not None
+        return "workspace" if has_id and (inside or b"summary_count" in head.data) else ""
     if not inside:
         return ""
     if parent == "checkpoints" and head.name.endswith((".md", ".json")):
@@ -121,9 +121,9 @@ def _fields(text: str) -> Any:
     """The fields as strings. Files of plain lines, which nearly all are, need no YAML parser: it
     takes longer for one of them than a log of 100 events."""
     lines = [line for line in text.split("\n") if line.strip()]
-    found = [_PLAIN.fullmatch(line.rstrip()) for line in lines]
-    if all(found):
-        return {match[1]: match[2] or "" for match in found if match is not None}
+    matches = [_PLAIN.fullmatch(line.rstrip()) for line in lines]
+    if all(matches):
+        return {match[1]: match[2] or "" for match in matches if match is not None}
     import yaml  # it takes a while, and hardly any file needs it
 
     try:
@@ -148,11 +148,11 @@ def _checkpoint(file: Companion) -> None:
         value["number"] = int(numbered[1])
     value["file"] = file.name
     if file.name.endswith(".json"):
-        found = file.json()
-        if not isinstance(found, dict):
+        checkpoint = file.json()
+        if not isinstance(checkpoint, dict):
             file.problem("invalid-json", file.data)
             return
-        value.update({name: text for name, text in found.items() if text not in (None, "")})
+        value.update({name: text for name, text in checkpoint.items() if text not in (None, "")})
     else:
         sections = {name: text.strip() for name, text in _SECTION.findall(file.text)}
         value.update(sections or {"text": file.text.strip()})
@@ -182,20 +182,20 @@ def _summary(file: Companion) -> None:
 
 def _vscode(file: Companion) -> None:
     """What VS Code keeps about a CLI session that it runs."""
-    found = file.json()
-    if isinstance(found, dict):
-        note_vscode(file, found)
+    fields = file.json()
+    if isinstance(fields, dict):
+        note_vscode(file, fields)
     else:
         file.problem("invalid-json", file.data)
 
 
-def note_vscode(scribe: Scribe, found: dict[str, Any], more: int = 0) -> None:
+def note_vscode(scribe: Scribe, fields: dict[str, Any], more: int = 0) -> None:
     """`more` is added to the ranks where the file beside the session itself knows better."""
-    folder = found.get("workspaceFolder")
-    repository = found.get("repositoryProperties")
+    folder = fields.get("workspaceFolder")
+    repository = fields.get("repositoryProperties")
     for holder, native, name, rank in (
-        (found, "customTitle", "title", 0),
-        (found, "firstUserMessage", "title", 9),
+        (fields, "customTitle", "title", 0),
+        (fields, "firstUserMessage", "title", 9),
         (folder, "folderPath", "workspace.path", 2),
         (repository, "repositoryPath", "workspace.git_root", 2),
         (repository, "branchName", "workspace.branch", 2),
@@ -210,14 +210,14 @@ def note_vscode(scribe: Scribe, found: dict[str, Any], more: int = 0) -> None:
         ("worktreeProperties", "worktree"),
         ("additionalWorkspaces", "workspaces"),
     ):
-        if found.get(native):
-            scribe.note(name, found[native], more)
+        if fields.get(native):
+            scribe.note(name, fields[native], more)
 
 
 def _requests(file: Companion) -> None:
-    found = file.json()
-    if isinstance(found, list) and found:
-        file.note("vscode_requests", found)
+    requests = file.json()
+    if isinstance(requests, list) and requests:
+        file.note("vscode_requests", requests)
 
 
 def _rewind(file: Companion) -> None:

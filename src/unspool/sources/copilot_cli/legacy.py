@@ -97,23 +97,41 @@ def _read_session(event: Event, session: dict[str, Any]) -> None:
     if last is not None:
         event.note("ended_at", format_time(last), 1)
     ended = {shown.call: shown for shown in timeline if shown.call and shown.outcome}
+    said = [message for message in list_of(messages) if isinstance(message, dict)]
     at = 0
     """How much of the timeline the messages so far have taken."""
-    for number, message in enumerate(list_of(messages)):
-        if not isinstance(message, dict):
-            continue
-        text = plain(message.get("content"))
-        place = _find(timeline, at, plain(message.get("role")), text.strip())
+    for number, (message, place) in enumerate(zip(said, _places(timeline, said), strict=True)):
         shown = timeline[place] if place is not None else None
         if place is not None:
-            _read_errors(event, timeline, at, place)
+            _read_unsent(event, timeline, at, place, bool(said))
             at = place + 1
-        _read_message(event, number, message, text, shown, ended, model)
-    _read_errors(event, timeline, at, len(timeline))
+        _read_message(event, number, message, plain(message.get("content")), shown, ended, model)
+    _read_unsent(event, timeline, at, len(timeline), bool(said))
+
+
+def _places(timeline: list[_Shown], said: list[dict[str, Any]]) -> list[int | None]:
+    """Where the timeline shows each message, in order: the person's words stand in what was sent, or
+    were sent in other words."""
+    places: list[int | None] = []
+    at = 0
+    for message in said:
+        role, text = plain(message.get("role")), plain(message.get("content")).strip()
+        place = _find(timeline, at, role, text)
+        places.append(place)
+        at = at if place is None else place + 1
+    free = 0
+    for number, message in enumerate(said):
+        if places[number] is None and message.get("role") == "user":
+            end = next((p for p in places[number:] if p is not None), len(timeline))
+            places[number] = next(
+                (p for p in range(free, end) if timeline[p].kind == "user" and timeline[p].text),
+                None,
+            )
+        free = free if (place := places[number]) is None else place + 1
+    return places
 
 
 def _find(timeline: list[_Shown], at: int, role: str, text: str) -> int | None:
-    """Where the timeline shows a message: the person's words stand in what was sent."""
     for place in range(at, len(timeline)) if text else ():
         shown = timeline[place]
         if shown.text and (
@@ -124,14 +142,22 @@ def _find(timeline: list[_Shown], at: int, role: str, text: str) -> int | None:
     return None
 
 
-def _read_errors(event: Event, timeline: list[_Shown], start: int, end: int) -> None:
+def _read_unsent(event: Event, timeline: list[_Shown], start: int, end: int, sent: bool) -> None:
+    """What stood on the screen and in no message: errors, prompts that they stopped, and where no
+    messages are left (`sent` is false) the answers too (cases/copilot_cli/oldest_json_unsent)."""
     for place in range(start, end):
         shown = timeline[place]
-        if shown.kind == "error" and shown.text:
-            event.message(
-                id=f"legacy-error-{place}", role="system", kind="error", text=shown.text,
-                time=shown.time,
-            )  # fmt: skip
+        if not shown.text:
+            continue
+        ident = f"legacy-shown-{place}"
+        if shown.kind == "error":
+            ident = f"legacy-error-{place}"
+            event.message(id=ident, role="system", kind="error", text=shown.text, time=shown.time)
+        elif shown.kind == "user":
+            event.message(id=ident, role="user", text=shown.text, typed=shown.text, time=shown.time)
+            event.note("title", title_of(shown.text), FIRST_PROMPT_RANK)
+        elif not sent and shown.kind in ("copilot", "assistant", "assistant_message"):
+            event.message(id=ident, role="assistant", text=shown.text, time=shown.time)
 
 
 def _read_message(

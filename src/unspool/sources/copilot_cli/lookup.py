@@ -148,12 +148,12 @@ class Lookup:
 
     @cached_property
     def _skills(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        skills: dict[str, str] = {}
         for event in _search(self.path, b'"skill.invoked"'):
             content = event["data"].get("content") if event.get("type") == "skill.invoked" else None
             if isinstance(content, str):
-                found[content_id(content)] = content
-        return found
+                skills[content_id(content)] = content
+        return skills
 
     def skill(self, ident: str) -> str:
         """The text of a skill that a later event names by its hash."""
@@ -217,8 +217,8 @@ def _requests(event: Any) -> dict[str, int]:
     """How many requests the end of a run counts, by model."""
     models = field_of(field_of(event, "data"), "modelMetrics")
     asked: dict[str, int] = {}
-    for model, told in dict_of(models).items():
-        requests = field_of(told, "requests")
+    for model, metrics in dict_of(models).items():
+        requests = field_of(metrics, "requests")
         if isinstance(requests, dict):
             asked[model] = whole_number(requests.get("count")) or 0
     return asked

@@ -83,8 +83,8 @@ def read_shutdown(event: Event, lookup: Lookup) -> None:
     There all figures are of the whole session.
     """
     metrics, agents = event.data.get("modelMetrics"), event.data.get("agentMetrics")
-    told = event.data.get("accountingSnapshot") or agents
-    if not told and not lookup.runs_on(event.entry):
+    agents_report = event.data.get("accountingSnapshot") or agents
+    if not agents_report and not lookup.runs_on(event.entry):
         _report(event, event.root, "segment", metrics)
     elif isinstance(agents, dict) and "main" in agents:
         for agent, account in agents.items():
@@ -157,11 +157,11 @@ def read_usage(event: Event, lookup: Lookup) -> None:
         for name in ("duration", "timeToFirstTokenMs", "initiator", "finishReason")
         if data.get(name) not in (None, "")
     }
-    told: dict[str, Any] = {"subject": call or event.entry, "model": model, "rank": 1, **figures}
-    event.usage(on="message" if call else "call", extra=extra or None, **told)
+    report: dict[str, Any] = {"subject": call or event.entry, "model": model, "rank": 1, **figures}
+    event.usage(on="message" if call else "call", extra=extra or None, **report)
     if event.key != event.root and recorded is None:
         # What a run reports holds its sub-agents; so must what stands in for a report.
-        event.usage(key=event.root, on="call", **told)
+        event.usage(key=event.root, on="call", **report)
         event.note("usage_includes_subagents", True, key=event.root)
 
 

@@ -26,8 +26,8 @@ def read_user(event: Event, lookup: Lookup) -> None:
     source = event.text("source")
     # A sub-agent is told its task by its parent (case `runs_with_accounts`):
     # {"content":"List the callers","source":"agent-<session>"}
-    told = event.key != event.root and source.startswith("agent-")
-    injected = source not in _TYPED_SOURCES and not told
+    is_task = event.key != event.root and source.startswith("agent-")
+    injected = source not in _TYPED_SOURCES and not is_task
     injected = injected or data.get("isAutopilotContinuation") is True
     # Logs of 2025 hold only what was sent, with what the program added to the words (case
     # `dated_prompts`): {"content":"<current_datetime>…</current_datetime>\n\nFix the cart"}

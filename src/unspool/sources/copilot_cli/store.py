@@ -56,10 +56,10 @@ class Rows:
             yield dict(zip(names, values, strict=True))
 
     def by_session(self, table: str) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
+        sessions: dict[str, list[Row]] = {}
         for row in self.iter(table, "rowid"):
-            found.setdefault(str(row.get("session_id") or ""), []).append(row)
-        return found
+            sessions.setdefault(str(row.get("session_id") or ""), []).append(row)
+        return sessions
 
     def scribe(self, session: str, entry: str) -> Scribe:
         """Of one row; the entry makes the row one, in however many copies of the store.
@@ -80,12 +80,12 @@ def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
             rows = Rows(origin, database, tally, product)
             turns = rows.by_session("turns")
             files, references = rows.by_session("session_files"), rows.by_session("session_refs")
-            known = {str(row["id"]): row for row in rows.iter("sessions", "id")}
-            for session in sorted({*known, *turns}):
+            sessions = {str(row["id"]): row for row in rows.iter("sessions", "id")}
+            for session in sorted({*sessions, *turns}):
                 if not session:
                     continue
                 own = turns.get(session, [])
-                row = known.get(session, {})
+                row = sessions.get(session, {})
                 scribe = rows.scribe(session, "session")
                 notes = [(name, row.get(column)) for column, name in _SESSION]
                 notes.append(("title", title_of(str(row.get("summary") or ""))))
@@ -103,8 +103,8 @@ def read_store(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
                 yield from scribe.facts
                 extras = [*files.pop(session, []), *references.pop(session, [])]
                 yield from _turns(rows, session, own, extras)
-            for session, found in rows.by_session("checkpoints").items():
-                for row in found:
+            for session, checkpoints in rows.by_session("checkpoints").items():
+                for row in checkpoints:
                     number = whole_number(row.get("checkpoint_number"))
                     value = {name: row[name] for name in SECTIONS if row.get(name)}
                     value = {"number": number, **value} if number is not None else value
@@ -169,8 +169,8 @@ def _extra(rows: Rows, session: str, row: Row) -> list[AnyFact]:
 
 def _usage(rows: Rows) -> Iterator[AnyFact]:
     """Figures of single engine calls, for runs that ended without a report."""
-    for session, found in rows.by_session("assistant_usage_events").items():
-        for row in found:
+    for session, events in rows.by_session("assistant_usage_events").items():
+        for row in events:
             entry = f"usage:{row.get('id')}"
             scribe = rows.scribe(session, entry)
             scribe.usage(
@@ -200,10 +200,12 @@ _USAGE_EXTRAS = ("agent_id", "parent_tool_call_id", "turn_index", "duration_ms",
 def _artifacts(rows: Rows) -> Iterator[AnyFact]:
     """Files of the session's folder (its plan, say), kept whole in the search index."""
     try:
-        found = list(rows.iter("search_index", "rowid", "WHERE source_type = 'workspace_artifact'"))
+        artifacts = list(
+            rows.iter("search_index", "rowid", "WHERE source_type = 'workspace_artifact'")
+        )
     except sqlite3.Error:
         return  # built without full-text search, or another table of that name
-    for row in found:
+    for row in artifacts:
         session = str(row.get("session_id") or "")
         path = str(row.get("source_id") or "").partition(_ARTIFACT)[2]
         content = row.get("content")

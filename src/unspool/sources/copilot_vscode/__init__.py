@@ -82,9 +82,9 @@ def _is_transcript(head: Head, inside: bool) -> bool:
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     """Where the extension keeps its files, in the user folder of every product."""
-    found = user_folders(home, env, platform)
+    folders = user_folders(home, env, platform)
     inner = ("workspaceStorage", f"globalStorage/{_EXTENSION}")
-    return [folder / name for folder in found for name in inner]
+    return [folder / name for folder in folders for name in inner]
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:

@@ -74,10 +74,10 @@ class Traces:
             yield at
 
     def session(self, span: Span) -> str:
-        for held in (span, *self.above(span)):
-            found = held.text("chat_session_id") or held.text("conversation_id")
-            if found:
-                return found
+        for around in (span, *self.above(span)):
+            session = around.text("chat_session_id") or around.text("conversation_id")
+            if session:
+                return session
         return ""
 
     def run(self, span: Span) -> Span | None:
@@ -92,7 +92,7 @@ class Traces:
     def call_of(self, run: Span) -> str:
         """The tool call that started a nested run."""
         holders = (
-            held for held in self.above(run) if held.text("operation_name") == "execute_tool"
+            around for around in self.above(run) if around.text("operation_name") == "execute_tool"
         )
         holder = next(holders, None)
         return bare_call(holder.text("tool_call_id")) if holder is not None else ""

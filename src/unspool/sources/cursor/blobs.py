@@ -200,10 +200,10 @@ def turns(root: bytes, fetch: Fetch) -> Iterator[Turned]:
 
 def _said(reference: bytes | int, fetch: Fetch) -> Iterator[Turned]:
     node = _node(_body(reference, fetch))
-    told, thought = _node(_first(node, _SAID)), _node(_first(node, _THOUGHT))
-    text, thinking = _text(_first(told, _TEXT)), _text(_first(thought, _TEXT))
+    words, thought = _node(_first(node, _SAID)), _node(_first(node, _THOUGHT))
+    text, thinking = _text(_first(words, _TEXT)), _text(_first(thought, _TEXT))
     if text.strip() or thinking.strip():
-        yield Turned("assistant", text, thinking, _time(told.get(_SAID_AT)), _name(reference))
+        yield Turned("assistant", text, thinking, _time(words.get(_SAID_AT)), _name(reference))
 
 
 def _body(reference: bytes | int, fetch: Fetch) -> bytes:

@@ -312,7 +312,9 @@ class Blobs:
         for name in layout.main:
             lost.pop(name, None)
         for _, data in self._nodes("DESC") if lost else ():
-            listed = [name for _, found in references(data) if (name := found.hex()) in names]
+            listed = [
+                name for _, reference in references(data) if (name := reference.hex()) in names
+            ]
             if any(name in lost for name in listed):
                 layout.add(listed)
                 for name in listed:

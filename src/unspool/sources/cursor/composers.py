@@ -337,17 +337,17 @@ class Bubbles:
 
     def in_order(self) -> Iterator[tuple[str, Bubble, Bubble | None]]:
         """(id, bubble, the answer that follows it where it is a prompt)."""
-        held: tuple[str, Bubble] | None = None
+        waiting: tuple[str, Bubble] | None = None
         for ident in self._order:
             bubble = self.fetch(ident)
             if bubble is None:
                 self.missing += 1
                 continue
-            if held is not None:
-                yield *held, None if bubble.is_prompt or not held[1].is_prompt else bubble
-            held = (ident, bubble)
-        if held is not None:
-            yield *held, None
+            if waiting is not None:
+                yield *waiting, None if bubble.is_prompt or not waiting[1].is_prompt else bubble
+            waiting = (ident, bubble)
+        if waiting is not None:
+            yield *waiting, None
 
     def runs_before(self, sent: int | None) -> list[list[Orphan]]:
         """The runs that were sent before this moment, or all; they are gone then."""
@@ -384,8 +384,8 @@ class Bubbles:
         row = parse_object(data, flaws) if data is not None else {}
         bubble = BUBBLE.convert({**inline, **row} if inline else row)
         if bubble.call is None and ident in self._tools:
-            held = {"toolFormerData": self._tools[ident]}
-            bubble.toolFormerData = BUBBLE.convert(held).toolFormerData
+            tool_part = {"toolFormerData": self._tools[ident]}
+            bubble.toolFormerData = BUBBLE.convert(tool_part).toolFormerData
         return bubble
 
     def _orphans(self) -> list[Orphan]:

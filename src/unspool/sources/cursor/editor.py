@@ -65,15 +65,15 @@ def touched(path: str, position: str) -> Touched | None:
         connection = database.connection
         connection.execute("BEGIN")
         (newest,) = connection.execute("SELECT ifnull(max(rowid), 0) FROM cursorDiskKV").fetchone()
-        known = _Position(newest)
+        position_now = _Position(newest)
         for part in range(_REMEMBERED):
             row = connection.execute(
                 "SELECT rowid, key FROM cursorDiskKV WHERE rowid >= ? LIMIT 1",
                 (newest * part // _REMEMBERED,),
             ).fetchone()
             if row is not None:
-                known.rows.append((int(row[0]), str(row[1])))
-        here = msgspec.json.encode(known).decode()
+                position_now.rows.append((int(row[0]), str(row[1])))
+        here = msgspec.json.encode(position_now).decode()
         before = msgspec.json.decode(position, type=_Position) if position else None
         if before is None or before.last > newest or not _are_same(connection, before.rows):
             return Touched(here)

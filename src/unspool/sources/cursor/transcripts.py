@@ -236,7 +236,7 @@ class Transcript:
     def _sections(self, scribe: Scribe, text: str) -> None:
         """What stands before the first bracket is said; then thoughts, calls and results."""
         sections = list(_SECTION.finditer(text))
-        said = [text[: sections[0].start()] if sections else text]
+        words = [text[: sections[0].start()] if sections else text]
         thoughts: list[str] = []
         calls: list[tuple[str, Any]] = []
         results: list[tuple[str, str]] = []
@@ -246,17 +246,17 @@ class Transcript:
             if match[1] == "Thinking":
                 thought, _, rest = f"{match[2]}{body}".strip().partition("\n\n")
                 thoughts.append(thought)
-                said.append(rest)
+                words.append(rest)
             elif match[1] == "Tool call":
                 # What is not indented behind the arguments is said again.
                 lines = body.strip("\n").split("\n")
                 plain = (i for i, line in enumerate(lines) if line and line[:1] not in " \t")
                 last = next(plain, len(lines))
                 calls.append((head, parse_arguments("\n".join(lines[:last]))))
-                said.append("\n".join(lines[last:]))
+                words.append("\n".join(lines[last:]))
             else:
                 results.append((head, body.strip()))
-        _answer(scribe, "\n\n".join(s.strip() for s in said if s.strip()), thoughts, bool(calls))
+        _answer(scribe, "\n\n".join(s.strip() for s in words if s.strip()), thoughts, bool(calls))
         for number, (name, given) in enumerate(calls):
             self._call(scribe, number, f"{scribe.entry}:{number}", name, given)
         for number, (name, body) in enumerate(results):

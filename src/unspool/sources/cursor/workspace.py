@@ -109,7 +109,7 @@ class Workspace:
         yield from self._problems
         self._folder = self._folder or _common_folder(composers)
         self._reader.generations.add(generations)
-        said = _give_times([*composers, *tabs], generations)
+        spoken = _give_times([*composers, *tabs], generations)
         for composer in (*composers, *tabs):
             ident = composer.get("composerId")
             if not isinstance(ident, str) or not ident:
@@ -135,7 +135,7 @@ class Workspace:
                 scribe.note("workspace.path", self._folder, RANK + 1)
                 yield from scribe.facts
         if prompts or generations:
-            yield from self._listed(name, [_text(p) for p in prompts], generations, said)
+            yield from self._listed(name, [_text(p) for p in prompts], generations, spoken)
 
     def _value(self, key: str) -> Any:
         data = self._values.get(key)
@@ -149,7 +149,7 @@ class Workspace:
             return None
 
     def _listed(
-        self, name: str, prompts: list[str], generations: list[Generation], said: set[bytes]
+        self, name: str, prompts: list[str], generations: list[Generation], spoken: set[bytes]
     ) -> Iterator[AnyFact]:
         """The prompts that no conversation says, all of them, in their order."""
         tally = self._reader.tally
@@ -157,11 +157,11 @@ class Workspace:
         beside = said_beside(self._reader.origin)
         # What a run that was abandoned was asked with stands in no bubble, but the run has its request.
         answered = {digest(g.words) for g in generations if digest(g.ident) in beside.requests}
-        said = said | beside.words | answered
+        spoken = spoken | beside.words | answered
         key = ("cursor", f"prompts-{name}")
         times: Counter[str] = Counter()
         for words, generation in _paired(prompts, generations):
-            if not words.strip() or digest(words) in said:
+            if not words.strip() or digest(words) in spoken:
                 tally.noise += 1
                 continue
             times[words] += 1

@@ -214,20 +214,20 @@ class _Message:
         """Whether it stands for history that was compressed."""
 
     def merge(self, entry: Entry) -> None:
-        known = self.entry
-        known.displayContent = entry.displayContent or known.displayContent
-        known.thoughts = entry.thoughts or known.thoughts
-        known.tokens = entry.tokens or known.tokens
-        known.model = entry.model or known.model
-        if isinstance(entry.content, str) or not known.content:
-            known.content = entry.content or known.content
-        calls = {call.id: call for call in known.toolCalls or ()}
+        whole = self.entry
+        whole.displayContent = entry.displayContent or whole.displayContent
+        whole.thoughts = entry.thoughts or whole.thoughts
+        whole.tokens = entry.tokens or whole.tokens
+        whole.model = entry.model or whole.model
+        if isinstance(entry.content, str) or not whole.content:
+            whole.content = entry.content or whole.content
+        calls = {call.id: call for call in whole.toolCalls or ()}
         for call in entry.toolCalls or ():
             before = calls.get(call.id)
             if before is not None and (not call.result or _MASKED in str(call.result)):
                 call.result = before.result or call.result  # masked later: the first holds it all
             calls[call.id] = call
-        known.toolCalls = list(calls.values()) or None
+        whole.toolCalls = list(calls.values()) or None
 
 
 class _Chat:
@@ -277,9 +277,9 @@ class _Chat:
                 )
             self.noise += 1
             return
-        known = self.messages.get(ident)
-        if known is not None:
-            known.merge(entry)
+        message = self.messages.get(ident)
+        if message is not None:
+            message.merge(entry)
             self.noise += 1
             if ident in self.chain:
                 return
@@ -295,14 +295,14 @@ class _Chat:
         new = [entry for entry in messages if entry.id not in self.messages]
         compressed = any(text_of(entry.content).startswith("<state_snapshot>") for entry in new)
         for number, entry in enumerate(messages):
-            known = self.messages.get(entry.id or "")
-            if known is None:
+            message = self.messages.get(entry.id or "")
+            if message is None:
                 self._add(offset + number, entry)  # each its own place, in order, within the line
                 added = self.messages.get(entry.id or "")
                 if added is not None:
                     added.compacted = compressed
-            elif entry.type == known.entry.type:  # results repeat the id of the answer
-                known.merge(entry)
+            elif entry.type == message.entry.type:  # results repeat the id of the answer
+                message.merge(entry)
 
     # what it states
 

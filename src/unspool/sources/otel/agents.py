@@ -65,7 +65,7 @@ def product_of(item: Item) -> str:
 def session_of(item: Item, product: str) -> str:
     """What the item itself, or its resource, says that its conversation is called."""
     for name in _OWN_IDS.get(product, _IDS):
-        found = item.text(name) or item.resource.get(name)
-        if found:
-            return str(found)
+        session = item.text(name) or item.resource.get(name)
+        if session:
+            return str(session)
     return ""

@@ -80,18 +80,18 @@ class History:
 
     def take(self, text: Any) -> tuple[int, list[tuple[int, str]], bool]:
         """The list; how much of it is known, the system prompts in the rest, whether it is cut off."""
-        known, rest = 0, text
+        shared, rest = 0, text
         if isinstance(text, str) and self.text and text.startswith(self.text[:-1]):
             if text == self.text:
                 return len(self.given), [], False
             if text[len(self.text) - 1] == ",":
-                known, rest = len(self.given), "[" + text[len(self.text) :]
+                shared, rest = len(self.given), "[" + text[len(self.text) :]
         messages, is_cut = _messages(rest, "user")
         whole = isinstance(text, str) and text.endswith("]") and not is_cut
-        if not known:
+        if not shared:
             self._begin()
         self.text = text if whole else ""
-        return known, self.add(messages), is_cut
+        return shared, self.add(messages), is_cut
 
     def add(self, messages: list[Said]) -> list[tuple[int, str]]:
         """Messages with their ids; the system prompts among them, which have a place and no id."""
@@ -129,13 +129,13 @@ class Exchange(msgspec.Struct, gc=False):
 
 def exchange_of(item: Item, history: History) -> Exchange:
     """The contents of a span, wherever its convention puts them."""
-    known, listed, is_cut = history.take(item.attributes.get(_INPUT))
+    shared, listed, is_cut = history.take(item.attributes.get(_INPUT))
     given = history.given
     answers, _ = _messages(item.attributes.get(_OUTPUT), "assistant")
     for event in item.events:
         if event.name == "gen_ai.client.inference.operation.details":
             if not given:
-                known, listed, _ = history.take(event.attributes.get(_INPUT))
+                shared, listed, _ = history.take(event.attributes.get(_INPUT))
                 given = history.given
             answers = answers or _messages(event.attributes.get(_OUTPUT), "assistant")[0]
     if not given and not answers:
@@ -154,7 +154,7 @@ def exchange_of(item: Item, history: History) -> Exchange:
         elif said.calls and not answer.calls:
             answer.calls = said.calls
     ids = [*history.ids, history.id_of(answer)] if answer is not None else history.ids
-    return Exchange(systems, history.given, ids, known, answer, is_cut)
+    return Exchange(systems, history.given, ids, shared, answer, is_cut)
 
 
 def _messages(value: Any, role: str) -> tuple[list[Said], bool]:

@@ -63,16 +63,16 @@ def _pieces(file: BinaryIO) -> Iterator[tuple[int, bytes, bool]]:
 
 
 def _varint_bytes(file: BinaryIO) -> bytes:
-    found = b""
-    while len(found) < 10 and (byte := file.read(1)):
-        found += byte
+    data = b""
+    while len(data) < 10 and (byte := file.read(1)):
+        data += byte
         if byte[0] < 0x80:
             break
-    return found
+    return data
 
 
-def _varint(found: bytes) -> int:
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found))
+def _varint(data: bytes) -> int:
+    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))
 
 
 def _value(data: bytes) -> dict[str, Any] | None:

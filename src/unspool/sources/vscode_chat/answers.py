@@ -44,12 +44,12 @@ class Answer(msgspec.Struct):
     """The words of a single message."""
 
 
-def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -> Answer:
+def answer_of(parts: Parts, rounds: list[Round] | None, prefix: str, ident: str) -> Answer:
     """`prefix` is for the ids of calls that have none, `ident` is the id of the response."""
-    if not told:
+    if not rounds:
         return _by_parts(parts, prefix, ident)
-    calls, homes = tools.join(told, parts.tools, prefix)
-    answer = Answer(list(told), calls, homes)
+    calls, homes = tools.join(rounds, parts.tools, prefix)
+    answer = Answer(list(rounds), calls, homes)
     if not any(round_.response for round_ in answer.rounds):
         _give_words(answer, parts)
     if answer.rounds[-1].toolCalls:
@@ -73,12 +73,12 @@ def answer_of(parts: Parts, told: list[Round] | None, prefix: str, ident: str) -
             behind = behind or (isinstance(item, Tool) and parts.tools[item.number] is last)
         steps = Steps(rest + _unheard(run, answer.rounds, later)).steps
         _append(answer, [step for step in steps if step.text or step.tools], parts, prefix)
-        if len(answer.rounds) > len(told):
+        if len(answer.rounds) > len(rounds):
             answer.rounds[-1] = msgspec.structs.replace(answer.rounds[-1], id=ident)
     answer.inner = {
         number
         for number, part in enumerate(parts.tools)
-        if homes[number] < 0 and not tools.is_announcement(part, calls[: len(told)])
+        if homes[number] < 0 and not tools.is_announcement(part, calls[: len(rounds)])
     }
     return answer
 

@@ -40,9 +40,9 @@ _TEXTS = {
 _MEDIA = ("mimeType", "mediaType", "outputMimeType")
 
 
-def entries_of(held: Variables | None) -> list[dict[str, Any]]:
+def entries_of(given: Variables | None) -> list[dict[str, Any]]:
     """The entries of a request: a list, or (early 2024) their values by name."""
-    variables = held.variables if held is not None else None
+    variables = given.variables if given is not None else None
     if isinstance(variables, dict):
         return [{"name": name, "values": values} for name, values in variables.items()]
     return variables or []
@@ -146,18 +146,22 @@ def without_long_images(data: bytes) -> bytes:
 
     def reference(match: re.Match[bytes]) -> bytes:
         digest = digest_base64(match[2].decode())
-        told = b"sha256:%b;size:%d" % (digest[1].encode(), digest[0]) if digest else match[2]
-        return b'"%b%b"' % (match[1] or b"", told)
+        stand_in = b"sha256:%b;size:%d" % (digest[1].encode(), digest[0]) if digest else match[2]
+        return b'"%b%b"' % (match[1] or b"", stand_in)
 
     return _LONG_BASE64.sub(reference, data)
 
 
 def _from_base64(kind: str, text: str, media_type: str, name: str = "") -> Attachment:
-    known = _REFERENCE.fullmatch(text) if text.startswith("sha256:") else None
-    if known is None:
+    reference = _REFERENCE.fullmatch(text) if text.startswith("sha256:") else None
+    if reference is None:
         return binary(kind, text, media_type, name)
     return Attachment(
-        kind=kind, name=name, media_type=media_type, size_bytes=int(known[2]), sha256=known[1]
+        kind=kind,
+        name=name,
+        media_type=media_type,
+        size_bytes=int(reference[2]),
+        sha256=reference[1],
     )
 
 

@@ -156,7 +156,9 @@ class Reading:
                 self.tally.records += 1
                 self.tally.unrecognise(f"part {kind}", self.origin.path, self._locate(number))
         if any(turn.request.editedFileEvents for turn, _ in turns):
-            edited = [{t["path"] for _, made in turn.touched for t in made} for turn, _ in turns]
+            edited = [
+                {t["path"] for _, touches in turn.touched for t in touches} for turn, _ in turns
+            ]
             events = [turn.request.editedFileEvents for turn, _ in turns]
             for (number, path), outcome in edits.outcomes(edited, events).items():
                 turns[number][0].outcomes[path] = outcome
@@ -270,9 +272,9 @@ def _participants(requests: list[Request]) -> dict[str, Any]:
     for request in requests:
         agent = request.agent
         if agent is not None and agent.id and agent.id not in participants:
-            told = {name: getattr(agent, name) for name in PARTICIPANT if getattr(agent, name)}
-            if told:
-                participants[agent.id] = told
+            fields = {name: getattr(agent, name) for name in PARTICIPANT if getattr(agent, name)}
+            if fields:
+                participants[agent.id] = fields
     return participants
 
 

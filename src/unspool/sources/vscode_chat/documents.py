@@ -97,8 +97,8 @@ def read_chat_json(data: bytes) -> Salvage:
             continue
         at = match.start() + len(text[:end].encode())
         if isinstance(value, dict) and "message" in value:
-            found = read_json(text[:end].encode("utf-8", "surrogatepass"))
-            requests += found.values if not found.lost else []
+            salvaged = read_json(text[:end].encode("utf-8", "surrogatepass"))
+            requests += salvaged.values if not salvaged.lost else []
     if not requests:
         return Salvage([], [], [flaw])
     session = _SESSION.search(data)

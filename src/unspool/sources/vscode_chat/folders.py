@@ -32,12 +32,12 @@ def user_folders(home: Path, env: Mapping[str, str], platform: str) -> list[Path
         base = Path(env["APPDATA"]) if env.get("APPDATA") else home / "AppData" / "Roaming"
     else:
         base = Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config"
-    found = [base / product / "User" for product in PRODUCTS]
-    found += [home / server / "data" / "User" for server in SERVERS if platform != "win32"]
-    found.append(home / ".local" / "share" / "code-server" / "User")
+    folders = [base / product / "User" for product in PRODUCTS]
+    folders += [home / server / "data" / "User" for server in SERVERS if platform != "win32"]
+    folders.append(home / ".local" / "share" / "code-server" / "User")
     if env.get("VSCODE_PORTABLE"):
-        found.append(Path(env["VSCODE_PORTABLE"]) / "user-data" / "User")
-    return found
+        folders.append(Path(env["VSCODE_PORTABLE"]) / "user-data" / "User")
+    return folders
 
 
 def folder_of(path: Path) -> str:
@@ -56,6 +56,6 @@ def workspace_of(description: Path) -> str:
     if not isinstance(value, dict):
         return ""
     for name in ("folder", "workspace", "configuration"):
-        if isinstance(value.get(name), str | dict) and (found := path_of(value[name])):
-            return found
+        if isinstance(value.get(name), str | dict) and (path := path_of(value[name])):
+            return path
     return ""

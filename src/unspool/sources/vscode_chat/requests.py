@@ -289,8 +289,8 @@ def _single_message(turn: Turn) -> dict[str, Any] | None:
     thinking = "\n\n".join(beside.thinking)
     extra = _joined(_last_extra(turn, text), beside.extra())
     # Without a word it may still be an error, or have been voted on or counted.
-    told = text or thinking or turn.calls[0] or turn.error_text or extra.keys() - _ABOUT_NOTHING
-    if not told and turn.request.vote is None and not _usage(turn):
+    content = text or thinking or turn.calls[0] or turn.error_text or extra.keys() - _ABOUT_NOTHING
+    if not content and turn.request.vote is None and not _usage(turn):
         return None
     ending = _ending(turn, bool(text or turn.calls[0]), turn.removed)
     if not text and ending["kind"] == "error":
@@ -436,24 +436,24 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
         if starter is not None:
             specific = dict_of((starter.part or {}).get("toolSpecificData"))
             parent["tool_call_id"] = starter.id
-        told = {name: value for name, value in specific.items() if isinstance(value, str)}
-        if told.get("agentName"):
-            parent["name"] = told["agentName"]
+        texts = {name: value for name, value in specific.items() if isinstance(value, str)}
+        if texts.get("agentName"):
+            parent["name"] = texts["agentName"]
         child = (key[0], f"{key[1]}/{run}")
         scribe = Scribe(child, origin, offset, entry=f"{turn.id}/{run}", after=ROOT)
         scribe.note("parent", parent)
-        scribe.note("title", told.get("description") or None)
-        if told.get("prompt"):
+        scribe.note("title", texts.get("description") or None)
+        if texts.get("prompt"):
             scribe.message(
-                id=f"{run}/prompt", role="user", text=told["prompt"], time=turn.time,
+                id=f"{run}/prompt", role="user", text=texts["prompt"], time=turn.time,
                 request=turn.id,
             )  # fmt: skip
-        said = "".join(parts.texts).strip("\n")
-        result = told.get("result", "")
-        text = said if result in said else f"{said}\n\n{result}".lstrip("\n")
+        words = "".join(parts.texts).strip("\n")
+        result = texts.get("result", "")
+        text = words if result in words else f"{words}\n\n{result}".lstrip("\n")
         scribe.message(
             id=f"{run}/answer", role="assistant", text=text, time=turn.ended,
-            model=told.get("modelName", ""), request=turn.id,
+            model=texts.get("modelName", ""), request=turn.id,
         )  # fmt: skip
         calls = [tools.from_part(part, f"{run}/part.{n}") for n, part in enumerate(parts.tools)]
         tools.tell_apart(calls, set(), run)

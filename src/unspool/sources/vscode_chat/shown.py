@@ -44,7 +44,7 @@ _LABELS = {
 _DEEPEST = 20
 
 
-def shown_parts(parts: Any, said: str, has_calls: bool) -> Iterator[Shown]:
+def shown_parts(parts: Any, message_text: str, has_calls: bool) -> Iterator[Shown]:
     """The parts of an answer with those words, as far as neither these nor its calls tell them."""
     elsewhere = _SHOWN_ELSEWHERE if has_calls else _SHOWN_ELSEWHERE - _EDITS
     for part in list_of(parts):
@@ -56,12 +56,12 @@ def shown_parts(parts: Any, said: str, has_calls: bool) -> Iterator[Shown]:
         if kind in _LINKS and (uri := uri_of(target)):
             name = part.get("name") or part.get("title")
             name = name if isinstance(name, str) else ""
-            named = any(word in said for word in (name or name_of(uri), uri))
+            named = any(word in message_text for word in (name or name_of(uri), uri))
             if kind == "inlineReference" and named:
                 continue  # by the words
             yield Shown(kind, label, name or uri, uri)
         elif words := _WORDS[kind](part).strip() if kind in _WORDS else "":
-            if kind not in _SPOKEN or words not in said:
+            if kind not in _SPOKEN or words not in message_text:
                 yield Shown(kind, label, words, words=True, edit=kind in _EDITS)
         elif kind not in _EDITS and kind not in _SPOKEN:
             yield Shown(kind, label, json.dumps(part, indent=1, ensure_ascii=False))

@@ -23,22 +23,22 @@ def uri_of(value: Any) -> str:
         return ""
     for name in ("external", "uri", "targetUri", "resource", "location", "reference"):
         inner = value.get(name)
-        if inner is not None and (found := uri_of(inner)):
-            return found
+        if inner is not None and (inner_uri := uri_of(inner)):
+            return inner_uri
     scheme, path = value.get("scheme"), value.get("path")
     if not isinstance(scheme, str) or not isinstance(path, str):
         return ""
     authority = value.get("authority")
-    made = f"{scheme}:"
+    uri = f"{scheme}:"
     if isinstance(authority, str) and (authority or scheme == "file"):
-        made += f"//{authority}"
+        uri += f"//{authority}"
     elif scheme == "file":
-        made += "//"
-    made += quote(path, safe=_PLAIN)
+        uri += "//"
+    uri += quote(path, safe=_PLAIN)
     for mark, name in (("?", "query"), ("#", "fragment")):
         if isinstance(value.get(name), str) and value[name]:
-            made += mark + quote(value[name], safe=_PLAIN + "?")
-    return made
+            uri += mark + quote(value[name], safe=_PLAIN + "?")
+    return uri
 
 
 def path_of(value: Any) -> str:
@@ -72,10 +72,10 @@ def lines_of(value: Any) -> tuple[int | None, int | None]:
     """(first, last line) of a location or a range."""
     if not isinstance(value, dict):
         return None, None
-    held = value.get("range", value)
-    if not isinstance(held, dict):
+    span = value.get("range", value)
+    if not isinstance(span, dict):
         return None, None
-    return integer(held.get("startLineNumber")), integer(held.get("endLineNumber"))
+    return integer(span.get("startLineNumber")), integer(span.get("endLineNumber"))
 
 
 def integer(value: Any) -> int | None:
