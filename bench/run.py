@@ -77,6 +77,7 @@ JOBS: dict[str, Callable[[], list[Row]]] = {
     "search": store.run_search,
     "serve": serve.run,
     "serve-live": serve.run_live,
+    "serve-peer": serve.run_peer,
     "parquet": parquet.run,
     "recorder": recorder.run,
     "hooks": hooks.run,

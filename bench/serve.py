@@ -1,8 +1,12 @@
 """What the server costs: the list, filters, search and pages over a million messages."""
 
+import contextlib
 import json
+import os
 import random
 import re
+import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -10,13 +14,14 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
-from bench.measure import Row, made_data, pss_of_tree
+from bench.measure import Measured, Row, made_data, pss_of_tree
 from unspool.hooks.spool import Layout, hand_over
 
 CONVERSATIONS = 20_000
@@ -126,8 +131,18 @@ def _measure(store: Path) -> list[Row]:
             "sorted by tokens": lambda: ask("/api/conversations", sort="tokens"),
             "a common word": lambda: ask("/api/search", q=rng.choice(WORDS)),
             "two words": lambda: ask("/api/search", q=" ".join(rng.choices(WORDS, k=2))),
+            "a phrase": lambda: ask("/api/search", q=f'"{" ".join(rng.choices(WORDS, k=2))}"'),
+            "as you type": lambda: ask("/api/search", q=rng.choice(WORDS)[: rng.randint(1, 5)],
+                                       typing="true"),
+            "a common word in one project": lambda: ask(
+                "/api/search", q=rng.choice(WORDS), project=f"project-{rng.randrange(40)}"),
+            "a common word, by agent, role and date": lambda: ask(
+                "/api/search", q=rng.choice(WORDS), source=rng.choice(SOURCES), role="assistant",
+                since="2026-01-01", until="2026-02-01"),
             "a rare word": lambda: ask("/api/search", q=f"needle{rng.randrange(CONVERSATIONS)}"),
-            "part of a word": lambda: ask("/api/search", q="eedle1234", mode="substring"),
+            "part of a rare word": lambda: ask("/api/search", q="eedle1234", mode="substring"),
+            "part of a common word": lambda: ask("/api/search", q=rng.choice(WORDS)[1:5],
+                                                 mode="substring"),
             "figures by day": lambda: ask("/api/figures", by="day"),
             "5,000 messages: facts and first piece": lambda: ask("/api/conversation", id=longest)
             + ask("/api/conversation/items", id=longest),
@@ -138,12 +153,215 @@ def _measure(store: Path) -> list[Row]:
             rows.append((f"serve: {name}", _percentiles(job, 5 if "figures" in name else 30)))
         rows.append(("serve: first hit of a regular expression", _first_hit(base)))
         rows.append(("serve: 50 readers at once", _crowd(ask)))
+        rows += _in_the_browser(base, longest)
         rows.append(("serve: memory", f"{pss_of_tree(process.pid) / 1e6:.0f} MB"))
         return rows
     finally:
         process.terminate()
         process.wait(20)
         process.stdout.close()
+
+
+PEER_CONVERSATIONS = 2_000
+
+
+def run_peer() -> list[Row]:
+    """The same 100,000 messages in agentsview, a Go program, and here: both asked by turns."""
+    found = shutil.which("agentsview")
+    if found is None:
+        return [("serve: agentsview beside it", "not measured: pip install agentsview")]
+    with made_data("serve-peer", _write_transcripts) as home, _closing() as started:
+        quiet = {
+            **os.environ, "HOME": str(home), "AGENTSVIEW_TELEMETRY_ENABLED": "0", "DO_NOT_TRACK": "1",
+            "CLAUDE_PROJECTS_DIR": str(home / ".claude" / "projects"),
+        }  # fmt: skip
+        store = home / "store.db"
+        syncs = {
+            "unspool": [sys.executable, "-m", "unspool", "sync", str(home / ".claude"), "-q", "--store",
+                        str(store)],
+            "agentsview": [found, "sync"],
+        }  # fmt: skip
+        rows: list[Row] = []
+        for name, command in syncs.items():
+            done = Measured(command, {**quiet, "AGENTSVIEW_NO_DAEMON": "1"})
+            rows.append(
+                (
+                    f"serve: {name}: first sync",
+                    f"{done.seconds:.1f} s, processor {done.cpu_seconds:.1f} s",
+                )
+            )
+        ports = {"unspool": _free_port(), "agentsview": _free_port()}
+        serves = {
+            "unspool": [
+                sys.executable,
+                "-m",
+                "unspool",
+                "serve",
+                "--no-daemon",
+                "--store",
+                str(store),
+            ],
+            "agentsview": [found, "serve", "--no-browser", "--no-update-check", "--no-sync"],
+        }
+        for name, command in serves.items():
+            started[name] = subprocess.Popen(
+                [*command, "--port", str(ports[name])], stdout=subprocess.DEVNULL, env=quiet
+            )
+        rng = random.Random(3)
+        last = f"{PEER_CONVERSATIONS - 1:08x}-0000-4000-8000-{PEER_CONVERSATIONS - 1:012x}"
+        questions: dict[str, Callable[[], dict[str, str]]] = {
+            "the list": lambda: {
+                "unspool": "/api/conversations?limit=100",
+                "agentsview": "/api/v1/sessions?limit=100",
+            },
+            "a common word": lambda: _both(rng.choice(WORDS)),
+            "two words": lambda: _both("+".join(rng.choices(WORDS, k=2))),
+            "a rare word": lambda: _both(f"needle{rng.randrange(PEER_CONVERSATIONS)}"),
+            "a conversation": lambda: {
+                "unspool": f"/api/conversation/messages?id=claude-code/{last}",
+                "agentsview": f"/api/v1/sessions/{last}/messages",
+            },
+        }
+        for port in ports.values():
+            _wait_for(f"http://127.0.0.1:{port}/")
+        for question, addresses in questions.items():
+            times: dict[str, list[float]] = {name: [] for name in ports}
+            for _ in range(30):
+                for name, path in addresses().items():
+                    start = time.perf_counter()
+                    with urllib.request.urlopen(f"http://127.0.0.1:{ports[name]}{path}") as answer:
+                        answer.read()
+                    times[name].append((time.perf_counter() - start) * 1000)
+            for name, taken in times.items():
+                taken.sort()
+                rows.append((f"serve: {name}: {question}",
+                             f"p50 {taken[15]:.0f} ms, p95 {taken[28]:.0f} ms"))  # fmt: skip
+        for name, process in started.items():
+            rows.append((f"serve: {name}: memory", f"{pss_of_tree(process.pid) / 1e6:.0f} MB"))
+        return rows
+
+
+def _both(words: str) -> dict[str, str]:
+    return {
+        "unspool": f"/api/search?q={words}&limit=100",
+        "agentsview": f"/api/v1/search?q={words}&limit=100",
+    }
+
+
+@contextmanager
+def _closing() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    started: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        yield started
+    finally:
+        for process in started.values():
+            process.terminate()
+            process.wait(20)
+
+
+def _free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+def _wait_for(address: str) -> None:
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        time.sleep(0.1)
+
+
+def _write_transcripts(home: Path) -> None:
+    """Claude Code's files, which both read."""
+    rng = random.Random(7)
+    for number in range(PEER_CONVERSATIONS):
+        session = f"{number:08x}-0000-4000-8000-{number:012x}"
+        begin = datetime(2025, 11, 1, tzinfo=UTC) + timedelta(minutes=25 * number)
+        lines: list[str] = []
+        for index in range(MESSAGES):
+            stamp = (begin + timedelta(seconds=9 * index)).isoformat(timespec="milliseconds")
+            words = " ".join(rng.choices(WORDS, k=18))
+            content: object = f"Please {words}"
+            if index % 10 and index % 2:
+                rare = f" needle{number}" if index == 11 else ""
+                call = {"type": "tool_use", "id": f"c{number}-{index}", "name": "Bash"}
+                content = [
+                    {"type": "text", "text": words + rare},
+                    {**call, "input": {"command": f"make {words[:30]}"}},
+                ]
+            elif index % 10:
+                answer = " ".join(rng.choices(WORDS, k=60))
+                call = {"type": "tool_result", "tool_use_id": f"c{number}-{index - 1}"}
+                content = [{**call, "content": answer}]
+            role = "assistant" if index % 10 and index % 2 else "user"
+            message: dict[str, object] = {"role": role, "content": content}
+            if role == "assistant":
+                message |= {"id": f"m{number}-{index}", "model": "claude-opus-4-5", "type": "message",
+                            "usage": {"input_tokens": 2000 + index, "output_tokens": 90}}  # fmt: skip
+            record = {
+                "type": role, "uuid": f"{session}-{index}", "sessionId": session, "version": "2.1.300",
+                "parentUuid": f"{session}-{index - 1}" if index else None, "isSidechain": False,
+                "timestamp": stamp.replace("+00:00", "Z"), "message": message,
+                "cwd": f"/home/ann/work/project-{number % 40}",
+            }  # fmt: skip
+            lines.append(json.dumps(record) + "\n")
+        folder = home / ".claude" / "projects" / f"-home-ann-work-project-{number % 40}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{session}.jsonl").write_text("".join(lines))
+
+
+_WATCH = """
+window.longTasks = [];
+new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((e) => e.duration)))
+    .observe({ type: "longtask" });
+"""
+
+
+def _in_the_browser(base: str, longest: str) -> list[Row]:
+    """What a person waits for, in a real Chromium: the first rows, and a page of 5,000 messages."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return [("serve: in the browser", "not measured: playwright is missing")]
+    found = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+    if found is None:
+        return [("serve: in the browser", "not measured: chromium is missing")]
+    views = {
+        "first view": ("/", ".row time"),
+        "5,000 messages, usable": (f"/conversation?id={longest}", ".unit"),
+    }
+    rows: list[Row] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        for name, (path, element) in views.items():
+            times: list[float] = []
+            for _ in range(7):
+                page = browser.new_page()
+                page.add_init_script(_WATCH)
+                page.goto(base + path, wait_until="commit")
+                page.wait_for_selector(element)
+                times.append(page.evaluate("performance.now()"))
+                if len(times) < 7:
+                    page.close()
+            times.sort()
+            rows.append(
+                (
+                    f"serve: {name}, in the browser",
+                    f"p50 {times[3]:.0f} ms, worst {times[-1]:.0f} ms",
+                )
+            )
+        page.evaluate("window.longTasks.length = 0")
+        page.mouse.move(640, 400)
+        for _ in range(150):
+            page.mouse.wheel(0, 300)
+            page.wait_for_timeout(16)
+        tasks = page.evaluate("window.longTasks")
+        rows.append(("serve: long tasks while scrolling over 45,000 pixels",
+                     f"{len(tasks)}, longest {max(tasks, default=0):.0f} ms"))  # fmt: skip
+        browser.close()
+    return rows
 
 
 def run_live(rounds: int = 30) -> list[Row]:

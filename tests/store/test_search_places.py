@@ -85,7 +85,7 @@ def test_every_filter_finds_what_reading_all_finds(
     query: str,
     pattern: str,
 ) -> None:
-    for few in (3, 40, 10_000):
+    for few in (0, 8, 10**9):
         monkeypatch.setattr(searching, "_FEW", few)
         expected = places(search(connection, pattern, "regex", filters=filters, limit=1000))
         assert places(search(connection, query, filters=filters, limit=1000)) == expected

@@ -1,5 +1,6 @@
 """Search: what was typed, answered, called and returned, by words, pieces of words or a pattern."""
 
+import json
 import re
 import sqlite3
 import unicodedata
@@ -21,11 +22,10 @@ OPEN, CLOSE = "\x01", "\x02"
 """Stand around what was found, in snippets; no text of a conversation holds them visibly."""
 RANKED = 1000
 """Of words that are everywhere only this many of the latest places are looked at."""
-_FEW = 10_000
-"""So many places are looked at one by one before it is asked which conversations a filter chooses."""
+_FEW = 8
+"""A filter that chooses fewer than one conversation in so many is asked first, then the index."""
 _SNIPPET_CHARS = 160
 _LONGEST_SNIPPET = 1000
-_LAST = 2**62
 _TOKEN = re.compile(r'"[^"]*"\*?|\(|\)|[^\s()"]+')
 _PLAIN = re.compile(r"^\w+\*?$")
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
@@ -200,14 +200,15 @@ def _words(
         )
     patterns = _word_patterns(query)
     scored: list[tuple[float, int]] = []
+    weighed = [(FIELDS.index(field), WEIGHTS[FIELDS.index(field)]) for field in fields]
     for place, *texts in _texts(connection, found[:RANKED]):
-        folded = [_folded(text) if text else "" for text in texts]
-        score = max(
-            WEIGHTS[number] * sum(1 for one in patterns if one.search(folded[number]))
-            for number, field in enumerate(FIELDS)
-            if field in fields
-        )
-        scored.append((-score / max(1, len(patterns)), -place))
+        score = 0.0
+        for number, weight in weighed:
+            if texts[number] and weight > score:
+                text = _folded(texts[number])
+                held = sum(1 for pattern in patterns if pattern.search(text))
+                score = max(score, weight * held / len(patterns) if patterns else 0)
+        scored.append((-score, -place))
     scored.sort()
     hits = [
         _show(connection, -place, patterns, fields, _folded, -score)
@@ -228,31 +229,28 @@ def _places(
     join = (
         "CROSS JOIN messages m ON m.id = i.rowid JOIN conversations c ON c.id = m.conversation_id"
     )
-    one_by_one = (
-        f"SELECT m.id FROM {index} i {join} WHERE {index} MATCH ? AND i.rowid BETWEEN ? AND ?"
-        f" AND {where(terms)} ORDER BY i.rowid DESC"
-    )
-    below: int | None = _LAST
-    if filters.conversation is None:
-        bound = connection.execute(
-            f"{found} ORDER BY rowid DESC LIMIT 1 OFFSET {_FEW}", (match,)
-        ).fetchone()
-        below = bound[0] if bound else None
-        low = 0 if below is None else below + 1
-        yield from _first(connection.execute(one_by_one, (match, low, _LAST, *values)))
     chosen, chosen_values = filters.of_conversations()
-    if below is not None and chosen:
-        # The filter chooses little: where its conversations stand is known, only there is looked.
+    if chosen:
+        idents = connection.execute(
+            f"SELECT c.id FROM conversations c WHERE {where(chosen)}", chosen_values
+        ).fetchall()
+        (total,) = connection.execute("SELECT count(*) FROM conversations").fetchone()
+    if chosen and len(idents) * _FEW < total:
+        # Where the conversations stand is known, and only there is looked.
         rows = connection.execute(
-            "SELECT m.id FROM (SELECT min(n.id) AS low, max(n.id) AS high FROM conversations c"
-            f" CROSS JOIN messages n ON n.conversation_id = c.id WHERE {where(chosen)} AND n.id <= ?"
-            f" GROUP BY c.id ORDER BY 2 DESC) r CROSS JOIN {index} i"
+            "SELECT m.id FROM (SELECT min(n.id) AS low, max(n.id) AS high FROM json_each(?) j"
+            " CROSS JOIN messages n ON n.conversation_id = j.value"
+            f" GROUP BY j.value ORDER BY 2 DESC) r CROSS JOIN {index} i"
             f" ON i.rowid BETWEEN r.low AND r.high {join} WHERE {index} MATCH ? AND {where(terms)}",
-            (*chosen_values, below, match, *values),
+            (json.dumps([ident for (ident,) in idents]), match, *values),
         )
-        yield from _first(rows)
-    elif below is not None:
-        yield from _first(connection.execute(one_by_one, (match, 0, below, *values)))
+    else:
+        rows = connection.execute(
+            f"SELECT m.id FROM {index} i {join} WHERE {index} MATCH ? AND {where(terms)}"
+            " ORDER BY i.rowid DESC",
+            (match, *values),
+        )
+    yield from _first(rows)
 
 
 def _first(rows: sqlite3.Cursor) -> Iterator[int]:
@@ -261,8 +259,12 @@ def _first(rows: sqlite3.Cursor) -> Iterator[int]:
 
 def _texts(connection: sqlite3.Connection, places: Iterable[int]) -> Iterator[tuple[Any, ...]]:
     columns = ", ".join(FIELDS)
-    for place in places:
-        yield from connection.execute(f"SELECT id, {columns} FROM texts WHERE id = ?", (place,))
+    waiting = iter(places)
+    while some := list(islice(waiting, 100)):
+        yield from connection.execute(
+            f"SELECT x.id, {columns} FROM json_each(?) j CROSS JOIN texts x ON x.id = j.value",
+            (json.dumps(some),),
+        )
 
 
 def _word_patterns(query: str) -> list[re.Pattern[str]]:

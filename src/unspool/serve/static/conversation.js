@@ -1,7 +1,7 @@
 // One conversation: pieces of it are asked for when they come near the screen.
 import { ask, conversationLink, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble, visible } from "/static/common.js";
 
-const PIECE = 40, GUESS = 180; // items in a piece, and their height before it is known
+const PIECE = 20, GUESS = 180; // items in a piece, and their height before it is known
 const FILTERS = [["user", "You", true], ["assistant", "Assistant", true], ["tools", "Tools", true], ["error", "Errors", true], ["reasoning", "Reasoning", true], ["injected", "Context", false]];
 const KEYS = [["j  k", "next, previous message"], ["n  p", "next, previous turn"], ["e", "next error"], ["o", "open or close"], ["x", "expand or collapse what is loaded"], ["r", "raw record of this message"], ["f", "follow while it grows"], ["/", "search; Enter goes to the next place"], ["g c", "back to the list"], ["?", "this help"]];
 
@@ -166,13 +166,18 @@ export async function open(place) {
   });
   function current() {
     const unit = document.activeElement?.closest?.(".unit") ?? document.elementFromPoint(innerWidth / 2, bar.getBoundingClientRect().bottom + 24)?.closest(".unit");
-    const at = /^m(\d+)/.exec(unit?.id ?? "");
-    return at ? Number(at[1]) - 1 : null;
+    return unit ? messageOf(unit) : null;
   }
-  async function showRaw(message) {
-    if (message === null) return;
+  // A message of this conversation, or of the sub-agent in whose fold it stands.
+  function messageOf(unit) {
+    const at = /(?:^|-)m(\d+)/.exec(unit.id);
+    return at ? [unit.closest("details.agent")?.dataset.agent ?? info.id, Number(at[1]) - 1] : null;
+  }
+  async function showRaw(place) {
+    if (place === null) return;
+    const [id, message] = place;
     try {
-      const raw = await ask("conversation/raw", { id: info.id, message });
+      const raw = await ask("conversation/raw", { id, message });
       side.replaceChildren(h("header", {}, h("h2", {}, `Message ${message + 1} as it was written`), h("button", { type: "button", class: "close" }, "Close")),
         raw.note ? h("p", {}, raw.note) : "",
         ...raw.records.map((record) => h("figure", { class: "diff" }, h("figcaption", {}, `${record.origin}${record.offset === undefined ? "" : ` at byte ${record.offset.toLocaleString("en")}`}${record.where ? `: ${record.where}` : ""}${record.truncated ? " (the beginning of it)" : ""}`), h("pre", { class: "output", tabindex: "0" }, pretty(record.text)))));
@@ -183,11 +188,10 @@ export async function open(place) {
   main.addEventListener("mouseover", offerRaw);
   main.addEventListener("focusin", offerRaw);
   function offerRaw(event) {
-    const unit = event.target.closest?.(".unit[id^=m]");
+    const unit = event.target.closest?.(".unit[id]");
     const margin = unit?.querySelector(":scope > header .margin, :scope > .run > summary .margin");
-    if (!margin || margin.querySelector(".raw")) return;
-    const number = Number(/^m(\d+)/.exec(unit.id)[1]) - 1;
-    margin.prepend(h("button", { type: "button", class: "raw", title: "The record as the agent wrote it", onclick: (click) => { click.preventDefault(); click.stopPropagation(); showRaw(number); } }, "raw"));
+    if (!margin || margin.querySelector(".raw") || !messageOf(unit)) return;
+    margin.prepend(h("button", { type: "button", class: "raw", title: "The record as the agent wrote it", onclick: (click) => { click.preventDefault(); click.stopPropagation(); showRaw(messageOf(unit)); } }, "raw"));
   }
 
   /* search: the server knows all of it, also what is not loaded */

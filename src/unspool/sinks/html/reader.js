@@ -134,7 +134,7 @@ function makeReader(keysOfPage, onFilter) {
     ...keysOfPage,
   };
   function onKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || help.open || event.target.closest("input, select, textarea")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") || event.target.closest("input, select, textarea")) return;
     const act = keys[event.key];
     if (act) { event.preventDefault(); act(); }
   }
