@@ -22,6 +22,7 @@ from unspool.live.logs import log_line, log_path
 from unspool.live.queue import Arrival, SqliteQueue
 from unspool.live.writer import Writer
 from unspool.sources.hooklogs import read_log
+from unspool.store.events import stamp
 from unspool.store.opening import reading, writing
 from unspool.store.rows import unpack
 from unspool.store.survey import survey
@@ -124,7 +125,9 @@ class Capture:
         once: dict[str, Arrival] = {}
         for arrival in self.arrived:
             once.setdefault(arrival.event_id, arrival)
-        for arrival in once.values():
+        for arrival in sorted(
+            once.values(), key=lambda one: (stamp(one.received_ns), one.event_id)
+        ):
             file = Path(log_path(self.layout, arrival))
             file.parent.mkdir(parents=True, exist_ok=True)
             with open(file, "ab") as log:

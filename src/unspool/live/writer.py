@@ -17,16 +17,17 @@ from unspool.hooks.spool import Layout
 from unspool.io.databases import DAMAGE
 from unspool.io.door import read_json
 from unspool.io.origins import HEAD_BYTES, Origin, read_head
+from unspool.io.times import parse_time
 from unspool.live.failpoints import reach
 from unspool.live.logs import log_line, log_path
 from unspool.live.mirror import FILE_BYTES, apply
-from unspool.live.queue import Queue, Queued
+from unspool.live.queue import Arrival, Queue, Queued
 from unspool.live.reducers import Here, Pool
 from unspool.live.states import put_ending, put_states
 from unspool.live.traces import put_database_traces
 from unspool.store.batches import Batch, Began, Item
-from unspool.store.blocks import iter_raw
-from unspool.store.events import Event, position, put_events, put_position
+from unspool.store.blocks import decode_block, expand, iter_raw
+from unspool.store.events import Event, position, put_events, put_position, stamp
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, put_problems
 from unspool.store.opening import transaction
@@ -143,7 +144,7 @@ class Writer:
         offset = known.read_bytes if known is not None else 0
         events: list[Event] = []
         payloads: list[bytes] = []
-        for queued in group:
+        for queued in sorted(group, key=lambda one: _moment(one.arrival)):
             arrival = queued.arrival
             seen = "SELECT 1 FROM raw_traces WHERE event_id = ?"
             if self.connection.execute(seen, (arrival.event_id,)).fetchone() is None:
@@ -159,6 +160,8 @@ class Writer:
                 offset += len(line)
         if not events:
             return
+        if known is not None and known.source and self._comes_late(known.id, events[0]):
+            offset, events = self._put_in_order(known.id, events)
         began = self._lay_out(path, known, group[0].arrival.platform, events, offset)
         items: Iterator[Item] = iter(())
         if began.origin is not None:
@@ -171,6 +174,35 @@ class Writer:
         put_events(self.connection, origin_id, events)
         if began.origin is None:
             put_problems(self.connection, origin_id, _problems(path, events, payloads))
+
+    def _comes_late(self, origin_id: int, first: Event) -> bool:
+        """Whether an event is older than one that the log has: a dead worker had it, say."""
+        last = self.connection.execute(
+            "SELECT received_at, event_id FROM raw_traces WHERE origin_id = ?"
+            " ORDER BY first_offset DESC LIMIT 1",
+            (origin_id,),
+        ).fetchone()
+        return last is not None and (stamp(first.received_ns), first.event_id) < last
+
+    def _put_in_order(self, origin_id: int, late: list[Event]) -> tuple[int, list[Event]]:
+        """The log anew in the order of arrival, so that it does not matter when events get here: its
+        size, and all its events. Those that it had are written again with what is new."""
+        rows = self.connection.execute(
+            "DELETE FROM raw_traces WHERE origin_id = ? RETURNING"
+            " event_id, platform, external_id, event_type, sequence, received_at, data",
+            (origin_id,),
+        ).fetchall()
+        events = list(late)
+        for event_id, platform, ident, kind, sequence, at, data in rows:
+            ((_, line),) = decode_block(expand(data))
+            received_ns = (parse_time(at) or 0) * 1000
+            events.append(Event(event_id, (platform, ident), kind, sequence, received_ns, 0, line))
+        events.sort(key=lambda event: (stamp(event.received_ns), event.event_id))
+        offset = 0
+        for number, event in enumerate(events):
+            events[number] = event._replace(offset=offset)
+            offset += len(event.line)
+        return offset, events
 
     def _lay_out(
         self, path: str, known: Known | None, platform: str, events: list[Event], size: int
@@ -290,6 +322,10 @@ def _problems(path: str, events: Iterable[Event], payloads: Iterable[bytes]) -> 
                 Problem(key=NOBODY, origin=path, offset=event.offset, code=code, sample=sample)
             )
     return found
+
+
+def _moment(arrival: Arrival) -> tuple[str, str]:
+    return stamp(arrival.received_ns), arrival.event_id
 
 
 def clear(folder: Path) -> None:

@@ -31,7 +31,7 @@ MOST_WAITING_BYTES = 16 * BLOCK_BYTES
 """Of many conversations in one log: then blocks are written that are not full."""
 _encode = Packer().encode
 _decode_facts = msgspec.msgpack.Decoder(list[AnyFact]).decode
-_decode_block = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
+decode_block = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
 LEVEL = 1
 """Level 3 takes twice the time for a store that is 3 % smaller."""
 _compressor = zstandard.ZstdCompressor(level=LEVEL)
@@ -268,7 +268,7 @@ def iter_raw(connection: sqlite3.Connection, origin_id: int) -> Iterator[tuple[i
     for first, data in rows:
         while waiting and waiting[0][0] < first:
             yield heappop(waiting)
-        for record in _decode_block(expand(data)):
+        for record in decode_block(expand(data)):
             heappush(waiting, record)
     while waiting:
         yield heappop(waiting)
