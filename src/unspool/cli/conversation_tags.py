@@ -44,7 +44,7 @@ def command(
         for trajectory in run.trajectories():
             scan.add(trajectory)
     if run.summary.problems:
-        say(f"not wholly readable: {run.summary.told}", err=True)
+        say(f"not wholly readable: {run.summary.problems_told}", err=True)
     report = summary(scan)
     text = (
         json.dumps(report, indent=1, ensure_ascii=False) + "\n" if as_json else to_markdown(report)

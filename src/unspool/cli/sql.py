@@ -110,7 +110,7 @@ def _of_paths(paths: tuple[str, ...], folder: Path) -> dict[str, Any]:
         with open_run(job) as run:
             write_output(run.write(), "parquet", combine, str(folder / "tables"))
             if run.summary.problems:
-                say(f"unspool: not wholly readable: {run.summary.told}", err=True)
+                say(f"unspool: not wholly readable: {run.summary.problems_told}", err=True)
         paths = (str(folder / "tables"),)
     return {table: open_table(_place(path, table) for path in paths) for table in TABLES}
 

@@ -266,5 +266,5 @@ def iter_trajectories(job: Job) -> Iterator[Trajectory]:
     with open_run(job) as run:
         trajectories = run.trajectories()
         if run.summary.problems:  # who reads objects sees no summary
-            _log.warning("not wholly readable: %s", run.summary.told)
+            _log.warning("not wholly readable: %s", run.summary.problems_told)
         yield from trajectories

@@ -78,7 +78,7 @@ class Summary(msgspec.Struct, kw_only=True, omit_defaults=False):
         return self.bytes / 1_000_000 / self.seconds if self.seconds > 0 else 0.0
 
     @property
-    def told(self) -> str:
+    def problems_told(self) -> str:
         """Every kind of problem with its count and the first place where it was met."""
         places = {
             problem.code: f"{problem.origin}:{problem.offset}" for problem in reversed(self.samples)

@@ -57,11 +57,11 @@ def keep_residue(extra: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
     return {**(extra or {}), KEY: kept}
 
 
-def difference(made: Any, wanted: Any) -> dict[str, Any]:
-    """`set` and `unset` that turn `made` into `wanted`; empty where they are equal."""
+def difference(written: Any, wanted: Any) -> dict[str, Any]:
+    """`set` and `unset` that turn `written` into `wanted`; empty where they are equal."""
     changes: dict[str, Any] = {}
-    if _bytes(made) != _bytes(wanted):
-        _compare(made, wanted, "", changes)
+    if _bytes(written) != _bytes(wanted):
+        _compare(written, wanted, "", changes)
     return changes
 
 
@@ -69,22 +69,22 @@ def _bytes(value: Any) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
-def _compare(made: Any, wanted: Any, path: str, changes: dict[str, Any]) -> None:
-    if isinstance(made, dict) and isinstance(wanted, dict):
-        for key in made.keys() - wanted.keys():
+def _compare(written: Any, wanted: Any, path: str, changes: dict[str, Any]) -> None:
+    if isinstance(written, dict) and isinstance(wanted, dict):
+        for key in written.keys() - wanted.keys():
             changes.setdefault("unset", []).append(f"{path}/{_escape(key)}")
         if "unset" in changes:
             changes["unset"].sort()
         for key, value in wanted.items():
             below = f"{path}/{_escape(key)}"
-            if key in made:
-                _compare(made[key], value, below, changes)
+            if key in written:
+                _compare(written[key], value, below, changes)
             else:
                 changes.setdefault("set", {})[below] = value
-    elif isinstance(made, list) and isinstance(wanted, list) and len(made) == len(wanted):
-        for number, (one, other) in enumerate(zip(made, wanted, strict=True)):
+    elif isinstance(written, list) and isinstance(wanted, list) and len(written) == len(wanted):
+        for number, (one, other) in enumerate(zip(written, wanted, strict=True)):
             _compare(one, other, f"{path}/{number}", changes)
-    elif type(made) is not type(wanted) or made != wanted:
+    elif type(written) is not type(wanted) or written != wanted:
         changes.setdefault("set", {})[path] = wanted
 
 

@@ -30,11 +30,11 @@ class Files:
     """The files that go beside the documents of one family, by name."""
 
     def __init__(self) -> None:
-        self.found: dict[str, bytes] = {}
+        self.by_name: dict[str, bytes] = {}
 
     def add(self, folder: str, data: bytes, suffix: str) -> str:
         name = f"{folder}/{hashlib.sha256(data).hexdigest()}.{suffix}"
-        self.found[name] = data
+        self.by_name[name] = data
         return name
 
 

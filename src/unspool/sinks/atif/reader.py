@@ -280,9 +280,9 @@ class Reading:
             writing.root.call = trajectory.parent.tool_call_id
         draft = writing.draft(writing.root, inside=within)
         newest = self._newest(wanted)
-        if len(draft.made["steps"]) == len(newest["steps"]):
+        if len(draft.document["steps"]) == len(newest["steps"]):
             for written, step, place in zip(
-                draft.made["steps"], newest["steps"], draft.places, strict=True
+                draft.document["steps"], newest["steps"], draft.places, strict=True
             ):
                 changes = difference(written, step)
                 if changes and place is not None:

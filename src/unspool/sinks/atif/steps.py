@@ -68,7 +68,7 @@ class Refs:
         """Sub-agents that go out with the document."""
         self.calls: dict[str, list[str]] = {}
         """Tool call → the sub-agents that it started, until their result is written."""
-        self.told = {
+        self.referred = {
             child
             for message in trajectory.messages
             for result in (message, *lone_results(message))
@@ -85,7 +85,7 @@ class Refs:
 
     def tells(self, call: str, child: str) -> bool:
         """Whether some reference will tell that this call started that child."""
-        return child in self.told or child in self.calls.get(call, ())
+        return child in self.referred or child in self.calls.get(call, ())
 
     def of_call(self, call: str) -> list[Ref]:
         """The references of a call, once."""
@@ -118,13 +118,13 @@ class Called:
 
     def __init__(self, calls: list[ToolCall], refs: Refs) -> None:
         taken: set[str] = set()
-        self.made: list[AtifCall] = []
+        self.calls: list[AtifCall] = []
         self._open: dict[str, list[str]] = defaultdict(list)
         for number, call in enumerate(calls, 1):
             ident = _unique(call.id or f"call-{number}", taken)
             taken.add(ident)
             self._open[call.id].append(ident)
-            self.made.append(_build(call, ident, refs.tells(call.id, call.child_id or "")))
+            self.calls.append(_build(call, ident, refs.tells(call.id, call.child_id or "")))
 
     def answered(self, ident: str | None) -> str | None:
         """The id that a result goes by: the k-th result with an id answers the k-th call with it.
@@ -142,7 +142,7 @@ class StepWriter:
         self.trajectory = trajectory
         self.files = files
         self.refs = refs
-        self.told: list[Mark] = []
+        self.marks_told: list[Mark] = []
         """The marks that the steps tell of."""
         self.steps: list[Step] = []
         self.places: list[int | None] = []
@@ -159,7 +159,7 @@ class StepWriter:
             if message.role != "tool":
                 for kind in MANAGED:
                     if self._tells(index, kind):
-                        self.told.append(Mark(kind, index, utc(message.timestamp)))
+                        self.marks_told.append(Mark(kind, index, utc(message.timestamp)))
                 self._add(index, self._step(message, results.get(index, []), index in marked))
             elif index in results:  # its own home: no call and no message to stand with
                 self._add(index, self._orphan(message))
@@ -194,7 +194,7 @@ class StepWriter:
         return managed_kind(managed) == kind or (kind == "compaction" and is_summary(message))
 
     def _boundary(self, mark: Mark, index: int) -> Step:
-        self.told.append(Mark(mark.kind, index, utc(mark.timestamp)))
+        self.marks_told.append(Mark(mark.kind, index, utc(mark.timestamp)))
         text = next((t for n in ("summary", "text") if (t := (mark.data or {}).get(n))), None)
         rest: dict[str, Any] = {"mark": mark.kind}
         if self.trajectory.messages[index:] and self.trajectory.messages[index].role == "tool":
@@ -253,11 +253,11 @@ class StepWriter:
         elif message.tool_calls:
             rest["tool_calls"] = leftover(message, set())["tool_calls"]
         called = Called((message.tool_calls or []) if agent else [], self.refs)
-        step.tool_calls = called.made or None
+        step.tool_calls = called.calls or None
         observed = [self._result(result, called, message.copied) for result in results]
         # A sub-agent whose call has no result yet is still told of.
         kept = {result.tool_call_id: result for result in lone_results(message)}
-        for call in message.tool_calls or () if called.made else ():
+        for call in message.tool_calls or () if called.calls else ():
             refs = self.refs.of_call(call.id)
             if call.id in kept:
                 refs, _ = self.refs.of_message(kept[call.id], refs)

@@ -38,7 +38,7 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
     writing = Writing(family, version, str(options.get("subagents") or "embedded"))
     for name, document in writing.documents():
         yield Piece(name, encode(document))
-    for name, data in writing.files.found.items():
+    for name, data in writing.files.by_name.items():
         yield Piece(name, data)
 
 
@@ -83,12 +83,12 @@ class Node:
 class Draft:
     """A document at the newest version, as the trajectory tells it."""
 
-    __slots__ = ("embedded", "inside", "made", "node", "places")
+    __slots__ = ("document", "embedded", "inside", "node", "places")
 
     def __init__(
         self,
         node: Node,
-        made: Json,
+        document: Json,
         places: list[int | None],
         embedded: list[Json],
         inside: bool,
@@ -96,7 +96,7 @@ class Draft:
         self.node = node
         self.inside = inside
         """Whether it goes into its parent's document."""
-        self.made = made
+        self.document = document
         self.places = places
         """For every step the message that stands for it."""
         self.embedded = embedded
@@ -166,7 +166,7 @@ class Writing:
 
     def finish(self, draft: Draft) -> Json:
         """The draft with what its trajectory keeps of a document, at the wanted version."""
-        trajectory, document, odd = draft.node.trajectory, draft.made, False
+        trajectory, document, odd = draft.node.trajectory, draft.document, False
         for step, place in zip(document["steps"], draft.places, strict=True):
             if place is not None:
                 residue = residue_of(trajectory.messages[place].extra)
@@ -298,7 +298,7 @@ def build_document(
         for message in branch["messages"]:
             for attachment in message.get("attachments", ()):
                 attachment.pop("data", None)
-    marks = [mark for mark in trajectory.marks or () if mark not in writer.told]
+    marks = [mark for mark in trajectory.marks or () if mark not in writer.marks_told]
     if marks:
         rest["marks"] = msgspec.to_builtins(marks)
     children = [tie for tie in trajectory.children or () if not _is_told(tie, refs)]
