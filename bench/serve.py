@@ -152,7 +152,7 @@ def _measure(store: Path) -> list[Row]:
         for name, job in jobs.items():
             rows.append((f"serve: {name}", _percentiles(job, 5 if "figures" in name else 30)))
         rows.append(("serve: first hit of a regular expression", _first_hit(base)))
-        rows.append(("serve: 50 readers at once", _crowd(ask)))
+        rows.append(("serve: 50 readers while a sync writes", _crowd(ask, store)))
         rows += _in_the_browser(base, longest)
         rows.append(("serve: memory", f"{pss_of_tree(process.pid) / 1e6:.0f} MB"))
         return rows
@@ -461,21 +461,55 @@ def _first_hit(base: str) -> str:
     return f"p50 {statistics.median(times) * 1000:.0f} ms, worst {max(times) * 1000:.0f} ms"
 
 
-def _crowd(ask: Callable[..., bytes]) -> str:
+def _crowd(ask: Callable[..., bytes], store: Path) -> str:
+    """One conversation more grows in the store meanwhile, sync after sync; an error ends the bench."""
     times: list[float] = []
     lock = threading.Lock()
+    done = threading.Event()
 
     def read(number: int) -> None:
         rng = random.Random(number)
         for _ in range(6):
-            start = time.perf_counter()
-            ask("/api/conversations", limit=50, project=f"project-{rng.randrange(40)}")
-            ask("/api/search", q=rng.choice(WORDS), limit=20)
-            with lock:
-                times.append((time.perf_counter() - start) * 500)
+            for path, query in (
+                ("/api/conversations", {"project": f"project-{rng.randrange(40)}", "limit": 50}),
+                ("/api/search", {"q": rng.choice(WORDS), "limit": 20}),
+            ):
+                start = time.perf_counter()
+                ask(path, **query)
+                with lock:
+                    times.append((time.perf_counter() - start) * 1000)
 
-    with ThreadPoolExecutor(50) as pool:
-        list(pool.map(read, range(50)))
+    def write() -> int:
+        syncs = 0
+        with tempfile.TemporaryDirectory(prefix="unspool-bench-") as folder:
+            log = Path(folder, ".claude", "projects", "-w", "s1.jsonl")
+            log.parent.mkdir(parents=True)
+            while not done.is_set():
+                with log.open("ab") as file:
+                    file.write(_line(syncs))
+                command = [
+                    sys.executable,
+                    "-m",
+                    "unspool",
+                    "sync",
+                    folder,
+                    "-q",
+                    "--store",
+                    str(store),
+                ]
+                subprocess.run(command, check=True)
+                syncs += 1
+        return syncs
+
+    with ThreadPoolExecutor(51) as pool:
+        writer = pool.submit(write)
+        try:
+            list(pool.map(read, range(50)))
+        finally:
+            done.set()
     times.sort()
     last = times[int(len(times) * 0.95)]
-    return f"p50 {statistics.median(times):.0f} ms, p95 {last:.0f} ms a question"
+    return (
+        f"p50 {statistics.median(times):.0f} ms, p95 {last:.0f} ms a question,"
+        f" no error in {len(times)}, {writer.result()} syncs"
+    )

@@ -1,5 +1,6 @@
 """The server's API, asked over real loopback."""
 
+import asyncio
 import http.client
 import json
 import re
@@ -27,6 +28,7 @@ from tests.served import Server, fill, serving
 from unspool.cli.sync import sync
 from unspool.hooks.spool import Layout
 from unspool.live.daemon import is_running
+from unspool.serve import events
 from unspool.serve.endpoints import ENDPOINTS
 from unspool.serve.openapi import STREAMS, description
 from unspool.trajectory import encode_trajectory
@@ -550,3 +552,24 @@ def test_many_readers_while_somebody_writes(tmp_path: Path) -> None:
         for reader in readers:
             reader.join(60)
         assert wrong == []
+
+
+def test_a_slow_reader_is_told_and_sent_away_and_a_quiet_line_is_kept_open(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.05)
+
+    async def listen() -> list[bytes]:
+        bell = events.Bell(server.store)
+        reader = bell.listen(None)
+        told = [await anext(reader), await anext(reader)]
+        for number in range(events.MOST_WAITING + 1):
+            bell._tell(b"event: change\nid: %d\n\n" % number)
+        told += [text async for text in reader]
+        return told
+
+    hello, heartbeat, *rest = asyncio.run(listen())
+    assert b"event: hello" in hello
+    assert heartbeat.startswith(b":")
+    assert len(rest) <= events.MOST_WAITING
+    assert rest[-1].startswith(b"event: bye")

@@ -71,7 +71,7 @@ export function count(number) {
   return String(Math.round(number));
 }
 export const plural = (number, one, many = one + "s") => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
-export const dollars = (cost) => cost === undefined || cost === null ? "" : "$" + (cost < 1 ? cost.toFixed(3) : cost.toFixed(2));
+export const dollars = (cost) => cost === undefined || cost === null ? "" : cost > 0 && cost < 0.001 ? "<$0.001" : "$" + (cost < 1 ? cost.toFixed(3) : cost.toFixed(2));
 export function when(stamp) {
   if (!stamp) return "";
   const time = new Date(stamp), seconds = (Date.now() - time) / 1000;
