@@ -8,6 +8,7 @@ conversations each, but are more than their pieces one after the other, makes th
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
@@ -108,6 +109,7 @@ def is_installed(name: str) -> bool:
     return all(find_spec(package) is not None for package in needed)
 
 
+@cache
 def load_reader(name: str) -> Reader:
     return cast(Reader, import_module(READERS[name]))
 

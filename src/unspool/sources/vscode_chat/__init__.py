@@ -156,7 +156,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         return read_state(origin, tally)
     if _is_log(head, data):
         return read_log(origin, tally, recover)
-    if _is_replay(head, data) and not _is_chat(data):
+    if not _is_chat(data) and _is_replay(head, data):
         from unspool.sources.vscode_chat.replay import read_replay
 
         return read_replay(origin, tally)

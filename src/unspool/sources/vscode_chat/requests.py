@@ -173,8 +173,9 @@ class Turn:
             if not isinstance(text, str | list | None):
                 yield "toolCallRounds.thinking"
         for path, value in times:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not number and parse_time(value) is None:
+            if value is None or type(value) is int or type(value) is float:
+                continue
+            if parse_time(value) is None:
                 yield path
         for entry in entries_of(request.variableData):
             for name in ("kind", "name"):
