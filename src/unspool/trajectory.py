@@ -87,7 +87,7 @@ class ToolCall(msgspec.Struct, omit_defaults=True, gc=False):
         return self.function.arguments
 
 
-class Message(msgspec.Struct, omit_defaults=True):
+class Message(msgspec.Struct, omit_defaults=True, gc=False):
     """One message, with all that is known about it."""
 
     role: Role
@@ -125,7 +125,7 @@ class Message(msgspec.Struct, omit_defaults=True):
     extra: dict[str, Any] | None = None
 
 
-class Mark(msgspec.Struct, omit_defaults=True):
+class Mark(msgspec.Struct, omit_defaults=True, gc=False):
     """Something between messages. `index` is the number of messages before it."""
 
     kind: str
@@ -162,7 +162,7 @@ class Link(msgspec.Struct, omit_defaults=True, gc=False):
     """Its source, where that is another one."""
 
 
-class FileTouch(msgspec.Struct, omit_defaults=True):
+class FileTouch(msgspec.Struct, omit_defaults=True, gc=False):
     """A file that was read or changed. `index` is the message that did it."""
 
     path: str

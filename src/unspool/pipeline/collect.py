@@ -65,8 +65,9 @@ class Gathered:
             grown += self.joiner.add(fact)
         else:
             self.facts.append(fact)
-            if kind in _TEXTS_OF:
-                grown += _TEXTS_OF[kind](fact)
+            texts_of = _TEXTS_OF.get(kind)
+            if texts_of is not None:
+                grown += texts_of(fact)
         self.weight += grown
         return grown
 

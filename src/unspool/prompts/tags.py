@@ -57,7 +57,7 @@ class Tag(msgspec.Struct, gc=False):
     """Of an opening tag: the number of the closing tag that its name alone would pair it with."""
 
 
-class Block(msgspec.Struct):
+class Block(msgspec.Struct, gc=False):
     """`<name attributes>inner</name>` from start to end, and the blocks within."""
 
     text: str
