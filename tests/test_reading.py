@@ -102,6 +102,12 @@ def test_marks_and_branches_stand_where_they_happened() -> None:
     assert [m.content for m in aside.reading.trajectory.messages] == ["No, the other docs."]
 
 
+def test_a_checkpoint_of_which_only_the_title_is_left_is_shown() -> None:
+    root = Trajectory("c", [])
+    root.checkpoints = [{"number": 1, "title": "Kettle found", "file": "001-kettle.md"}]
+    assert [rule.text for rule in read_family(root).items()] == ["Checkpoint 1 Kettle found"]  # type: ignore[union-attr]
+
+
 def test_a_ring_of_sub_agents_ends() -> None:
     first = Trajectory("a", [Message(role="user", content="x")], children=[Link("b")])
     second = Trajectory("b", [Message(role="user", content="y")], children=[Link("a"), Link("b")])

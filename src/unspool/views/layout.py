@@ -235,7 +235,7 @@ def checkpoint_rules(trajectory: Trajectory) -> Iterator[Rule]:
             )
         )
         number = checkpoint.get("number")
-        if words and (number is None or number not in shown):
+        if (words or checkpoint.get("title")) and (number is None or number not in shown):
             names = (checkpoint.get(name) for name in ("number", "title"))
             title = " ".join(str(name) for name in names if name is not None)
             kind = str(checkpoint.get("kind") or CHECKPOINT).capitalize()
