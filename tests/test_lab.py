@@ -390,6 +390,10 @@ def _totals(
             actual[name] = expected[name]
     if actual != expected:
         yield f"the totals are {actual} instead of {expected}"
+    by_model = ((trajectory.model_usage or {}).get("by_model") or {}).values()
+    spent = sum(model.get("prompt_tokens") or 0 for model in by_model)
+    if usage and by_model and spent != (usage.prompt_tokens or 0):
+        yield f"all models together have {spent} tokens of input, the whole {usage.prompt_tokens}"
 
 
 def _compactions(

@@ -301,7 +301,16 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
         )
         if runs.echoed and trajectory.usage is not None:
             _raise_to(total([to_usage(r) for r in runs.echoed]), trajectory.usage, own)
-        if trajectory.usage is not None and reported and rest:
+        if (
+            runs.conversation
+            and trajectory.usage is not None
+            and trajectory.usage.completion_tokens
+        ):
+            # A program may forget a run in its account, but none is less than what its answers tell
+            # (case `copilot_cli/account_too_small`).
+            said = sum(usage.completion_tokens or 0 for usage in own)
+            trajectory.usage.completion_tokens = max(trajectory.usage.completion_tokens, said)
+        if trajectory.usage is not None and reported and rest and not runs.conversation:
             known = {"runs": max(runs.opened, runs.reported), "runs_reported": runs.reported}
             trajectory.usage.extra = known
     add_model_usage(trajectory, runs)
@@ -359,13 +368,16 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
         if message.usage is not None:
             by_model.setdefault(message.model, []).append(message.usage)
     reported: dict[str, list[Usage]] = {}
-    for report in (*runs.conversation, *runs.segments, *(() if models else runs.echoed)):
+    # An account of the whole holds the runs that are told beside it.
+    accounts = runs.conversation or runs.segments
+    for report in (*accounts, *(() if models else runs.echoed)):
         if report.model:
             reported.setdefault(report.model, []).append(to_usage(report))
-    if reported and not runs.conversation:
+    if not runs.conversation and (reported or runs.calls or runs.told):
+        only = models[0] if len(set(models)) == 1 else ""
         for model, usage in runs.rest():
-            if model:
-                reported.setdefault(model, []).append(usage)
+            if model or only:  # a summary need not say which model wrote it
+                reported.setdefault(model or only, []).append(usage)
     counts = Counter(models)
     used = list(dict.fromkeys([*models, *reported]))
     made: dict[str, Any] = {}

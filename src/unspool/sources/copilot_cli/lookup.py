@@ -128,7 +128,8 @@ class Lookup:
         running: set[str] = set()
         before: dict[str, int] = {}
         ever = run = 0
-        resumed = False
+        resumed = runs_on = False
+        last: Any = None
         with open_origin(self.path) as file:
             for line in file:
                 if b'"assistant.message"' in line:
@@ -141,9 +142,14 @@ class Lookup:
                         asked = _requests(event)
                         grew = all(asked.get(model, 0) >= count for model, count in before.items())
                         count = sum(asked.values())
-                        if resumed and grew and abs(count - ever) < abs(count - run):
+                        nearer = abs(count - run) - abs(count - ever)
+                        account = field_of(field_of(event, "data"), "modelMetrics")
+                        # To the token what it was before: nothing was added (account_too_small).
+                        again = bool(asked) and account == last
+                        if resumed and grew and (again or nearer > 0 or (runs_on and not nearer)):
                             running.add(str(event.get("id")))
-                        before = asked
+                            runs_on = True
+                        before, last = asked, account
         return running
 
     @cached_property
