@@ -2,6 +2,7 @@
 
     PYTHONPATH=src:. python -m bench.spark FOLDER [WORKERS]   on a cluster of so many workers
     PYTHONPATH=src:. python -m bench.spark --skew FOLDER      makes one conversation of 1 GB there
+    PYTHONPATH=src:. python -m bench.spark --growth FOLDER    1 and 4 GB, one worker and two
 
 It is not part of `make bench`: it needs Java and minutes.
 """
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from tests.spark.cluster import ROOT, Cluster, settings
 from tests.telemetry import call, event
+
+from bench.telemetry import generate
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -64,16 +67,16 @@ class Watch:
 
 def run_on_cluster(data: str, workers: int, folder: Path) -> dict[str, float]:
     cluster = Cluster(folder, workers, java="")
+    watch = Watch(cluster)
     try:
-        watch = Watch(cluster)
         began = time.monotonic()
         process = _unspool(
             *(data, "-o", str(folder / "out"), "--engine", "spark", "--master", cluster.url),
             *(part for item in settings(cluster).items() for part in ("--conf", "=".join(item))),
         )
         seconds = time.monotonic() - began
-        watch.stop()
     finally:
+        watch.stop()
         cluster.close()
     told = json.loads(process.stderr.strip().rpartition("\n")[2])
     return {
@@ -138,12 +141,25 @@ def make_skew(folder: Path, segments: int = 125, calls: int = 20, small: int = 1
                 file.write(json.dumps(event("request.sent", 1, conversationId="x")) + "\n")
 
 
+def compare(data: Path, *clusters: int) -> None:
+    """`extract`, and Spark on clusters of so many workers."""
+    for workers in clusters:
+        with tempfile.TemporaryDirectory() as temporary:
+            here = run_here(str(data), Path(temporary))
+            spark = run_on_cluster(str(data), workers, Path(temporary))
+        print("extract", here)
+        print("spark  ", spark, f"Python {spark['python_cpu'] / here['cpu']:.2f} × extract")
+
+
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    if arguments[0] == "--skew":
-        arguments.pop(0)
-        make_skew(Path(arguments[0]))
-    with tempfile.TemporaryDirectory() as temporary:
-        print("extract", run_here(arguments[0], Path(temporary)))
-        workers = int(arguments[1]) if len(arguments) > 1 else 2
-        print("spark  ", run_on_cluster(arguments[0], workers, Path(temporary)))
+    *options, last = [argument for argument in sys.argv[1:] if not argument.isdigit()]
+    numbers = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
+    folder = Path(last)
+    if "--growth" in options:
+        for size, clusters in ((1_000_000_000, (1, 2)), (4_000_000_000, (2,))):
+            generate(folder / str(size), size)
+            compare(folder / str(size), *clusters)
+    else:
+        if "--skew" in options:
+            make_skew(folder)
+        compare(folder, *(numbers or [2]))
