@@ -65,6 +65,10 @@ BULK_BYTES = 32 * 1024 * 1024
 BUSY_SECONDS = 5.0
 """How long the store's lock is awaited before it is said that somebody has it."""
 FAULTS_BEFORE_DEATH = 3
+FLOOD_EVENTS = 200
+"""So many at one look are a backlog;"""
+FLOOD_SECONDS = 5.0
+"""while it lasts, conversations are made anew this often."""
 WORTH_TELLING = 100
 """Events that wait: fewer are gone before somebody has read it."""
 
@@ -383,6 +387,10 @@ class _Work:
         """Conversations that changed since alignments were looked at."""
         self._states_at = self._looked_at = 0.0
         self._more = True
+        self._taken = 0
+        """Events of the last look,"""
+        self._made_at = time.monotonic()
+        """and when conversations were last made anew."""
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -405,12 +413,16 @@ class _Work:
             self.monitors.notice(path)
         is_busy = self._take_events(urgent, bool(arrivals) or self._more)
         self._take_files(urgent)
-        due = self.schedule.take()
+        due = {} if self._is_flooded() else self.schedule.take()
         if due:
             self._bring_up_to_date(due)
         if is_busy or due or time.monotonic() - self._states_at > STATUS_SECONDS:
             self._tell_states()
         return is_busy or bool(due)
+
+    def _is_flooded(self) -> bool:
+        """A long backlog goes in first: its conversations would be made anew again and again."""
+        return self._taken >= FLOOD_EVENTS and time.monotonic() - self._made_at < FLOOD_SECONDS
 
     def _take_events(self, urgent: set[Key], rung: bool) -> bool:
         if not rung and time.monotonic() - self._looked_at < (
@@ -418,6 +430,7 @@ class _Work:
         ):
             return False
         self._looked_at = time.monotonic()
+        self._taken = 0
         self._more = bool(self.queue.backlog(position(self.connection, self.queue.name)).events)
         if not self._more:
             return False
@@ -429,6 +442,7 @@ class _Work:
         for key in taken.touched:
             self.schedule.touch([key], key in urgent, taken.waited_ns)
         self._more = taken.events > 0
+        self._taken = taken.events
         return self._more
 
     def _take_files(self, urgent: set[Key]) -> None:
@@ -465,6 +479,7 @@ class _Work:
         with self._turn():
             written, faults = self.writer.bring_up_to_date(due)
         now_ns = time.time_ns()
+        self._made_at = time.monotonic()
         self.unaligned.update(row_id(*key) for key in written)
         if isinstance(self.queue, RemoteQueue):
             for key in written:
