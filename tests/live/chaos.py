@@ -35,6 +35,7 @@ from unspool.store.opening import writing
 EVENTS = 1000
 FIGURES: list[tuple[str, str]] = []
 PATIENCE = 180
+STARTED: list["subprocess.Popen[bytes]"] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,6 +45,13 @@ def figures(request: pytest.FixtureRequest) -> Iterator[None]:
         print()
         for name, value in FIGURES:
             print(f"{name:72} {value}")
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays() -> Iterator[None]:
+    yield
+    while STARTED:
+        STARTED.pop().kill()
 
 
 class Now(Home):
@@ -184,7 +192,11 @@ def test_reducers_that_are_killed_again_and_again(home: Home) -> None:
 def start(home: Home, server: Server, role: str, failpoint: str = "") -> Any:
     command = home.command("watch", str(home.files), "--role", role, "--queue", server.address)
     env = {**ENVIRONMENT, "UNSPOOL_FAILPOINT": failpoint}
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+    )
+    STARTED.append(process)
+    return process
 
 
 @contextmanager
@@ -204,7 +216,8 @@ def check_redis(here: Home, there: Home, server: Server) -> None:
     assert len(idents) == len(set(idents)) == EVENTS
     assert here.calls() == sorted(f"toolu_{number}" for number in range(1, EVENTS + 1))
     assert list(there.layout.new.iterdir()) == []
-    assert RedisQueue(server.address).backlog("").events == 0
+    queue = RedisQueue(server.address)
+    until(lambda: queue.backlog("").events == 0)
 
 
 def pair(folder: Path) -> tuple[Home, Home]:

@@ -296,7 +296,7 @@ class Daemon:
         tidied = time.monotonic()
         file = file_of(self.store)
         if not once:
-            work.writer.update.relate()
+            work.prepare()
         while not self.stop.is_set():
             if file_of(self.store) != file:
                 return False
@@ -400,6 +400,12 @@ class _Work:
                 self.monitors.ask_again()
             yield
 
+    def prepare(self) -> None:
+        """What takes a while and is better done before the first event."""
+        self.writer.update.relate()
+        with self._turn():
+            self.writer.note_positions()
+
     def step(self) -> bool:
         """Everything that is due now; whether there may be more."""
         arrivals = [self.daemon.arrivals.popleft() for _ in range(len(self.daemon.arrivals))]
@@ -459,6 +465,8 @@ class _Work:
         started = time.process_time()
         with self._turn():
             taken = self.writer.take_files(found.changed)
+            if any(one.state and one.known is None for one in found.changed):
+                self.writer.note_positions()
         self.monitors.took(found.changed, time.process_time() - started)
         if taken.touched:
             self.writer.reducers.awake()
@@ -471,6 +479,7 @@ class _Work:
         with self._turn():
             Sync(self.connection, self.daemon.raw).run([], found)
             self.writer.update.forget()
+            self.writer.note_positions()
         self.monitors.ask_again()
         self.seq = last_change(self.connection)  # thousands of lines tell nobody anything
 

@@ -31,7 +31,14 @@ from unspool.store.events import Event, position, put_events, put_position, stam
 from unspool.store.ids import row_id
 from unspool.store.intake import Intake, Report, Taking, put_problems
 from unspool.store.opening import transaction
-from unspool.store.survey import Changed, Known, in_lines, known_origin, tail_hash
+from unspool.store.survey import (
+    Changed,
+    Known,
+    database_state,
+    in_lines,
+    known_origin,
+    tail_hash,
+)
 from unspool.store.update import Update
 from unspool.trajectory import Trajectory
 
@@ -279,6 +286,21 @@ class Writer:
                 ),
             )  # fmt: skip
         return bool(changed.only)
+
+    def note_positions(self) -> None:
+        """Where databases stand that were read and are as they were: of the first change, too, only
+        what is new is read."""
+        rows = self.connection.execute(
+            "SELECT path, source, state FROM origins WHERE state != '' AND source != '' AND"
+            " gone_since IS NULL AND 'database:' || path NOT IN (SELECT name FROM cursors)"
+        ).fetchall()
+        for path, source, state in rows:
+            try:
+                touched = sources.touched_since(source, path, "")
+                if touched is not None and database_state(path, os.stat(path)) == state:  # noqa: PTH116
+                    put_position(self.connection, f"database:{path}", touched.position)
+            except DAMAGE:
+                continue
 
     def _families(self, source: str, idents: Iterable[str]) -> tuple[str, ...]:
         """With parents and children: what one says of another must be said again."""
