@@ -28,7 +28,7 @@ def extract(spark: "SparkSession", data: Any, **given: Any) -> "DataFrame":
 
 
 def run(spark: "SparkSession", data: Any, **given: Any) -> "Extraction":
-    """The same, with its summary and its problems: `.conversations`, `.summary`, `.problems`."""
+    """The same with all that it knows: `.conversations`, `.table("files")`, `.summary`, `.problems`."""
     from unspool.engines.spark.frames import run as run_frames
 
     return run_frames(spark, data, **given)
