@@ -23,7 +23,7 @@ from unspool.store.filters import Filters, where
 from unspool.store.maintenance import verify
 from unspool.store.opening import transaction, writing
 from unspool.store.rows import put_trajectory
-from unspool.store.search import CLOSE, FIELDS, OPEN, required_texts, search
+from unspool.store.search import CLOSE, FIELDS, OPEN, required_trigrams, search
 from unspool.store.sync import Sync
 
 
@@ -296,20 +296,21 @@ def test_references_have_a_kind_and_a_value_whoever_tells_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("pattern", "texts"),
+    ("pattern", "trigrams"),
     [
-        (r"needle1\d\d\b", ["needle1"]),
-        (r"(foo)(bar)", ["foobar"]),
-        (r"foo\d+bar", ["foo", "bar"]),
-        (r"foo|bar", []),
-        (r"(?:abc)?defg", ["defg"]),
-        (r"abc?def", ["def"]),
-        (r"(abc)+d", []),
-        (r"a{3,}bcd", ["bcd"]),
-        (r"[abc]def", ["def"]),
-        (r"x(?:one|two)three", ["three"]),
-        (r"\bno\b", []),
+        (r"needl\d\d\b", '"nee" AND "eed" AND "edl"'),
+        (r"(foo)(bar)", '("foo") AND ("bar")'),
+        (r"foo\d+bar", '"foo" AND "bar"'),
+        (r"foo|bar", '(("foo") OR ("bar"))'),
+        (r"foo|\d", ""),
+        (r"(?:abc)?def", '"def"'),
+        (r"abc?def", '"def"'),
+        (r"(abc)+d", ""),
+        (r"a{3,}bcd", '"bcd"'),
+        (r"[abc]def", '"def"'),
+        (r"x(?:one|two)end", '(("one") OR ("two")) AND "end"'),
+        (r"\bno\b", ""),
     ],
 )
-def test_texts_that_every_match_holds(pattern: str, texts: list[str]) -> None:
-    assert required_texts(pattern) == texts
+def test_trigrams_that_every_match_holds(pattern: str, trigrams: str) -> None:
+    assert required_trigrams(pattern) == trigrams

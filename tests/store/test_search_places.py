@@ -121,3 +121,26 @@ def test_the_word_that_is_typed_comes_before_those_that_it_begins(
     assert whole == sorted(whole, reverse=True)
     assert all(f"{OPEN}merge{CLOSE}" in hit.snippet for hit in found.hits)
     assert not search(connection, "na", typing=True).hits
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "arse|etry",
+        "(?:parsers|nowhere) value",
+        "na(ï|i)ve",
+        "x|y|e",
+        "(re)try",
+        "parse|parsers?",
+        "(?i)RETRY",
+    ],
+)
+def test_a_regular_expression_finds_the_same_with_and_without_the_index(
+    store: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    with opened(store) as connection:
+        catch_up(connection)
+    with reading(store) as connection:
+        by_index = places(search(connection, pattern, "regex", limit=1000))
+        monkeypatch.setattr(searching, "required_trigrams", lambda query: "")
+        assert by_index == places(search(connection, pattern, "regex", limit=1000)) != set()

@@ -81,13 +81,15 @@ def search(
     pieces = [query] if mode == "substring" else unworded(query)
     if pieces is not None:
         patterns = [re.compile(re.escape(piece), re.IGNORECASE) for piece in pieces]
-        hits = _matching(connection, pieces, patterns, fields, filters) if pieces else iter(())
+        trigrams = _all_trigrams(pieces)
+        hits = _matching(connection, trigrams, patterns, fields, filters) if pieces else iter(())
         return Found(list(islice(hits, limit)))
     found = _words(connection, query, fields, filters, limit)
     *_, last = words = query.split()
     if typing and len(found.hits) < limit and len(last) >= 3 and all(map(_PLAIN.match, words)):
         seen = {(hit.source, hit.conversation_id, hit.message_index) for hit in found.hits}
-        begun = _matching(connection, words, _word_patterns(query + "*"), fields, filters, _folded)
+        trigrams, patterns = _all_trigrams(words), _word_patterns(query + "*")
+        begun = _matching(connection, trigrams, patterns, fields, filters, _folded)
         more = (h for h in begun if (h.source, h.conversation_id, h.message_index) not in seen)
         found.hits += islice(more, limit - len(found.hits))
     return found
@@ -101,35 +103,39 @@ def iter_pattern(
     limit: int,
 ) -> Iterator[Hit]:
     """Where a regular expression matches, the latest first, as it is found."""
-    texts = required_texts(query)
-    return islice(_matching(connection, texts, [_pattern(query)], fields, filters), limit)
+    trigrams = required_trigrams(query)
+    return islice(_matching(connection, trigrams, [_pattern(query)], fields, filters), limit)
 
 
-def required_texts(pattern: str) -> list[str]:
-    """Texts that stand in everything that the pattern matches: `foo\\d+bar` needs foo and bar.
+def required_trigrams(pattern: str) -> str:
+    """What the index of pieces is asked for: what stands in everything that the pattern matches.
 
-    None where nobody can tell (`foo|bar`), or where they are too short for the index.
+    `foo\\d+bar` needs foo and bar, `foo|bar` one of them. Empty where nobody can tell.
     """
-    texts = [""]
 
-    def walk(items: Iterable[tuple[Any, Any]]) -> None:
+    def walk(items: Iterable[tuple[Any, Any]]) -> str:
+        needed: list[str] = []
+        run = [""]
         for kind, value in items:
             name = str(kind)
             if name == "LITERAL":
-                texts[-1] += chr(value)
-            elif name == "SUBPATTERN" and not value[1] and not value[2]:
-                walk(value[3])
-            elif name == "AT":
-                pass  # an edge of a word or a line takes no room
-            else:
-                texts.append("")
+                run[-1] += chr(value)
+            elif name != "AT":  # an edge of a word or a line takes no room
+                run.append("")
+                inner = ""
+                if name == "SUBPATTERN" and not value[1] and not value[2]:
+                    inner = walk(value[3])
+                elif name == "BRANCH":
+                    ways = [walk(way) for way in value[1]]
+                    inner = " OR ".join(f"({way})" for way in ways) if all(ways) else ""
+                needed += [f"({inner})"] if inner else []
+        needed += [_trigrams(text) for text in run if len(text) >= 3]
+        return " AND ".join(needed)
 
     try:
-        parser = import_module("re._parser")
-        walk(parser.parse(pattern))
-    except (ImportError, AttributeError, TypeError, ValueError, re.error):
-        return []  # a Python that does it otherwise: all texts are looked at
-    return [text for text in texts if len(text) >= 3]
+        return walk(import_module("re._parser").parse(pattern))
+    except (ImportError, AttributeError, TypeError, ValueError, re.error, RecursionError):
+        return ""  # a Python that does it otherwise: all texts are looked at
 
 
 def unworded(query: str) -> list[str] | None:
@@ -324,7 +330,7 @@ def _show(
 
 def _matching(
     connection: sqlite3.Connection,
-    pieces: list[str],
+    trigrams: str,
     patterns: list[re.Pattern[str]],
     fields: tuple[str, ...],
     filters: Filters,
@@ -332,10 +338,9 @@ def _matching(
 ) -> Iterator[Hit]:
     """The messages that all patterns match, the latest first.
 
-    The trigram index knows which texts hold these pieces; they are looked at. All texts are, where the
-    pieces are shorter than a trigram, and those that the index does not hold yet.
+    The trigram index knows which texts hold these trigrams; they are looked at. All texts are, where
+    there is none to ask for, and those that the index does not hold yet.
     """
-    trigrams = " AND ".join(_trigrams(piece) for piece in pieces if len(piece) >= 3)
     terms, values = filters.of_messages()
     columns = ", ".join("x." + field for field in FIELDS)
     everything = (
@@ -363,6 +368,10 @@ def _matching(
         ]
         if all(any(pattern.search(text) for text in known) for pattern in patterns):
             yield _show(connection, place, patterns, fields, fold)
+
+
+def _all_trigrams(pieces: list[str]) -> str:
+    return " AND ".join(_trigrams(piece) for piece in pieces if len(piece) >= 3)
 
 
 def _trigrams(query: str) -> str:
