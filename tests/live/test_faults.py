@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness import CASES
 from tests.live.test_live_is_batch import Capture, differences, rows
 from tests.live.test_watch import SESSION, Home
 from tests.test_extract import ENV
@@ -16,6 +18,7 @@ from unspool.live.intake import make_arrival
 from unspool.store.batches import Batch
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
+from unspool.store.survey import survey
 from unspool.store.sync import Sync
 
 pytestmark = pytest.mark.live
@@ -106,6 +109,21 @@ def test_files_that_are_rewritten_are_as_after_a_sync_of_each_change(tmp_path: P
                 Sync(connection).run([str(capture.home)])
     assert differences(rows(capture.store), rows(other)) == []
     assert typed(capture.store) == ["another", "b", "c", "d"]
+    capture.queue.close()
+
+
+def test_what_nobody_lived_to_link_is_linked_by_the_next(tmp_path: Path) -> None:
+    capture = Capture(tmp_path)
+    other = tmp_path / "other" / "s.db"
+    shutil.copytree(CASES / "claude_code" / "fork_copies" / "input", capture.home)
+    with capture.writer() as writer:
+        writer.take_files(survey(writer.connection, [str(capture.home)]).changed)
+        assert not list(writer.update.reduce_all(writer.dirty(), writer.reducers))
+    with capture.writer() as writer:  # the first one was killed before it linked
+        writer.bring_up_to_date(writer.dirty())
+    with writing(other) as connection:
+        Sync(connection).run([str(capture.home)])
+    assert differences(rows(capture.store), rows(other)) == []
     capture.queue.close()
 
 

@@ -150,6 +150,8 @@ class Update:
         """What is up to date and waits to be linked and written."""
         self.written: set[Key] = set()
         self.related: Related | None = None
+        self.unlinked = False
+        """Whether cards may be in the store that nobody lived to link: all are linked then, once."""
         self.origin_ids: dict[str, int] = {}
 
     def forget(self) -> None:
@@ -191,6 +193,7 @@ class Update:
         """Know which cards concern each other; of a million messages that takes some seconds."""
         if self.related is None:
             self.related = Related(self.connection)
+            self.unlinked = self._execute("SELECT 1 FROM dirty LIMIT 1").fetchone() is not None
 
     def reduce_all(self, keys: Iterable[Key], reducers: Reducers) -> Iterator[tuple[Key, str]]:
         """These conversations by the reducers; those that cannot be made, and why."""
@@ -323,9 +326,10 @@ class Update:
     def _link(self) -> tuple[dict[Key, Patch | None], set[Key]]:
         """What linking says of the conversations that may concern each other, and for which it says
         something new."""
-        if self.related is not None:
+        if self.related is not None and not self.unlinked:
             known = self.related.family()
         else:
+            self.unlinked = False
             known = {}
             for packed, patch in self._execute("SELECT card, patch FROM cards"):
                 card = _card(packed)
