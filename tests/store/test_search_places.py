@@ -92,6 +92,28 @@ def test_every_filter_finds_what_reading_all_finds(
         assert expected or filters != Filters()
 
 
+def test_the_latest_come_first_and_once_whatever_the_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s.db") as connection:
+        for number, messages in ((0, 6), (4, 12), (0, 12)):  # the first goes on after the other
+            made = conversation(number)
+            made.messages = made.messages[:messages]
+            with transaction(connection):
+                put_trajectory(connection, made, [])
+        catch_up(connection)
+        for few in (0, 10**9):
+            monkeypatch.setattr(searching, "_FEW", few)
+            hits = search(connection, "e", "regex", filters=Filters(project="p0")).hits
+            by_index = search(connection, "[a-z]*(?:par|val|nav|ret|mer|naï)", "regex",
+                              filters=Filters(project="p0"), limit=100).hits  # fmt: skip
+            assert [hit.message_index for hit in hits if hit.conversation_id == "c000"][:2] == [11, 10]
+            order = [(hit.conversation_id, hit.message_index) for hit in by_index]
+            assert len(order) == len(set(order)) == 24
+            for ident in ("c000", "c004"):
+                assert [index for name, index in order if name == ident] == list(range(11, -1, -1))
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_pieces_are_found_whether_they_are_indexed_or_due(store: Path, indexed: bool) -> None:
     if indexed:

@@ -241,22 +241,20 @@ def _places(
             f"SELECT c.id FROM conversations c WHERE {where(chosen)}", chosen_values
         ).fetchall()
         (total,) = connection.execute("SELECT count(*) FROM conversations").fetchone()
-    if chosen and len(idents) * _FEW < total:
-        # Where the conversations stand is known, and only there is looked.
-        rows = connection.execute(
-            "SELECT m.id FROM (SELECT min(n.id) AS low, max(n.id) AS high FROM json_each(?) j"
-            " CROSS JOIN messages n ON n.conversation_id = j.value"
-            f" GROUP BY j.value ORDER BY 2 DESC) r CROSS JOIN {index} i"
-            f" ON i.rowid BETWEEN r.low AND r.high {join} WHERE {index} MATCH ? AND {where(terms)}",
-            (json.dumps([ident for (ident,) in idents]), match, *values),
-        )
-    else:
-        rows = connection.execute(
-            f"SELECT m.id FROM {index} i {join} WHERE {index} MATCH ? AND {where(terms)}"
-            " ORDER BY i.rowid DESC",
-            (match, *values),
-        )
-    yield from _first(rows)
+    asked = f"SELECT m.id FROM {index} i {join} WHERE {index} MATCH ? AND {where(terms)}"
+    if not chosen or len(idents) * _FEW >= total:
+        yield from _first(connection.execute(f"{asked} ORDER BY i.rowid DESC", (match, *values)))
+        return
+    # Where the conversations stand is known, and only there is looked, in the latest one first. Others
+    # stand between their messages where they went on later.
+    ranges = connection.execute(
+        "SELECT j.value, min(n.id), max(n.id) FROM json_each(?) j"
+        " CROSS JOIN messages n ON n.conversation_id = j.value GROUP BY 1 ORDER BY 3 DESC",
+        (json.dumps([ident for (ident,) in idents]),),
+    ).fetchall()
+    within = f"{asked} AND m.conversation_id = ? AND i.rowid BETWEEN ? AND ? ORDER BY i.rowid DESC"
+    for ident, low, high in ranges:
+        yield from _first(connection.execute(within, (match, *values, ident, low, high)))
 
 
 def _first(rows: sqlite3.Cursor) -> Iterator[int]:
