@@ -29,14 +29,15 @@ def test_items_come_back_and_none_of_them_stays() -> None:
     assert held < 2_000_000  # one item is longer
 
 
+@pytest.mark.parametrize("title", ["long", "half a sign: \ud83d"])
 @pytest.mark.parametrize("wild", [None, 2**70], ids=["plain", "a number that no file holds"])
-def test_a_long_conversation_goes_in_portions(wild: int | None) -> None:
+def test_a_long_conversation_goes_in_portions(wild: int | None, title: str) -> None:
     messages = [Message("user", f"{n} " + "words ö " * 2000) for n in range(200)]
     messages[150].extra = {"n": wild}
-    trajectory = Trajectory(conversation_id="c", messages=messages, source="pi", title="long")
+    trajectory = Trajectory(conversation_id="c", messages=messages, source="pi", title=title)
     packed = pack_trajectory(trajectory)
     items = list(tasks._conversation(trajectory, make_card(trajectory), (("f", 0), ("pi", "c"), 0)))
-    assert len(items) > 1 or wild
+    assert len(items) > 1 or wild or title != "long"
     job = Job(paths=[], require_system_first=False)
     (finished,) = tasks._finish(items, job, {})
     again = unpack_trajectory(packed)

@@ -317,11 +317,12 @@ def _pack_portions(trajectory: Trajectory) -> list[bytes]:
         return [pack_trajectory(trajectory)]
     trajectory.messages = []
     packed: list[bytes] = []
+    some: list[Message] = []
+    messages.reverse()
     try:
         packed.append(_encode_strictly(trajectory))
-        messages.reverse()
         while messages:
-            some: list[Message] = []
+            some = []
             weight = 0
             while messages and weight < PIECE_BYTES // 2:
                 some.append(messages.pop())
