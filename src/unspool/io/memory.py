@@ -4,6 +4,7 @@ The C library keeps freed pages that lie between used ones, so a long conversati
 one form into another, piece by piece, would still be in memory twice.
 """
 
+import os
 from typing import Any
 
 
@@ -11,6 +12,8 @@ def give_back() -> None:
     """Some milliseconds: for once in many megabytes."""
     import ctypes
 
+    if os.name != "posix":
+        return  # CDLL(None) is a question that only they answer
     trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
     if trim is not None:
         trim(0)

@@ -5,7 +5,6 @@ store and makes the conversations anew that changed. The store's lock is held on
 is written, so that `sync` and others get their turn.
 """
 
-import ctypes
 import gc
 import json
 import os
@@ -25,6 +24,7 @@ import msgspec
 from unspool.errors import AlreadyRunning, QueueError, StoreError, UnspoolError
 from unspool.facts import Key
 from unspool.hooks.spool import FILE_MODE, Layout
+from unspool.io.memory import give_back
 from unspool.io.temporary import scratch, take_lock
 from unspool.live.forward import Forward, RemoteQueue
 from unspool.live.intake import (
@@ -314,7 +314,8 @@ class Daemon:
                     work.align()
             if not is_busy:
                 if work.writer.reducers.rest():
-                    self._shrink()
+                    gc.collect()
+                    give_back()  # what the busy time took
                 most = min(work.monitors.wait_seconds(), STATUS_SECONDS)
                 if work.queue.remote:
                     most = min(most, REMOTE_SECONDS)
@@ -329,12 +330,6 @@ class Daemon:
             waits = (time.time_ns() - backlog.oldest_ns) // 1_000_000 if backlog.oldest_ns else None
             self.tell(News(_now(), "backlog", lag_ms=waits, backlog=backlog.events))
             self._told_backlog = backlog.events > 0
-
-    def _shrink(self) -> None:
-        """After a busy time: what was freed goes back to the system (glibc keeps it otherwise)."""
-        gc.collect()
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
 
     def _write_status(self, work: "_Work") -> None:
         now = time.monotonic()
