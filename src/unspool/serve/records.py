@@ -17,7 +17,7 @@ import msgspec
 from unspool.facts import AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
 from unspool.io.temporary import scratch
 from unspool.serve.answers import RawRecord, RawRecords
-from unspool.store.blocks import expand, get_facts, iter_raw
+from unspool.store.blocks import decode_block, expand, get_facts, iter_raw
 from unspool.store.update import owner_of
 from unspool.trajectory import Message, Trajectory, text_of
 
@@ -28,7 +28,6 @@ _WORDS = 60
 _LONGEST_KEY = 500
 _PARSED_BYTES = 64_000_000
 _DATABASE = b"SQLite format 3\x00"
-_decode_block = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
 
 
 class Wanted(NamedTuple):
@@ -154,7 +153,7 @@ def _lines(
         (origin, *(owner or (None, None))),
     )
     for (data,) in rows:
-        for offset, line in _decode_block(expand(data)):
+        for offset, line in decode_block(expand(data)):
             if offset in offsets or any(one in line for one in sought):
                 yield _record(path, offset, "", line.decode("utf-8", "replace"))
                 if not offsets:
