@@ -107,7 +107,10 @@ def test_the_latest_come_first_and_once_whatever_the_filter(
             hits = search(connection, "e", "regex", filters=Filters(project="p0")).hits
             by_index = search(connection, "[a-z]*(?:par|val|nav|ret|mer|naï)", "regex",
                               filters=Filters(project="p0"), limit=100).hits  # fmt: skip
-            assert [hit.message_index for hit in hits if hit.conversation_id == "c000"][:2] == [11, 10]
+            assert [hit.message_index for hit in hits if hit.conversation_id == "c000"][:2] == [
+                11,
+                10,
+            ]
             order = [(hit.conversation_id, hit.message_index) for hit in by_index]
             assert len(order) == len(set(order)) == 24
             for ident in ("c000", "c004"):
