@@ -18,7 +18,15 @@ from unspool.store.related import Related
 from unspool.store.sync import Sync
 from unspool.store.update import Update, _pack
 
-SOURCES = ("claude_code", "codex", "copilot_cli", "vscode_chat", "opencode")
+SOURCES = (
+    "claude_code",
+    "codex",
+    "copilot_cli",
+    "copilot_telemetry",
+    "cursor",
+    "opencode",
+    "vscode_chat",
+)
 Cards = dict[Key, Card]
 
 
