@@ -213,14 +213,19 @@ def test_sub_agents_branches_and_raw_records(open_page: Open, server: Server) ->
     wait_until(page, "document.querySelector('dialog pre')?.textContent.includes('parentUuid')")
 
 
-def test_a_conversation_grows_while_it_is_read(browser: Any, tmp_path: Path) -> None:
+def test_a_conversation_grows_while_it_is_read(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync beside the daemon."""
     store = fill(tmp_path / "home", tmp_path / "store.db")
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))  # the daemon follows nothing
     log = next((tmp_path / "home" / "claude_code/plain").rglob("*.jsonl"))
-    with serving(store) as server:
+    with serving(store, daemon=True) as server:
         context = browser.new_context(viewport={"width": 1280, "height": 500})
         page = context.new_page()
         page.goto(f"{server.address}conversation?id={quote(ident(server, '1a8e5da4'))}")
         wait_until(page, "document.querySelector('.unit')")
+        wait_until(page, "document.getElementById('live').className === 'on'", 20)
         page.get_by_role("button", name="Follow").click()
         line = next(one for one in log.read_text().splitlines() if '"uuid": "u1"' in one)
         with log.open("a") as file:
