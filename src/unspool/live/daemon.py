@@ -465,9 +465,9 @@ class _Work:
         self.monitors.took(found.changed, time.process_time() - started)
         if taken.touched:
             self.writer.reducers.awake()
-        newest = min(changed.mtime_ns for changed in found.changed)
+        oldest = min(changed.mtime_ns for changed in found.changed)
         for key in taken.touched:
-            self.schedule.touch([key], key in urgent, newest)
+            self.schedule.touch([key], key in urgent, oldest)
 
     def _sync(self, found: Survey) -> None:
         """Much at once, as on the first day: that is faster read by several, and linked once."""

@@ -162,7 +162,7 @@ class Pool:
         self.workers[number] = None
         os.environ.pop(
             VARIABLE, None
-        )  # a test wanted one death, not that of every process after it
+        )  # a failpoint means one death, not that of each process after
 
     def rest(self) -> bool:
         """Ends the processes if nothing was asked of them for a while; whether there were any."""
