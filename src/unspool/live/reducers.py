@@ -160,9 +160,8 @@ class Pool:
         if worker is not None:
             worker.close()
         self.workers[number] = None
-        os.environ.pop(
-            VARIABLE, None
-        )  # a failpoint means one death, not that of each process after
+        # A failpoint (tests) means one death, not that of every process after it.
+        os.environ.pop(VARIABLE, None)
 
     def rest(self) -> bool:
         """Ends the processes if nothing was asked of them for a while; whether there were any."""
