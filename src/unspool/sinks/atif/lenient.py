@@ -7,14 +7,13 @@ gets the emptiest value that ATIF allows.
 
 import math
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 import msgspec
 
 from unspool.io.values import dict_of, field_of, list_of, str_of
 from unspool.sinks.atif import model
-from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES
+from unspool.sinks.atif.model import is_media_type
 from unspool.sinks.atif.steps import parse_arguments
 from unspool.sinks.atif.versions import NEWER, PREFIX, keep, older, version_of
 
@@ -41,23 +40,15 @@ class Tidied:
         for name in ("name", "version"):
             if not isinstance(agent.get(name), str):
                 agent[name] = "unknown"
+        steps = self._objects(given.get("steps"), f"{path}/steps")
         root = {
             **given,
             "agent": agent,
-            "steps": [
-                self._step(step, number, at)
-                for number, (at, step) in enumerate(self._objects(given, "steps", path))
-            ],
+            "steps": [self._step(step, number, at) for number, (at, step) in enumerate(steps)],
         }
-        if isinstance(given.get("final_metrics"), dict):
-            root["final_metrics"] = self._tidy(
-                given["final_metrics"], model.FinalMetrics, f"{path}/final_metrics"
-            )
         if isinstance(given.get("subagent_trajectories"), list):
-            below = [
-                (at, self._root(sub, at))
-                for at, sub in self._objects(given, "subagent_trajectories", path)
-            ]
+            subs = self._objects(given["subagent_trajectories"], f"{path}/subagent_trajectories")
+            below = [(at, self._root(sub, at)) for at, sub in subs]
             root["subagent_trajectories"] = [sub for _, sub in below if sub["steps"]]
             self.wrong += [f"{at}/steps" for at, sub in below if not sub["steps"]]
         root = self._tidy(root, model.Document, path)
@@ -66,13 +57,11 @@ class Tidied:
             root.pop("schema_version", None)
         return root
 
-    def _objects(self, holder: Json, name: str, path: str) -> list[tuple[str, Json]]:
+    def _objects(self, values: Any, path: str) -> list[tuple[str, Json]]:
         """The objects of an array and their paths; what is none is wrong."""
-        places = [
-            (f"{path}/{name}/{number}", value)
-            for number, value in enumerate(list_of(holder.get(name)))
-        ]
-        return [(at, value) for at, value in places if self._is_object(value, at)]
+        places = [(f"{path}/{number}", value) for number, value in enumerate(list_of(values))]
+        self.wrong += [at for at, value in places if not isinstance(value, dict)]
+        return [(at, value) for at, value in places if isinstance(value, dict)]
 
     def _step(self, given: Json, number: int, path: str) -> Json:
         step = dict(given)
@@ -84,18 +73,11 @@ class Tidied:
             step["step_id"] = number + 1
         content = self._content(step.get("message"), f"{path}/message", step)
         step["message"] = "" if content is None else content
-        if isinstance(step.get("tool_calls"), list):
-            step["tool_calls"] = [
-                self._call(call, f"{path}/tool_calls/{at}")
-                for at, call in enumerate(step["tool_calls"])
-                if self._is_object(call, f"{path}/tool_calls/{at}")
-            ]
-        if isinstance(step.get("metrics"), dict):
-            step["metrics"] = self._tidy(step["metrics"], model.Metrics, f"{path}/metrics")
         if isinstance(step.get("observation"), dict):
-            step["observation"] = self._observation(
-                step["observation"], f"{path}/observation", step
-            )
+            for key, value in step["observation"].items():  # it has no `extra` of its own
+                if key != "results":
+                    stray(step, f"observation.{key}", value)
+            step["observation"] = {"results": list_of(step["observation"].get("results"))}
         step = self._tidy(step, model.Step, path)
         self.wrong += [f"{path}/{name}" for name in mend_step(step, number + 1)]
         if older(self.version, "1.7"):
@@ -114,61 +96,17 @@ class Tidied:
                 keep(step, NEWER, newer)
         return step
 
-    def _call(self, given: Json, path: str) -> Json:
-        call = dict(given)
+    def _ready_call(self, call: Json, path: str) -> None:
         arguments = call.get("arguments")
         if not isinstance(arguments, dict):
             if arguments is not None:
                 self.wrong.append(f"{path}/arguments")
-            text = str_of(arguments)
-            parsed = parse_arguments(text)
+            parsed = parse_arguments(str_of(arguments))
             call["arguments"] = {"raw": arguments} if parsed is None else parsed
         for name in ("tool_call_id", "function_name"):
             if not isinstance(call.get(name), str):
                 self.wrong.append(f"{path}/{name}")
                 call[name] = ""
-        return self._tidy(call, model.ToolCall, path)
-
-    def _observation(self, given: Json, path: str, step: Json) -> Json:
-        results = given.get("results")
-        for key, value in given.items():  # an observation has no `extra` of its own
-            if key != "results":
-                stray(step, f"observation.{key}", value)
-        return {
-            "results": [
-                self._result(result, f"{path}/results/{at}", step)
-                for at, result in enumerate(list_of(results))
-                if self._is_object(result, f"{path}/results/{at}")
-            ]
-        }
-
-    def _result(self, given: Json, path: str, step: Json) -> Json:
-        result = dict(given)
-        if "content" in result:
-            result["content"] = self._content(result["content"], f"{path}/content", result)
-        refs = result.get("subagent_trajectory_ref")
-        if isinstance(refs, dict):  # an array since the beginning, but written bare by some
-            refs = [refs]
-        if isinstance(refs, list):
-            self._refs(result, refs, f"{path}/subagent_trajectory_ref")
-        return self._tidy(result, model.Result, path)
-
-    def _refs(self, result: Json, given: list[Any], path: str) -> None:
-        """References; those by a session's id alone, which find nothing, are told in `extra`."""
-        refs = [
-            self._tidy(ref, model.Ref, f"{path}/{at}")
-            for at, ref in enumerate(given)
-            if self._is_object(ref, f"{path}/{at}")
-        ]
-        keys = ("trajectory_id", "trajectory_path")
-        good = [ref for ref in refs if any(ref.get(key) is not None for key in keys)]
-        result["subagent_trajectory_ref"] = good
-        if len(good) < len(refs):
-            if not good:
-                del result["subagent_trajectory_ref"]
-            if not isinstance(result.get("extra") or {}, dict):
-                stray(result, "extra", result.pop("extra"))
-            keep(result, "refs", [ref for ref in refs if ref not in good])
 
     def _content(self, given: Any, path: str, holder: Json) -> Any:
         if given is None or isinstance(given, str):
@@ -189,36 +127,60 @@ class Tidied:
         return parts
 
     def _tidy(self, given: Json, kind: type[msgspec.Struct], path: str) -> Json:
-        """Unknown keys and values of a wrong type into `extra`."""
-        fields = _fields(kind)
+        """The object and those in it: unknown keys and values of a wrong type go to `extra`."""
+        if kind is model.ToolCall:
+            given = dict(given)
+            self._ready_call(given, path)
+        elif kind is model.Result:
+            given = dict(given)
+            if "content" in given:
+                given["content"] = self._content(given["content"], f"{path}/content", given)
+            refs = given.get("subagent_trajectory_ref")
+            if isinstance(refs, dict):  # an array since the beginning, but written bare by some
+                given["subagent_trajectory_ref"] = [refs]
+        fields = model.fields_of(kind)
         tidied: Json = {}
         strays: Json = {}
         for key, value in given.items():
             if key not in fields:
                 strays[key] = value
-            elif value is None or _is(value, fields[key]):
+                continue
+            at, inner = f"{path}/{key}", fields[key].struct
+            if inner in _WITHIN_STEPS and isinstance(value, list):
+                value = [self._tidy(item, inner, place) for place, item in self._objects(value, at)]
+            elif inner in _WITHIN_STEPS and isinstance(value, dict):
+                value = self._tidy(value, inner, at)
+            if value is None or _is(value, fields[key].type):
                 tidied[key] = value
             else:
-                self.wrong.append(f"{path}/{key}")
+                self.wrong.append(at)
                 strays[key] = value
         for key, value in strays.items():
             stray(tidied, key, value)
+        if kind is model.Result:
+            set_odd_refs_apart(tidied)
         return tidied
 
-    def _is_object(self, value: Any, path: str) -> bool:
-        if isinstance(value, dict):
-            return True
-        self.wrong.append(path)
-        return False
+
+_WITHIN_STEPS = frozenset(
+    (model.FinalMetrics, model.Metrics, model.ToolCall, model.Observation, model.Result, model.Ref)
+)
+
+
+def set_odd_refs_apart(result: Json) -> None:
+    """References by a session's id alone, which find nothing, are told in `extra`."""
+    refs = result.get("subagent_trajectory_ref") or []
+    keys = ("trajectory_id", "trajectory_path")
+    good = [ref for ref in refs if any(ref.get(key) is not None for key in keys)]
+    if len(good) < len(refs):
+        result["subagent_trajectory_ref"] = good
+        if not good:
+            del result["subagent_trajectory_ref"]
+        keep(result, "refs", [ref for ref in refs if ref not in good])
 
 
 def _results(step: Json) -> Any:
     return field_of(step.get("observation"), "results")
-
-
-@cache
-def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -310,14 +272,11 @@ def is_part(part: Json) -> bool:
         return part.get("text") is not None and source is None
     if part.get("text") is not None or not isinstance(source, dict):
         return False
-    media_type = str(source.get("media_type"))
-    if part.get("type") == "image":
-        return media_type in IMAGE_TYPES and source.keys() <= {"media_type", "path"}
-    media_type = media_type.strip().lower()
+    kind, media_type = part["type"], str(source.get("media_type"))
     duration = source.get("duration_sec")
     lasts = duration is None or (math.isfinite(float(duration)) and float(duration) >= 0)
-    only_known = source.keys() <= {"media_type", "path", "duration_sec"}
-    return AUDIO_ALIASES.get(media_type, media_type) in AUDIO_TYPES and lasts and only_known
+    allowed = {"media_type", "path"} | ({"duration_sec"} if kind == "audio" else set())
+    return is_media_type(media_type, kind) and lasts and source.keys() <= allowed
 
 
 def _is_time(text: str) -> bool:

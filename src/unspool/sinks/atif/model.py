@@ -3,7 +3,8 @@
 Documents are built at the newest version; `versions` moves what an older one cannot hold.
 """
 
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -140,8 +141,30 @@ class Document(msgspec.Struct, omit_defaults=True, kw_only=True):
     subagent_trajectories: list["Document"] | None = None
 
 
-def text_of(content: Content | None) -> str:
-    """The words of a content, without its pictures."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "\n\n".join(part.text for part in content if part.text is not None)
+class Field(NamedTuple):
+    type: Any
+    required: bool
+    struct: type[msgspec.Struct] | None
+    """What it holds, or holds a list of, where that is an object of the format."""
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, Field]:
+    return {
+        field.name: Field(field.type, field.required, _struct_in(field.type))
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((struct for one in get_args(kind) if (struct := _struct_in(one))), None)
+
+
+def is_media_type(text: str, kind: str) -> bool:
+    """Whether ATIF takes such an image or audio part; of audio it knows other spellings, too."""
+    if kind == "image":
+        return text in IMAGE_TYPES
+    spelt = text.strip().lower()
+    return AUDIO_ALIASES.get(spelt, spelt) in AUDIO_TYPES

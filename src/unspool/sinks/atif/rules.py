@@ -22,7 +22,7 @@ from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sinks.atif import model
 from unspool.sinks.atif.lenient import AGENT_ONLY, LLM_ONLY
-from unspool.sinks.atif.model import AUDIO_ALIASES, AUDIO_TYPES, IMAGE_TYPES
+from unspool.sinks.atif.model import is_media_type
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.steps import TOTALS
 from unspool.sinks.atif.versions import (
@@ -41,6 +41,8 @@ Json = dict[str, Any]
 Level = Literal["error", "warning"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_NOT_EMPTY = ("name", "version", "tool_call_id", "function_name")
+_ANY_NUMBER = ("step_id", "reasoning_effort")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -143,8 +145,11 @@ class _Check:
     ) -> None:
         self.folder = folder
         self.findings = findings
+        label = field_of(document, "schema_version")
+        version = str(label or "").removeprefix(PREFIX)
+        self.version = version if version in VERSIONS else NEWEST
+        self._fields(document, path, model.Document)
         if not isinstance(document, dict):
-            self.error("wrong-type", path, f"must be an object, is {_kind(document)}")
             return
         self.document: Json = document
         self.steps = [dict_of(s) for s in list_of(document.get("steps"))]
@@ -152,19 +157,11 @@ class _Check:
         """Where a result refers to a sub-agent."""
         self.media: list[tuple[str, str]] = []
         """Where a content part names a file."""
-        label = document.get("schema_version")
-        version = str(label or "").removeprefix(PREFIX)
         if label is None:
             self.error("missing", f"{path}.schema_version", "required, but missing")
         elif not isinstance(label, str) or not label.startswith(PREFIX) or version not in VERSIONS:
             at = f"{path}.schema_version"
             self.error("unknown-version", at, f"{label!r} is no version of ATIF")
-        self.version = version if version in VERSIONS else NEWEST
-
-        self._fields(document, path, model.Document, ("agent", "steps"))
-        agent = document.get("agent") or {}
-        if self._fields(agent, f"{path}.agent", model.Agent, ("name", "version")):
-            self._not_empty(agent, f"{path}.agent", ("name", "version"))
         if document.get("session_id") in (None, ""):
             if older(self.version, "1.7"):
                 self.error("missing", f"{path}.session_id", f"required in {self.version}")
@@ -173,13 +170,13 @@ class _Check:
         if document.get("steps") == []:
             self.error("no-steps", f"{path}.steps", "at least one step is needed")
         self.last_time: int | None = None
-        for number, step in enumerate(list_of(document.get("steps"))):
+        for number, step in enumerate(self.steps):
             self._step(step, number, f"{path}.steps[{number}]")
-        if document.get("final_metrics") is not None:
+        if isinstance(document.get("final_metrics"), dict):
             self._final(document["final_metrics"], f"{path}.final_metrics")
         # Sub-agents and what refers to them, and the files that the document names.
         places: dict[str, str] = {}
-        for number, sub in enumerate(list_of(self.document.get("subagent_trajectories"))):
+        for number, sub in enumerate(list_of(document.get("subagent_trajectories"))):
             at = f"{path}.subagent_trajectories[{number}]"
             ident = field_of(sub, "trajectory_id")
             if not isinstance(ident, str) or not ident:
@@ -208,60 +205,60 @@ class _Check:
                 self.error("data-uri", at, "ATIF refers to media files and holds no media itself")
             elif not self._exists(media):
                 self.error("missing-media", at, f"the file {media!r} is not there")
-        following = self.document.get("continued_trajectory_ref")
+        following = document.get("continued_trajectory_ref")
         if isinstance(following, str) and not self._exists(following):
             at = f"{path}.continued_trajectory_ref"
             self.warning("missing-continuation", at, f"{following!r} is not there")
         for number, sub in enumerate(list_of(document.get("subagent_trajectories"))):
             _Check(sub, f"{path}.subagent_trajectories[{number}]", folder, findings, embedded=True)
 
-    def error(self, rule: str, path: str, message: str) -> None:
-        self._add("error", rule, path, message)
-
-    def warning(self, rule: str, path: str, message: str) -> None:
-        self._add("warning", rule, path, message)
-
-    def _add(self, level: Level, rule: str, path: str, message: str) -> None:
+    def error(self, rule: str, path: str, message: str, level: Level = "error") -> None:
         # A document's own keys stand in paths, and may be what no output can hold.
         self.findings[Finding(level, rule, clean_text(path), clean_text(message))] = None
 
-    def _fields(
-        self, value: Any, path: str, kind: type[msgspec.Struct], required: tuple[str, ...] = ()
-    ) -> bool:
-        """The fields of one object by the struct of the format; False where it is none."""
+    def warning(self, rule: str, path: str, message: str) -> None:
+        self.error(rule, path, message, "warning")
+
+    def _fields(self, value: Any, path: str, kind: type[msgspec.Struct]) -> None:
+        """The fields of one object, and of those in it, by the structs of the format."""
         if not isinstance(value, dict):
             self.error("wrong-type", path, f"must be an object, is {_kind(value)}")
-            return False
-        for name in required:
-            if value.get(name) is None:
+            return
+        fields = model.fields_of(kind)
+        for name, field in fields.items():
+            if field.required and value.get(name) is None:
                 self.error("missing", f"{path}.{name}", "required, but missing")
-        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
         since = SINCE.get(kind.__name__, {})
         for name, item in value.items():
-            if name not in types:
-                self.error("unknown-field", f"{path}.{name}", "not a field of ATIF")
-            elif item is None:
+            at, number = f"{path}.{name}", _number(item)
+            if name not in fields:
+                self.error("unknown-field", at, "not a field of ATIF")
                 continue
-            elif not _is(item, types[name]):
-                wanted = _word(types[name])
-                self.error("wrong-type", f"{path}.{name}", f"must be {wanted}, is {_kind(item)}")
+            if item is None:
+                continue
+            field = fields[name]
+            if not _is(item, field.type):
+                self.error("wrong-type", at, f"must be {_word(field.type)}, is {_kind(item)}")
             elif name in since:
-                self._since(since[name], f"{path}.{name}")
-        return True
+                self._since(since[name], at)
+            if item == "" and name in _NOT_EMPTY:
+                self.error("empty", at, "must not be empty")
+            if number is not None and number < 0 and name not in _ANY_NUMBER:
+                self.error("negative", at, f"{number} is negative")
+            if field.struct is None or field.struct is model.Document:
+                continue  # an embedded document is checked by itself, at its own version
+            if isinstance(item, list):
+                for place, below in enumerate(item):
+                    self._fields(below, f"{at}[{place}]", field.struct)
+            elif isinstance(item, dict):
+                self._fields(item, at, field.struct)
 
     def _since(self, version: str, path: str) -> None:
         if older(self.version, version):
             message = f"came with {version}, but the document declares {self.version}"
             self.error("newer-than-declared", path, message)
 
-    def _not_empty(self, value: Json, path: str, names: tuple[str, ...]) -> None:
-        for name in names:
-            if value.get(name) == "":
-                self.error("empty", f"{path}.{name}", "must not be empty")
-
-    def _step(self, step: Any, number: int, path: str) -> None:
-        if not self._fields(step, path, model.Step, ("step_id", "source", "message")):
-            return
+    def _step(self, step: Json, number: int, path: str) -> None:
         ident = step.get("step_id")
         if isinstance(ident, int) and not isinstance(ident, bool) and ident != number + 1:
             self.error("step-order", f"{path}.step_id", f"is {ident}, must be {number + 1}")
@@ -272,8 +269,6 @@ class _Check:
         if isinstance(source, str) and source not in ("system", "user", "agent"):
             message = f"{source!r} is not system, user or agent"
             self.error("unknown-source", f"{path}.source", message)
-        if isinstance(count, int) and count < 0:
-            self.error("negative", f"{path}.llm_call_count", "cannot be negative")
         if source in ("system", "user"):
             for name in AGENT_ONLY:
                 if step.get(name) is not None:
@@ -288,24 +283,17 @@ class _Check:
                     self.error("no-llm-call", f"{path}.{name}", message)
 
         self._content(step.get("message"), f"{path}.message")
-        for place, call in enumerate(list_of(step.get("tool_calls"))):
-            at, names = (
-                f"{path}.tool_calls[{place}]",
-                ("tool_call_id", "function_name", "arguments"),
-            )
-            if self._fields(call, at, model.ToolCall, names):
-                self._not_empty(call, at, names[:2])
         if isinstance(step.get("metrics"), dict):
             self._metrics(step["metrics"], f"{path}.metrics")
-        if isinstance(step.get("observation"), dict):
-            self._fields(
-                step["observation"], f"{path}.observation", model.Observation, ("results",)
-            )
-            if source != "agent":
-                self._since(OBSERVATION_ANYWHERE, f"{path}.observation")
+        if isinstance(step.get("observation"), dict) and source != "agent":
+            self._since(OBSERVATION_ANYWHERE, f"{path}.observation")
         results = list_of(field_of(step.get("observation"), "results"))
         for place, result in enumerate(results):
-            self._result(result, f"{path}.observation.results[{place}]")
+            at = f"{path}.observation.results[{place}]"
+            self._content(field_of(result, "content"), f"{at}.content")
+            for count, ref in enumerate(list_of(field_of(result, "subagent_trajectory_ref"))):
+                if isinstance(ref, dict):
+                    self._ref(ref, f"{at}.subagent_trajectory_ref[{count}]")
         self._answers(step, results, path)
 
         managed = field_of(step.get("extra"), "context_management")
@@ -353,20 +341,13 @@ class _Check:
                 message = f"the call {ident!r} has no result"
                 self.warning("no-result", f"{path}.tool_calls[{number}]", message)
 
-    def _result(self, result: Any, path: str) -> None:
-        if not self._fields(result, path, model.Result):
-            return
-        self._content(result.get("content"), f"{path}.content")
-        for number, ref in enumerate(list_of(result.get("subagent_trajectory_ref"))):
-            at = f"{path}.subagent_trajectory_ref[{number}]"
-            if not self._fields(ref, at, model.Ref):
-                continue
-            self.refs.append((at, ref))
-            if not ref.get("trajectory_id") and not ref.get("trajectory_path"):
-                message = "has neither trajectory_id nor trajectory_path"
-                self.error("unresolvable-reference", at, message)
-            if older(self.version, REF_IDS) and ref.get("session_id") is None:
-                self.error("missing", f"{at}.session_id", f"required up to {self.version}")
+    def _ref(self, ref: Json, path: str) -> None:
+        self.refs.append((path, ref))
+        if not ref.get("trajectory_id") and not ref.get("trajectory_path"):
+            message = "has neither trajectory_id nor trajectory_path"
+            self.error("unresolvable-reference", path, message)
+        if older(self.version, REF_IDS) and ref.get("session_id") is None:
+            self.error("missing", f"{path}.session_id", f"required up to {self.version}")
 
     def _content(self, content: Any, path: str) -> None:
         if not isinstance(content, list):
@@ -374,52 +355,32 @@ class _Check:
         self._since(PARTS, path)
         for number, part in enumerate(content):
             at = f"{path}[{number}]"
-            file = field_of(field_of(part, "source"), "path")
+            kind, source = field_of(part, "type"), field_of(part, "source")
+            file, media_type = field_of(source, "path"), field_of(source, "media_type")
             if isinstance(file, str):
                 self.media.append((f"{at}.source.path", file))
-            if not self._fields(part, at, model.Part, ("type",)) or part.get("type") is None:
-                continue
-            kind = part["type"]
             if kind == "text":
                 if part.get("text") is None:
                     self.error("missing", f"{at}.text", "required in a text part")
-                if part.get("source") is not None:
+                if source is not None:
                     self.error("wrong-part", f"{at}.source", "not allowed in a text part")
             elif kind in ("image", "audio"):
                 if kind == "audio":
                     self._since(AUDIO, at)
+                elif "duration_sec" in dict_of(source):
+                    self.error("unknown-field", f"{at}.source.duration_sec", "not a field of ATIF")
                 if part.get("text") is not None:
                     self.error("wrong-part", f"{at}.text", f"not allowed in an {kind} part")
-                if part.get("source") is None:
+                if source is None:
                     self.error("missing", f"{at}.source", f"required in an {kind} part")
-                else:
-                    self._source(part["source"], f"{at}.source", kind)
-            else:
+                if isinstance(media_type, str) and not is_media_type(media_type, kind):
+                    message = f"{media_type!r} is no {kind} type of ATIF"
+                    self.error("media-type", f"{at}.source.media_type", message)
+            elif kind is not None:
                 self.error("wrong-part", f"{at}.type", "is not text, image or audio")
 
-    def _source(self, source: Any, path: str, kind: str) -> None:
-        if not self._fields(source, path, model.Media, ("media_type", "path")):
-            return
-        if kind == "image" and "duration_sec" in source:
-            self.error("unknown-field", f"{path}.duration_sec", "not a field of ATIF")
-        media_type = source.get("media_type")
-        if isinstance(media_type, str):
-            if kind == "audio":
-                spelt = media_type.strip().lower()
-                is_known = AUDIO_ALIASES.get(spelt, spelt) in AUDIO_TYPES
-            else:
-                is_known = media_type in IMAGE_TYPES
-            if not is_known:
-                message = f"{media_type!r} is no {kind} type of ATIF"
-                self.error("media-type", f"{path}.media_type", message)
-        duration = source.get("duration_sec")
-        if _is(duration, float) and duration < 0:
-            self.error("negative", f"{path}.duration_sec", "cannot be negative")
-
     def _metrics(self, metrics: Json, path: str) -> None:
-        self._fields(metrics, path, model.Metrics)
-        names = ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd")
-        self._figures(metrics, path, names, "cached_tokens", "prompt_tokens")
+        self._cached(metrics, path, "")
         for kind in ("prompt", "completion"):
             ids, tokens = metrics.get(f"{kind}_token_ids"), _number(metrics.get(f"{kind}_tokens"))
             if isinstance(ids, list) and tokens is not None and len(ids) != tokens:
@@ -430,11 +391,8 @@ class _Check:
             message = f"{len(logprobs)} of them for {len(ids)} tokens"
             self.warning("token-ids", f"{path}.logprobs", message)
 
-    def _final(self, final: Any, path: str) -> None:
-        if not self._fields(final, path, model.FinalMetrics):
-            return
-        names = (*(name for name, _ in TOTALS), "total_steps")
-        self._figures(final, path, names, "total_cached_tokens", "total_prompt_tokens")
+    def _final(self, final: Json, path: str) -> None:
+        self._cached(final, path, "total_")
         count = _number(final.get("total_steps"))
         if count is not None and count != len(self.steps):
             report = self.warning if self.document.get("notes") else self.error
@@ -445,19 +403,12 @@ class _Check:
             if total is not None:
                 self._total(total, of_step, f"{path}.{name}")
 
-    def _figures(
-        self, value: Json, path: str, names: tuple[str, ...], part: str, whole: str
-    ) -> None:
-        """None is negative, and what was cached is a part of the prompt."""
-        for name in names:
-            number = _number(value.get(name))
-            if number is not None and number < 0:
-                self.error("negative", f"{path}.{name}", f"{number} is negative")
-        some, every = _number(value.get(part)), _number(value.get(whole))
-        if some is not None and every is not None and some > every:
-            self.error(
-                "cached", f"{path}.{part}", f"{some} of {every} {whole}: it is a part of them"
-            )
+    def _cached(self, figures: Json, path: str, prefix: str) -> None:
+        part, whole = f"{prefix}cached_tokens", f"{prefix}prompt_tokens"
+        cached, prompt = _number(figures.get(part)), _number(figures.get(whole))
+        if cached is not None and prompt is not None and cached > prompt:
+            message = f"{cached} of {prompt} {whole}: it is a part of them"
+            self.error("cached", f"{path}.{part}", message)
 
     def _total(self, total: float, name: str, path: str) -> None:
         """The sum of the steps that are not copied; sub-agents' may be counted in."""
@@ -517,9 +468,9 @@ def _is(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return isinstance(value, str)
     if origin is list:
-        nested = isinstance(args[0], type(model.Step) | str)
+        nested = issubclass(args[0], msgspec.Struct)
         return isinstance(value, list) and (nested or all(_is(item, args[0]) for item in value))
-    if origin is dict or isinstance(kind, type(model.Step)):
+    if origin is dict or issubclass(kind, msgspec.Struct):
         return isinstance(value, dict)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
@@ -528,14 +479,14 @@ def _is(value: Any, kind: Any) -> bool:
 
 def _word(kind: Any) -> str:
     """What a value of the type is called."""
-    if get_origin(kind) in (UnionType, Union):
-        words = [_word(one) for one in get_args(kind) if one is not NoneType]
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (UnionType, Union):
+        words = [_word(one) for one in args if one is not NoneType]
         return words[0] if len(words) == 1 else " or ".join(re.sub(" of .*", "", w) for w in words)
-    if get_origin(kind) is list:
-        (of,) = get_args(kind)
-        plural = {int: "integers", float: "numbers"}.get(of, "objects")
-        return "an array" if isinstance(of, type(model.Step)) else f"an array of {plural}"
-    if isinstance(kind, type(model.Step)) or get_origin(kind) is dict:
+    if origin is list:
+        plural = {int: " of integers", float: " of numbers"}.get(args[0], " of objects")
+        return "an array" + ("" if issubclass(args[0], msgspec.Struct) else plural)
+    if origin is dict or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return "an object"
     return {int: "an integer", float: "a number", bool: "true or false"}.get(kind, "a string")
 
