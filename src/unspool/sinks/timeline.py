@@ -185,13 +185,16 @@ class Entries:
             if mark.kind == "turn_end" and begun < mark.index <= end
         ]
         measured = [n for n in durations if isinstance(n, int | float) and not isinstance(n, bool)]
+        # Else from the first time to the last one; nothing between is nothing known.
+        times = [time for m in messages if (time := parse_time(m.timestamp)) is not None]
+        lasted = (max(times) - times[0]) // 1000 or None if times else None
         turn |= _lean(
             {
                 "response_length": sum(len(m.content) for m in answers) or None,
                 "tokens_used": sum(tokens) if tokens else None,
                 "lines_added": lines(edits, "lines_added") if edits else None,
                 "lines_removed": lines(edits, "lines_removed") if edits else None,
-                "duration_ms": (sum(measured) if measured else None) or _lasted(messages),
+                "duration_ms": sum(measured) or lasted,
                 "tools_used": tools,
             }
         )
@@ -314,12 +317,6 @@ def _between(asked: Message | None, answer: Message) -> float | None:
     if start is None or end is None or end < start:
         return None
     return (end - start) // 1000
-
-
-def _lasted(messages: list[Message]) -> float | None:
-    """From the first time to the last one; nothing between is nothing known."""
-    times = [time for m in messages if (time := parse_time(m.timestamp)) is not None]
-    return (max(times) - times[0]) // 1000 or None if times else None
 
 
 def _parameters(arguments: str) -> Any:

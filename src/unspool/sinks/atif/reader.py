@@ -25,7 +25,6 @@ from unspool.sinks.atif.model import (
     OURS,
     Content,
     Document,
-    FinalMetrics,
     Metrics,
     Ref,
     Result,
@@ -39,6 +38,7 @@ from unspool.sinks.atif.steps import (
     MANAGED,
     MANAGING,
     RESULT_WORDS,
+    TOTALS,
     WORDS,
     managed_kind,
     unwrap_definitions,
@@ -84,12 +84,14 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
     """The trajectories of a file: each document's, and those of the sub-agents embedded in it."""
     with open_origin(origin.path) as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t\r\n")
-    values, code = _parse(data)
-    documents = [(n, name, d) for n, value in enumerate(values) for name, d in documents_in(value)]
-    if code or not documents:
+    given = read_json(data)
+    documents = [
+        (n, name, d) for n, value in enumerate(given.values) for name, d in documents_in(value)
+    ]
+    if given.code or not documents:
         tally.records += 1
         tally.problems += 1
-        yield _problem(origin, code or "not-a-trajectory", data)
+        yield _problem(origin, given.code or "not-a-trajectory", data)
     for number, name, document in documents:
         tally.records += 1
         # An id for a document that has none: where it was found.
@@ -104,26 +106,14 @@ def read(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:
             continue
         if reading.wrong:
             tally.problems += 1
-            yield _problem(origin, "invalid-field", _listed(reading.wrong).encode())
+            paths = reading.wrong
+            more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+            yield _problem(origin, "invalid-field", (", ".join(paths[:5]) + more).encode())
         elif not reading.trajectories:
             tally.noise += 1  # begun, but no step was made: VS Code's logger leaves such
         for trajectory in reading.trajectories:
             trajectory.file_path = trajectory.file_path or origin.path
             yield trajectory
-
-
-def _parse(data: bytes) -> tuple[list[Any], str]:
-    """The JSON values of a file (one, as a rule), and what is wrong with it."""
-    try:
-        return [msgspec.json.decode(data)], ""
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        saved = read_json(data)
-        return saved.values, saved.code
-
-
-def _listed(paths: list[str]) -> str:
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-    return ", ".join(paths[:5]) + more
 
 
 def _problem(origin: Origin, code: str, data: bytes) -> Problem:
@@ -174,7 +164,6 @@ class Reading:
             trajectory.children = [*(trajectory.children or []), Link(child.conversation_id)]
             child.parent = child.parent or Link(trajectory.conversation_id)
         reader = MessageReader(document, lambda ref: self._resolve(ref, inner))
-        reader.build()
         trajectory.messages = reader.messages
         # What the document tells beside its steps.
         agent = document.agent
@@ -202,7 +191,9 @@ class Reading:
         ties = {tie.conversation_id: tie for tie in (*children, *(trajectory.children or ()))}
         trajectory.children = list(ties.values()) or None
         if trajectory.source == FOREIGN and document.final_metrics is not None:
-            trajectory.usage = trajectory.usage or _total_usage(document.final_metrics)
+            totals = {name: getattr(document.final_metrics, total) for total, name in TOTALS}
+            reported = Usage(**totals)
+            trajectory.usage = trajectory.usage or (reported if reported != Usage() else None)
         self._tie(trajectory, reader.links, {t.conversation_id: t for t in inner.values()})
         derive(trajectory)
         return trajectory
@@ -323,16 +314,6 @@ class Reading:
         return tuple(below)
 
 
-def _total_usage(metrics: FinalMetrics) -> Usage | None:
-    usage = Usage(
-        prompt_tokens=metrics.total_prompt_tokens,
-        completion_tokens=metrics.total_completion_tokens,
-        cached_tokens=metrics.total_cached_tokens,
-        cost_usd=metrics.total_cost_usd,
-    )
-    return usage if usage != Usage() else None
-
-
 ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 
 Resolve = Callable[[Ref], tuple[str, bool]]
@@ -343,7 +324,6 @@ class MessageReader:
     """Builds the messages of one document."""
 
     def __init__(self, document: Document, resolve: Resolve) -> None:
-        self.document = document
         self.resolve = resolve
         ours = (document.extra or {}).get(OURS)
         # By ATIF a step without a model has the agent's; our own documents leave out what is unknown.
@@ -352,14 +332,8 @@ class MessageReader:
         self.messages: list[Message] = []
         self.marks: list[Mark] = []
         self.links: list[Link] = []
-        self.places: list[int | None] = []
-        """For every step the message that stands for it."""
-
-    def build(self) -> None:
-        for step in self.document.steps:
-            at = len(self.messages)
+        for step in document.steps:
             self._step(step)
-            self.places.append(at if len(self.messages) > at else None)
 
     def _step(self, step: Step) -> None:
         extra, _, rest = parted(step.extra, {})
@@ -564,10 +538,7 @@ def _usage(metrics: Metrics | None, count: int | None) -> Usage | None:
         if getattr(metrics, name) is not None:
             extra = {**(extra or {}), name: getattr(metrics, name)}
     usage = Usage(
-        prompt_tokens=metrics.prompt_tokens,
-        completion_tokens=metrics.completion_tokens,
-        cached_tokens=metrics.cached_tokens,
-        cost_usd=metrics.cost_usd,
+        **{name: getattr(metrics, name) for _, name in TOTALS},
         requests=count if count is not None and count > 1 else None,
         extra=extra,
     )

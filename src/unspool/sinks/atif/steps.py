@@ -101,30 +101,46 @@ class Refs:
             if child in self.own:
                 if self.own[child] not in own:
                     own.append(self.own[child])
-            elif given and self._may_stand(given):
-                own.append(given)
             elif given:
-                odd.append(given)
+                # A path may lead anywhere; by an id alone only embedded trajectories are found.
+                by_id = self.embedded and given.trajectory_id is not None
+                (own if by_id or given.trajectory_path is not None else odd).append(given)
         return own, odd
 
-    def _may_stand(self, given: Ref) -> bool:
-        """A path may lead anywhere; by an id alone only embedded trajectories are found."""
-        by_id = self.embedded and given.trajectory_id is not None
-        return by_id or given.trajectory_path is not None
+
+CALL_WORDS: Words = {"status": str, "duration_ms": NUMBER, "started_at": str, "ended_at": str}
+_CALL_PLACED = {"id", "type", "function", "child_id", "extra", *CALL_WORDS}
 
 
 class Called:
     """The calls of one message, each under an id of its own, and what answers to which."""
 
     def __init__(self, calls: list[ToolCall], refs: Refs) -> None:
-        taken: set[str] = set()
         self.calls: list[AtifCall] = []
         self._open: dict[str, list[str]] = defaultdict(list)
         for number, call in enumerate(calls, 1):
-            ident = _unique(call.id or f"call-{number}", taken)
-            taken.add(ident)
+            ident = base = call.id or f"call-{number}"
+            count = 2
+            while any(ident == earlier.tool_call_id for earlier in self.calls):
+                ident = f"{base}#{count}"
+                count += 1
             self._open[call.id].append(ident)
-            self.calls.append(_build(call, ident, refs.tells(call.id, call.child_id or "")))
+            words = {w: value for w in CALL_WORDS if (value := getattr(call, w)) not in (None, "")}
+            rest = leftover(call, _CALL_PLACED)
+            if call.type != "function":
+                rest["type"] = call.type
+            if ident != call.id:
+                rest["id"] = call.id
+            if not call.name:
+                rest["name"] = ""
+            if call.child_id and not refs.tells(call.id, call.child_id):
+                rest["child_id"] = call.child_id
+            arguments = parse_arguments(call.arguments)
+            if arguments is None:
+                arguments = {"raw": call.arguments}
+                rest["raw"] = True
+            extra = merged(call.extra, words, rest)
+            self.calls.append(AtifCall(ident, call.name or "unknown", arguments, extra))
 
     def answered(self, ident: str | None) -> str | None:
         """The id that a result goes by: the k-th result with an id answers the k-th call with it.
@@ -151,7 +167,12 @@ class StepWriter:
     def build(self) -> list[Step]:
         messages = self.trajectory.messages
         marked = {m.index for m in self.trajectory.marks or () if m.kind == "compaction"}
-        marks = self._context_marks()
+        # Those that need a step of their own: no summary stands where they are.
+        marks: dict[int, list[Mark]] = defaultdict(list)
+        for mark in self.trajectory.marks or ():
+            index = min(max(mark.index, 0), len(messages))
+            if mark.kind in MANAGED and not self._tells(index, mark.kind):
+                marks[index].append(mark)
         results = find_results(messages)
         for index, message in enumerate(messages):
             for mark in marks.pop(index, ()):
@@ -162,7 +183,16 @@ class StepWriter:
                         self.marks_told.append(Mark(kind, index, utc(message.timestamp)))
                 self._add(index, self._step(message, results.get(index, []), index in marked))
             elif index in results:  # its own home: no call and no message to stand with
-                self._add(index, self._orphan(message))
+                step = Step(
+                    step_id=0,
+                    source="system",
+                    message="",
+                    timestamp=utc(message.timestamp),
+                    observation=Observation([self._result(message, None, message.copied)]),
+                    is_copied_context=message.copied or None,
+                    extra=merged(None, {}, {"result": True}),
+                )
+                self._add(index, step)
         for left in sorted(marks):
             for mark in marks[left]:
                 self._add(None, self._boundary(mark, len(messages)))
@@ -172,16 +202,6 @@ class StepWriter:
         step.step_id = len(self.steps) + 1
         self.steps.append(step)
         self.places.append(place)
-
-    def _context_marks(self) -> dict[int, list[Mark]]:
-        """Marks that need a step of their own: no summary stands where they are."""
-        messages = self.trajectory.messages
-        marks: dict[int, list[Mark]] = defaultdict(list)
-        for mark in self.trajectory.marks or ():
-            index = min(max(mark.index, 0), len(messages))
-            if mark.kind in MANAGED and not self._tells(index, mark.kind):
-                marks[index].append(mark)
-        return marks
 
     def _tells(self, index: int, kind: str) -> bool:
         """Whether the message there becomes a step that tells of the mark."""
@@ -267,17 +287,6 @@ class StepWriter:
             step.observation = Observation(observed)
         step.extra = merged(extra, {}, rest)
         return step
-
-    def _orphan(self, message: Message) -> Step:
-        return Step(
-            step_id=0,
-            source="system",
-            message="",
-            timestamp=utc(message.timestamp),
-            observation=Observation([self._result(message, None, message.copied)]),
-            is_copied_context=message.copied or None,
-            extra=merged(None, {}, {"result": True}),
-        )
 
     def _content(self, message: Message) -> tuple[Content, dict[str, Any]]:
         layout = residue_of(message.extra).layout
@@ -368,36 +377,6 @@ def lone_results(message: Message) -> list[Message]:
         Message("tool", "", tool_call_id=call, extra=keep_residue(None, refs=refs))
         for call, refs in residue_of(message.extra).lone.items()
     ]
-
-
-CALL_WORDS: Words = {"status": str, "duration_ms": NUMBER, "started_at": str, "ended_at": str}
-_CALL_PLACED = {"id", "type", "function", "child_id", "extra", *CALL_WORDS}
-
-
-def _unique(ident: str, taken: set[str]) -> str:
-    unique, number = ident, 2
-    while unique in taken:
-        unique = f"{ident}#{number}"
-        number += 1
-    return unique
-
-
-def _build(call: ToolCall, ident: str, linked: bool) -> AtifCall:
-    words = {word: value for word in CALL_WORDS if (value := getattr(call, word)) not in (None, "")}
-    rest = leftover(call, _CALL_PLACED)
-    if call.type != "function":
-        rest["type"] = call.type
-    if ident != call.id:
-        rest["id"] = call.id
-    if not call.name:
-        rest["name"] = ""
-    if call.child_id and not linked:
-        rest["child_id"] = call.child_id
-    arguments = parse_arguments(call.arguments)
-    if arguments is None:
-        arguments = {"raw": call.arguments}
-        rest["raw"] = True
-    return AtifCall(ident, call.name or "unknown", arguments, merged(call.extra, words, rest))
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:

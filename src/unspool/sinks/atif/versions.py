@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.io.values import field_of
+from unspool.sinks.atif import model
 from unspool.sinks.atif.extras import restore
 from unspool.sinks.atif.media import JOINT, cut
 from unspool.sinks.atif.model import OURS
@@ -77,22 +78,13 @@ def to_version(document: Json, version: str) -> Json:
             ]
             kept = [part for part in parts if part.get("type") in kinds]
             holder[key] = JOINT.join(part.get("text") or "" for part in kept) if plain else kept
-        for number, call in enumerate(step.get("tool_calls") or ()):
-            _move(call, SINCE["ToolCall"], version, f"/tool_calls/{number}", newer)
-        results = (step.get("observation") or {}).get("results") or ()
-        for number, result in enumerate(results):
-            below = f"/observation/results/{number}"
-            _move(result, SINCE["Result"], version, below, newer)
-            for count, ref in enumerate(result.get("subagent_trajectory_ref") or ()):
-                _lower_ref(ref, version, f"{below}/subagent_trajectory_ref/{count}", newer)
-        if isinstance(step.get("metrics"), dict):
-            _move(step["metrics"], SINCE["Metrics"], version, "/metrics", newer)
-        _move(step, SINCE["Step"], version, "", newer)
+        _lower(step, model.Step, version, "", newer)
         if step.get("source") != "agent" and older(version, OBSERVATION_ANYWHERE):
             # Whole, with what was moved out of it put back first: its inner paths go with it.
             inner = [path for path in newer if path.startswith("/observation/")]
             restore(step, {path: newer.pop(path) for path in inner})
-            _move(step, {"observation": OBSERVATION_ANYWHERE}, version, "", newer)
+            if "observation" in step:
+                newer["/observation"] = step.pop("observation")
         if newer:
             keep(step, NEWER, newer)
         if contents:
@@ -106,10 +98,7 @@ def to_version(document: Json, version: str) -> Json:
             newer["/trajectory_id"] = ident
             document["session_id"] = ident
         document.pop("trajectory_id", None)
-    _move(document, SINCE["Document"], version, "", newer)
-    agent = document.get("agent")
-    if isinstance(agent, dict):
-        _move(agent, SINCE["Agent"], version, "/agent", newer)
+    _lower(document, model.Document, version, "", newer)
     if newer:
         holder = document if not older(version, SINCE["Document"]["extra"]) else document["agent"]
         keep(holder, NEWER, newer)
@@ -128,19 +117,28 @@ def to_newest(document: Json) -> Json:
     return document
 
 
-def _lower_ref(ref: Json, version: str, path: str, newer: Json) -> None:
-    if older(version, REF_IDS) and ref.get("trajectory_id") is not None:
-        ident = ref.pop("trajectory_id")
-        if ref.get("session_id") not in (None, ident):
-            newer[f"{path}/session_id"] = ref["session_id"]
+def _lower(value: Any, kind: type, version: str, path: str, newer: Json) -> None:
+    """Take out of an object, and of those in it, what the version has no field for."""
+    if not isinstance(value, dict):
+        return
+    if kind is model.Ref and older(version, REF_IDS) and value.get("trajectory_id") is not None:
+        ident = value.pop("trajectory_id")
+        if value.get("session_id") not in (None, ident):
+            newer[f"{path}/session_id"] = value["session_id"]
             newer[f"{path}/trajectory_id"] = ident
-        ref["session_id"] = ident
-
-
-def _move(holder: Json, since: dict[str, str], version: str, path: str, newer: Json) -> None:
-    for key, brought in since.items():
-        if key in holder and older(version, brought):
-            newer[f"{path}/{key}"] = holder.pop(key)
+        value["session_id"] = ident
+    since = SINCE.get(kind.__name__, {})
+    for name, field in model.fields_of(kind).items():
+        at, item = f"{path}/{name}", value.get(name)
+        if name in value and name in since and older(version, since[name]):
+            newer[at] = value.pop(name)
+        elif field.struct in (None, model.Step, model.Document, model.Part):
+            continue  # steps and embedded documents are lowered by themselves
+        elif isinstance(item, list):
+            for number, below in enumerate(item):
+                _lower(below, field.struct, version, f"{at}/{number}", newer)
+        else:
+            _lower(item, field.struct, version, at, newer)
 
 
 def keep(holder: Json, key: str, value: Any) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from unspool.sinks import Family, Options, Piece, safe_name, unique_names
 from unspool.sinks.atif.extras import leftover, merged, residue_of, restore, without_steps
 from unspool.sinks.atif.lenient import Tidied
 from unspool.sinks.atif.media import Files
-from unspool.sinks.atif.model import Agent, Document, Ref, Step
+from unspool.sinks.atif.model import Agent, Document, Ref
 from unspool.sinks.atif.steps import (
     Refs,
     StepWriter,
@@ -37,18 +37,13 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
     version = options.get("atif_version")
     writing = Writing(family, version, str(options.get("subagents") or "embedded"))
     for name, document in writing.documents():
-        yield Piece(name, encode(document))
+        try:
+            data = msgspec.json.encode(document)
+        except UnicodeEncodeError:  # lone surrogates, which no UTF-8 can hold
+            data = msgspec.json.encode(clean(document))
+        yield Piece(name, msgspec.json.format(data, indent=2) + b"\n")
     for name, data in writing.files.by_name.items():
         yield Piece(name, data)
-
-
-def encode(document: Json) -> bytes:
-    """The document as indented JSON."""
-    try:
-        data = msgspec.json.encode(document)
-    except UnicodeEncodeError:  # lone surrogates, which no UTF-8 can hold
-        data = msgspec.json.encode(clean(document))
-    return msgspec.json.format(data, indent=2) + b"\n"
 
 
 def file_name(conversation_id: str) -> str:
@@ -60,15 +55,12 @@ def file_name(conversation_id: str) -> str:
     return safe + SUFFIX
 
 
-class Node:
+class Node(msgspec.Struct, eq=False):
     """A conversation and its sub-agents, each with the call that started it."""
 
-    __slots__ = ("call", "children", "trajectory")
-
-    def __init__(self, trajectory: Trajectory, call: str | None = None) -> None:
-        self.trajectory = trajectory
-        self.call = call
-        self.children: list[Node] = []
+    trajectory: Trajectory
+    call: str | None = None
+    children: list["Node"] = []
 
     @property
     def id(self) -> str:
@@ -80,26 +72,16 @@ class Node:
             yield from child.walk()
 
 
-class Draft:
+class Draft(NamedTuple):
     """A document at the newest version, as the trajectory tells it."""
 
-    __slots__ = ("document", "embedded", "inside", "node", "places")
-
-    def __init__(
-        self,
-        node: Node,
-        document: Json,
-        places: list[int | None],
-        embedded: list[Json],
-        inside: bool,
-    ) -> None:
-        self.node = node
-        self.inside = inside
-        """Whether it goes into its parent's document."""
-        self.document = document
-        self.places = places
-        """For every step the message that stands for it."""
-        self.embedded = embedded
+    node: Node
+    document: Json
+    places: list[int | None]
+    """For every step the message that stands for it."""
+    embedded: list[Json]
+    inside: bool
+    """Whether it goes into its parent's document."""
 
 
 class Writing:
@@ -153,9 +135,11 @@ class Writing:
             cost = (document_below.get("final_metrics") or {}).get("total_cost_usd")
             if cost is not None:
                 costs[child.id] = cost
-            refs.add(child.id, call, self._ref(child, document_below))
-            if self.in_files:
-                self._apart.append((self.names[child.id], document_below))
+            path = self.names[child.id] if self.in_files else None
+            ident = document_below.get("trajectory_id") or child.id
+            refs.add(child.id, call, Ref(ident, document_below.get("session_id"), path))
+            if path is not None:
+                self._apart.append((path, document_below))
             else:
                 embedded.append(document_below)
         parent = node.trajectory.parent
@@ -196,10 +180,6 @@ class Writing:
             else:
                 for below, _ in self._children(child):
                     yield below, child.call
-
-    def _ref(self, child: Node, document: Json) -> Ref:
-        path = self.names[child.id] if self.in_files else None
-        return Ref(document.get("trajectory_id") or child.id, document.get("session_id"), path)
 
 
 def _session(trajectory: Trajectory) -> str:
@@ -310,51 +290,17 @@ def build_document(
         rest["unset"] = unset  # what stands in their places is only the nearest that is known
     if key := flat_schema_key(trajectory.tool_definitions):
         rest["flat_tools"] = key
-    if parent is not None and not (inside and _is_plain(parent, node.call)):
-        rest["parent"] = msgspec.to_builtins(parent)
+    if parent is not None:
+        # A tie that says no more than the document's place in its parent's need not be told.
+        plain_ties = [Link(parent.conversation_id, tool_call_id=c) for c in (None, node.call)]
+        if not inside or parent not in plain_ties:
+            rest["parent"] = msgspec.to_builtins(parent)
     # The cost of the sub-agents that the document holds or refers to: no other adds up.
     referred = {tie.conversation_id for tie in refs.placed}
     counted = [cost for child, cost in costs.items() if refs.embedded or child in referred]
-    document = Document(
-        schema_version=PREFIX + NEWEST,
-        session_id=trajectory.session_id or session or NAMELESS,
-        trajectory_id=trajectory.conversation_id or NAMELESS,
-        agent=build_agent(node.trajectory),
-        steps=steps,
-        notes=build_notes(trajectory, steps),
-        final_metrics=total(steps, trajectory.usage, (sum(counted) if counted else None)),
-        extra=merged(trajectory.extra, {}, rest),
-    )
-    plain: dict[str, Any] = msgspec.to_builtins(document)
-    return plain, writer.places
-
-
-def _is_plain(parent: Link, call: str | None) -> bool:
-    """Whether a tie says no more than the place of the document within its parent's."""
-    ident = parent.conversation_id
-    return parent in (Link(ident), Link(ident, tool_call_id=call))
-
-
-def _is_told(tie: Link, refs: Refs) -> bool:
-    """Whether the document's own structure tells of the tie."""
-    if tie in refs.placed:
-        return True
-    return refs.embedded and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
-
-
-def build_agent(trajectory: Trajectory) -> Agent:
-    primary = (trajectory.model_usage or {}).get("primary_model")
+    primary = (node.trajectory.model_usage or {}).get("primary_model")
     first = next((m.model for m in trajectory.messages if m.role == "assistant" and m.model), None)
-    return Agent(
-        name=trajectory.agent or trajectory.source or "unknown",
-        version=trajectory.agent_version or "unknown",
-        model_name=primary if isinstance(primary, str) and primary else first,
-        tool_definitions=to_definitions(trajectory.tool_definitions) or None,
-    )
-
-
-def build_notes(trajectory: Trajectory, steps: list[Step]) -> str | None:
-    """What a reader of the document must know about its figures."""
+    # What a reader of the document must know about its figures.
     notes: list[str] = []
     copied = sum(1 for step in steps if step.is_copied_context)
     if copied:
@@ -364,7 +310,30 @@ def build_notes(trajectory: Trajectory, steps: list[Step]) -> str | None:
         )
     if trajectory.partial:
         notes.append(f"Known to be incomplete: {'; '.join(trajectory.partial)}.")
-    return " ".join(notes) or None
+    document = Document(
+        schema_version=PREFIX + NEWEST,
+        session_id=trajectory.session_id or session or NAMELESS,
+        trajectory_id=trajectory.conversation_id or NAMELESS,
+        agent=Agent(
+            name=trajectory.agent or trajectory.source or NAMELESS,
+            version=trajectory.agent_version or NAMELESS,
+            model_name=primary if isinstance(primary, str) and primary else first,
+            tool_definitions=to_definitions(trajectory.tool_definitions) or None,
+        ),
+        steps=steps,
+        notes=" ".join(notes) or None,
+        final_metrics=total(steps, trajectory.usage, sum(counted) if counted else None),
+        extra=merged(trajectory.extra, {}, rest),
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(document)
+    return plain, writer.places
+
+
+def _is_told(tie: Link, refs: Refs) -> bool:
+    """Whether the document's own structure tells of the tie."""
+    if tie in refs.placed:
+        return True
+    return refs.embedded and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
 
 
 FOREIGN = "atif"

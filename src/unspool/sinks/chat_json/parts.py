@@ -74,7 +74,13 @@ def _cut_at_links(text: str, early: list[Part]) -> tuple[list[str | Part], list[
             target = part.get("inlineReference")
             named = part.get("name") or field_of(target, "name")
             names = {named if isinstance(named, str) else "", name_of(text_of_uri(target))} - {""}
-            match = _link(names).search(text, at) if names else None
+            if names:
+                # How a model writes the name of a file: as a link, as code, or bare.
+                name = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+                pattern = (
+                    rf"\[[^\]\n]*(?:{name})[^\]\n]*\]\([^)\n]*\)|`[^`\s]*(?:{name})[^`\s]*`|{name}"
+                )
+                match = re.compile(pattern).search(text, at)
         if match is None or (left and match.start() == 0):
             left.append(part)
             continue
@@ -84,14 +90,6 @@ def _cut_at_links(text: str, early: list[Part]) -> tuple[list[str | Part], list[
         at = match.end()
     words = any(isinstance(piece, str) for piece in pieces)
     return pieces + [text[at:]] * (at < len(text) or not words), left
-
-
-def _link(names: set[str]) -> "re.Pattern[str]":
-    """How a model writes the name of a file: as a link, as code, or bare."""
-    name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(
-        rf"\[[^\]\n]*(?:{name})[^\]\n]*\]\([^)\n]*\)|`[^`\s]*(?:{name})[^`\s]*`|{name}"
-    )
 
 
 def cleared_parts(cleared: Any) -> list[Part]:
@@ -108,8 +106,7 @@ def cleared_parts(cleared: Any) -> list[Part]:
 def woven(calls: list[list[Part]], extra: Part) -> tuple[list[Part], list[Part]]:
     """(those that were kept from before the first call, the parts of the calls and between them those
     that were kept, where they stood)."""
-    kept = extra.get("parts")
-    kept = list_of(kept)
+    kept = list_of(extra.get("parts"))
     places = extra.get("parts_at")
     if not isinstance(places, list) or len(places) != len(kept):
         places = [len(calls)] * len(kept)

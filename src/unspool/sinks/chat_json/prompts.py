@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from unspool.facts import Attachment
+from unspool.io.values import field_of
 from unspool.trajectory import Message, text_of
 
 _NEEDED: dict[str, dict[str, type]] = {
@@ -36,18 +37,12 @@ def shown_text(message: Message) -> str:
 
 
 def is_mention(part: Any) -> bool:
-    if not isinstance(part, dict):
-        return False
-    needed = _NEEDED.get(part["kind"]) if isinstance(part.get("kind"), str) else None
+    """Whether the part is of a kind that the importer knows, with all it needs and a range."""
+    kind = field_of(part, "kind")
+    needed = _NEEDED.get(kind) if isinstance(kind, str) else None
     if needed is None or not all(isinstance(part.get(n), kind) for n, kind in needed.items()):
         return False
-    return is_range(part.get("range"))
-
-
-def is_range(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    start, end = value.get("start"), value.get("endExclusive")
+    start, end = (field_of(part.get("range"), name) for name in ("start", "endExclusive"))
     return type(start) is int and type(end) is int and 0 <= start <= end
 
 
@@ -94,8 +89,13 @@ def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def variables_of(attachments: list[Attachment] | None) -> list[dict[str, Any]]:
-    return [_variable(a, number) for number, a in enumerate(attachments or ())]
+def variables_of(user: Message | None) -> list[dict[str, Any]]:
+    """What was attached, but for the images that stand only in the rendered message."""
+    if user is None:
+        return []
+    rendered = user.content != shown_text(user)
+    own = (a for a in user.attachments or () if not (rendered and _is_rendered_image(a)))
+    return [_variable(attachment, number) for number, attachment in enumerate(own)]
 
 
 def _variable(attachment: Attachment, number: int) -> dict[str, Any]:
@@ -145,14 +145,6 @@ def uri_of(text: str) -> dict[str, Any]:
     if authority:
         uri["authority"] = authority
     return uri
-
-
-def own_attachments(user: Message | None) -> Any:
-    """Attachments but for the images that stand only in the rendered message."""
-    if user is None or not user.attachments:
-        return None
-    rendered = user.content != shown_text(user)
-    return [a for a in user.attachments if not (rendered and _is_rendered_image(a))]
 
 
 def _is_rendered_image(attachment: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from unspool.io.times import parse_time
-from unspool.io.values import dict_of, field_of
+from unspool.io.values import dict_of, dicts_of, field_of
 from unspool.prompts.shapes import text as as_text
 from unspool.sinks.chat_json.parts import (
     call_part,
@@ -20,7 +20,6 @@ from unspool.sinks.chat_json.parts import (
 )
 from unspool.sinks.chat_json.prompts import (
     message_of,
-    own_attachments,
     rendered,
     shown_text,
     text_part,
@@ -124,7 +123,7 @@ class Writer:
         request: dict[str, Any] = {
             "requestId": ident,
             "message": message_of(user),
-            "variableData": {"variables": variables_of(own_attachments(user))},
+            "variableData": {"variables": variables_of(user)},
             "response": self._response(turn),
             "contentReferences": [],
             "codeCitations": [],
@@ -265,16 +264,20 @@ class Writer:
 
     def _result(self, turn: Turn, last: Message | None) -> dict[str, Any]:
         extra = self._extra(last)
-        made = named(fields.RESULT, extra)
-        if last is not None and last.kind == "error" and "errorDetails" not in made:
-            made["errorDetails"] = {"message": last.content or "error"}
-        _fill(made, _native(extra, "result"))
+        outcome = named(fields.RESULT, extra)
+        if last is not None and last.kind == "error" and "errorDetails" not in outcome:
+            outcome["errorDetails"] = {"message": last.content or "error"}
+        _fill(outcome, _native(extra, "result"))
         metadata = named(fields.METADATA, extra)
         if last is not None and extra.get("code_blocks"):
             metadata["codeBlocks"] = fields.unquoted(extra["code_blocks"], last.content)
         metadata["sessionId"] = self.trajectory.conversation_id
-        if last is not None and last.model and not extra.get("model_id") and not self._told(turn):
-            metadata.setdefault("resolvedModel", last.model)
+        if last is not None and last.model and not extra.get("model_id"):
+            kept = (
+                p for answer in turn.answers for p in dicts_of(self._extra(answer).get("parts"))
+            )
+            if not any(part.get("kind") == "autoModeResolution" for part in kept):
+                metadata.setdefault("resolvedModel", last.model)
         user = turn.user
         if user is not None and user.content != shown_text(user):
             metadata["renderedUserMessage"] = rendered(user)
@@ -287,20 +290,12 @@ class Writer:
             ident: result_of(result) for ident, result in turn.results.items()
         }
         _fill(metadata, _native(extra, "metadata"))
-        return {**made, "metadata": metadata}
+        return {**outcome, "metadata": metadata}
 
     def _is_bare_error(self, answer: Message) -> bool:
         """Whether no model answered: an error of a chat that has the id of a round is that of one."""
         own = self._extra(answer).get("response_id") or f"{answer.request_id}/response"
         return _is_error_text(answer) and (not self.native or answer.id == own)
-
-    def _told(self, turn: Turn) -> bool:
-        """Whether a part of the answer tells its model."""
-        kept = (self._extra(answer).get("parts") for answer in turn.answers)
-        parts = (
-            part for native_parts in kept if isinstance(native_parts, list) for part in native_parts
-        )
-        return any(isinstance(p, dict) and p.get("kind") == "autoModeResolution" for p in parts)
 
     def _round(self, answer: Message, number: int, turn: Turn) -> dict[str, Any]:
         round_: dict[str, Any] = {
@@ -335,7 +330,11 @@ class Writer:
             pass  # the error tells how it ended, also that it was cancelled
         elif value == 1 and (turn.stopped or status in ("cancelled", "interrupted")):
             value = 2
-        elif value == 1 and not self.native and (status == "failed" or _is_error(last)):
+        elif (
+            value == 1
+            and not self.native
+            and (status == "failed" or (last is not None and last.kind == "error"))
+        ):
             value = 3  # a chat of VS Code's says itself whether it was marked so
         state: dict[str, Any] = {"value": value}
         ended = _millis(last.timestamp) if last is not None else None
@@ -347,10 +346,6 @@ class Writer:
         if extra.get("completed_at") is not None:
             state["completedAt"] = extra["completed_at"]
         return {k: v for k, v in state.items() if v is not None}
-
-
-def _is_error(message: Message | None) -> bool:
-    return message is not None and message.kind == "error"
 
 
 def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:

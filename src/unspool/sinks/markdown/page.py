@@ -8,9 +8,8 @@ from urllib.parse import quote, unquote
 from unspool.facts import Attachment
 from unspool.io.values import field_of, list_of, str_of
 from unspool.sinks import Family
-from unspool.sources import Shown
 from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
-from unspool.views import Aside, Call, Item, Reading, Rule, Said, read_family
+from unspool.views import Call, Reading, Rule, Said, read_family
 from unspool.views.calls import arguments_of
 from unspool.views.characters import printable
 from unspool.views.edits import Edit
@@ -64,26 +63,25 @@ def _conversation(reading: Reading, level: int) -> Iterator[str]:
     for turn in reading.turns:
         speaker = ""
         for item in turn.items:
-            who = _speaker(item)
-            if isinstance(item, Said) and item.message.kind in _FOLDED:
-                yield _folded(item.message)
-                continue
             if isinstance(item, Said):
+                message = item.message
+                who = _KINDS.get(message.kind or "", _WHO[message.role])
+                if message.kind in _FOLDED:
+                    show = prose if message.kind == "summary" else fenced
+                    yield details(html(who), show(message.content))
+                    continue
                 if who != speaker or item is turn.prompt:
                     yield _heading(item, who, level)
                 yield from _said(item, level)
-            elif isinstance(item, Rule):
+                speaker = who
+                continue
+            speaker = ""
+            if isinstance(item, Rule):
                 yield from _rule(item)
             else:
-                yield _aside(item, level)
-            speaker = who
-
-
-def _speaker(item: Item) -> str:
-    if not isinstance(item, Said):
-        return ""
-    message = item.message
-    return _KINDS.get(message.kind or "", _WHO[message.role])
+                title = item.title or item.reading.title
+                summary = f"Sub-agent: {title}" if item.agent else f"Abandoned ({item.title})"
+                yield _inner(item.reading, summary, level)
 
 
 def _heading(item: Said, who: str, level: int) -> str:
@@ -99,12 +97,6 @@ def _heading(item: Said, who: str, level: int) -> str:
     ]
     mark = "#" * min(level, _DEEPEST)
     return f"{mark} {who}" + (f" <sub>{html(' · '.join(notes))}</sub>" if notes else "")
-
-
-def _folded(message: Message) -> str:
-    name = _KINDS[message.kind or ""]
-    body = prose(message.content) if message.kind == "summary" else fenced(message.content)
-    return details(html(name), body)
 
 
 def _said(item: Said, level: int) -> Iterator[str]:
@@ -130,7 +122,12 @@ def _said(item: Said, level: int) -> Iterator[str]:
 
 def _call(call: Call, level: int) -> str:
     name = f"<code>{html(call.call.name or 'tool')}</code>"
-    line = call.line or _invocation(call)
+    line = call.line
+    if not line:
+        # How the program itself put the call into words.
+        extra = call.call.extra or {}
+        words = extra.get("past_tense") or extra.get("invocation")
+        line = _LINK.sub(_linked, words) if isinstance(words, str) else ""
     notes = [html(line)] if line else []
     status = call.call.status
     if call.failed:
@@ -140,16 +137,9 @@ def _call(call: Call, level: int) -> str:
     blocks = [_diff(edit) for edit in call.edits] or [given(call.call)]
     if call.result is not None:
         blocks.append(returned(call.result))
-    blocks += [_child(child, child.title, level) for child in call.children]
+    blocks += [_inner(child, f"Sub-agent: {child.title}", level) for child in call.children]
     body = "\n\n".join(block for block in blocks if block)
     return details(" — ".join([name, *notes]), body or "*no input, no output*")
-
-
-def _invocation(call: Call) -> str:
-    """How the program itself put the call into words."""
-    extra = call.call.extra or {}
-    words = extra.get("past_tense") or extra.get("invocation")
-    return _LINK.sub(_linked, words) if isinstance(words, str) else ""
 
 
 def _linked(match: re.Match[str]) -> str:
@@ -165,16 +155,8 @@ def _diff(edit: Edit) -> str:
     return f"{name} +{edit.added} −{edit.removed}\n\n{fenced(lines, 'diff')}"
 
 
-def _child(child: Reading, title: str, level: int) -> str:
-    inner = "\n\n".join(_conversation(child, level + 1))
-    return details(f"Sub-agent: {html(title)}", inner)
-
-
-def _aside(item: Aside, level: int) -> str:
-    if item.agent:
-        return _child(item.reading, item.title or item.reading.title, level)
-    inner = "\n\n".join(_conversation(item.reading, level + 1))
-    return details(f"Abandoned ({html(item.title)})", inner)
+def _inner(reading: Reading, summary: str, level: int) -> str:
+    return details(html(summary), "\n\n".join(_conversation(reading, level + 1)))
 
 
 def _rule(rule: Rule) -> Iterator[str]:
@@ -182,16 +164,12 @@ def _rule(rule: Rule) -> Iterator[str]:
         words = [t for name in ("title", "message") if isinstance(t := rule.data.get(name), str)]
         asked = " — ".join(dict.fromkeys(t for t in words if t)) or rule.data.get("asked_by")
         yield f"*The person was asked:* {plain(str(asked))}"
-        yield fenced(_answer(rule.data), "json")
+        answer = {k: v for k, v in rule.data.items() if k in ("answer", "result", "questions")}
+        yield fenced(json.dumps(answer, indent=1, ensure_ascii=False), "json")
     elif rule.kind == CHECKPOINT and rule.data:
         yield details(html(rule.text), prose(str(rule.data["summary"])), opened=not rule.quiet)
     elif not rule.quiet:
         yield f"---\n\n*{plain(rule.text)}*"
-
-
-def _answer(data: dict[str, object]) -> str:
-    kept = {k: v for k, v in data.items() if k in ("answer", "result", "questions")}
-    return json.dumps(kept, indent=1, ensure_ascii=False)
 
 
 def _files(trajectory: Trajectory) -> str:
@@ -248,8 +226,12 @@ def remarks(message: Message) -> Iterator[str]:
     for part in parts_of(message):
         if part.uri:
             yield f"- 🔗 {link(part.text, part.uri)}"
+        elif part.words and part.edit:
+            yield details(html(part.label), fenced(part.text, "diff"))
+        elif part.words and "\n" in part.text:
+            yield f"*{plain(part.label)}:*\n\n{fenced(part.text)}"
         elif part.words:
-            yield _in_words(part)
+            yield f"*{plain(part.label)}:* {plain(part.text)}"
         else:
             yield details(f"<code>{html(part.kind)}</code>", fenced(part.text, "json"))
     if extra.get("vote") in ("up", "down"):
@@ -259,14 +241,6 @@ def remarks(message: Message) -> Iterator[str]:
     followups = [str_of(field_of(one, "message")) for one in list_of(extra.get("followups"))]
     if any(followups):
         yield "*Suggested next:* " + " · ".join(map(plain, filter(None, followups)))
-
-
-def _in_words(part: Shown) -> str:
-    if part.edit:
-        return details(html(part.label), fenced(part.text, "diff"))
-    if "\n" in part.text:
-        return f"*{plain(part.label)}:*\n\n{fenced(part.text)}"
-    return f"*{plain(part.label)}:* {plain(part.text)}"
 
 
 _COMMANDS = ("command", "cmd", "script")
@@ -295,18 +269,15 @@ def returned(result: Message) -> str:
     if result.content:
         blocks.append(fenced(result.content))
     elif result.details is not None:
-        blocks.append(fenced(_shown(result.details), "json"))
+        shown = result.details
+        if not isinstance(shown, str):
+            shown = json.dumps(shown, indent=1, ensure_ascii=False, default=str)
+        blocks.append(fenced(shown, "json"))
     if result.attachments:
         blocks.append(attached(result.attachments))
     if not blocks:
         return "Output: none"
     return "Output:\n\n" + "\n\n".join(blocks)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, indent=1, ensure_ascii=False, default=str)
 
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
