@@ -148,7 +148,10 @@ def to_tokens(usage: Any) -> Tokens | None:
     prompt = _count(usage, "prompt_tokens", "prompt", "input_tokens")
     if "input_tokens" in usage and "input_tokens_details" not in usage:
         # Anthropic counts fresh input apart from cache reads and writes.
-        prompt = _sum(usage.get("input_tokens"), read, written)
+        counts = [
+            n for v in (usage["input_tokens"], read, written) if (n := count_of(v)) is not None
+        ]
+        prompt = sum(counts) if counts else None
     details = _details(usage, "prompt_tokens_details", "input_tokens_details")
     output = _details(usage, "completion_tokens_details", "output_tokens_details")
     return Tokens(
@@ -170,11 +173,6 @@ def _details(usage: Object, *names: str) -> Object:
 def _count(values: Object, *names: str) -> int | None:
     counts = (count_of(values.get(name)) for name in names)
     return next((count for count in counts if count is not None), None)
-
-
-def _sum(*values: Any) -> int | None:
-    counts = [count for value in values if (count := count_of(value)) is not None]
-    return sum(counts) if counts else None
 
 
 class Gathering:

@@ -52,10 +52,6 @@ class Form(NamedTuple):
     role: int
     message: Any
 
-    @property
-    def message_type(self) -> Any:
-        return field_of(self.message, "type")
-
 
 def key_of(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
@@ -138,15 +134,12 @@ class News(NamedTuple):
     change: str
 
 
-class Sent:
+class Sent(msgspec.Struct, eq=False):
     """A list that was sent, and the id of the answer to it."""
 
-    __slots__ = ("answer", "keys", "request")
-
-    def __init__(self, request: str, keys: Keys) -> None:
-        self.request = request
-        self.keys = keys
-        self.answer = ""
+    request: str
+    keys: Keys
+    answer: str = ""
 
 
 class History:
@@ -172,14 +165,19 @@ class History:
         keys = array("q", [form.key for form in forms])
         base = self._base(keys)
         match = Match(base.keys, keys, self._systems) if base is not None else None
-        had_before = match.known if match is not None else bytearray(len(keys))
+        had_before = match.in_base if match is not None else bytearray(len(keys))
         new = [at for at in range(len(forms)) if not had_before[at] and not self._had(forms[at])]
-        if not new and self._is_asked_again(forms):
+        if not new and forms and forms[-1].role == _USER and forms[-1].key != self._last_user:
+            # Sent before, it is a retry; but something else was said in between: it is asked again.
             new = [len(forms) - 1]
         change = match.change([at for at in new if forms[at].role in _WORDS]) if match else ""
         items = self._items(request, forms, new, base)
         if change == "compaction" and match is not None:
-            _mark_summary(items, forms, new, match)
+            # What stands before all that was kept, and was not there before, stands for what was cut.
+            for item, at in zip(items, new, strict=True):
+                if at < match.end and forms[at].role == _USER:
+                    item.summary = True
+                    break
         if base is not None and match is not None and match.goes_on:
             self._lists.remove(base)
         self._lists.append(Sent(request, keys))
@@ -205,13 +203,9 @@ class History:
             return form.key in self._answers or form.key in self._counts
         if form.role == _USER:
             return False
-        if form.role == _OTHERS and form.message_type == "reasoning":
+        if form.role == _OTHERS and field_of(form.message, "type") == "reasoning":
             return bool(self._answers)  # the thinking of an answer that is recorded itself
         return form.key in self._counts
-
-    def _is_asked_again(self, forms: list[Form]) -> bool:
-        """A list that was sent before is a retry, unless something else was said in between."""
-        return bool(forms) and forms[-1].role == _USER and forms[-1].key != self._last_user
 
     def _items(
         self, request: str, forms: list[Form], new: list[int], base: Sent | None
@@ -256,9 +250,9 @@ class History:
             keys.append(answer_key(text, ()))
         if calls:
             keys += [answer_key("", (call,)) for call in calls]
-        for known in keys:
-            self._answers.pop(known, None)
-            self._answers[known] = name
+        for answer in keys:
+            self._answers.pop(answer, None)
+            self._answers[answer] = name
         while len(self._answers) > KEYS:
             del self._answers[next(iter(self._answers))]
         return name
@@ -286,25 +280,17 @@ def _blocks(first: list[int], second: list[int]) -> list[tuple[int, int, int]]:
     return [(*block,) for block in matcher.get_matching_blocks()]
 
 
-def _mark_summary(items: list[Item], forms: list[Form], new: list[int], match: "Match") -> None:
-    """What stands before all that was kept, and was not there before, stands for what was cut."""
-    for item, at in zip(items, new, strict=True):
-        if at < match.end and forms[at].role == _USER:
-            item.summary = True
-            return
-
-
 class Match:
     """A list against the one that it came from."""
 
-    __slots__ = ("_cut", "_kept", "_shared", "end", "known", "size")
+    __slots__ = ("_cut", "_kept", "_shared", "end", "in_base", "size")
 
     def __init__(self, base: Keys, keys: Keys, systems: set[int]) -> None:
         self.size = len(base)
-        self.known = bytearray(len(keys))
+        self.in_base = bytearray(len(keys))
         """Which of the keys the base has, too."""
         self._shared = _shared(base, keys)
-        self.known[: self._shared] = b"\1" * self._shared
+        self.in_base[: self._shared] = b"\1" * self._shared
         self.end = self._shared
         """Behind the last one of them."""
         self._kept = 0
@@ -315,7 +301,7 @@ class Match:
         cut = set(range(len(rest)))
         for of, at, size in _blocks(rest, keys[self._shared :].tolist()):
             start = self._shared + at
-            self.known[start : start + size] = b"\1" * size
+            self.in_base[start : start + size] = b"\1" * size
             self.end = max(self.end, start + size if size else 0)
             self._kept += size
             cut -= set(range(of, of + size))
@@ -332,6 +318,6 @@ class Match:
             return ""
         if self._kept:
             return "compaction" if any(at < self.end for at in added) else "pruning"
-        if self._shared == 1 and len(self.known) < self.size >= _LONG:
+        if self._shared == 1 and len(self.in_base) < self.size >= _LONG:
             return "compaction"  # nothing but the system prompt is left of a long list
         return "rewind" if self._shared > 1 else ""

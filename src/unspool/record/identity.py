@@ -39,11 +39,7 @@ def short_hash(text: str) -> str:
     units = text.encode("utf-16-le", "surrogatepass")
     for at in range(0, len(units), 2):
         number = (number * 31 + units[at] + (units[at + 1] << 8)) & 0xFFFFFFFF
-    return _base36(abs(number - (1 << 32) if number & 0x80000000 else number))
-
-
-def _base36(number: int) -> str:
-    digits = ""
+    number, digits = abs(number - (1 << 32) if number & 0x80000000 else number), ""
     while number:
         number, digit = divmod(number, 36)
         digits = _DIGITS[digit] + digits

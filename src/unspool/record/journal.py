@@ -80,14 +80,11 @@ class Part:
         return os.fstat(self.file).st_nlink == 0
 
 
-class Weight:
+class Weight(msgspec.Struct):
     """What a part counts towards the limits."""
 
-    __slots__ = ("bytes", "entries")
-
-    def __init__(self, entries: int, size: int) -> None:
-        self.entries = entries
-        self.bytes = size
+    entries: int = 0
+    bytes: int = 0
 
 
 class Journal:
@@ -189,9 +186,7 @@ class Journal:
         )
 
     def _count(self, name: str, entries: int, size: int) -> None:
-        weight = self._weights.get(name)
-        if weight is None:
-            weight = self._weights[name] = Weight(0, 0)
+        weight = self._weights.setdefault(name, Weight())
         weight.entries += entries
         weight.bytes += size
         self._entries += entries

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from unspool.record.answers import Answer
 from unspool.record.history import History, key_of
 from unspool.record.identity import now
@@ -29,14 +31,12 @@ class Change(NamedTuple):
     id: str
 
 
-class _State:
+class _State(msgspec.Struct):
     """What is remembered of one conversation."""
 
-    __slots__ = ("history", "tools")
-
-    def __init__(self) -> None:
-        self.history = History()
-        self.tools = 0
+    history: History = msgspec.field(default_factory=History)
+    tools: int = 0
+    """The key of the tools that it was offered last."""
 
 
 class Ledger:

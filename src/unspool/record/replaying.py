@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.prompts.shapes import text as to_text
 from unspool.record.identity import choose_session_id, subagent_file
 
@@ -37,28 +37,27 @@ def agent_step(request: Object) -> Object:
     endpoint = request.get("chatEndpoint")
     if isinstance(endpoint, dict) and endpoint.get("model"):
         step["model_name"] = to_text(endpoint["model"])
-    thinking = [d["thinking"] for d in _deltas(request) if d.get("thinking")]
+    thinking = [d["thinking"] for d in dicts_of(request.get("deltas")) if d.get("thinking")]
     if thinking:
         texts = (t.get("text") if isinstance(t, dict) else t for t in thinking)
         step["reasoning_content"] = "".join(joined(text, "") for text in texts)
     usage = request.get("usage")
-    if not isinstance(usage, dict):
-        metrics = None
-    else:
-        cached = field_of(usage.get("prompt_tokens_details"), "cached_tokens")
+    if isinstance(usage, dict):
         start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
         duration = (end - start) // 1000 if start is not None and end is not None else None
         reported = {
             "prompt_tokens": usage.get("prompt_tokens"),
             "completion_tokens": usage.get("completion_tokens"),
-            "cached_tokens": cached,
+            "cached_tokens": field_of(usage.get("prompt_tokens_details"), "cached_tokens"),
         }
         extra = {"time_to_first_token_ms": request.get("timeToFirstToken"), "duration_ms": duration}
-        counts = {name: value for name, value in reported.items() if _is_count(value)}
+        counts = {
+            name: value
+            for name, value in reported.items()
+            if isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        }
         more = {name: value for name, value in extra.items() if value is not None}
-        metrics = {**counts, "extra": more} if more else counts
-    if metrics is not None:
-        step["metrics"] = metrics
+        step["metrics"] = {**counts, "extra": more} if more else counts
     return step
 
 
@@ -77,24 +76,6 @@ def failure_step(request: Object, status: str) -> Object:
         "message": f"{message}: {reason}" if reason else f"{message}.",
         "extra": extra,
     }
-
-
-def _deltas(request: Object) -> list[Object]:
-    deltas = request.get("deltas")
-    return [d for d in deltas if isinstance(d, dict)] if isinstance(deltas, list) else []
-
-
-def announced_calls(request: Object) -> list[Object]:
-    calls: list[Object] = []
-    for delta in _deltas(request):
-        announced = delta.get("copilotToolCalls")
-        if isinstance(announced, list):
-            calls += [dict_of(call) for call in announced]
-    return calls
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def final_metrics(steps: list[Object]) -> Object | None:
@@ -184,17 +165,15 @@ def words_of(message: Object) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content.strip(_SPACES)
-    parts = list_of(content)
-    texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == _TEXT_PART]
+    texts = [p.get("text") for p in dicts_of(content) if p.get("type") == _TEXT_PART]
     return "\n".join(t for t in texts if isinstance(t, str) and t).strip(_SPACES)
 
 
 def images_of(message: Object) -> list[Object]:
     """What is known of the images of a message: their address, or the hash of their data."""
-    content = message.get("content")
     images: list[Object] = []
-    for part in list_of(content):
-        if not isinstance(part, dict) or part.get("type") != _IMAGE_PART:
+    for part in dicts_of(message.get("content")):
+        if part.get("type") != _IMAGE_PART:
             continue
         image_url = part.get("imageUrl")
         url = to_text(image_url.get("url")) if isinstance(image_url, dict) else to_text(image_url)
@@ -363,8 +342,7 @@ class Session:
             stamp = format_time(parse_time(request.get("startTime")))
             # The system prompt where it changed, and the last user message unless it is the last
             # one's.
-            sent = field_of(request.get("chatParams"), "messages")
-            messages = [m for m in sent if isinstance(m, dict)] if isinstance(sent, list) else []
+            messages = dicts_of(field_of(request.get("chatParams"), "messages"))
             system = [text for m in messages if m.get("role") == SYSTEM and (text := words_of(m))]
             for prompt in system:
                 if prompt not in self.last_system:
@@ -381,7 +359,11 @@ class Session:
                 self._add(failure_step(request, _FAILURES[kind]), stamp)
                 return
             step = self._add(agent_step(request), stamp)
-            announced = announced_calls(request)
+            announced = [
+                dict_of(call)
+                for delta in dicts_of(request.get("deltas"))
+                for call in list_of(delta.get("copilotToolCalls"))
+            ]
             if announced:
                 self.waiting.append(Waiting(step, announced))
 

@@ -7,8 +7,7 @@ begin without one: `bind` and `Executor` carry it over.
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from unspool.record.plain import text_of
 
@@ -16,19 +15,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Scope:
+class Scope(NamedTuple):
     """An open conversation or tool call, inside another one or not."""
 
-    __slots__ = ("call", "owner", "parent", "session", "span")
-
-    def __init__(
-        self, owner: object, span: object, session: str, call: str, parent: "Scope | None"
-    ) -> None:
-        self.owner = owner
-        self.span = span
-        self.session = session
-        self.call = call
-        self.parent = parent
+    owner: object
+    span: object
+    session: str
+    call: str
+    parent: "Scope | None"
 
 
 _current: ContextVar[Scope | None] = ContextVar("unspool_recorder_scope", default=None)
@@ -66,10 +60,9 @@ class Executor(ThreadPoolExecutor):
 class Span:
     """Something with a beginning and an end, for `with` and for `async with`."""
 
-    _scoped = False
-
-    def _scope(self) -> Scope:
-        raise NotImplementedError
+    recorder: object
+    inside: tuple[str, str] | None = None
+    """The session and the tool call of what happens inside of it, where it is a scope."""
 
     def start(self) -> None:
         """Record the beginning."""
@@ -79,39 +72,24 @@ class Span:
 
     def __enter__(self) -> Self:
         self.start()
-        if self._scoped:
-            _current.set(self._scope())
+        if self.inside is not None:
+            _current.set(Scope(self.recorder, self, *self.inside, _current.get()))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._scoped:
-            # Back to the scope around. No token: a generator may be left in another context.
-            scope = _current.get()
-            while scope is not None and scope.span is not self:
-                scope = scope.parent
-            if scope is not None:
-                _current.set(scope.parent)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Back to the scope around. No token: a generator may be left in another context.
+        scope = _current.get()
+        while scope is not None and scope.span is not self:
+            scope = scope.parent
+        if scope is not None:
+            _current.set(scope.parent)
         self.finish(error)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.__exit__(kind, error, trace)
-
-
-def enclosing() -> Scope | None:
-    return _current.get()
 
 
 def error_status(error: BaseException | str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unspool.record.answers import Answer, Gathering, compose, to_answer
 from unspool.record.identity import now
 from unspool.record.plain import details_of, json_or_text, name_of, plain
-from unspool.record.scopes import Scope, Span, enclosing, error_data, error_status
+from unspool.record.scopes import Span, error_data, error_status
 from unspool.sources.recorder.entries import Entry
 
 if TYPE_CHECKING:
@@ -20,15 +20,13 @@ class Conversation(Span):
     Its methods also work without `with` and from any thread: they name the conversation.
     """
 
-    _scoped = True
+    recorder: "Recorder"
 
     def __init__(self, recorder: "Recorder", session_id: str, declared: Entry | None) -> None:
         self.recorder = recorder
         self.id = session_id
+        self.inside = (session_id, "")
         self._declared = declared
-
-    def _scope(self) -> Scope:
-        return Scope(self.recorder, self, self.id, "", enclosing())
 
     def start(self) -> None:
         declared, self._declared = self._declared, None
@@ -71,6 +69,8 @@ class Conversation(Span):
 
 class Request(Span):
     """One request to a model, from the question to the whole answer."""
+
+    recorder: "Recorder"
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Request(Span):
 class Tool(Span):
     """One call of a tool, from its arguments to what it gave."""
 
-    _scoped = True
+    recorder: "Recorder"
 
     def __init__(
         self, recorder: "Recorder", session: str, name: str, arguments: Any, call_id: str
@@ -184,14 +184,12 @@ class Tool(Span):
         self.session = session
         self.name = name
         self.id = call_id
+        self.inside = (session, call_id)
         self._arguments = arguments
         self._started = 0
         self._result: Any = None
         self._given = False
         self._failed = False
-
-    def _scope(self) -> Scope:
-        return Scope(self.recorder, self, self.session, self.id, enclosing())
 
     def start(self, at: int | None = None) -> None:
         self._started = at or now()
