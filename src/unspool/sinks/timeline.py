@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from unspool import sources
+from unspool.io.packing import encode_json
 from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
 from unspool.sinks import Family, Options, Piece
@@ -27,12 +28,11 @@ NAME = "timeline"
 MANY_FILES = False
 FAMILIES = False
 
-_encoder = msgspec.json.Encoder()
 Entry = dict[str, Any]
 
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
-    yield Piece("", _encoder.encode(to_timeline(family.root)) + b"\n")
+    yield Piece("", encode_json(to_timeline(family.root)) + b"\n")
 
 
 def to_timeline(trajectory: Trajectory) -> dict[str, Any]:

@@ -10,9 +10,9 @@ OPTIONS:
 """
 
 from unspool.sinks.atif.reader import claims, read
-from unspool.sinks.atif.writer import file_name, write
+from unspool.sinks.atif.writer import write
 
-__all__ = ["FAMILIES", "MANY_FILES", "NAME", "claims", "file_name", "read", "write"]
+__all__ = ["FAMILIES", "MANY_FILES", "NAME", "claims", "read", "write"]
 
 NAME = "atif"
 MANY_FILES = True

@@ -239,7 +239,8 @@ class _Check:
             field = fields[name]
             if not _is(item, field.type):
                 self.error("wrong-type", at, f"must be {_word(field.type)}, is {_kind(item)}")
-            elif name in since:
+                continue
+            if name in since:
                 self._since(since[name], at)
             if item == "" and name in _NOT_EMPTY:
                 self.error("empty", at, "must not be empty")

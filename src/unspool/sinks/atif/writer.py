@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.errors import UsageError
-from unspool.io.door import clean
+from unspool.io.packing import encode_json
 from unspool.reduce.totals import count_modes, number_segments, number_turns
 from unspool.reduce.usage import Runs, add_model_usage
 from unspool.sinks import Family, Options, Piece, safe_name, unique_names
@@ -37,11 +37,7 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
     version = options.get("atif_version")
     writing = Writing(family, version, str(options.get("subagents") or "embedded"))
     for name, document in writing.documents():
-        try:
-            data = msgspec.json.encode(document)
-        except UnicodeEncodeError:  # lone surrogates, which no UTF-8 can hold
-            data = msgspec.json.encode(clean(document))
-        yield Piece(name, msgspec.json.format(data, indent=2) + b"\n")
+        yield Piece(name, msgspec.json.format(encode_json(document), indent=2) + b"\n")
     for name, data in writing.files.by_name.items():
         yield Piece(name, data)
 

@@ -7,13 +7,11 @@ request of it is not as it likes; everything here keeps to what it takes. `docs/
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from unspool.io.door import clean
+from unspool.io.packing import encode_json
 from unspool.sinks import Family, Options, Piece, safe_name
 from unspool.sinks.chat_json.requests import Writer, named, turns_of
 
-__all__ = ["FAMILIES", "MANY_FILES", "NAME", "chat_of", "file_name", "write"]
+__all__ = ["FAMILIES", "MANY_FILES", "NAME", "write"]
 
 NAME = "chat-json"
 MANY_FILES = True
@@ -33,20 +31,7 @@ def write(family: Family, options: Options) -> Iterator[Piece]:
     for ident, chat in _chats(family):
         if not chat["requests"]:
             continue
-        try:
-            data = msgspec.json.encode(chat)
-        except UnicodeEncodeError:
-            data = msgspec.json.encode(clean(chat))
-        yield Piece(file_name(ident), data + b"\n")
-
-
-def file_name(ident: str) -> str:
-    return f"{safe_name(ident)}.chat.json"
-
-
-def chat_of(family: Family) -> dict[str, Any]:
-    """The whole chat, as plain values."""
-    return next(_chats(family))[1]
+        yield Piece(f"{safe_name(ident)}.chat.json", encode_json(chat) + b"\n")
 
 
 def _chats(family: Family) -> Iterator[tuple[str, dict[str, Any]]]:
