@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from click.core import ParameterSource
 
-from unspool.cli.extract import STRICT_CODE, print_summary, public_problem, public_summary
+from unspool.cli.extract import check_regex, tell, write_problems
 from unspool.errors import OutputError, UsageError
-from unspool.pipeline.output import opened
 
 SUPPORTED = (
     "paths", "sink", "output", "source", "json_recovery", "since", "require_system_first", "regex",
@@ -52,15 +50,8 @@ def run_on_cluster(context: click.Context) -> int:
             with suppress(OSError):  # it stays unless it is empty
                 Path(output.removeprefix(_LOCAL)).rmdir()
     if given["problems_file"] is not None:
-        with opened(given["problems_file"]) as file:
-            for problem in extraction.problems:
-                file.write(msgspec.json.encode(public_problem(problem)) + b"\n")
-    summary = extraction.summary
-    if given["as_json"]:
-        click.echo(msgspec.json.encode(public_summary(summary)).decode(), err=True)
-    elif not given["quiet"]:
-        print_summary(summary, given["verbose"])
-    return STRICT_CODE if given["strict"] and summary.problems else 0
+        write_problems(given["problems_file"], extraction.problems)
+    return tell(extraction.summary, given)
 
 
 def _check(context: click.Context) -> tuple[str, dict[str, str]]:
@@ -79,10 +70,7 @@ def _check(context: click.Context) -> tuple[str, dict[str, str]]:
         raise UsageError("--engine spark writes several files: name a folder with -o")
     if "-" in given["paths"]:
         raise UsageError("--engine spark cannot read standard input: the workers do not have it")
-    try:
-        re.compile(given["regex"] or "")
-    except re.error as error:
-        raise UsageError(f"--regex: {error}") from None
+    check_regex(given["regex"])
     settings = {}
     for setting in given["conf"]:
         name, equals, value = setting.partition("=")

@@ -5,7 +5,7 @@ Both end as `diff` does: 0 where all is the same, 1 where not, 2 in trouble.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import click
 import msgspec
@@ -186,9 +186,7 @@ def _print_differences(differences: Iterable[Difference]) -> None:
             continue
         for sign, value, colour in (("-", a, "red"), ("+", b, "green")):
             if value is not ABSENT:
-                say(f"  {sign} {_shown(value)}", fg=colour)
-
-
-def _shown(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _VALUE_CHARS else text[: _VALUE_CHARS - 1] + "…"
+                text = msgspec.json.encode(value).decode()
+                if len(text) > _VALUE_CHARS:
+                    text = text[: _VALUE_CHARS - 1] + "…"
+                say(f"  {sign} {text}", fg=colour)

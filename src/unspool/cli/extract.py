@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from unspool import sinks, sources
 from unspool.cli.options import Moment, Size, output_options, prepare_sink
 from unspool.cli.screen import Display, say_rows
 from unspool.errors import UsageError, unwritable
+from unspool.facts import Problem
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.job import MEGABYTE, Job, Summary
 from unspool.pipeline.output import is_special, opened, write_output
@@ -128,9 +130,7 @@ def command(
     context_tag_summary_dir: str | None,
     no_context_tag_summary: bool,
     problems_file: str | None,
-    strict: bool,
     as_json: bool,
-    verbose: bool,
     quiet: bool,
     **given: Any,
 ) -> int:
@@ -152,10 +152,7 @@ def command(
     options, combine = prepare_sink(sink, output, given)
     if problems_file == "-" and not many and (output is None or output == "-"):
         raise UsageError("--problems -: standard output has the conversations; name a file")
-    try:
-        re.compile(regex or "")
-    except re.error as error:
-        raise UsageError(f"--regex: {error}") from None
+    check_regex(regex)
     if context_tag_map is not None:
         catalogue.use(context_tag_map)
     catalogue.active()
@@ -180,11 +177,7 @@ def command(
             beside = Path(str(output)).parent / "analysis" / "prompt_context"
             written = write_summary(run.scan, Path(context_tag_summary_dir or beside))
             summary.tag_summary = str(written)
-    if as_json:
-        click.echo(msgspec.json.encode(public_summary(summary)).decode(), err=True)
-    elif not quiet:
-        print_summary(summary, verbose)
-    return STRICT_CODE if strict and summary.problems else 0
+    return tell(summary, click.get_current_context().params)
 
 
 def _run(
@@ -201,9 +194,7 @@ def _run(
         written = run.write()
         write_output(written, run.job.sink, combine, output)
         if problems_file is not None:
-            with opened(problems_file) as file:
-                for problem in run.problems():
-                    file.write(msgspec.json.encode(public_problem(problem)) + b"\n")
+            write_problems(problems_file, run.problems())
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
@@ -211,22 +202,36 @@ def _run(
     return run.finish()
 
 
-def public_problem(problem: Any) -> dict[str, Any]:
+def public_problem(problem: Problem) -> dict[str, Any]:
     fields = {"code": problem.code, "file": problem.origin, "offset": problem.offset}
     if problem.key[1]:
         fields["conversation_id"] = problem.key[1]
     return {**fields, "sample": problem.sample}
 
 
-def public_summary(summary: Summary) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(summary)
-    fields["samples"] = [public_problem(problem) for problem in summary.samples]
-    fields["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
-    return fields
+def check_regex(regex: str | None) -> None:
+    try:
+        re.compile(regex or "")
+    except re.error as error:
+        raise UsageError(f"--regex: {error}") from None
 
 
-def print_summary(summary: Summary, verbose: bool) -> None:
-    """The closing lines on stderr."""
+def write_problems(path: str, problems: Iterable[Problem]) -> None:
+    with opened(path) as file:
+        for problem in problems:
+            file.write(msgspec.json.encode(public_problem(problem)) + b"\n")
+
+
+def tell(summary: Summary, given: Mapping[str, Any]) -> int:
+    """The closing lines on stderr, as the options ask for them; the exit code."""
+    code = STRICT_CODE if given["strict"] and summary.problems else 0
+    if given["as_json"]:
+        fields: dict[str, Any] = msgspec.to_builtins(summary)
+        fields["samples"] = [public_problem(problem) for problem in summary.samples]
+        fields["megabytes_per_second"] = round(summary.megabytes_per_second, 1)
+        click.echo(msgspec.json.encode(fields).decode(), err=True)
+    if given["as_json"] or given["quiet"]:
+        return code
     skipped = f", {summary.files_skipped:,} of no known format" if summary.files_skipped else ""
     kinds = ", ".join(f"{count:,} {name}" for name, count in summary.sources.items())
     say_rows(
@@ -249,7 +254,7 @@ def print_summary(summary: Summary, verbose: bool) -> None:
         shown = ", ".join(summary.empty[:5]) + (" …" if len(summary.empty) > 5 else "")
         say_rows(("nothing in", f"{len(summary.empty):,}: {shown}"))
     say_rows(*(("problem", f"{count:,} × {code}") for code, count in summary.problems.items()))
-    if verbose:
+    if given["verbose"]:
         for problem in summary.samples:
             sample = f"{problem.sample!r:.120}"
             say_rows(("", f"{problem.origin}:{problem.offset} {problem.code} {sample}"))
@@ -258,3 +263,4 @@ def print_summary(summary: Summary, verbose: bool) -> None:
     if summary.tag_summary:
         say_rows(("prompt tags", summary.tag_summary))
     say_rows(("took", f"{summary.seconds:.1f} s, {summary.megabytes_per_second:.0f} MB/s"))
+    return code

@@ -62,8 +62,13 @@ def command(paths: tuple[str, ...] = (), as_json: bool = False, verbose: bool = 
     else:
         for holding in findings.holdings:
             click.echo(f"{click.style(holding.source, bold=True)}  {_counts(holding)}")
-            span = [day for day in (_day(holding.first), _day(holding.last)) if day]
-            facts = [" … ".join(dict.fromkeys(span)), _versions(holding)]
+            days = (day_and_time(stamp)[:10] for stamp in (holding.first, holding.last))
+            span = [day for day in days if day]
+            facts = [" … ".join(dict.fromkeys(span))]
+            if holding.versions:
+                ends = list(dict.fromkeys((holding.versions[0], holding.versions[-1])))
+                word = "version" if len(ends) == 1 else "versions"
+                facts.append(f"{word} {one_line(' … '.join(ends), 60)}")
             line = "  ".join(fact for fact in facts if fact)
             if line:
                 click.echo(f"    {line}")
@@ -91,10 +96,6 @@ def _short(path: str) -> str:
     return one_line(path)
 
 
-def _day(stamp: str | None) -> str:
-    return day_and_time(stamp)[:10]
-
-
 def _counts(holding: Holding) -> str:
     parts = [plural(holding.conversations, "conversation")]
     if holding.subagents:
@@ -104,13 +105,6 @@ def _counts(holding: Holding) -> str:
         f"{size(holding.size_bytes)} in {plural(holding.files, 'file')}",
     ]
     return ", ".join(parts)
-
-
-def _versions(holding: Holding) -> str:
-    if not holding.versions:
-        return ""
-    ends = list(dict.fromkeys((holding.versions[0], holding.versions[-1])))
-    return ("version " if len(ends) == 1 else "versions ") + one_line(" … ".join(ends), 60)
 
 
 def _troubles(troubles: list[Trouble], verbose: bool) -> None:

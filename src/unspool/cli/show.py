@@ -74,10 +74,10 @@ def _recent(address: str, ident: str) -> Family:
 
     queue = RedisQueue(address)
     try:
-        found = queue.recent(ident)
-        if not found:
+        matching = queue.recent(ident)
+        if not matching:
             raise UnknownConversation(f"no conversation {ident!r} was written lately")
-        roots = [one for one in found if one.parent is None] or found
+        roots = [one for one in matching if one.parent is None] or matching
         if len(roots) > 1:
             raise AmbiguousId(f"{ident!r} means {len(roots)} conversations")
         children = [

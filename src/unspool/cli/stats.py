@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -51,7 +52,11 @@ def command(
     with reading(path_of(store_path)) as connection:
         rows = stats(connection, by, Filters(**filters))
     if as_json:
-        print_json([_plain(row) for row in rows])
+        plain = [msgspec.to_builtins(row) for row in rows]
+        for row, fields in zip(rows, plain, strict=True):
+            if row.acceptance_rate is not None:
+                fields["acceptance_rate"] = round(row.acceptance_rate, 3)
+        print_json(plain)
     elif as_csv:
         out = io.StringIO()
         names = [*Figures.__struct_fields__, "acceptance_rate"]
@@ -67,61 +72,42 @@ def command(
         _print(rows[-limit:] if by == "day" else rows[:limit], by)
 
 
-def _plain(row: Figures) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(row)
-    if row.acceptance_rate is not None:
-        fields["acceptance_rate"] = round(row.acceptance_rate, 3)
-    return fields
-
-
 def _cost(row: Figures) -> str:
     if row.cost_usd is None:
         return "?" if row.tokens_without_price else ""
     return f"${row.cost_usd:,.2f}" + ("+?" if row.tokens_without_price else "")
 
 
-def _columns(row: Figures, by: Group) -> list[str]:
-    """The cells that say something for this grouping."""
-    lines = ""
-    if row.lines_added is not None or row.lines_removed is not None:
-        lines = f"+{row.lines_added or 0} -{row.lines_removed or 0}"
-    rate = row.acceptance_rate
-    kept = f"{rate:.0%}" if rate is not None else ""
-    failures = f"{row.tool_failures / row.tool_calls:.0%}" if row.tool_calls else ""
-    tokens = [
-        _short(getattr(row, name))
-        for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
-    ]
-    if by == "tool":
-        return [str(row.tool_calls), failures, str(row.conversations)]
-    if by == "file":
-        return [str(row.conversations), str(row.touches), lines, kept]
-    if by == "model":
-        number = str(row.conversations + row.subagents)
-        return [number, str(row.turns), *tokens, _cost(row), str(row.tool_calls), failures]
-    return [
-        str(row.conversations),
-        str(row.turns),
-        *tokens,
-        _cost(row),
-        str(row.tool_calls),
-        failures,
-        lines,
-        kept,
-    ]
+def _lines(row: Figures) -> str:
+    if row.lines_added is None and row.lines_removed is None:
+        return ""
+    return f"+{row.lines_added or 0} -{row.lines_removed or 0}"
 
 
-_HEADS: dict[str, list[str]] = {
-    "tool": ["calls", "failed", "conversations"],
-    "file": ["conversations", "touches", "lines", "kept"],
-    "model": ["conversations", "turns", "prompt", "cached", "output", "cost", "calls", "failed"],
+def _tokens(name: str) -> Callable[[Figures], str]:
+    return lambda row: "" if getattr(row, name) is None else short(getattr(row, name))
+
+
+_CELLS: dict[str, Callable[[Figures], str]] = {
+    "conversations": lambda row: str(row.conversations),
+    "turns": lambda row: str(row.turns),
+    "prompt": _tokens("prompt_tokens"),
+    "cached": _tokens("cached_tokens"),
+    "output": _tokens("completion_tokens"),
+    "cost": _cost,
+    "calls": lambda row: str(row.tool_calls),
+    "failed": lambda row: f"{row.tool_failures / row.tool_calls:.0%}" if row.tool_calls else "",
+    "touches": lambda row: str(row.touches),
+    "lines": _lines,
+    "kept": lambda row: f"{row.acceptance_rate:.0%}" if row.acceptance_rate is not None else "",
 }
-_HEAD = ["conversations", "turns", "prompt", "cached", "output", "cost"]
-_HEAD += ["calls", "failed", "lines", "kept"]
-
-
-def _short(value: int | None) -> str:
-    return "" if value is None else short(value)
+_USUAL = "conversations turns prompt cached output cost calls failed lines kept"
+_COLUMNS = {
+    "tool": "calls failed conversations",
+    "file": "conversations touches lines kept",
+    "model": "conversations turns prompt cached output cost calls failed",
+}
+"""The cells that say something, where a grouping has others than usual."""
 
 
 def _size(row: Figures, by: Group) -> float:
@@ -133,7 +119,14 @@ def _size(row: Figures, by: Group) -> float:
 
 
 def _print(rows: list[Figures], by: Group) -> None:
-    table = [[by, *_HEADS.get(by, _HEAD)]] + [[_name(row.name), *_columns(row, by)] for row in rows]
+    heads = _COLUMNS.get(by, _USUAL).split()
+    table = [[by, *heads]]
+    for row in rows:
+        if by == "model":  # sub-agents have models of their own
+            row = msgspec.structs.replace(row, conversations=row.conversations + row.subagents)
+        name = one_line(row.name)
+        name = name if len(name) <= 48 else "…" + name[-47:]
+        table.append([name, *(_CELLS[head](row) for head in heads)])
     widths = [max(len(line[n]) for line in table) for n in range(len(table[0]))]
     most = max((_size(row, by) for row in rows), default=0)
     width = columns()
@@ -150,8 +143,3 @@ def _print(rows: list[Figures], by: Group) -> None:
             say(f"  {bar}".rstrip(), fg="cyan")
         else:
             say(text.rstrip())
-
-
-def _name(name: str) -> str:
-    name = one_line(name)
-    return name if len(name) <= 48 else "…" + name[-47:]

@@ -104,10 +104,10 @@ def dead(retry: bool, store_path: str | None, as_json: bool) -> None:
     for event in events:
         arrival = event.arrival
         if as_json:
-            told = {"event_id": arrival.event_id, "platform": arrival.platform, "at": event.at}
-            told |= {"event_type": arrival.event_type, "session": arrival.session}
-            told |= {"error": event.error, "payload": arrival.data.decode("utf-8", "replace")}
-            print_json(told, indent=0)
+            names = ("event_id", "platform", "event_type", "session")
+            row = {"at": event.at, **{name: getattr(arrival, name) for name in names}}
+            row |= {"error": event.error, "payload": arrival.data.decode("utf-8", "replace")}
+            print_json(row, indent=0)
         else:
             say(
                 f"{event.at}  {arrival.platform}/{one_line(arrival.session, 40)}"

@@ -119,7 +119,11 @@ def match(ident: str, entries: Iterable[Entry]) -> Entry:
 
     The id of a sub-agent, `parent/agent`, may be shortened in both its parts.
     """
-    candidates = [(entry, _closeness(ident, entry)) for entry in entries]
+    source, _, rest = ident.partition("/")
+    candidates: list[tuple[Entry, int]] = []
+    for entry in entries:
+        qualified = _spelt(entry.id, rest) if rest and entry.source == source else 0
+        candidates.append((entry, max(qualified, _spelt(entry.id, ident))))
     closest = max((close for _, close in candidates), default=0)
     if not closest:
         raise UnknownConversation(f"no conversation {ident!r} here: `unspool list` shows them")
@@ -132,14 +136,8 @@ def match(ident: str, entries: Iterable[Entry]) -> Entry:
     raise AmbiguousId(_candidates(ident, chosen))
 
 
-def _closeness(ident: str, entry: Entry) -> int:
-    """0: not meant; more where a part of the id, or all of it, is spelt out."""
-    source, _, rest = ident.partition("/")
-    qualified = _spelt(entry.id, rest) if rest and entry.source == source else 0
-    return max(qualified, _spelt(entry.id, ident))
-
-
 def _spelt(full: str, ident: str) -> int:
+    """0: not meant; more where a part of the id, or all of it, is spelt out."""
     if full == ident:
         return 5
     parent, inside, agent = full.partition("/")
@@ -193,15 +191,9 @@ def _shortest(names: Iterable[str], least: int, inner: set[str]) -> dict[str, in
             at += 1
         after = ids[at] if at < len(ids) else ""
         before = ids[number - 1] if number else ""
-        lengths[ident] = max(least, _common(ident, before) + 1, _common(ident, after) + 1)
+        shared = (os.path.commonprefix([ident, other]) for other in (before, after))  # noqa: RUF071 - letters
+        lengths[ident] = max(least, *(len(beginning) + 1 for beginning in shared))
     return lengths
-
-
-def _common(first: str, second: str) -> int:
-    for number, (a, b) in enumerate(zip(first, second, strict=False)):
-        if a != b:
-            return number
-    return min(len(first), len(second))
 
 
 KEEP_MESSAGES = 50_000

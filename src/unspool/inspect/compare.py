@@ -175,38 +175,37 @@ class Index:
         self.offsets = array("Q")
         self.hashes = array("Q")
         self._rows: dict[bytes, int] = {}
-        self._taken = bytearray()
-        self._repeats: dict[bytes, int] = {}
-        self._repeats_taken: dict[bytes, int] = {}
+        """Conversation → the first of its rows that nobody took."""
+        self._last: dict[bytes, int] = {}
+        self._next: dict[int, int] = {}
+        """A row → the next one with the same id."""
 
     def add(self, ident: str, offset: int, line: bytes) -> None:
-        key = _key(ident)
+        key, row = _key(ident), len(self.offsets)
         if key in self._rows:
-            number = self._repeats[key] = self._repeats.get(key, 0) + 1
-            key = _key(ident, number)
-        self._rows[key] = len(self.offsets)
+            self._next[self._last.get(key, self._rows[key])] = row
+            self._last[key] = row
+        else:
+            self._rows[key] = row
         self.offsets.append(offset)
         self.hashes.append(_hash(line))
-        self._taken.append(0)
 
     def take(self, ident: str) -> int | None:
         """The row of the next conversation with this id."""
         key = _key(ident)
-        row = self._rows.get(key)
-        if row is not None and self._taken[row]:
-            number = self._repeats_taken[key] = self._repeats_taken.get(key, 0) + 1
-            row = self._rows.get(_key(ident, number))
-        if row is not None:
-            self._taken[row] = 1
+        row = self._rows.pop(key, None)
+        if row in self._next:
+            self._rows[key] = self._next.pop(row)
         return row
 
     def left(self) -> Iterator[int]:
         """Where the conversations lie that nobody took."""
-        return (self.offsets[row] for row, taken in enumerate(self._taken) if not taken)
+        rows = sorted([*self._rows.values(), *self._next.values()])
+        return (self.offsets[row] for row in rows)
 
 
-def _key(ident: str, number: int = 0) -> bytes:
-    return blake2b(f"{number} {ident}".encode("utf-8", "replace"), digest_size=16).digest()
+def _key(ident: str) -> bytes:
+    return blake2b(ident.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def _hash(line: bytes) -> int:

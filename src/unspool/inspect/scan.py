@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from unspool.inspect.collection import Entry, make_entry, newest_first, short_id
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.job import Job, Progress
 from unspool.trajectory import Trajectory
-
-MAIN = 1
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -79,13 +76,10 @@ def usual_places(
 
 def main_places(places: Iterable[Place]) -> list[Place]:
     """The first of each source: the rest are those of rarer editors."""
-    met: Counter[str] = Counter()
-    main: list[Place] = []
+    main: dict[str, Place] = {}
     for place in places:
-        met[place.source] += 1
-        if met[place.source] <= MAIN:
-            main.append(place)
-    return main
+        main.setdefault(place.source, place)
+    return list(main.values())
 
 
 def is_there(path: Path) -> bool:

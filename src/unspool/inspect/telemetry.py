@@ -101,21 +101,12 @@ class TypeReport(Problems, kw_only=True):
     types: list[EventType] = msgspec.field(default_factory=list)
 
 
-class _Span(msgspec.Struct):
-    low: int | None = None
-    high: int | None = None
-
-    def take(self, time: int | None) -> None:
-        if time is not None:
-            self.low = time if self.low is None else min(self.low, time)
-            self.high = time if self.high is None else max(self.high, time)
-
-
 def search_types(paths: Iterable[str], contains: str = "", progress: Progress = None) -> TypeReport:
     """The types whose name contains the text, whatever its case."""
     report = TypeReport()
     types: dict[str, EventType] = {}
-    spans: dict[str, _Span] = {}
+    times: dict[str, tuple[int, int]] = {}
+    """Type → its first and its last time."""
     for event in iter_telemetry(paths, Tally(), progress):
         if isinstance(event, Problem):
             report.lack(event)
@@ -125,12 +116,11 @@ def search_types(paths: Iterable[str], contains: str = "", progress: Progress = 
         if contains.lower() not in name.lower():
             continue
         _count(types.setdefault(name, EventType(name)), event)
-        spans.setdefault(name, _Span()).take(event.time)
+        if (time := event.time) is not None:
+            first, last = times.get(name, (time, time))
+            times[name] = min(first, time), max(last, time)
     for name, event_type in types.items():
-        event_type.first, event_type.last = (
-            format_time(spans[name].low),
-            format_time(spans[name].high),
-        )
+        event_type.first, event_type.last = map(format_time, times.get(name, (None, None)))
         event_type.properties = dict(sorted(event_type.properties.items()))
         event_type.measurements = dict(sorted(event_type.measurements.items()))
     report.types = sorted(
