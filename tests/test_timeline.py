@@ -168,3 +168,8 @@ def test_a_turn_tells_what_it_came_to() -> None:
     assert second["duration_ms"] == 1900
     assert "lines_added" not in second
     assert to_timeline(made)["total_lines_added"] == 5
+
+
+def test_half_a_character_is_replaced() -> None:
+    trajectory = Trajectory(conversation_id="c", messages=[], title="a\ud83d")
+    assert lines(trajectory)[0]["title"] == "a\ufffd"

@@ -173,16 +173,16 @@ class Recorder:
         request_id: str | None = None,
     ) -> str:
         """A request and what came of it. Gives the request's id."""
-        request = Request(
-            self,
-            self._session(invocation_id, session_id, label),
+        session = self._session(invocation_id, session_id, label)
+        request = self.request(
             model,
             messages,
             tools,
-            ident=name_of(request_id) or new_id(),
+            session_id=session,
+            request_id=request_id,
             conversation=conversation,
-            started=to_micros(started_at),
         )
+        request.started = to_micros(started_at)
         first = figure_of(time_to_first_token_ms)
         if first is not None:
             request.data["time_to_first_token_ms"] = first

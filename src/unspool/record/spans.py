@@ -83,7 +83,6 @@ class Request(Span):
         ident: str,
         conversation: bool = True,
         data: Mapping[str, Any] | None = None,
-        started: int | None = None,
     ) -> None:
         self.recorder = recorder
         self.session = session
@@ -93,7 +92,7 @@ class Request(Span):
         self.tools = tools
         self.conversation = conversation
         self.data = details_of(data)
-        self.started = started
+        self.started: int | None = None
         self.done = False
         self._gathering: Gathering | None = None
         self._first: int | None = None
