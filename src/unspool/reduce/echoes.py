@@ -12,6 +12,7 @@ own origin that did match, where time does not tell its place.
 
 from collections import defaultdict
 from collections.abc import Set
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from unspool.facts import ECHO, INDEX, MessageSeen
@@ -37,6 +38,8 @@ class Anchors:
     def __init__(self) -> None:
         self._pairs: dict[str, list[tuple[float, Placed | float]]] = {}
         self._untimed: set[str] = set()
+        self.cut_off: set[int] = set()
+        """Prompts without an answer whose answer, cut off, was found in a log without times."""
         self._inner: dict[Channel, list[tuple[float, Placed | float]]] = {}
         """Of a channel that is a store of its own, below ECHO: it may lie in one database with the
         store that it repeats, in another order."""
@@ -185,6 +188,8 @@ class _Heard:
             for place, fact in group:
                 self._assembly.add_part(place, fact, ident)
             target = self._assembly.drafts[ident]
+            if answers and all(f.status == "interrupted" and f.time is None for _, f in group):
+                self._tie_cut_off(group[0][0])
         else:
             self._assembly.aliases[ident] = target.id
             self._taken.add(id(target))
@@ -200,6 +205,26 @@ class _Heard:
                 target.time = next((fact.time for _, fact in group if fact.time is not None), None)
         if answers and text and group[0][1].id:
             self._told[text].add(target)
+
+    def _tie_cut_off(self, place: int) -> None:
+        """An answer that was cut off, of which only a log without times tells, is that of the next
+        prompt that has none (cases/qwen_code/killed_stream_and_chat):
+
+            {"type":"user","uuid":"u2","message":{"parts":[{"text":"And the other?"}]}}     the chat
+            {"type":"user","uuid":"u3","message":{"parts":[{"text":"Once more."}]}}
+            {"type":"assistant","message":{"content":[{"type":"thinking",…}]}}       killed: of u2
+        """
+        anchors = self._assembly.anchors
+        start = self._drafts.index(self._last) + 1 if self._last in self._drafts else 0
+        behind = self._drafts[start:]
+        for asked, follower in zip_longest(behind, behind[1:]):
+            if asked.role != "user" or any(part.kind in _UNSAID for part in asked.parts):
+                continue
+            answered = follower is not None and follower.role == "assistant"
+            if not answered and id(asked) not in anchors.cut_off:
+                anchors.cut_off.add(id(asked))
+                anchors.tie(self._channel[1], place, asked, timed=False)
+                return
 
     def _find(self, ident: str, group: Group, text: str) -> "Draft | None":
         assembly, first = self._assembly, group[0][1]

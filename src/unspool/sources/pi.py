@@ -10,29 +10,37 @@ stream has the same header and the same messages without their ids: a second cop
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from unspool.facts import PREVIOUS, ROOT, AnyFact, Attachment, Problem, Rank
 from unspool.io.door import iter_json_lines
-from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import binary
 from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 NAME = "pi"
-RANGES = True
+RANGES = False  # an answer is printed piece by piece
 
 _FILE = re.compile(r"(?:^|[/\\])\d{4}-\d\d-\d\dT[\d-]+Z_([^/\\]+)\.jsonl")
 _FILES = re.compile(r'(?:<file name="[^"\n]*">.*?</file>\n)+', re.DOTALL)
 """Files named on the command line (`pi @notes.txt "What is this?"`) stand before the words."""
 _FILE_NAME = re.compile(r'<file name="([^"\n]*)">')
+_OMITTED = re.compile(r"\n\n\[Image omitted: [^\n]*\]\Z")
+"""What stands behind the words instead of a picture that was too large."""
 _TOUCHES = {"read": "read", "edit": "edit", "write": "create"}
+_STATUS = {"aborted": "interrupted", "pending": "interrupted", "error": "failed"}
+_MARKS = ("thinking_level_change", "context_edit", "label", "custom")
+"""Entries between messages that are kept as they are."""
+_BASE = ("type", "id", "parentId", "timestamp")
+_PRINTED = re.compile("(?:agent|turn|message|tool_execution|queue|compaction|auto_retry|entry)_")
+"""Events of the printed stream beside `message_end`: they repeat what it tells."""
 
 
 class Block(msgspec.Struct, gc=False):
@@ -41,16 +49,11 @@ class Block(msgspec.Struct, gc=False):
     type: str = ""
     text: str = ""
     thinking: str = ""
-    redacted: bool | None = None
     data: str = ""
     mimeType: str = ""
     id: str = ""
     name: str = ""
     arguments: Raw = Raw(b"")
-
-
-class Cost(msgspec.Struct, gc=False):
-    total: float | None = None
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -61,35 +64,37 @@ class Usage(msgspec.Struct, gc=False):
     cacheRead: int | None = None
     cacheWrite: int | None = None
     reasoning: int | None = None
-    cost: Cost | None = None
+    cost: dict[str, float] | None = None
 
 
 class Message(msgspec.Struct, gc=False):
     role: str = ""
     content: str | list[Block] | None = None
     timestamp: int | float | None = None
-    # assistant
     model: str = ""
     responseModel: str | None = None
     responseId: str | None = None
     usage: Usage | None = None
     stopReason: str | None = None
     errorMessage: str | None = None
-    # toolResult
     toolCallId: str = ""
     toolName: str = ""
     isError: bool | None = None
     details: Any = None
-    # system
     sections: dict[str, str | None] | None = None
     toolsAdded: list[dict[str, Any]] | None = None
-    # bashExecution: a command that the person ran
     command: str = ""
     output: str = ""
     exitCode: int | None = None
     cancelled: bool | None = None
-    # custom: put there by an extension
     customType: str | None = None
+
+
+class Piece(msgspec.Struct, gc=False):
+    """A piece of an answer that is being printed."""
+
+    type: str = ""
+    delta: str = ""
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -100,6 +105,7 @@ class Entry(msgspec.Struct, gc=False):
     parentId: str | None = None
     timestamp: str | None = None
     message: Message | None = None
+    assistantMessageEvent: Piece | None = None
     cwd: str | None = None
     parentSession: str | None = None
     modelId: str | None = None
@@ -135,66 +141,109 @@ def session_of(path: str) -> str | None:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    # A byte range of the file does not hold the header, which alone names the session.
-    first = read_head(origin.path).objects[:1]
-    session = str(first[0].get("id") or "") if first else session_of(origin.path) or ""
+    session = session_of(origin.path) or ""
+    answer, begun = Message(), Scribe((NAME, session), origin.path, 0)
     for line in iter_json_lines(origin, _ENTRY, tally, recover):
         if isinstance(line, Problem):
             yield line
             continue
         offset, data, entry = line
-        if entry.type in _STREAM_NOISE:
-            tally.noise += 1
-            continue
-        printed = entry.type == "message_end"
-        time = entry.message.timestamp if printed and entry.message else entry.timestamp
+        kind, message = entry.type, entry.message or Message()
+        session = entry.id if kind == "session" else session
         # Only entries hang in the tree; those of format 1 have no ids and follow one another.
-        in_tree = bool(entry.id) and entry.type != "session"
+        in_tree = bool(entry.id) and kind != "session"
         scribe = Scribe(
             (NAME, session),
             origin.path,
             offset,
-            time=parse_time(time),
-            entry=entry.id,
+            time=parse_time(entry.timestamp or message.timestamp),
+            entry=entry.id if in_tree else "",
             after=(entry.parentId or ROOT) if in_tree else PREVIOUS,
-            rank=Rank.COPY if printed else Rank.ITSELF,
+            rank=Rank.COPY if kind.startswith("message_") else Rank.ITSELF,
         )
-        reader = _READERS.get(entry.type)
-        if reader is not None:
-            reader(entry, scribe)
-        else:
-            if entry.type not in _MARKS:
-                tally.unrecognise(entry.type or "no type", origin.path, offset)
+        if kind in ("message", "message_end"):
+            answer = Message()
+            _read_message(message, scribe)
+        elif kind == "message_start":
+            answer, begun = message if message.role == "assistant" else Message(), scribe
+            tally.noise += 1
+        elif _PRINTED.match(kind):
+            if kind == "message_update" and entry.assistantMessageEvent is not None:
+                _go_on(answer, entry.assistantMessageEvent)
+            tally.noise += 1
+        elif not _read_entry(entry, scribe):
+            if kind not in _MARKS:
+                tally.unrecognise(kind or "no type", origin.path, offset)
             fields = msgspec.json.decode(data) if data.startswith(b"{") else {}
-            rest = {name: value for name, value in fields.items() if name not in _BASE}
-            scribe.mark(entry.type or "entry", rest)
+            scribe.mark(kind or "entry", {n: v for n, v in fields.items() if n not in _BASE})
         yield from scribe.facts
+    if answer.content:  # Pi was killed in the middle of it, and keeps no other trace (case killed)
+        tally.noise -= 1
+        _read_answer(answer, begun)
+        yield from begun.facts
 
 
-def _read_header(entry: Entry, scribe: Scribe) -> None:
-    scribe.note("agent", NAME)
-    if entry.cwd:
-        scribe.note("workspace.path", entry.cwd)
-    parent = session_of(entry.parentSession) if entry.parentSession else None
-    if parent:
-        scribe.note("parent", {"conversation_id": parent, "kind": "fork"})
+def _go_on(answer: Message, piece: Piece) -> None:
+    # {"type":"message_update","assistantMessageEvent":{"type":"text_delta","delta":"I lo"}}
+    kind = piece.type.removesuffix("_delta")
+    if answer.role and kind in ("text", "thinking"):
+        blocks = answer.content if isinstance(answer.content, list) else []
+        block = blocks[-1] if blocks and blocks[-1].type == kind else Block(type=kind)
+        setattr(block, kind, getattr(block, kind) + piece.delta)
+        answer.content = [*(other for other in blocks if other is not block), block]
+        answer.usage = None  # zeros until it ends
 
 
-def _read_message(entry: Entry, scribe: Scribe) -> None:
-    message = entry.message or Message()
-    text, thinking, calls, attachments = _parts(message.content)
+def _read_entry(entry: Entry, scribe: Scribe) -> bool:
+    """Whether it is known what the entry states."""
+    if entry.type == "session":
+        scribe.note("agent", NAME)
+        if entry.cwd:
+            scribe.note("workspace.path", entry.cwd)
+        parent = session_of(entry.parentSession or "")
+        if parent:
+            scribe.note("parent", {"conversation_id": parent, "kind": "fork"})
+    elif entry.type == "compaction":
+        # {"type":"compaction","id":"94bf","parentId":"c6c3","summary":"…","firstKeptEntryId":"fc78"}:
+        # the model goes on with the summary and the entries from fc78 to c6c3 (case compaction).
+        data: dict[str, Any] = {"tokens_before": entry.tokensBefore}
+        if entry.firstKeptEntryId not in (None, entry.id):
+            data |= {"preserved_from": entry.firstKeptEntryId, "preserved_to": entry.parentId}
+        scribe.mark(
+            "compaction", {name: value for name, value in data.items() if value is not None}
+        )
+        scribe.message(id=entry.id, role="user", text=entry.summary, kind="summary")
+        _report(entry.usage, scribe)
+    elif entry.type == "branch_summary":
+        _read_injected(entry.summary, entry.type, scribe)
+        _report(entry.usage, scribe)
+    elif entry.type == "custom_message":
+        _read_injected(entry.content, entry.customType or "", scribe)
+    elif entry.type == "model_change":
+        scribe.note("model", entry.modelId, on="following")
+    elif entry.type == "session_info":
+        scribe.note("title", entry.name)
+    elif entry.type == "usage":
+        _report(entry.usage, scribe, model=entry.model)
+    else:
+        return False
+    return True
+
+
+def _read_message(message: Message, scribe: Scribe) -> None:
+    text, attachments = _text(message.content), _images(message.content)
     if message.role == "user":
         # Prompts have no id in the stream, but the same moment in milliseconds in both.
-        ident = f"user-{message.timestamp}" if message.timestamp else entry.id
+        ident = f"user-{message.timestamp}" if message.timestamp else scribe.entry
         files = _FILES.match(text)
-        typed = text[files.end() :] if files else text
+        typed = _OMITTED.sub("", text[files.end() :] if files else text)
         named = _FILE_NAME.findall(files[0]) if files else []
         attachments += tuple(Attachment(kind="file", path=path) for path in named)
         scribe.message(id=ident, role="user", text=text, typed=typed, attachments=attachments)
         if typed:
             scribe.note("title", title_of(typed), Rank.GUESS)
     elif message.role == "assistant":
-        _read_answer(message, entry, scribe, text, thinking, calls)
+        _read_answer(message, scribe)
     elif message.role == "toolResult":
         scribe.returned(
             call=message.toolCallId,
@@ -204,145 +253,85 @@ def _read_message(entry: Entry, scribe: Scribe) -> None:
             details=message.details or None,
             attachments=attachments,
         )
-        _report(message.usage, scribe, entry.id)
+        _report(message.usage, scribe)
     elif message.role == "system":
         # {"role":"system","content":"","sections":{"preamble":"…","tools":"…"},"toolsAdded":[…]}
-        sections = [part for part in (message.sections or {}).values() if part]
-        scribe.message(
-            id=entry.id, role="system", text="\n\n".join(filter(None, [text, *sections]))
-        )
+        sections = filter(None, [text, *(message.sections or {}).values()])
+        scribe.message(id=scribe.entry, role="system", text="\n\n".join(sections))
         if message.toolsAdded:
             scribe.note("tool_definitions", message.toolsAdded)
-    elif message.role == "bashExecution":
-        arguments = msgspec.json.encode({"command": message.command}).decode()
-        scribe.message(id=entry.id, role="user", text=message.command, kind="shell")
-        scribe.call(id=entry.id, message=entry.id, name="bash", arguments=arguments, by_user=True)
+    elif message.role == "bashExecution":  # a command that the person ran
+        ident, arguments = scribe.entry, msgspec.json.encode({"command": message.command}).decode()
+        scribe.message(id=ident, role="user", text=message.command, kind="shell")
+        scribe.call(id=ident, message=ident, name="bash", arguments=arguments, by_user=True)
         status = "cancelled" if message.cancelled else ""
         failed = message.exitCode not in (0, None)
-        scribe.returned(call=entry.id, text=message.output, failed=failed, status=status)
+        scribe.returned(call=ident, text=message.output, failed=failed, status=status)
     else:
-        _read_injected(text, message.customType or message.role, scribe, attachments)
+        _read_injected(message.content, message.customType or message.role, scribe)
 
 
-def _read_answer(
-    message: Message, entry: Entry, scribe: Scribe, text: str, thinking: str, calls: list[Block]
-) -> None:
+def _read_answer(message: Message, scribe: Scribe) -> None:
     # An answer has the same response id in the session file and in the printed stream.
-    ident = message.responseId or entry.id
-    failed = message.stopReason == "error"
-    bare = failed and not text and not calls
+    ident, stop = message.responseId or scribe.entry, message.stopReason or ""
+    blocks = message.content if isinstance(message.content, list) else []
+    calls = [block for block in blocks if block.type == "toolCall"]
+    text, error = _text(message.content), message.errorMessage or ""
+    bare = stop == "error" and not text and not calls
     scribe.message(
         id=ident,
         role="assistant",
-        text=message.errorMessage or "" if bare else text,
-        thinking=thinking,
+        text=error if bare else text,
+        thinking="\n\n".join(block.thinking for block in blocks if block.thinking),
         kind="error" if bare else "",
         model=message.responseModel or message.model,
-        stop=message.stopReason or "",
-        status="interrupted" if message.stopReason == "aborted" else "failed" if failed else "",
-        extra={"error": message.errorMessage} if message.errorMessage and not bare else None,
+        stop=stop,
+        status=_STATUS.get(stop, ""),
+        extra={"error": error} if error and not bare else None,
     )
     for block in calls:
-        arguments = bytes(block.arguments)
+        arguments = bytes(block.arguments).decode("utf-8", "replace")
         scribe.call(
             id=block.id,
             message=ident,
             name=block.name,
-            arguments=arguments.decode("utf-8", "replace"),
+            arguments=arguments,
             files=touched(_TOUCHES, block.name, arguments, "path"),
         )
-    _report(message.usage, scribe, ident, "message")
+    _report(message.usage, scribe, on="message", subject=ident)
 
 
-def _read_injected(
-    text: str, origin: str, scribe: Scribe, attachments: tuple[Attachment, ...] = ()
-) -> None:
+def _read_injected(content: str | list[Block] | None, by: str, scribe: Scribe) -> None:
     scribe.message(
         id=scribe.entry,
         role="user",
-        text=text,
+        text=_text(content),
         kind="injected",
-        attachments=attachments,
-        extra={"injected_by": origin},
+        attachments=_images(content),
+        extra={"injected_by": by},
     )
 
 
-def _read_compaction(entry: Entry, scribe: Scribe) -> None:
-    # {"type":"compaction","id":"94bf","parentId":"c6c3","summary":"…","firstKeptEntryId":"fc78"}:
-    # the model goes on with the summary and the entries from fc78 to c6c3 (case compaction).
-    data: dict[str, Any] = {"tokens_before": entry.tokensBefore}
-    if entry.firstKeptEntryId not in (None, entry.id):
-        data |= {"preserved_from": entry.firstKeptEntryId, "preserved_to": entry.parentId}
-    known = {name: value for name, value in data.items() if value is not None}
-    scribe.mark("compaction", known)
-    scribe.message(id=entry.id, role="user", text=entry.summary, kind="summary")
-    _report(entry.usage, scribe, entry.id)
-
-
-def _read_branch_summary(entry: Entry, scribe: Scribe) -> None:
-    _read_injected(entry.summary, entry.type, scribe)
-    _report(entry.usage, scribe, entry.id)
-
-
-def _read_custom_message(entry: Entry, scribe: Scribe) -> None:
-    text, _, _, attachments = _parts(entry.content)
-    _read_injected(text, entry.customType or "", scribe, attachments)
-
-
-_READERS: dict[str, Callable[[Entry, Scribe], None]] = {
-    "session": _read_header,
-    "message": _read_message,
-    "message_end": _read_message,
-    "compaction": _read_compaction,
-    "branch_summary": _read_branch_summary,
-    "custom_message": _read_custom_message,
-    "model_change": lambda entry, scribe: scribe.note("model", entry.modelId, on="following"),
-    "usage": lambda entry, scribe: _report(entry.usage, scribe, entry.id, model=entry.model),
-    "session_info": lambda entry, scribe: scribe.note("title", entry.name),
-}
-_MARKS = frozenset(("thinking_level_change", "context_edit", "label", "custom"))
-"""Entries between messages that are kept as they are."""
-_BASE = frozenset(("type", "id", "parentId", "timestamp"))
-_STREAM_NOISE = frozenset((
-    "agent_start", "agent_end", "agent_settled", "entry_appended", "turn_start", "turn_end",
-    "message_start",
-    "message_update", "tool_execution_start", "tool_execution_update", "tool_execution_end",
-    "queue_update", "compaction_start", "compaction_end", "auto_retry_start", "auto_retry_end",
-))  # fmt: skip
-"""Events of the printed stream that repeat what `message_end` tells."""
-
-
-def _parts(
-    content: str | list[Block] | None,
-) -> tuple[str, str, list[Block], tuple[Attachment, ...]]:
-    """Words, reasoning, calls and images of a message."""
+def _text(content: str | list[Block] | None) -> str:
     if not isinstance(content, list):
-        return content or "", "", [], ()
-    text = "\n\n".join(block.text for block in content if block.type == "text" and block.text)
-    thinking = "\n\n".join(block.thinking for block in content if block.thinking)
-    calls = [block for block in content if block.type == "toolCall"]
-    images = [block for block in content if block.type == "image"]
-    return text, thinking, calls, tuple(binary("image", b.data, b.mimeType) for b in images)
+        return content or ""
+    return "\n\n".join(block.text for block in content if block.type == "text" and block.text)
 
 
-def _report(
-    usage: Usage | None,
-    scribe: Scribe,
-    subject: str,
-    on: Literal["message", "call"] = "call",
-    model: str = "",
-) -> None:
+def _images(content: str | list[Block] | None) -> tuple[Attachment, ...]:
+    blocks = content if isinstance(content, list) else []
+    return tuple(binary("image", b.data, b.mimeType) for b in blocks if b.type == "image")
+
+
+def _report(usage: Usage | None, scribe: Scribe, **fields: Any) -> None:
     """Tokens of an answer, or of a model call beside the answers (a summary, a warmed cache)."""
-    if usage is None:
-        return
-    scribe.usage(
-        on=on,
-        subject=subject,
-        model=model,
-        prompt=all_input(usage.input, usage.cacheRead, usage.cacheWrite),
-        completion=usage.output,
-        cached=usage.cacheRead,
-        cache_write=usage.cacheWrite,
-        reasoning=usage.reasoning,
-        cost_usd=usage.cost.total if usage.cost else None,
-    )
+    if usage is not None:
+        scribe.usage(
+            **{"on": "call", "subject": scribe.entry, **fields},
+            prompt=all_input(usage.input, usage.cacheRead, usage.cacheWrite),
+            completion=usage.output,
+            cached=usage.cacheRead,
+            cache_write=usage.cacheWrite,
+            reasoning=usage.reasoning,
+            cost_usd=(usage.cost or {}).get("total"),
+        )
