@@ -1,6 +1,7 @@
 """The server's API, asked over real loopback."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import re
@@ -31,6 +32,7 @@ from unspool.live.daemon import is_running
 from unspool.serve import events
 from unspool.serve.endpoints import ENDPOINTS
 from unspool.serve.openapi import STREAMS, description
+from unspool.serve.page import version
 from unspool.trajectory import encode_trajectory
 
 pytestmark = pytest.mark.serve
@@ -287,65 +289,70 @@ def test_description_is_what_is_served(server: Server) -> None:
 # Changes
 
 
-def listen(server: Server, path: str, seconds: float, **headers: str) -> list[str]:
-    parts = urlsplit(server.address)
-    with socket.create_connection((parts.hostname, parts.port), timeout=seconds) as line:
-        more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-        line.sendall(f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{more}\r\n".encode())
-        data = b""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            line.settimeout(max(end - time.monotonic(), 0.01))
-            try:
-                received = line.recv(65536)
-            except TimeoutError:
-                break
-            if not received:
-                break
-            data += received
-    return re.findall(r"event: (\w+)\n(?:id: \d+\n)?data: .*", data.decode())
+class Listening:
+    """Hears the server's events until it is left."""
+
+    def __init__(self, server: Server, path: str = "/api/events", **headers: str) -> None:
+        self.heard: list[str] = []
+        self._stream = server.open(path, **headers)
+        self._thread = threading.Thread(target=self._listen)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # it was closed
+            for line in self._stream:
+                if line.startswith(b"event: "):
+                    self.heard.append(line[7:].decode().strip())
+
+    def __enter__(self) -> "Listening":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.fp.raw._sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        self._stream.close()
+
+    def wait_for(self, *events: str) -> None:
+        wait_for(lambda: set(events) <= set(self.heard))
 
 
 def test_changes_are_told_and_can_be_caught_up_with(tmp_path: Path) -> None:
     store = fill(tmp_path / "home", tmp_path / "store.db")
     with serving(store) as server:
-        heard: list[str] = []
-        listener = threading.Thread(target=lambda: heard.extend(listen(server, "/api/events", 8.0)))
-        listener.start()
-        time.sleep(1.5)
         before = server.get("/api/health")["seq"]
-        log = next((tmp_path / "home" / "claude_code/plain").rglob("*.jsonl"))
-        copy = tmp_path / "home" / "copy" / log.name
-        copy.parent.mkdir()
-        text = log.read_text(encoding="utf-8")
-        copy.write_text(re.sub(r'"sessionId": ?"[^"]+"', '"sessionId":"new-one"', text))
-        sync([str(tmp_path / "home")], store, quiet=True)
-        listener.join()
-        assert heard[0] == "hello"
-        assert "change" in heard
+        with Listening(server) as listening:
+            listening.wait_for("hello")
+            log = next((tmp_path / "home" / "claude_code/plain").rglob("*.jsonl"))
+            copy = tmp_path / "home" / "copy" / log.name
+            copy.parent.mkdir()
+            text = log.read_text(encoding="utf-8")
+            copy.write_text(re.sub(r'"sessionId": ?"[^"]+"', '"sessionId":"new-one"', text))
+            sync([str(tmp_path / "home")], store, quiet=True)
+            listening.wait_for("change")
+            assert listening.heard[0] == "hello"
         assert server.get("/api/health")["seq"] > before
         # Away for a while: what was missed comes first.
-        assert "change" in listen(server, "/api/events", 2.0, Last_Event_ID=str(before))
-        assert "change" in listen(server, f"/api/events?after={before}", 2.0)
+        header = {"Last-Event-ID": str(before)}
+        for path, headers in (("/api/events", header), (f"/api/events?after={before}", {})):
+            with Listening(server, path, **headers) as listening:
+                listening.wait_for("change")
         # From a store that was made anew: begin again.
-        assert "reset" in listen(server, "/api/events?after=999999", 2.0)
+        with Listening(server, "/api/events?after=999999") as listening:
+            listening.wait_for("reset")
 
 
 def test_a_store_that_was_made_anew(tmp_path: Path) -> None:
     store = fill(tmp_path / "home", tmp_path / "store.db")
     with serving(store) as server:
         assert server.get("/api/conversations/outline")["total"] > 10
-        heard: list[str] = []
-        listener = threading.Thread(target=lambda: heard.extend(listen(server, "/api/events", 6.0)))
-        listener.start()
-        time.sleep(1.0)
-        for path in tmp_path.glob("store.db*"):
-            path.unlink()
-        sync([str(tmp_path / "home" / "codex")], store, quiet=True)
-        sources = {row["source"] for row in every(server)}
-        assert sources == {"codex"}
-        listener.join()
-        assert "reset" in heard
+        with Listening(server) as listening:
+            listening.wait_for("hello", "daemon")  # the old store was looked at
+            for path in tmp_path.glob("store.db*"):
+                path.unlink()
+            sync([str(tmp_path / "home" / "codex")], store, quiet=True)
+            assert {row["source"] for row in every(server)} == {"codex"}
+            listening.wait_for("reset")
 
 
 # Who may ask
@@ -400,8 +407,39 @@ def test_no_path_reaches_the_file_system(server: Server, path: str) -> None:
     assert status_of(server, "GET", path) in (400, 404)
 
 
+def test_a_page_comes_with_what_its_view_asks_for_first(server: Server) -> None:
+    def given(path: str, **query: object) -> dict[str, Any]:
+        with server.open(path, query) as answer:
+            text = answer.read().decode()
+            assert answer.headers["cache-control"] == "no-store"
+        _, _, rest = text.partition('<script type="application/json" id="given">')
+        inside, _, after = rest.partition("</script>")
+        assert after.split() == ["</body>", "</html>"]  # whatever is in a title
+        return dict(json.loads(inside))
+
+    hostile = given("/", text="<script>")
+    asked = {"text": "<script>", "limit": 100}
+    assert hostile["conversations"] == server.get("/api/conversations", **asked)
+    assert hostile["conversations/outline"] == server.get("/api/conversations/outline", **asked)
+    assert "</script" in hostile["conversations"]["conversations"][0]["title"]
+    assert set(given("/", sort="none")) == {"seq"}  # the page asks, and shows what is refused
+    ident = hostile["conversations"]["conversations"][0]["id"]
+    assert given("/conversation", id=ident)["conversation"]["id"] == ident
+    assert set(given("/now")) == {"seq", "now"}
+    with server.open(f"/static/{version()}/app.js") as answer:
+        assert "immutable" in answer.headers["cache-control"]
+    with server.open("/static/older/app.js") as answer:
+        assert answer.headers["cache-control"] == "no-cache"
+
+
 def test_every_answer_is_safe_to_show(server: Server) -> None:
-    for path in ("/", "/static/app.js", "/api/health", "/api/nothing", "/api/openapi.json"):
+    for path in (
+        "/",
+        f"/static/{version()}/app.js",
+        "/api/health",
+        "/api/nothing",
+        "/api/openapi.json",
+    ):
         try:
             with server.open(path) as answer:
                 headers = answer.headers
@@ -435,7 +473,7 @@ def test_a_token_where_it_is_wanted(server: Server) -> None:
         token = guarded.address.partition("=")[2]
         assert bare.refused("/api/health") == 401
         assert bare.refused("/") == 401
-        assert bare.refused("/static/app.js") == 401
+        assert bare.refused(f"/static/{version()}/app.js") == 401
         assert bare.refused("/api/health", Authorization="Bearer wrong") == 401
         assert bare.refused("/api/health", Authorization=f"Bearer {token}") == 200
         assert bare.refused("/api/health", Cookie=f"unspool_token={token}") == 200

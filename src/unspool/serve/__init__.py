@@ -13,6 +13,7 @@ readers.py       threads that read the store, each with a connection of its own
 endpoints.py     the table of all endpoints
 openapi.py       the description of the API, made from that table
 guard.py         who may ask: host, origin, token; what every answer says about safety
+page.py          the page's files, and what every view begins with
 app.py           the web application and the server
 static/          the page: no build step, nothing from anywhere else
 """

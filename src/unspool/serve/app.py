@@ -7,8 +7,6 @@ import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -23,9 +21,9 @@ from unspool.errors import (
     UnspoolError,
     UsageError,
 )
-from unspool.serve import conversation
+from unspool.serve import conversation, page
 from unspool.serve.conversations import iter_chosen
-from unspool.serve.endpoints import ENDPOINTS, Endpoint
+from unspool.serve.endpoints import ENDPOINTS, Endpoint, encode
 from unspool.serve.events import Bell
 from unspool.serve.findings import filters_of, make_hit
 from unspool.serve.guard import Guard
@@ -44,20 +42,13 @@ try:
 except ImportError as error:  # pragma: no cover - an installation without the extra
     raise MissingExtra("the server needs: pip install 'unspool[serve]'") from error
 
-VIEWS = ("/", "/conversation", "/now", "/search", "/figures", "/alignment")
 _STATUS: dict[type[UnspoolError], int] = {
     UnknownConversation: 404,
     AmbiguousId: 409,
     UsageError: 400,
     TookTooLong: 503,
 }
-_TYPES = {
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-_encode = msgspec.json.Encoder(enc_hook=str).encode  # Markup is text
+_FOREVER = "public, max-age=31536000, immutable"
 Q = TypeVar("Q", bound=NoQuery)
 
 
@@ -69,7 +60,7 @@ def make_app(
     def answering(endpoint: Endpoint) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             query = read_query(request, endpoint.query)
-            made = await readers.ask(lambda connection: _encode(endpoint.handle(connection, query)))
+            made = await readers.ask(lambda connection: encode(endpoint.handle(connection, query)))
             return _tagged(request, made, "application/json")
 
         return answer
@@ -103,16 +94,25 @@ def make_app(
         )
 
     async def openapi(request: Request) -> Response:
-        return _tagged(request, _encode(description()), "application/json")
+        return _tagged(request, encode(description()), "application/json")
 
-    async def page(request: Request) -> Response:
-        return _tagged(request, asset("index.html"), _TYPES[".html"])
+    async def view(request: Request) -> Response:
+        path, asked = request.url.path, dict(request.query_params)
+        try:
+            answers = await readers.ask(lambda store: page.first_answers(store, path, asked))
+        except UnspoolError:
+            answers = {}  # the page itself is there: it asks, and shows what is wrong
+        headers = {"Cache-Control": "no-store"}  # gone back to, it is made anew
+        return Response(page.make_page(path, answers), media_type=page.HTML, headers=headers)
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in ASSETS:
+        if name not in page.ASSETS:
             return _refusal(404, "there is no such file")
-        return _tagged(request, asset(name), _TYPES[Path(name).suffix])
+        # A page of an older server may ask for what is another file by now.
+        current = request.path_params["version"] == page.version()
+        kept = _FOREVER if current else "no-cache"
+        return _tagged(request, page.asset(name), page.media_type(name), kept)
 
     async def refused(request: Request, error: Exception) -> Response:
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
@@ -138,8 +138,8 @@ def make_app(
         Route("/api/search/stream", search_stream),
         Route("/api/events", events),
         Route("/api/openapi.json", openapi),
-        Route("/static/{name}", static),
-        *(Route(view, page) for view in VIEWS),
+        Route("/static/{version}/{name}", static),
+        *(Route(path, view) for path in page.FIRST),
     ]
     app = Starlette(
         routes=routes,
@@ -163,17 +163,17 @@ def read_query(request: Request, kind: type[Q]) -> Q:
         raise UsageError(str(error)) from None
 
 
-def _tagged(request: Request, body: bytes, media_type: str) -> Response:
+def _tagged(request: Request, body: bytes, media_type: str, kept: str = "no-cache") -> Response:
     """With a tag, so that whoever has it already is told so in a few bytes."""
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    headers = {"ETag": tag, "Cache-Control": kept}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type=media_type, headers=headers)
 
 
 def _refusal(status: int, text: str) -> Response:
-    return Response(_encode({"error": text}), status, media_type="application/json")
+    return Response(encode({"error": text}), status, media_type="application/json")
 
 
 async def _hits(request: Request, hunt: PatternSearch) -> AsyncIterator[bytes]:
@@ -189,30 +189,12 @@ async def _hits(request: Request, hunt: PatternSearch) -> AsyncIterator[bytes]:
                 continue
             if hit is None:
                 break
-            yield _encode({"id": f"{hit.source}/{hit.conversation_id}", "title": hit.title,
+            yield encode({"id": f"{hit.source}/{hit.conversation_id}", "title": hit.title,
                            "hit": make_hit(hit)}) + b"\n"  # fmt: skip
             late = loop.time() > end
-        yield _encode({"done": True, "late": late}) + b"\n"
+        yield encode({"done": True, "late": late}) + b"\n"
     finally:
         hunt.stop()
-
-
-ASSETS = frozenset(
-    (
-        "page.css", "reader.js", "app.css", "app.js", "common.js", "list.js", "conversation.js",
-        "now.js", "notices.js", "search.js", "figures.js", "alignment.js", "icon.svg",
-    )
-)  # fmt: skip
-
-
-@cache
-def asset(name: str) -> bytes:
-    """A file of the page; the style of a conversation is that of the exported page."""
-    shared = name in ("page.css", "reader.js")
-    place = files("unspool.sinks.html" if shared else "unspool.serve").joinpath(
-        name if shared else f"static/{name}"
-    )
-    return place.read_bytes()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -4,6 +4,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 import unspool
 from unspool.serve import conversation, conversations, findings, now
 from unspool.serve.answers import (
@@ -36,6 +38,8 @@ from unspool.serve.queries import (
     SearchQuery,
 )
 from unspool.store.changes import last_change
+
+encode = msgspec.json.Encoder(enc_hook=str).encode  # Markup is text
 
 
 class Endpoint(NamedTuple):

@@ -1,5 +1,5 @@
 // Alignment: two conversations side by side on one time axis, and why they may be the same work.
-import { ask, conversationLink, fullTime, h, lastPart, plural, search as asQuery, setState, state, trouble } from "/static/common.js";
+import { ask, conversationLink, fullTime, h, lastPart, plural, search as asQuery, setState, state, trouble } from "./common.js";
 
 const gap = (milliseconds) => milliseconds === undefined ? "" : milliseconds < 1000 ? Math.round(milliseconds) + " ms" : (milliseconds / 1000).toFixed(1) + " s";
 const KINDS = { workspace: "Same workspace", temporal: "At the same time", file: "Same file", semantic: "Similar words" };

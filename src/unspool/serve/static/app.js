@@ -1,14 +1,14 @@
 // The frame: which view the address means, links that stay on the page, keys that work everywhere.
-import { onChange } from "/static/common.js";
-import { watchForWaiting } from "/static/notices.js";
+import { onChange } from "./common.js";
+import { watchForWaiting } from "./notices.js";
 
 const VIEWS = {
-  "/": () => import("/static/list.js"),
-  "/conversation": () => import("/static/conversation.js"),
-  "/now": () => import("/static/now.js"),
-  "/search": () => import("/static/search.js"),
-  "/figures": () => import("/static/figures.js"),
-  "/alignment": () => import("/static/alignment.js"),
+  "/": () => import("./list.js"),
+  "/conversation": () => import("./conversation.js"),
+  "/now": () => import("./now.js"),
+  "/search": () => import("./search.js"),
+  "/figures": () => import("./figures.js"),
+  "/alignment": () => import("./alignment.js"),
 };
 const place = document.getElementById("view");
 let close = null, shown = null, turn = 0;

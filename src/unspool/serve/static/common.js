@@ -33,9 +33,12 @@ export function h(name, attributes = {}, ...children) {
 
 export class Refused extends Error {}
 
+// What this view asks for first came with the page.
+const given = JSON.parse(document.getElementById("given").textContent);
 // One question; a newer one of the same name ends the older.
 const running = new Map();
 export async function ask(path, query = {}, name = null) {
+  if (path in given) { const answer = given[path]; delete given[path]; return answer; }
   if (name) { running.get(name)?.abort(); running.set(name, new AbortController()); }
   const signal = name ? running.get(name).signal : undefined;
   const answer = await fetch("/api/" + path + search(query), { signal });
@@ -102,13 +105,21 @@ const channel = new BroadcastChannel("unspool-changes");
 const tell = (message) => { for (const listener of [...listeners]) listener(message); };
 let holds = null; // what the tab that holds the connection knows of it
 channel.onmessage = (event) => {
-  if (event.data.kind !== "asked") tell(event.data);
+  if (event.data.kind !== "asked") hear(event.data);
   else if (holds) channel.postMessage(holds);
 };
 channel.postMessage({ kind: "asked" });
 function share(message) {
   if (message.kind === "connected" || message.kind === "lost") holds = message;
   channel.postMessage(message);
+  hear(message);
+}
+// Something changed between the page's making and the first word of its changes.
+function hear(message) {
+  if (message.seq !== undefined && given.seq !== undefined) {
+    if (message.seq > given.seq) tell({ kind: "reset" });
+    delete given.seq;
+  }
   tell(message);
 }
 const holdLock = navigator.locks ? (act) => navigator.locks.request("unspool-changes", act) : (act) => act();
@@ -117,9 +128,9 @@ holdLock(() => new Promise(() => {
   const source = new EventSource("/api/events");
   // The tab that held it before was closed: what changed in between nobody was told.
   let inherited = performance.now() - opened > 1000;
-  source.addEventListener("hello", (event) => { share({ kind: "connected", live: JSON.parse(event.data).live }); if (inherited) share({ kind: "reset" }); inherited = false; });
-  source.addEventListener("change", (event) => { const { id, kind } = JSON.parse(event.data); share({ kind: "change", id, what: kind }); });
-  source.addEventListener("daemon", (event) => share({ kind: "connected", live: JSON.parse(event.data).live }));
+  source.addEventListener("hello", (event) => { share({ kind: "connected", ...JSON.parse(event.data) }); if (inherited) share({ kind: "reset" }); inherited = false; });
+  source.addEventListener("change", (event) => { const { id, kind, seq } = JSON.parse(event.data); if (holds) holds.seq = seq; share({ kind: "change", id, what: kind }); });
+  source.addEventListener("daemon", (event) => share({ ...holds, kind: "connected", live: JSON.parse(event.data).live }));
   source.addEventListener("reset", () => share({ kind: "reset" }));
   source.onerror = () => share({ kind: "lost" });
 }));

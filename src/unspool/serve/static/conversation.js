@@ -1,5 +1,5 @@
 // One conversation: pieces of it are asked for when they come near the screen.
-import { ask, conversationLink, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble, visible } from "/static/common.js";
+import { ask, conversationLink, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble, visible } from "./common.js";
 
 const PIECE = 20, GUESS = 180; // items in a piece, and their height before it is known
 const FILTERS = [["user", "You", true], ["assistant", "Assistant", true], ["tools", "Tools", true], ["error", "Errors", true], ["reasoning", "Reasoning", true], ["injected", "Context", false]];
@@ -29,6 +29,7 @@ export async function open(place) {
   const help = h("dialog", { id: "help", "aria-label": "Keyboard shortcuts" }, h("h2", {}, "Keys"), h("dl", {}, KEYS.map(([keys, words]) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, words)])), h("button", { type: "button", id: "close-help" }, "Close"));
   const side = h("dialog", { id: "side", class: "large", "aria-label": "Details" });
   place.append(bar, turns, main, help, side);
+  if (!window.makeReader) await new Promise((go) => addEventListener("DOMContentLoaded", go, { once: true }));
   const reader = window.makeReader({ "/": () => { find.focus(); find.select(); }, r: () => showRaw(current()), f: () => follow.click() }, () => {});
 
   function fillHead() {

@@ -1,5 +1,5 @@
 // Figures: charts to look at, with the table behind them: the numbers of `unspool stats`.
-import { ask, count, debounce, dollars, h, lastPart, onChange, setState, state, trouble } from "/static/common.js";
+import { ask, count, debounce, dollars, h, lastPart, onChange, setState, state, trouble } from "./common.js";
 
 const GROUPS = { day: "By day", project: "By project", model: "By model", source: "By agent", tool: "By tool", file: "By file" };
 const MEASURES = {

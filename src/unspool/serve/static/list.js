@@ -1,5 +1,5 @@
 // The list: every row one request away, however many there are. Only what is on screen is there.
-import { ask, conversationLink, count, debounce, dollars, goTo, h, lastPart, onChange, plural, search as asQuery, setState, state, time, trouble } from "/static/common.js";
+import { ask, conversationLink, count, debounce, dollars, goTo, h, lastPart, onChange, plural, search as asQuery, setState, state, time, trouble } from "./common.js";
 
 const PAGE = 100, ROW = 52;
 const SORTS = { activity: "Latest activity", started: "Started", title: "Title", messages: "Messages", turns: "Turns", tools: "Tool calls", failures: "Failures", tokens: "Tokens", cost: "Cost" };

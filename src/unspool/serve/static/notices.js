@@ -1,5 +1,5 @@
 // Notices: the browser tells when an agent begins to wait, in whichever view its person is.
-import { ask, debounce, onChange } from "/static/common.js";
+import { ask, debounce, onChange } from "./common.js";
 
 const WISH = "unspool-notices";
 export const canNotify = () => "Notification" in window;

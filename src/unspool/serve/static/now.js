@@ -1,6 +1,6 @@
 // Now: what every agent is doing.
-import { ask, conversationLink, count, debounce, dollars, h, lastPart, onChange, plural, time, trouble } from "/static/common.js";
-import { canNotify, setWanted, wanted } from "/static/notices.js";
+import { ask, conversationLink, count, debounce, dollars, h, lastPart, onChange, plural, time, trouble } from "./common.js";
+import { canNotify, setWanted, wanted } from "./notices.js";
 
 const STATES = { working: "Working", waiting: "Waiting for you", idle: "Idle", failed: "Failed", ended: "Ended" };
 

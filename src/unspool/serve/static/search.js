@@ -1,5 +1,5 @@
 // Search: as you type; a regular expression gives its hits as they are found.
-import { ask, conversationLink, debounce, h, plural, Refused, search as asQuery, setState, state, trouble, when } from "/static/common.js";
+import { ask, conversationLink, debounce, h, plural, Refused, search as asQuery, setState, state, trouble, when } from "./common.js";
 
 const MODES = { words: "Words", substring: "Part of a word", regex: "Regular expression" };
 
