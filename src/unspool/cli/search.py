@@ -101,7 +101,7 @@ def command(
                 say(between, nl=False)
             say()
         if result.capped:
-            say(f"(of the latest {RANKED:,} places)", err=True)
+            say(f"(of the latest {max(RANKED, limit):,} places)", err=True)
 
 
 def _show(hit: Hit, shown: Mapping[Key, str] | None = None) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -57,29 +58,32 @@ def list_page(connection: sqlite3.Connection, query: ListQuery) -> Page:
 def outline(connection: sqlite3.Connection, query: ListQuery) -> Outline:
     terms, values = _conditions(query)
     key = _SORTS[query.sort]
-    order = f"ORDER BY {key} {query.order}, c.id {query.order}"
-    conditions = where(terms)
-    (total,) = connection.execute(
-        f"SELECT count(*) FROM conversations c WHERE {conditions}", values
-    ).fetchone()
     rows = connection.execute(
-        "SELECT sorted, id FROM (SELECT"
-        f" {key} AS sorted, c.id AS id, row_number() OVER ({order}) AS number"
-        f" FROM conversations c WHERE {conditions}) WHERE number % ? = 0 ORDER BY number",
-        (*values, query.limit),
-    )
-    return Outline(total, query.limit, [_cursor(*row) for row in rows])
+        f"SELECT {key}, c.id FROM conversations c WHERE {where(terms)}"
+        f" ORDER BY {key} {query.order}, c.id {query.order}",
+        values,
+    ).fetchall()
+    last_of_pages = rows[query.limit - 1 :: query.limit]
+    return Outline(len(rows), query.limit, [_cursor(*row) for row in last_of_pages])
 
 
 def choices(connection: sqlite3.Connection, query: NoQuery) -> Choices:
-    def count(column: str) -> list[Choice]:
-        rows = connection.execute(
-            f"SELECT {column}, count(*) FROM conversations WHERE {column} IS NOT NULL"
-            f" AND {column} != '' AND parent_id IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 500"
+    names: tuple[Counter[str], ...] = (Counter(), Counter(), Counter())
+    for *values, number in connection.execute(
+        "SELECT source, project, model, count(*) FROM conversations WHERE parent_id IS NULL"
+        " GROUP BY 1, 2, 3"
+    ):
+        for counter, value in zip(names, values, strict=True):
+            if value:
+                counter[value] += number
+    return Choices(
+        *(
+            [Choice(*pair) for pair in sorted(one.items(), key=lambda pair: (-pair[1], pair[0]))][
+                :500
+            ]
+            for one in names
         )
-        return [Choice(value, number) for value, number in rows]
-
-    return Choices(count("source"), count("project"), count("model"))
+    )
 
 
 def find(connection: sqlite3.Connection, ident: str) -> str:

@@ -2,7 +2,8 @@
 
 A log is kept line by line, and a fact tells at which byte its line stood. A document or a database is
 kept whole, and no fact knows its bytes: there the part is looked for that names the message's id, or
-else says its words: an object of the document, a row of a table.
+else says its words: an object of the document, a row of a table. Where no part does, the message was
+put together from several, and the file itself is shown.
 """
 
 import json
@@ -25,6 +26,8 @@ SHOWN_BYTES = 1_000_000
 """Of a record so much is shown."""
 MOST = 20
 _WORDS = 60
+_SHORT = 3
+"""Words of so few characters stand everywhere; they are looked for as a whole value."""
 _LONGEST_KEY = 500
 _PARSED_BYTES = 64_000_000
 _DATABASE = b"SQLite format 3\x00"
@@ -33,15 +36,19 @@ _DATABASE = b"SQLite format 3\x00"
 class Wanted(NamedTuple):
     """What a record of the message holds."""
 
-    ids: frozenset[str]
-    words: str
-    """A piece of it that no encoding breaks up; for what has no id."""
+    texts: tuple[str, ...]
+    whole: bool
+    """One of them is a whole value of the record; else it stands in one."""
+
+    def is_in(self, value: str) -> bool:
+        return value in self.texts if self.whole else any(text in value for text in self.texts)
 
     def in_bytes(self) -> list[bytes]:
-        if self.ids:
-            return [ident.encode() for ident in self.ids]
-        written = {self.words.encode(), json.dumps(self.words)[1:-1].encode()}
-        return list(written) if len(self.words) > 3 else []
+        written = {form for text in self.texts for form in (text, json.dumps(text)[1:-1])}
+        # Ids also stand in JSON within JSON, between other marks than quotes.
+        if self.whole and max(map(len, self.texts), default=0) <= _SHORT:
+            written = {form for text in written for form in (f'"{text}"', f'\\"{text}\\"')}
+        return [text.encode() for text in written]
 
 
 def records_of(connection: sqlite3.Connection, trajectory: Trajectory, number: int) -> RawRecords:
@@ -49,35 +56,36 @@ def records_of(connection: sqlite3.Connection, trajectory: Trajectory, number: i
     owner = owner_of(connection, (trajectory.source, trajectory.conversation_id))
     gathered = get_facts(connection, owner) if owner is not None else None
     facts: list[AnyFact] = list(gathered.facts) if gathered is not None else []
-    stating = [fact for fact in facts if _states(fact, message)]
-    wanted = _wanted(message, stating)
-    made: list[RawRecord] = []
+    stating = [fact for fact in facts if _names(fact, message)]
+    stating = stating or [fact for fact in facts if _says(fact, message)]
     places: dict[str, set[int]] = {}
     for fact in stating:
         places.setdefault(fact.origin, set()).add(fact.offset)
     if not stating:
         paths = {fact.origin for fact in facts} or {trajectory.file_path or ""}
         places = {path: set() for path in (*paths, *(trajectory.origins or ()))}
-    for path in sorted(places):
-        made += _from_origin(connection, owner, path, sorted(places[path]), wanted)
+    records: list[RawRecord] = []
+    for wanted in _ways_to_know(message, stating):
+        for path in sorted(places):
+            offsets = sorted(places[path])
+            records += _from_origin(connection, owner, path, offsets, wanted)
+        if records:
+            break
     note = ""
-    if not made and stating:
-        note = "Its record is no longer there as it was written. This is what was read from it."
-        text = msgspec.json.encode(stating[:MOST]).decode()
-        made = [_record(stating[0].origin, None, "", text)]
-    elif not made:
-        note = "No part of what was read tells of this message alone: this is the beginning of all."
-        made = [record for path in sorted(places) for record in _beginning(connection, path)]
-    if not made and owner is None:
+    if not records:
+        note = "No one part of what was read tells of this message alone: this is the beginning of all."
+        records = [record for path in sorted(places) for record in _beginning(connection, path)]
+    if not records and owner is None:
         note = "It came in a whole conversation, not as a record. This is the message."
         text = msgspec.json.encode(message).decode()
-        made = [_record(trajectory.file_path or "", None, f"messages[{number}]", text)]
-    elif not made:
+        records = [_record(trajectory.file_path or "", None, f"messages[{number}]", text)]
+    elif not records:
         note = "The store holds no raw records of it: it was synced without them."
-    return RawRecords(number, made[:MOST], note)
+    return RawRecords(number, records[:MOST], note)
 
 
-def _states(fact: AnyFact, message: Message) -> bool:
+def _names(fact: AnyFact, message: Message) -> bool:
+    """Whether the fact tells of the message by id."""
     if isinstance(fact, MessageSeen):
         return bool(message.id) and message.id in (fact.id, fact.entry)
     if isinstance(fact, ToolReturned):
@@ -86,14 +94,31 @@ def _states(fact: AnyFact, message: Message) -> bool:
     return isinstance(fact, ToolCalled) and bool(fact.id) and fact.id in calls
 
 
-def _wanted(message: Message, stating: Iterable[AnyFact]) -> Wanted:
+def _says(fact: AnyFact, message: Message) -> bool:
+    """Whether the fact has the message's words, where no id is common to both."""
+    if isinstance(fact, MessageSeen):
+        return bool(fact.text) and (fact.role, fact.text) == (message.role, message.content)
+    if isinstance(fact, ToolReturned):
+        return message.role == "tool" and bool(fact.text) and fact.text == message.content
+    calls = {(call.name, call.function.arguments) for call in message.tool_calls or ()}
+    return isinstance(fact, ToolCalled) and (fact.name, fact.arguments) in calls
+
+
+def _ways_to_know(message: Message, stating: Iterable[AnyFact]) -> Iterator[Wanted]:
     ids = {message.id, message.tool_call_id}
     if not any(ids):
         ids |= {call.id for call in message.tool_calls or ()}
     if message.id and not any(message.id == getattr(fact, "id", None) for fact in stating):
         ids |= {fact.entry for fact in stating}
-    pieces = _plain_pieces(text_of(message) or message.content)
-    return Wanted(frozenset(i for i in ids if i), max(pieces, key=len, default="")[:_WORDS].strip())
+    yield Wanted(tuple(sorted(ident for ident in ids if ident)), True)
+    text = text_of(message) or message.content
+    longest = max(_plain_pieces(text), key=len, default="")[:_WORDS].strip()
+    if len(longest) > _SHORT:
+        yield Wanted((longest,), False)
+    elif text:
+        yield Wanted((text,), True)
+    for call in message.tool_calls or ():
+        yield Wanted((call.name,), True)
 
 
 def _plain_pieces(text: str) -> list[str]:
@@ -147,10 +172,12 @@ def _lines(
 ) -> Iterator[RawRecord]:
     """Lines of a log: those that are known, or the first that holds what is wanted."""
     sought = wanted.in_bytes() if not offsets else []
+    # A line that is known may stand among another's: a sub-agent's last words in its parent's.
+    whose = owner if owner is not None and not offsets else (None, None)
     rows = connection.execute(
         "SELECT data FROM raw_traces WHERE origin_id = ?1 AND (?2 IS NULL OR platform = ?2 AND"
         " external_id = ?3) ORDER BY first_offset",
-        (origin, *(owner or (None, None))),
+        (origin, *whose),
     )
     for (data,) in rows:
         for offset, line in decode_block(expand(data)):
@@ -177,7 +204,7 @@ def _parts(path: str, data: bytes, offsets: list[int], wanted: Wanted) -> Iterat
         for line in data.splitlines(keepends=True):
             if any(one in line for one in wanted.in_bytes()):
                 yield _record(path, at, "", line.decode("utf-8", "replace"))
-                if not wanted.ids:
+                if not wanted.whole:
                     return
             at += len(line)
         return
@@ -202,13 +229,9 @@ def _objects(document: Any, wanted: Wanted) -> list[tuple[str, Any]]:
             inner = [(f"{where}[{number}]", one) for number, one in enumerate(value)]
         elif isinstance(value, dict):
             texts = [one for one in value.values() if isinstance(one, str)]
-            if (where or not isinstance(document, dict)) and (
-                any(text in wanted.ids for text in texts)
-                if wanted.ids
-                else len(wanted.words) > 3 and any(wanted.words in text for text in texts)
-            ):
+            if (where or not isinstance(document, dict)) and any(map(wanted.is_in, texts)):
                 found.append((where, value))
-                if len(found) >= (MOST if wanted.ids else 1):
+                if len(found) >= (MOST if wanted.whole else 1):
                     return found
                 continue
             inner = [(f"{where}.{name}" if where else name, one) for name, one in value.items()]
@@ -220,7 +243,7 @@ def _objects(document: Any, wanted: Wanted) -> list[tuple[str, Any]]:
 
 def _rows(path: str, beginning: bytes, rest: Iterable[bytes], wanted: Wanted) -> list[RawRecord]:
     """Rows of a database; where the id stands in a key, only those."""
-    sought = [*wanted.ids] or ([wanted.words] if len(wanted.words) > 3 else [])
+    sought = list(wanted.texts)
     in_key: list[RawRecord] = []
     elsewhere: list[RawRecord] = []
     with scratch() as folder:
@@ -262,7 +285,7 @@ def _rows(path: str, beginning: bytes, rest: Iterable[bytes], wanted: Wanted) ->
             pass  # what could be read of it
         finally:
             database.close()
-    return in_key or elsewhere[: 1 if not wanted.ids else MOST]
+    return in_key or elsewhere[: MOST if wanted.whole else 1]
 
 
 def _quoted(name: str) -> str:

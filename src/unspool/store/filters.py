@@ -43,9 +43,8 @@ class Filters(msgspec.Struct, kw_only=True):
                 self.file.lower(),
             )
         if self.tool is not None:
-            # The plus keeps SQLite from looking through all calls of that name for each conversation.
             add(
-                "EXISTS (SELECT 1 FROM tool_calls t WHERE t.conversation_id = c.id AND +t.name = ?)",
+                "EXISTS (SELECT 1 FROM tool_calls t WHERE t.conversation_id = c.id AND t.name = ?)",
                 self.tool,
             )
         if self.since is not None:

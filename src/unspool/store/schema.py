@@ -139,6 +139,27 @@ def index_list(connection: sqlite3.Connection) -> None:
     _run(connection, LISTED)
 
 
+COVERED = """
+DROP INDEX conversations_listed;
+CREATE INDEX conversations_listed ON conversations(
+    ifnull(ended_at, started_at), id, parent_id, messages, partial, source, project, model, title,
+    branch, external_id, started_at, ended_at, turns, tools, tool_failures, children, prompt_tokens,
+    completion_tokens, cost_usd, agent_version, cached_tokens, cache_write_tokens, lines_added,
+    lines_removed
+);
+DROP INDEX IF EXISTS tool_calls_by_name;
+DROP INDEX tool_calls_by_conversation;
+CREATE INDEX tool_calls_by_conversation
+    ON tool_calls(conversation_id, name, message_index, is_error);
+"""
+
+
+def cover_questions(connection: sqlite3.Connection) -> None:
+    """All that lists, filters and figures ask of conversations and calls stands in an index: a store
+    that the disk has not read yet answers from a few megabytes."""
+    _run(connection, COVERED)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
@@ -150,6 +171,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     mark_lost_facts,
     add_live,
     index_list,
+    cover_questions,
 ]
 
 

@@ -20,8 +20,9 @@ WEIGHTS = (4.0, 2.0, 1.0, 0.5)
 """What a person typed says more about what they look for than what a tool printed."""
 OPEN, CLOSE = "\x01", "\x02"
 """Stand around what was found, in snippets; no text of a conversation holds them visibly."""
-RANKED = 1000
-"""Of words that are everywhere only this many of the latest places are looked at."""
+RANKED = 500
+"""Of words that are everywhere only this many of the latest places are looked at, or as many as are
+wanted."""
 _FEW = 8
 """A filter that chooses fewer than one conversation in so many is asked first, then the index."""
 _SNIPPET_CHARS = 160
@@ -60,7 +61,7 @@ class Hit(msgspec.Struct, array_like=True):
 class Found(msgspec.Struct):
     hits: list[Hit]
     capped: bool = False
-    """There are more places than the latest RANKED, which were looked at."""
+    """There are more places than the latest, which were looked at."""
 
 
 def search(
@@ -191,9 +192,10 @@ def _words(
 
     Not by bm25: it goes through all places of every word to know how rare it is.
     """
+    most = max(RANKED, limit)
     try:
         found = list(
-            islice(_places(connection, "words", match_query(query, fields), filters), RANKED + 1)
+            islice(_places(connection, "words", match_query(query, fields), filters), most + 1)
         )
     except sqlite3.OperationalError as error:
         if "interrupted" in str(error):
@@ -202,12 +204,12 @@ def _words(
         if not query:
             return Found([])
         found = list(
-            islice(_places(connection, "words", match_query(query, fields), filters), RANKED + 1)
+            islice(_places(connection, "words", match_query(query, fields), filters), most + 1)
         )
     patterns = _word_patterns(query)
     scored: list[tuple[float, int]] = []
     weighed = [(FIELDS.index(field), WEIGHTS[FIELDS.index(field)]) for field in fields]
-    for place, *texts in _texts(connection, found[:RANKED]):
+    for place, *texts in _texts(connection, found[:most]):
         score = 0.0
         for number, weight in weighed:
             if texts[number] and weight > score:
@@ -220,7 +222,7 @@ def _words(
         _show(connection, -place, patterns, fields, _folded, -score)
         for score, place in scored[:limit]
     ]
-    return Found(hits, len(found) > RANKED)
+    return Found(hits, len(found) > most)
 
 
 def _places(
@@ -248,8 +250,10 @@ def _places(
     # Where the conversations stand is known, and only there is looked, in the latest one first. Others
     # stand between their messages where they went on later.
     ranges = connection.execute(
-        "SELECT j.value, min(n.id), max(n.id) FROM json_each(?) j"
-        " CROSS JOIN messages n ON n.conversation_id = j.value GROUP BY 1 ORDER BY 3 DESC",
+        "SELECT j.value, (SELECT n.id FROM messages n WHERE n.conversation_id = j.value"
+        " ORDER BY n.message_index LIMIT 1), (SELECT n.id FROM messages n"
+        " WHERE n.conversation_id = j.value ORDER BY n.message_index DESC LIMIT 1)"
+        " FROM json_each(?) j ORDER BY 3 DESC",
         (json.dumps([ident for (ident,) in idents]),),
     ).fetchall()
     within = f"{asked} AND m.conversation_id = ? AND i.rowid BETWEEN ? AND ? ORDER BY i.rowid DESC"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from unspool.io.times import parse_time
+from unspool.io.times import format_time, parse_time
 from unspool.store.filters import Filters, where
 from unspool.store.metrics import KEPT
 from unspool.store.periods import TOKENS, Place, Portion, Tokens, split
@@ -125,7 +125,10 @@ def _by_conversation(
     connection: sqlite3.Connection, filters: Filters, table: Table, by: Group
 ) -> None:
     included = counted_in_parent(connection)
-    for ident, parent, name, portion in _portions(connection, filters, by):
+    whole = _Whole(filters, by, included)
+    if by != "model":
+        _add_whole(connection, whole, table)
+    for ident, parent, name, portion in _portions(connection, whole, filters, by):
         own = portion if ident not in included else _without_tokens(portion)
         if by == "model":
             _add_models(table, own, ident, parent is not None, filters)
@@ -136,53 +139,148 @@ def _by_conversation(
     _add_touches(connection, filters, table, by)
 
 
+class _Whole:
+    """The conversations that belong to one day, or wholly to the time that is asked about.
+
+    They are nearly all there are, and SQLite adds them up by itself; only of the others it is looked up
+    what they did when.
+    """
+
+    START = "nullif(c.started_at, '')"
+    END = f"ifnull(c.ended_at, {START})"
+
+    def __init__(self, filters: Filters, by: Group, included: set[str]) -> None:
+        terms, values = filters.of_conversations()
+        self.terms = where(terms)
+        self.values = values
+        self.name = {
+            "day": _day(self.START),
+            "project": "c.project",
+            "source": "c.source",
+        }.get(by, "NULL")
+        inside = ["1"]
+        self.inside_values: list[Any] = []
+        if by == "day":
+            inside.append(f"{_day(self.START)} IS {_day(self.END)}")
+        if filters.since is not None:
+            inside.append(f"ifnull({self.START} >= ?, 1)")
+            self.inside_values.append(format_time(filters.since))
+        if filters.until is not None:
+            inside.append(f"ifnull({self.END} <= ?, 1)")
+            self.inside_values.append(format_time(filters.until))
+        self.inside = " AND ".join(inside)
+        self.own = "c.id NOT IN (SELECT value FROM json_each(?))"
+        """Whose tokens are not in its parent's."""
+        self.included = json.dumps(sorted(included))
+
+
+def _day(stamp: str) -> str:
+    """The day of a stamp in this machine's zone, in SQL."""
+    return f"date({stamp}, 'localtime')"
+
+
+def _add_whole(connection: sqlite3.Connection, whole: _Whole, table: Table) -> None:
+    chosen = f"FROM conversations c WHERE {whole.terms} AND {whole.inside}"
+    values = [*whole.values, *whole.inside_values]
+    own = f"CASE WHEN {whole.own} THEN %s END"
+    sums = ", ".join(f"sum({own % ('c.' + name)})" for name in (*TOKENS, "cost_usd"))
+    rows = connection.execute(
+        f"SELECT {whole.name}, sum(c.parent_id IS NULL), count(c.parent_id),"
+        " sum(CASE WHEN c.parent_id IS NULL THEN c.turns ELSE 0 END), sum(c.tools),"
+        f" sum(c.tool_failures), sum(c.lines_added), sum(c.lines_removed), {sums} {chosen} GROUP BY 1",
+        [*[whole.included] * (len(TOKENS) + 1), *values],
+    )
+    fields = (
+        "conversations", "subagents", "turns", "tool_calls", "tool_failures", "lines_added",
+        "lines_removed", *TOKENS, "cost_usd",
+    )  # fmt: skip
+    for name, *figures in rows:
+        row = table.row(name)
+        for field, value in zip(fields, figures, strict=True):
+            row.add(field, value)
+    rows = connection.execute(
+        f"SELECT {whole.name}, json_extract(d.value, '$.outcome'), count(*) FROM conversations c"
+        f" JOIN json_each(c.acceptance_decisions) d WHERE c.acceptance_decisions != '[]'"
+        f" AND {whole.terms} AND {whole.inside} GROUP BY 1, 2",
+        values,
+    )
+    for name, outcome, number in rows:
+        row = table.row(name)
+        row.changes_decided += number
+        row.changes_kept += number if outcome in KEPT else 0
+    # What nobody wrote down the cost of. The prompt is never less than what was cached of it.
+    rows = connection.execute(
+        f"SELECT {whole.name}, u.model,"
+        " sum(max(ifnull(u.prompt_tokens, 0), ifnull(u.cached_tokens, 0)"
+        " + ifnull(u.cache_write_tokens, 0))), sum(u.completion_tokens), sum(u.cached_tokens),"
+        " sum(u.cache_write_tokens), sum(ifnull(u.prompt_tokens, 0) + ifnull(u.completion_tokens, 0))"
+        " FROM conversations c CROSS JOIN model_usage u ON u.conversation_id = c.id"
+        " WHERE c.cost_usd IS NULL AND ifnull(u.prompt_tokens, u.completion_tokens) IS NOT NULL"
+        f" AND {whole.own} AND {whole.terms} AND {whole.inside} GROUP BY 1, 2",
+        [whole.included, *values],
+    )
+    for name, model, *tokens, total in rows:
+        row = table.row(name)
+        rates = rates_of(model) if model else None
+        if rates is None:
+            row.tokens_without_price += total
+        else:
+            row.add("cost_usd", rates.cost(*tokens))
+
+
 def _add_touches(connection: sqlite3.Connection, filters: Filters, table: Table, by: Group) -> None:
     """How often files were read and changed."""
     terms, values = filters.of_conversations()
-    name = {"project": "c.project", "source": "c.source", "model": "ifnull(m.model, c.model)"}
+    stamp = "coalesce(f.timestamp, m.timestamp, c.ended_at)"
+    when, times = filters.of_moments(stamp)
+    name = {
+        "day": _day(stamp),
+        "project": "c.project",
+        "source": "c.source",
+        "model": "ifnull(m.model, c.model)",
+    }
     rows = connection.execute(
-        f"SELECT {name.get(by, 'NULL')}, coalesce(f.timestamp, m.timestamp, c.ended_at), count(*)"
+        f"SELECT {name[by]}, count(*)"
         " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
         " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
-        f" WHERE {where(terms)} GROUP BY 1, 2",
-        values,
+        f" WHERE {where([*terms, *when])} GROUP BY 1",
+        [*values, *times],
     )
-    place = _place(filters, by)
-    for group, stamp, number in rows:
-        where_to = place(stamp)
-        row = table.rows.get((where_to if by == "day" else group) or UNKNOWN)
-        if where_to is not None and row is not None:
+    for group, number in rows:
+        row = table.rows.get(group or UNKNOWN)
+        if row is not None:
             row.touches += number
 
 
 def _portions(
-    connection: sqlite3.Connection, filters: Filters, by: Group
+    connection: sqlite3.Connection, whole: _Whole, filters: Filters, by: Group
 ) -> Iterator[tuple[str, str | None, str | None, Portion]]:
-    """(id, parent, group, figures) of every conversation, or of what it did on a day or in a time."""
-    terms, values = filters.of_conversations()
-    name = {"project": "c.project", "source": "c.source"}.get(by, "NULL")
+    """(id, parent, group, figures) of what every other conversation did on a day or in a time.
+
+    By model: of every conversation, for their tokens stand in a table of their own.
+    """
+    name = "NULL" if by == "day" else whole.name
     rows = connection.execute(
-        f"SELECT {name}, c.id, c.parent_id, nullif(c.started_at, ''), c.ended_at, c.turns, c.tools,"
+        f"SELECT {whole.inside}, {name}, c.id, c.parent_id, {whole.START}, c.turns, c.tools,"
         f" c.tool_failures, {', '.join('c.' + name for name in TOKENS)}, c.cost_usd, c.lines_added,"
-        f" c.lines_removed, c.acceptance_decisions FROM conversations c WHERE {where(terms)}",
-        values,
+        f" c.lines_removed, c.acceptance_decisions FROM conversations c WHERE {whole.terms}"
+        + ("" if by == "model" else f" AND NOT ({whole.inside})"),
+        [*whole.inside_values, *whole.values, *(() if by == "model" else whole.inside_values)],
     ).fetchall()
-    usage = _usage(connection)
+    usage = _usage(connection, None if by == "model" else [row[2] for row in rows])
     place = _place(filters, by)
-    for group, ident, parent, start, end, turns, tools, failures, *rest in rows:
+    for inside, group, ident, parent, start, turns, tools, failures, *rest in rows:
         *tokens, cost, added, removed, decided = rest
-        outcomes = [one["outcome"] for one in json.loads(decided)]
-        whole = Portion(
+        outcomes = [one["outcome"] for one in json.loads(decided)] if decided != "[]" else []
+        portion = Portion(
             turns, tools, failures, tokens, cost, usage.get(ident, {}), added, removed, outcomes
         )
-        first = place(start)
-        if first == place(end or start):
-            parts = {first: whole}
-        else:
-            parts = split(connection, ident, whole, place, start)
-        for where_to, portion in parts.items():
+        if inside:
+            yield ident, parent, group, portion
+            continue
+        for where_to, part in split(connection, ident, portion, place, start).items():
             if where_to is not None:
-                yield ident, parent, where_to if by == "day" else group, portion
+                yield ident, parent, where_to if by == "day" else group, part
 
 
 def _place(filters: Filters, by: Group) -> Place:
@@ -197,11 +295,15 @@ def _place(filters: Filters, by: Group) -> Place:
     return place
 
 
-def _usage(connection: sqlite3.Connection) -> dict[str, dict[str, Tokens]]:
-    """Tokens by conversation and model."""
+def _usage(
+    connection: sqlite3.Connection, idents: list[str] | None
+) -> dict[str, dict[str, Tokens]]:
+    """Tokens by conversation and model: of these, or of all."""
+    which = "" if idents is None else " WHERE conversation_id IN (SELECT value FROM json_each(?))"
     usage: dict[str, dict[str, Tokens]] = {}
     for ident, model, *tokens in connection.execute(
-        f"SELECT conversation_id, model, {', '.join(TOKENS)} FROM model_usage"
+        f"SELECT conversation_id, model, {', '.join(TOKENS)} FROM model_usage{which}",
+        () if idents is None else (json.dumps(idents),),
     ):
         usage.setdefault(ident, {})[model] = tokens
     return usage
@@ -267,11 +369,18 @@ def counted_in_parent(connection: sqlite3.Connection) -> set[str]:
 def by_tool(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
     terms, values = filters.of_conversations()
     when, times = filters.of_moments(_moment("t", "started_at"))
-    rows = connection.execute(
-        "SELECT t.name, count(*), sum(ifnull(t.is_error, 0)), count(DISTINCT t.conversation_id)"
-        " FROM tool_calls t JOIN conversations c ON c.id = t.conversation_id JOIN messages m"
+    # Who asks about all of them needs the calls alone.
+    join = (
+        " JOIN conversations c ON c.id = t.conversation_id JOIN messages m"
         " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
-        f" WHERE {where([*terms, *when])} GROUP BY t.name",
+        if terms or when
+        else ""
+    )
+    rows = connection.execute(
+        "SELECT name, sum(calls), sum(failures), count(*) FROM (SELECT t.name AS name,"
+        " count(*) AS calls, sum(ifnull(t.is_error, 0)) AS failures"
+        f" FROM tool_calls t{join} WHERE {where([*terms, *when])} GROUP BY t.conversation_id, t.name)"
+        " GROUP BY 1",
         [*values, *times],
     )
     for name, calls, failures, conversations in rows:
@@ -333,9 +442,9 @@ def _moment(table: str, column: str) -> str:
 
 _WORK = {
     "turns": "SELECT n.conversation_id, n.model, n.started_at, 0 AS failed FROM conversation_turns n"
-    " JOIN messages m ON m.conversation_id = n.conversation_id"
+    " CROSS JOIN messages m ON m.conversation_id = n.conversation_id"
     " AND m.message_index = n.first_message AND NOT m.copied",
     "tool_calls": f"SELECT m.conversation_id, m.model, {_moment('t', 'started_at')} AS started_at,"
-    " t.is_error AS failed FROM tool_calls t JOIN messages m"
+    " t.is_error AS failed FROM tool_calls t CROSS JOIN messages m"
     " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index",
 }
