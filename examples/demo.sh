@@ -7,8 +7,8 @@ rm -rf "$out" && mkdir -p "$out"
 echo "\$ unspool extract examples/telemetry -o $out/conversations.jsonl"
 "$unspool" extract examples/telemetry -o "$out/conversations.jsonl" --no-context-tag-summary
 echo
-echo "\$ unspool list $out/conversations.jsonl"
-"$unspool" list "$out/conversations.jsonl" | cat
+echo "\$ unspool list --agents $out/conversations.jsonl"
+"$unspool" list --agents "$out/conversations.jsonl" | cat
 echo
 echo "\$ unspool show conv-1 --from $out/conversations.jsonl"
 "$unspool" show conv-1 --from "$out/conversations.jsonl" | cat

@@ -13,7 +13,7 @@ import click
 from unspool.cli.options import path_of, store_option
 from unspool.cli.screen import say
 from unspool.cli.sync import sync
-from unspool.errors import NothingToRead, UsageError
+from unspool.errors import MissingExtra, NothingToRead, UsageError
 from unspool.hooks.spool import Layout
 from unspool.live.daemon import is_running
 from unspool.serve.guard import is_loopback
@@ -43,8 +43,11 @@ def command(
     current as `unspool watch` does it, unless that runs already.
     """
     # Imported here: the extra is needed by nobody who does not serve.
-    from unspool.serve.app import listen, make_app, run
-    from unspool.serve.events import Bell
+    try:
+        from unspool.serve.app import listen, make_app, run
+        from unspool.serve.events import Bell
+    except MissingExtra:  # it uses the HTML page, which would ask for less
+        raise MissingExtra("the server needs: pip install 'unspool[serve]'") from None
 
     path = path_of(store_path)
     if not path.exists():

@@ -77,10 +77,12 @@ def make_entry(trajectory: Trajectory) -> Entry:
     used = trajectory.model_usage or {}
     model = used.get("primary_model")
     parent = trajectory.parent
+    prompts = (text_of(m).strip() for m in trajectory.messages if is_turn(m))
+    first = "" if trajectory.title else next(filter(None, prompts), "")[: 2 * _TITLE_LENGTH]
     return Entry(
         id=trajectory.conversation_id,
         source=trajectory.source,
-        title=trajectory.title or _first_prompt(trajectory),
+        title=trajectory.title or " ".join(first.split())[:_TITLE_LENGTH] or None,
         project=(workspace.path or workspace.name or workspace.repository) if workspace else None,
         started_at=trajectory.started_at,
         ended_at=trajectory.ended_at,
@@ -95,13 +97,6 @@ def make_entry(trajectory: Trajectory) -> Entry:
         children=sum(link.kind == "subagent" for link in trajectory.children or ()),
         partial=bool(trajectory.partial),
     )
-
-
-def _first_prompt(trajectory: Trajectory) -> str | None:
-    for message in trajectory.messages:
-        if is_turn(message) and (words := text_of(message).strip()):
-            return " ".join(words[: 2 * _TITLE_LENGTH].split())[:_TITLE_LENGTH]
-    return None
 
 
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 
 def dict_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
@@ -21,3 +23,12 @@ def str_of(value: Any) -> str:
 
 def field_of(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The object that a text is the JSON of, as a tool's arguments are; None where it is none."""
+    try:
+        value = msgspec.json.decode(text.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -189,23 +189,32 @@ class Gathering:
         chunk = plain(chunk)
         if isinstance(chunk, str):
             self._say(chunk)
+        elif isinstance(chunk, dict) and isinstance(chunk.get("choices"), list):
+            self._add_completion(chunk)
         elif isinstance(chunk, dict):
-            if isinstance(chunk.get("choices"), list):
-                self._add_completion(chunk)
-            else:
-                kind = chunk.get("type")
-                if kind == "message_start":
-                    self._take_head(table(chunk.get("message")))
-                elif kind == "content_block_start":
-                    self._start_block(chunk.get("index"), table(chunk.get("content_block")))
-                elif kind == "content_block_delta":
-                    self._add_delta(chunk.get("index"), table(chunk.get("delta")))
-                elif kind == "message_delta":
-                    self._take_head({"usage": chunk.get("usage")})
-                    delta = table(chunk.get("delta"))
-                    self.answer.stop = str_of(delta.get("stop_reason")) or self.answer.stop
-                elif isinstance(kind, str) and kind.startswith("response."):
-                    self._add_response_event(kind, chunk)
+            kind, index = chunk.get("type"), chunk.get("index")
+            block, delta = table(chunk.get("content_block")), table(chunk.get("delta"))
+            if kind == "message_start":
+                self._take_head(table(chunk.get("message")))
+            elif kind == "content_block_start" and block.get("type") == "text":
+                if self.answer.text:
+                    self.answer.text += "\n"  # as between the blocks of a whole response
+                self._say(block.get("text"))
+            elif kind == "content_block_start" and block.get("type") == "thinking":
+                self._think(block.get("thinking"))
+            elif kind == "content_block_start" and block.get("type") == "tool_use":
+                self._call(index, id=block.get("id"), name=block.get("name"))
+            elif kind == "content_block_delta" and delta.get("type") == "text_delta":
+                self._say(delta.get("text"))
+            elif kind == "content_block_delta" and delta.get("type") == "thinking_delta":
+                self._think(delta.get("thinking"))
+            elif kind == "content_block_delta" and delta.get("type") == "input_json_delta":
+                self._call(index, arguments=delta.get("partial_json"))
+            elif kind == "message_delta":
+                self._take_head({"usage": chunk.get("usage")})
+                self.answer.stop = str_of(delta.get("stop_reason")) or self.answer.stop
+            elif isinstance(kind, str) and kind.startswith("response."):
+                self._add_response_event(kind, chunk)
 
     def finish(self) -> Answer:
         """The answer as far as it came."""
@@ -258,26 +267,6 @@ class Gathering:
             self.answer.data["response_id"] = value["id"]
         usage = table(value.get("usage"))
         self._usage.update({k: v for k, v in usage.items() if v is not None})
-
-    def _start_block(self, index: Any, block: Object) -> None:
-        kind = block.get("type")
-        if kind == "text":
-            if self.answer.text:
-                self.answer.text += "\n"  # as between the blocks of a whole response
-            self._say(block.get("text"))
-        elif kind == "thinking":
-            self._think(block.get("thinking"))
-        elif kind == "tool_use":
-            self._call(index, id=block.get("id"), name=block.get("name"))
-
-    def _add_delta(self, index: Any, delta: Object) -> None:
-        kind = delta.get("type")
-        if kind == "text_delta":
-            self._say(delta.get("text"))
-        elif kind == "thinking_delta":
-            self._think(delta.get("thinking"))
-        elif kind == "input_json_delta":
-            self._call(index, arguments=delta.get("partial_json"))
 
     def _add_response_event(self, kind: str, event: Object) -> None:
         """An event of the Responses interface; the last one holds the whole response."""

@@ -46,17 +46,15 @@ def short_hash(text: str) -> str:
     return digits or "0"
 
 
-def generate_session_id(label: str, moment: int | None) -> str:
-    """A readable id out of a label and the moment (microseconds) that it was first used."""
-    name = f"{slug(label)[:_LABEL_CHARS]}-{short_hash(label)}"
-    return name if moment is None else f"{name}-{moment // 1000}"
-
-
 def choose_session_id(
     invocation_id: str | None, session_id: str | None, label: str, moment: int | None
 ) -> str:
-    """The sub-agent's invocation first, then the chat's session, else one made from the label."""
-    return invocation_id or session_id or generate_session_id(label, moment)
+    """The sub-agent's invocation first, then the chat's session, else a readable id out of the label
+    and the moment (microseconds) that it was first used."""
+    if invocation_id or session_id:
+        return invocation_id or session_id or ""
+    name = f"{slug(label)[:_LABEL_CHARS]}-{short_hash(label)}"
+    return name if moment is None else f"{name}-{moment // 1000}"
 
 
 def subagent_file(name: str, session_id: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, dicts_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, parse_object
 from unspool.prompts.shapes import text as to_text
 from unspool.record.identity import choose_session_id, subagent_file
 
@@ -109,11 +109,8 @@ def parse_arguments(arguments: Any) -> Object:
         return {"raw": json_text(arguments)}
     if not isinstance(arguments, str):
         return {}
-    try:
-        value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"raw": arguments}
+    value = parse_object(arguments)
+    return {"raw": arguments} if value is None else value
 
 
 def add_call(step: Object, entry: Mapping[str, Any]) -> None:
@@ -122,7 +119,12 @@ def add_call(step: Object, entry: Mapping[str, Any]) -> None:
     ident = to_text(entry.get("id")) or f"call-{len(calls) + 1}"
     call = tool_call(ident, entry.get("name"), entry.get("args"))
     calls.append(call)
-    result: Object = {"source_call_id": ident, "content": observation_text(entry.get("response"))}
+    response = entry.get("response")
+    content = response.get("content") if isinstance(response, dict) else response
+    if not isinstance(content, str):
+        texts = map(_part_text, list_of(content))
+        content = "\n".join(text for text in texts if text is not None)
+    result: Object = {"source_call_id": ident, "content": content}
     metadata: Object = dict_of(entry.get("toolMetadata"))
     child = to_text(metadata.get("subAgentInvocationId"))
     if child and entry.get("name") in _SUBAGENT_TOOLS:
@@ -186,19 +188,8 @@ def images_of(message: Object) -> list[Object]:
     return images
 
 
-# What a logged tool call gave: its content parts as the text of an observation
-
-
-def observation_text(response: Any) -> str:
-    """The parts of a logged tool response, one below the other."""
-    content = response.get("content") if isinstance(response, dict) else response
-    if isinstance(content, str):
-        return content
-    parts = list_of(content)
-    return "\n".join(text for part in parts if (text := _part_text(part)) is not None)
-
-
 def _part_text(part: Any) -> str | None:
+    """A content part of a logged tool response as text."""
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.values import parse_object
 from unspool.trajectory import ToolCall
 from unspool.views.characters import one_line
 
@@ -55,11 +56,7 @@ LIMIT = 160
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     """The arguments as an object; None where they are plain text or broken."""
-    try:
-        value = msgspec.json.decode(call.arguments.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    return parse_object(call.arguments)
 
 
 def headline(call: ToolCall, root: str = "") -> str:

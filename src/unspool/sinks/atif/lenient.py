@@ -224,8 +224,11 @@ def mend_step(step: Json, number: int) -> list[str]:
     if step.get("step_id") != number:
         step["step_id"] = number
         wrong.append("step_id")
-    if isinstance(step.get("timestamp"), str) and not _is_time(step["timestamp"]):
-        move("timestamp")
+    if isinstance(step.get("timestamp"), str):
+        try:
+            datetime.fromisoformat(step["timestamp"].replace("Z", "+00:00"))
+        except ValueError:
+            move("timestamp")
     if step["source"] != "agent":
         for name in AGENT_ONLY:
             if step.get(name) is not None:
@@ -277,11 +280,3 @@ def is_part(part: Json) -> bool:
     lasts = duration is None or (math.isfinite(float(duration)) and float(duration) >= 0)
     allowed = {"media_type", "path"} | ({"duration_sec"} if kind == "audio" else set())
     return is_media_type(media_type, kind) and lasts and source.keys() <= allowed
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return False
-    return True

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.values import parse_object
 from unspool.prompts.outcomes import exit_code
 from unspool.sinks.atif.extras import NUMBER, Words, keep_residue, leftover, merged, residue_of, utc
 from unspool.sinks.atif.media import Files, to_content
@@ -381,13 +382,7 @@ def lone_results(message: Message) -> list[Message]:
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
     """The arguments as an object; None where the text is not one."""
-    if not text.strip():
-        return {}
-    try:
-        value = msgspec.json.decode(text.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    return parse_object(text) if text.strip() else {}
 
 
 def to_definitions(definitions: list[dict[str, Any]] | None) -> list[dict[str, Any]]:

@@ -277,7 +277,9 @@ def build_document(
     marks = [mark for mark in trajectory.marks or () if mark not in writer.marks_told]
     if marks:
         rest["marks"] = msgspec.to_builtins(marks)
-    children = [tie for tie in trajectory.children or () if not _is_told(tie, refs)]
+    # Ties that neither a reference nor an embedded document tells of.
+    shown = [*refs.placed, *(Link(child) for child in refs.own if refs.embedded)]
+    children = [tie for tie in trajectory.children or () if tie not in shown]
     if children:
         rest["children"] = msgspec.to_builtins(children)
     parent = trajectory.parent
@@ -323,13 +325,6 @@ def build_document(
     )
     plain: dict[str, Any] = msgspec.to_builtins(document)
     return plain, writer.places
-
-
-def _is_told(tie: Link, refs: Refs) -> bool:
-    """Whether the document's own structure tells of the tie."""
-    if tie in refs.placed:
-        return True
-    return refs.embedded and tie == Link(tie.conversation_id) and tie.conversation_id in refs.own
 
 
 FOREIGN = "atif"
