@@ -97,6 +97,7 @@ CONCURRENT = "concurrent"
 
 Role = Literal["system", "user", "assistant", "tool"]
 On = Literal["conversation", "message", "call", "request", "turn", "entry", "following"]
+UsageOf = Literal["message", "request", "call", "segment", "conversation"]
 
 
 class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -118,7 +119,7 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     extra: dict[str, Any] | None = None
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag=True):
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=True):
     key: Key
     origin: str
     offset: int
@@ -132,7 +133,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         return (self.origin, self.offset, self.number)
 
 
-class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
+class MessageSeen(Fact, frozen=True, gc=False):
     """A message, or one part of it: all parts with the same `id` are one message."""
 
     id: str = ""
@@ -175,7 +176,7 @@ class MessageSeen(Fact, frozen=True, kw_only=True, gc=False):
     extra: dict[str, Any] | None = None
 
 
-class ToolCalled(Fact, frozen=True, kw_only=True, gc=False):
+class ToolCalled(Fact, frozen=True, gc=False):
     """A call of a tool, as the model asked for it or as it was run."""
 
     id: str = ""
@@ -201,7 +202,7 @@ class ToolCalled(Fact, frozen=True, kw_only=True, gc=False):
     extra: dict[str, Any] | None = None
 
 
-class ToolReturned(Fact, frozen=True, kw_only=True, gc=False):
+class ToolReturned(Fact, frozen=True, gc=False):
     """What came of a call: what the model got (`text`) and what the tool returned (`details`)."""
 
     call: str = ""
@@ -224,7 +225,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, gc=False):
     extra: dict[str, Any] | None = None
 
 
-class UsageReported(Fact, frozen=True, kw_only=True, gc=False):
+class UsageReported(Fact, frozen=True, gc=False):
     """Tokens and cost of a message (`subject` is its id), a request, an engine call that names
     neither, a run segment (from its start or resumption to this record) or all.
 
@@ -234,7 +235,7 @@ class UsageReported(Fact, frozen=True, kw_only=True, gc=False):
     Of several reports on one subject the lowest rank wins, then the last in order.
     """
 
-    on: Literal["message", "request", "call", "segment", "conversation"] = "message"
+    on: UsageOf = "message"
     subject: str = ""
     model: str = ""
     prompt: int | None = None
@@ -248,7 +249,7 @@ class UsageReported(Fact, frozen=True, kw_only=True, gc=False):
     extra: dict[str, Any] | None = None
 
 
-class Noted(Fact, frozen=True, kw_only=True, gc=False):
+class Noted(Fact, frozen=True, gc=False):
     """A note `name` = `value` on a subject. Lowest rank wins, then the last in order.
 
     On the conversation, the names of trajectory fields (title, session_id, started_at, parent …)
@@ -265,7 +266,7 @@ class Noted(Fact, frozen=True, kw_only=True, gc=False):
     rank: int = 0
 
 
-class Marked(Fact, frozen=True, kw_only=True, gc=False):
+class Marked(Fact, frozen=True, gc=False):
     """Something that happened between messages: start, end, compaction, rewind, file edit …"""
 
     kind: str = ""
@@ -277,7 +278,7 @@ class Marked(Fact, frozen=True, kw_only=True, gc=False):
     is known from a lower rank."""
 
 
-class Link(Fact, frozen=True, kw_only=True, gc=False):
+class Link(Fact, frozen=True, gc=False):
     """A record that is only a link of the chain and states nothing else."""
 
 
@@ -308,7 +309,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=
     """What holds of the conversation where this call is its last: names and values as in Noted."""
 
 
-class SnapshotSeen(Fact, frozen=True, kw_only=True, gc=False):
+class SnapshotSeen(Fact, frozen=True, gc=False):
     """A whole message list, still undecoded, and the calls that saw how much of it.
 
     `text` is the JSON array without its closing bracket. Where `escaped` is true it is the inside
@@ -322,7 +323,7 @@ class SnapshotSeen(Fact, frozen=True, kw_only=True, gc=False):
     views: tuple[View, ...] = ()
 
 
-class ListSeen(Fact, frozen=True, kw_only=True, gc=False):
+class ListSeen(Fact, frozen=True, gc=False):
     """A message list by reference: the ids of a call's input, or of its answer."""
 
     call: str = ""
@@ -336,7 +337,7 @@ class ListSeen(Fact, frozen=True, kw_only=True, gc=False):
     view: View | None = None
 
 
-class PieceSeen(Fact, frozen=True, kw_only=True, gc=False):
+class PieceSeen(Fact, frozen=True, gc=False):
     """One piece of a body that was sent in pieces: a message, or the options of a request."""
 
     id: str = ""
@@ -346,7 +347,7 @@ class PieceSeen(Fact, frozen=True, kw_only=True, gc=False):
     pieces: int = 1
 
 
-class Problem(Fact, frozen=True, kw_only=True, gc=False):
+class Problem(Fact, frozen=True, gc=False):
     """Bad data: what, where, and a clipped sample. Counted and shown, never raised."""
 
     code: str = ""

@@ -12,7 +12,8 @@ echoes.py and matching.py; messages.py makes messages out of the drafts.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from unspool.facts import (
     Marked,
     MessageSeen,
     Noted,
+    Problem,
     Rank,
     ToolCalled,
     ToolReturned,
@@ -34,6 +36,7 @@ from unspool.reduce.matching import Calls
 from unspool.reduce.records import Record
 from unspool.trajectory import Message
 
+STANDIN = Rank.STANDIN
 ENDS = ("turn_end", "end")
 """Marks that stand behind the words of their own record."""
 
@@ -97,9 +100,11 @@ class Assembly:
         self.call_aliases: dict[str, str] = {}
         self._echoes: dict[Channel, list[tuple[int, str, MessageSeen]]] = defaultdict(list)
         self._nameless: list[tuple[int, ToolCalled | ToolReturned]] = []
+        self._alike = False
+        """Whether a call that has an id may be known by its likeness, too."""
         self._spawners: dict[Any, str] = {}
         """Child → the call that says it started it."""
-        self._told: list[tuple[int, str, ToolCalled | ToolReturned]] = []
+        self._told: list[tuple[int, CallDraft, ToolCalled | ToolReturned]] = []
         """Echoes of calls that are known by their id."""
         self._stand_ins: list[tuple[int, Record, AnyFact]] = []
         """What holds only where no store tells of the conversation."""
@@ -118,13 +123,13 @@ class Assembly:
             for place, record, fact in self._stand_ins:
                 self._take(place, record, msgspec.structs.replace(fact, rank=Rank.LAST_RESORT))
         self._tie_calls()
-        Calls(self, self._nameless).match()
+        if self._nameless or self._alike:
+            Calls(self, self._nameless).match()
         match_echoes(self, self._echoes)
         self._settle_places(total)
         self._place_calls()
-        self._mark_files()
         # An echo without words whose calls were all known from elsewhere says nothing.
-        for ident, draft in list(self.drafts.items()):
+        for ident, draft in list(self.drafts.items()) if self._echoes else ():
             parts = draft.parts
             if parts and not draft.calls and all(p.rank and _is_wordless(p) for p in parts):
                 del self.drafts[ident]
@@ -136,70 +141,72 @@ class Assembly:
         return bool(self.drafts or self.listed) or stored
 
     def _take(self, place: int, record: Record, fact: AnyFact) -> None:
-        rank = getattr(fact, "rank", 0)
+        kind = type(fact)
+        if kind is Link or kind is Problem:
+            if fact.time is not None:
+                self.times.append(fact.time)
+            if kind is Link:
+                self._open = None
+            return
+        rank = fact.rank  # type: ignore[union-attr]  # all other kinds of a thread have one
         if fact.time is not None:
             (self.echo_times if rank >= ECHO else self.times).append(fact.time)
-        if rank >= Rank.STANDIN and type(fact) is not Noted:
+        if rank >= STANDIN and kind is not Noted:
             self._stand_ins.append((place, record, fact))
-            return
-        if isinstance(fact, MessageSeen):
-            ident = fact.id or f"{record.entry}#{fact.number}"
-            if fact.rank:
-                self._echoes[(fact.rank, fact.origin)].append((place, ident, fact))
-            else:
-                self.add_part(place, fact, self._joined(fact, ident))
         elif type(fact) is ToolCalled:
             if fact.id:
                 call = self.call(fact.id, place)
-                if fact.rank:
-                    self._told.append((place, fact.id, fact))
-                elif all(fact_before.rank for fact_before in call.seen):
+                if rank:
+                    self._told.append((place, call, fact))
+                elif _is_unheard(call.seen):
                     call.place = place  # so far only echoes of it had been seen
                 call.seen.append(fact)
+                if fact.like:
+                    self._alike = True
             else:
                 self._nameless.append((place, fact))
         elif type(fact) is ToolReturned:
             self._open = None
             if fact.call:
                 call = self.call(fact.call, place)
-                if fact.rank:
-                    self._told.append((place, fact.call, fact))
-                elif all(fact_before.rank for fact_before in call.results):
+                if rank:
+                    self._told.append((place, call, fact))
+                elif _is_unheard(call.results):
                     call.ended = place
                 call.results.append(fact)
             else:
                 self._nameless.append((place, fact))
+        elif isinstance(fact, MessageSeen):
+            ident = fact.id or f"{record.entry}#{fact.number}"
+            if rank:
+                self._echoes[(rank, fact.origin)].append((place, ident, fact))
+            else:
+                self.add_part(place, fact, self._joined(fact, ident))
         elif type(fact) is UsageReported:
             self.usage.append((place, fact))
+        elif type(fact) is Marked:
+            self.marks.append((place, fact))
         elif type(fact) is Noted:
             if fact.on == "following":
                 self.following.append((place, fact))
-            else:
-                if fact.on == "call" and fact.name == "model":
-                    # Older logs tell the model only here: an answer without calls has it from
-                    # the call before.
-                    self.following.append((place, fact))
-                if fact.on == "call" and fact.name == "child_id":
-                    self._spawners.setdefault(fact.value, fact.subject)
-                self.notes.append(fact)
-        elif type(fact) is Marked:
-            self.marks.append((place, fact))
-        elif type(fact) is Link:
-            self._open = None
+                return
+            self.notes.append(fact)
+            if fact.on == "call" and fact.name == "model":
+                # Older logs tell the model only here: an answer without calls has it from the call
+                # before.
+                self.following.append((place, fact))
+            elif fact.on == "call" and fact.name == "child_id":
+                self._spawners.setdefault(fact.value, fact.subject)
 
     def _tie_calls(self) -> None:
         """Calls known by their id in several origins show where these stand to each other."""
-        for place, ident, fact in self._told:
-            call = self.calls[ident]
-            own: list[ToolCalled | ToolReturned] = [
-                other
-                for other in (call.seen if type(fact) is ToolCalled else call.results)
-                if other.rank == 0 and other.origin != fact.origin
-            ]
-            if own:
-                target = call.place if type(fact) is ToolCalled else call.ended
-                timed = fact.time is not None and own[0].time is not None
-                self.anchors.tie(fact.origin, place, target, timed)
+        for place, call, fact in self._told:
+            for other in call.seen if type(fact) is ToolCalled else call.results:
+                if other.rank == 0 and other.origin != fact.origin:
+                    target = call.place if type(fact) is ToolCalled else call.ended
+                    timed = fact.time is not None and other.time is not None
+                    self.anchors.tie(fact.origin, place, target, timed)
+                    break
 
     def _joined(self, fact: MessageSeen, ident: str) -> str:
         """The id of the message that the part belongs to: the open one, or its own."""
@@ -240,9 +247,9 @@ class Assembly:
                 channel = (first, draft.origin)
                 draft.place = self.anchors.place(channel, draft.place, total)
         for call in self.calls.values():
-            facts: list[ToolCalled | ToolReturned] = [*call.seen, *call.results]
-            if facts[0].rank and all(fact.rank for fact in facts):
-                channel = (facts[0].rank, facts[0].origin)
+            first_fact = call.seen[0] if call.seen else call.results[0]
+            if first_fact.rank and _is_unheard(call.seen) and _is_unheard(call.results):
+                channel = (first_fact.rank, first_fact.origin)
                 call.place = self.anchors.place(channel, call.place, total)
         reached: dict[str, float] = {}
         for number, (at, mark) in enumerate(self.marks):
@@ -267,40 +274,40 @@ class Assembly:
 
     def _place_calls(self) -> None:
         """Every call goes to its message; a call whose message nobody saw makes one."""
-        for call in sorted(self.calls.values(), key=lambda c: c.place):
-            call.seen.sort(key=lambda fact: fact.rank)
-            if not call.seen and not call.results[0].call and call.results[0].name:
-                call.seen.append(_implied_call(call.results[0]))
-            if not call.seen:
+        for call in sorted(self.calls.values(), key=_by_place):
+            seen = call.seen
+            if len(seen) > 1:
+                seen.sort(key=_by_rank)
+            elif not seen and not call.results[0].call and call.results[0].name:
+                seen.append(_implied_call(call.results[0]))
+            self._mark_files(call)
+            if not seen:
                 orphan = Draft(f"result:{call.id}", "tool", call.place, call.results[0].time)
                 orphan.orphan = call
                 self.drafts[orphan.id] = orphan
                 continue
-            ident = next((fact.message for fact in call.seen if fact.message), "")
+            ident = seen[0].message or next((fact.message for fact in seen if fact.message), "")
             ident = self.aliases.get(ident, ident)
             draft = self.drafts.get(ident)
             if draft is None:
-                first = call.seen[0]
                 ident = ident or f"call:{call.id}"
                 draft = self.drafts.setdefault(
-                    ident, Draft(ident, "assistant", call.place, first.time)
+                    ident, Draft(ident, "assistant", call.place, seen[0].time)
                 )
             draft.calls.append(call)
 
-    def _mark_files(self) -> None:
-        """What the calls did to files: per path, each field from the fact that knows best."""
-        for call in sorted(self.calls.values(), key=lambda c: c.place):
-            told: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
-            facts = [fact for fact in told if fact.files]
-            if not facts:
-                continue
-            touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
-            for fact in sorted(facts, key=lambda f: f.rank):
-                for touch in fact.files:
-                    fields = touched.setdefault(_file_name(touch["path"]), (fact, {}))[1]
-                    fields.update({k: v for k, v in touch.items() if k not in fields})
-            for fact, data in touched.values():
-                self.marks.append((call.place, _file_mark(fact, call.id, data)))
+    def _mark_files(self, call: CallDraft) -> None:
+        """What the call did to files: per path, each field from the fact that knows best."""
+        told: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
+        facts = [fact for fact in told if fact.files]
+        touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
+        for fact in sorted(facts, key=_by_rank) if len(facts) > 1 else facts:
+            for touch in fact.files:
+                fields = touched.setdefault(_file_name(touch["path"]), (fact, {}))[1]
+                for name, value in touch.items():
+                    fields.setdefault(name, value)
+        for fact, data in touched.values():
+            self.marks.append((call.place, _file_mark(fact, call.id, data)))
 
     def _rename(self) -> None:
         """Notes, usage and marks on a thing by the id that only an echo has for it."""
@@ -320,7 +327,16 @@ class Assembly:
         return [n for n in self.notes if not (whole and n.rank and n.name == "partial")]
 
     def in_order(self) -> list[Draft]:
-        return sorted(self.drafts.values(), key=lambda draft: draft.place)
+        return sorted(self.drafts.values(), key=_by_place)
+
+
+_by_place = attrgetter("place")
+_by_rank = attrgetter("rank")
+
+
+def _is_unheard(facts: Sequence[ToolCalled | ToolReturned]) -> bool:
+    """Whether nobody but echoes has told this yet."""
+    return not facts or all(fact.rank for fact in facts)
 
 
 def _implied_call(result: ToolReturned) -> ToolCalled:

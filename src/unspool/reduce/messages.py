@@ -10,7 +10,10 @@ result of a call in the same channel says nothing (cases/copilot_cli/second_resu
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Container, Sequence
+from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned
 from unspool.io.times import format_time, parse_time
@@ -40,7 +43,10 @@ def build_messages(
     ranks = [_best_rank(draft) for draft in drafts]
     whole = 0 in ranks
     for draft, rank in zip(drafts, ranks, strict=True):
-        built = [build_result(draft.orphan, None)] if draft.orphan else build_message(draft)
+        if draft.orphan is None:
+            built = build_message(draft)
+        else:
+            built = [build_result(draft.orphan.id, "", merge_results(draft.orphan.results))]
         # A hook log tells of a call that the session's own file does not hold: perhaps a sub-agent
         # made it, and linking has to know (cases/claude_code/hooks_and_subagent).
         if whole and rank >= Rank.ECHO:
@@ -51,6 +57,8 @@ def build_messages(
 
 
 def _best_rank(draft: Draft) -> int:
+    if draft.parts and not draft.parts[0].rank:
+        return 0  # as nearly always: no statement about a message knows better
     ranks = [part.rank for part in draft.parts]
     for call in [draft.orphan] if draft.orphan else draft.calls:
         ranks += [fact.rank for fact in call.seen]
@@ -63,35 +71,44 @@ def build_message(draft: Draft) -> list[Message]:
     listed = [part.ready for part in parts if type(part) is Listed]
     if listed and len(parts) == 1 and not draft.calls:
         return listed
-    calls = draft.calls
-    if len(calls) > 1:
-        calls = [call for _, call in sorted(enumerate(calls), key=lambda item: _call_order(*item))]
     if len(parts) == 1:
+        part = parts[0]
         message = Message(
             role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
-            content=parts[0].text,
-            mode=parts[0].mode or None,
-            model=parts[0].model or None,
-            id=draft.id if parts[0].id else None,
-            kind=parts[0].kind or None,
-            typed=parts[0].typed,
-            thinking=parts[0].thinking or None,
+            content=part.text,
+            mode=part.mode or None,
+            model=part.model or None,
+            id=draft.id if part.id else None,
+            kind=part.kind or None,
+            typed=part.typed,
+            thinking=part.thinking or None,
             timestamp=format_time(draft.time),
-            request_id=parts[0].request or None,
-            stop_reason=parts[0].stop or None,
-            status=parts[0].status or None,
-            attachments=list(parts[0].attachments) or None,
-            extra=dict(parts[0].extra) if parts[0].extra else None,
+            request_id=part.request or None,
+            stop_reason=part.stop or None,
+            status=part.status or None,
+            attachments=list(part.attachments) or None,
+            extra=dict(part.extra) if part.extra else None,
         )
     else:
         message = _build_joined(draft, parts)
-    message.tool_calls = [build_call(call) for call in calls] or None
+    built = [message]
+    if draft.calls:
+        message.tool_calls = []
+        # As the records of the message stand, each of which may number its calls from 0.
+        ordered = [
+            (call.place, number if (index := call.seen[0].index) is None else index, number, call)
+            for number, call in enumerate(draft.calls)
+        ]
+        ordered.sort()
+        for *_, call in ordered:
+            result = merge_results(call.results) if call.results else None
+            message.tool_calls.append(build_call(call, result))
+            if result is not None and not (result.text is None and result.details is None):
+                # (Else only the end of the call is known: the call says so, no message does.)
+                built.append(build_result(call.id, call.seen[0].name, result))
     for ready in listed:
         fill_missing(message, ready)
-    if not calls:
-        return [message]
-    results = [build_result(call, call.seen[0].name) for call in calls if call.results]
-    return [message, *(result for result in results if not _is_bare(result))]
+    return built
 
 
 def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
@@ -145,104 +162,87 @@ def fill_missing(message: Message, other: Message) -> None:
             setattr(message, name, getattr(other, name))
 
 
-def _by_rank(part: MessageSeen) -> int:
-    return part.rank
+_by_rank = attrgetter("rank")
 
 
-def _call_order(number: int, call: CallDraft) -> tuple[float, int, int]:
-    """As the records of the message stand, each of which may number its calls from 0."""
-    index = call.seen[0].index
-    return (call.place, index if index is not None else number, number)
-
-
-def _is_bare(result: Message) -> bool:
-    """Only the end of the call is known, not what came of it: the call says so, no message does."""
-    return not result.content and result.details is None and bool((result.extra or {}).get("bare"))
-
-
-def build_call(call: CallDraft) -> ToolCall:
+def build_call(call: CallDraft, result: ToolReturned | None) -> ToolCall:
     first = call.seen[0]
-    name = first.name or next((fact.name for fact in call.seen if fact.name), "")
-    arguments = first.arguments or next((f.arguments for f in call.seen if f.arguments), "")
-    extra: dict[str, Any] = {}
-    for fact in reversed(call.seen):
+    name, arguments, by_user = first.name, first.arguments, first.by_user
+    extra = dict(first.extra) if first.extra else {}
+    for fact in call.seen[1:]:
+        name, arguments = name or fact.name, arguments or fact.arguments
+        by_user = by_user or fact.by_user
         if fact.extra:
-            extra.update(fact.extra)
+            extra = {**fact.extra, **extra}
     tool_call = ToolCall(
         id=call.id,
-        function=ToolFunction(name=name, arguments=arguments),
+        type="function",
+        function=ToolFunction(name, arguments),
         started_at=format_time(_begun(call)),
-        by_user=any(fact.by_user for fact in call.seen),
+        by_user=by_user,
         extra=extra or None,
     )
-    if call.results:
-        results = _standing(call.results)
-        tool_call.status = _call_status(results)
-        tool_call.duration_ms = _first_told(results, "duration_ms")
-        tool_call.ended_at = format_time(results[0].time)
+    if result is not None:
+        tool_call.status = result.status or ("failed" if result.failed else "completed")
+        tool_call.duration_ms = result.duration_ms
+        tool_call.ended_at = format_time(result.time)
     return tool_call
-
-
-def _first_told(results: list[ToolReturned], field: str) -> Any:
-    """What the first of the results that tells it says."""
-    for result in results:
-        value = getattr(result, field)
-        if value is not None:
-            return value
-    return None
 
 
 def _begun(call: CallDraft) -> int | None:
     """When the call was run, where a record of that stands beside the message that asked for it."""
-    ended = min((r.time for r in call.results if r.time is not None), default=None)
-    run = [
-        fact.time
-        for fact in call.seen
-        if not fact.message and fact.time is not None and (ended is None or fact.time < ended)
-    ]
-    return min(run) if run else call.seen[0].time
+    run = [fact.time for fact in call.seen if not fact.message and fact.time is not None]
+    if run:
+        ends = [result.time for result in call.results if result.time is not None]
+        begun = min(run)
+        if not ends or begun < min(ends):
+            return begun
+    return call.seen[0].time
 
 
-def _standing(results: list[ToolReturned]) -> list[ToolReturned]:
-    """Lowest rank first; a second answer in the same channel says nothing: the first one stands."""
+def merge_results(results: list[ToolReturned]) -> ToolReturned:
+    """What the results of a call say together: each field from the first, by rank, that tells it. A
+    second answer in the same channel says nothing: the first one stands."""
     if len(results) == 1:
-        return results
+        return results[0]
     standing: list[ToolReturned] = []
     answered: set[int] = set()
-    for result in sorted(results, key=lambda fact: fact.rank):
+    for result in sorted(results, key=_by_rank):
         if result.text is None or result.rank not in answered:
             standing.append(result)
         if result.text is not None:
             answered.add(result.rank)
-    return standing
-
-
-def _call_status(results: list[ToolReturned]) -> str:
-    status = results[0].status or next((result.status for result in results if result.status), "")
-    return status or ("failed" if _first_told(results, "failed") else "completed")
-
-
-def build_result(call: CallDraft, name: str | None) -> Message:
-    """The tool message of a call."""
-    results = _standing(call.results)
-    text, details = _first_told(results, "text"), _first_told(results, "details")
     extra: dict[str, Any] = {}
-    for result in reversed(results):
-        if result.extra:
-            extra.update(result.extra)
-    if text is None and details is None:
+    for result in reversed(standing):
+        extra.update(result.extra or {})
+    return msgspec.structs.replace(
+        standing[0],
+        extra=extra,
+        name=next((result.name for result in standing if result.name), ""),
+        status=next((result.status for result in standing if result.status), ""),
+        **{
+            field: next((v for r in standing if (v := getattr(r, field)) is not None), None)
+            for field in ("text", "details", "failed", "duration_ms")
+        },
+    )
+
+
+def build_result(call: str, name: str, result: ToolReturned) -> Message:
+    """The tool message of a call."""
+    extra = dict(result.extra) if result.extra else {}
+    if result.text is None and result.details is None:
         extra["bare"] = True
     return Message(
         role="tool",
-        content=text or "",
-        tool_call_id=call.id,
-        timestamp=format_time(results[0].time),
-        name=name or next((result.name for result in results if result.name), None),
-        is_error=True if _first_told(results, "failed") else None,
-        details=details,
-        duration_ms=_first_told(results, "duration_ms"),
-        status=results[0].status or next((r.status for r in results if r.status), None),
-        attachments=list(results[0].attachments) or None,
+        content=result.text or "",
+        tool_call_id=call,
+        timestamp=format_time(result.time),
+        name=name or result.name or None,
+        is_error=True if result.failed else None,
+        details=result.details,
+        duration_ms=result.duration_ms,
+        status=result.status or None,
+        attachments=list(result.attachments) or None,
         extra=extra or None,
     )
 

@@ -8,20 +8,21 @@ are then the same for all facts of the record:
     scribe.note("title", "fix the test", rank=Rank.GUESS)
     yield from scribe.facts
 
-Any field of the fact may be given; `key`, `time`, `entry`, `after`, `rank` and `side` override those
-of the record.
+Any field of the fact may be given; those of its place (`key`, `time`, `entry`, `after`, `number` …)
+override the record's own.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from unspool.facts import (
     NOBODY,
     PREVIOUS,
     AnyFact,
+    Attachment,
     Key,
     Link,
     Marked,
@@ -31,6 +32,7 @@ from unspool.facts import (
     Problem,
     ToolCalled,
     ToolReturned,
+    UsageOf,
     UsageReported,
 )
 from unspool.io.door import sample
@@ -72,117 +74,117 @@ class Scribe:
         other.facts = self.facts
         return other
 
-    def _place(self) -> dict[str, Any]:
-        return {
-            "key": self.key, "origin": self.origin, "offset": self.offset, "time": self.time,
-            "entry": self.entry, "after": self.after, "number": len(self.facts),
-        }  # fmt: skip
-
-    def _write(self, kind: type[AnyFact], fields: dict[str, Any]) -> None:
-        """A fact of which the record's own place, rank or side is overridden."""
-        place = self._place() | {"rank": self.rank}
-        if kind is not UsageReported:
-            place["side"] = self.side
-        self.facts.append(kind(**place | fields))
+    # All fields by position, in the order of facts.py: more than 15 by name, or a dictionary of them,
+    # take three times as long, and this is done for every fact.
 
     def message(
-        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
-    ) -> None:
+        self, *, id: str = "", role: str = "user", text: str = "", thinking: str = "",
+        kind: str = "", typed: str | None = None, shown: str = "", model: str = "", mode: str = "",
+        rank: int | None = None, joins: bool = False, piece: bool = False, withdrawn: bool = False,
+        edition: int = 0, request: str = "", stop: str = "", status: str = "",
+        attachments: tuple[Attachment, ...] = (), extra: dict[str, Any] | None = None,
+        **place: Any,
+    ) -> None:  # fmt: skip
         """A message, or a part of one: the fields of MessageSeen."""
         facts = self.facts
-        time = self.time if time is UNSET else time
-        rank = self.rank if rank is None else rank
-        try:
-            facts.append(MessageSeen(
-                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=time, entry=self.entry, after=self.after, rank=rank, side=self.side,
-                **fields,
-            ))  # fmt: skip
-        except (TypeError, KeyError):  # another field of the place is given too
-            self._write(MessageSeen, {"time": time, "rank": rank, **fields})
+        facts.append(MessageSeen(
+            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after,
+            id, role, text, thinking, kind, typed, shown, model, mode,  # type: ignore[arg-type]
+            self.rank if rank is None else rank, self.side, joins, piece, withdrawn, edition,
+            request, stop, status, attachments, extra,
+        ))  # fmt: skip
+        if place:
+            facts[-1] = replace(facts[-1], **place)
 
     def call(
-        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
-    ) -> None:
+        self, *, id: str = "", message: str = "", name: str = "", arguments: str = "",
+        index: int | None = None, rank: int | None = None, by_user: bool = False,
+        request: str = "", like: str = "", files: tuple[dict[str, Any], ...] = (),
+        extra: dict[str, Any] | None = None, **place: Any,
+    ) -> None:  # fmt: skip
         """A tool call: the fields of ToolCalled."""
         facts = self.facts
-        time = self.time if time is UNSET else time
-        rank = self.rank if rank is None else rank
-        try:
-            facts.append(ToolCalled(
-                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=time, entry=self.entry, after=self.after, rank=rank, side=self.side,
-                **fields,
-            ))  # fmt: skip
-        except (TypeError, KeyError):  # another field of the place is given too
-            self._write(ToolCalled, {"time": time, "rank": rank, **fields})
+        facts.append(ToolCalled(
+            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after,
+            id, message, name, arguments, index, self.rank if rank is None else rank, self.side,
+            by_user, request, like, files, extra,
+        ))  # fmt: skip
+        if place:
+            facts[-1] = replace(facts[-1], **place)
 
     def returned(
-        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
-    ) -> None:
+        self, *, call: str = "", name: str = "", arguments: str = "", text: str | None = None,
+        failed: bool | None = None, status: str = "", details: Any = None,
+        duration_ms: float | None = None, rank: int | None = None, like: str = "",
+        files: tuple[dict[str, Any], ...] = (), attachments: tuple[Attachment, ...] = (),
+        extra: dict[str, Any] | None = None, **place: Any,
+    ) -> None:  # fmt: skip
         """What a call returned: the fields of ToolReturned."""
         facts = self.facts
-        time = self.time if time is UNSET else time
-        rank = self.rank if rank is None else rank
-        try:
-            facts.append(ToolReturned(
-                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=time, entry=self.entry, after=self.after, rank=rank, side=self.side,
-                **fields,
-            ))  # fmt: skip
-        except (TypeError, KeyError):  # another field of the place is given too
-            self._write(ToolReturned, {"time": time, "rank": rank, **fields})
+        facts.append(ToolReturned(
+            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after,
+            call, name, arguments, text, failed, status, details, duration_ms,
+            self.rank if rank is None else rank, self.side, like, files, attachments, extra,
+        ))  # fmt: skip
+        if place:
+            facts[-1] = replace(facts[-1], **place)
 
     def usage(
-        self, *, time: int | UnsetType | None = UNSET, rank: int | None = None, **fields: Any
-    ) -> None:
+        self, *, on: UsageOf = "message", subject: str = "", model: str = "",
+        prompt: int | None = None, completion: int | None = None, cached: int | None = None,
+        cache_write: int | None = None, reasoning: int | None = None, cost_usd: float | None = None,
+        requests: int | None = None, rank: int | None = None, extra: dict[str, Any] | None = None,
+        **place: Any,
+    ) -> None:  # fmt: skip
         """Tokens or cost: the fields of UsageReported."""
         facts = self.facts
-        time = self.time if time is UNSET else time
-        rank = self.rank if rank is None else rank
-        try:
-            facts.append(UsageReported(
-                key=self.key, origin=self.origin, offset=self.offset, number=len(facts),
-                time=time, entry=self.entry, after=self.after, rank=rank,
-                **fields,
-            ))  # fmt: skip
-        except (TypeError, KeyError):  # another field of the place is given too
-            self._write(UsageReported, {"time": time, "rank": rank, **fields})
+        facts.append(UsageReported(
+            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after,
+            on, subject, model, prompt, completion, cached, cache_write, reasoning, cost_usd,
+            requests, self.rank if rank is None else rank, extra,
+        ))  # fmt: skip
+        if place:
+            facts[-1] = replace(facts[-1], **place)
 
     def note(
         self, name: str, value: Any, rank: int = 0, on: On = "conversation", subject: str = "",
-        **fields: Any,
+        **place: Any,
     ) -> None:  # fmt: skip
         """`name` = `value` of the conversation, or of the message, call or request named."""
-        if fields:  # of the place: they override the record's own
-            given = {"name": name, "value": value, "rank": rank, "on": on, "subject": subject}
-            self.facts.append(Noted(**{**self._place(), **given, **fields}))
-            return
-        self.facts.append(Noted(
-            key=self.key, origin=self.origin, offset=self.offset, number=len(self.facts),
-            time=self.time, entry=self.entry, after=self.after,
-            on=on, subject=subject, name=name, value=value, rank=rank,
+        facts = self.facts
+        facts.append(Noted(
+            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after,
+            on, subject, name, value, rank,
         ))  # fmt: skip
+        if place:
+            facts[-1] = replace(facts[-1], **place)
 
     def mark(
         self, kind: str, data: dict[str, Any] | None = None, subject: str = "", rank: int = 0,
-        **fields: Any,
+        **place: Any,
     ) -> None:  # fmt: skip
         """Something that happened between messages."""
-        given = {"kind": kind, "data": data or None, "subject": subject, "rank": rank}
-        self.facts.append(Marked(**{**self._place(), **given, **fields}))
+        facts = self.facts
+        facts.append(Marked(
+            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after,
+            kind, subject, data or None, rank,
+        ))  # fmt: skip
+        if place:
+            facts[-1] = replace(facts[-1], **place)
 
     def link(self) -> None:
         """The record only holds the chain together."""
-        self.facts.append(Link(
-            key=self.key, origin=self.origin, offset=self.offset, number=len(self.facts),
-            time=self.time, entry=self.entry, after=self.after,
+        facts = self.facts
+        facts.append(Link(
+            self.key, self.origin, self.offset, len(facts), self.time, self.entry, self.after
         ))  # fmt: skip
 
     def problem(self, code: str, found: bytes | str) -> None:
         """Something in the record is not as it should be; `found` is shown, clipped."""
-        place = self._place() | {"key": NOBODY}
-        self.facts.append(Problem(**place, code=code, sample=sample(found)))
+        self.facts.append(Problem(
+            NOBODY, self.origin, self.offset, len(self.facts), self.time, self.entry, self.after,
+            code, sample(found),
+        ))  # fmt: skip
 
 
 def title_of(prompt: str) -> str:

@@ -199,7 +199,9 @@ def _chat(traces: Traces, span: Span, scribe: Scribe) -> None:
         "cached": "cached",
         "reasoning": "reasoning",
     }
-    usage = {ours: whole_number(span.row.get(f"{theirs}_tokens")) for ours, theirs in names.items()}
+    usage: dict[str, Any] = {
+        ours: whole_number(span.row.get(f"{theirs}_tokens")) for ours, theirs in names.items()
+    }
     if any(count is not None for count in usage.values()):
         scribe.usage(subject=ident, model=model, **usage)
 

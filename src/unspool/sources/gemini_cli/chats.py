@@ -352,14 +352,19 @@ class _Chat:
             if kind in ("", "command"):
                 scribe.note("title", title_of(typed), Rank.GUESS)
                 scribe.message(
-                    id=entry.id, role="user", text=text, typed=typed, kind=kind, attachments=images
+                    id=entry.id or "",
+                    role="user",
+                    text=text,
+                    typed=typed,
+                    kind=kind,
+                    attachments=images,
                 )
             else:
-                scribe.message(id=entry.id, role="user", text=text, kind=kind)
+                scribe.message(id=entry.id or "", role="user", text=text, kind=kind)
         elif entry.type == "gemini":
             self._state_answer(message, scribe, path, session)
         elif entry.type == "error":
-            scribe.message(id=entry.id, role="assistant", text=text, kind="error")
+            scribe.message(id=entry.id or "", role="assistant", text=text, kind="error")
         else:
             scribe.mark(entry.type or "entry", {"text": text})
 
@@ -371,7 +376,7 @@ class _Chat:
         ]
         # The answer to a snapshot is the program's own, not the model's.
         scribe.message(
-            id=entry.id,
+            id=entry.id or "",
             role="assistant",
             text=text_of(entry.content),
             thinking="\n\n".join(thoughts),

@@ -423,6 +423,6 @@ def _model(item: Item) -> str:
     return item.text("gen_ai.response.model", "gen_ai.request.model")
 
 
-def _usage(item: Item) -> dict[str, int]:
+def _usage(item: Item) -> dict[str, Any]:
     counts = {ours: item.count(*theirs) for ours, theirs in _USAGE.items()}
     return {name: count for name, count in counts.items() if count is not None}

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Rank
+from unspool.facts import AnyFact, Rank, UsageOf
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.sources import streams
@@ -198,7 +198,7 @@ def _tell_given(message: Message, scribe: Scribe, is_task: bool) -> None:
             scribe.message(role="user", text=block.text)
 
 
-def _tell_usage(usage: Usage | None, scribe: Scribe, on: str, subject: str) -> None:
+def _tell_usage(usage: Usage | None, scribe: Scribe, on: UsageOf, subject: str) -> None:
     if usage is not None:
         scribe.usage(
             on=on,
