@@ -16,7 +16,7 @@ from unspool import sinks
 from unspool.errors import OutputError, UsageError
 from unspool.io.signals import Later
 from unspool.pipeline.finish import Written, drop_reasoning
-from unspool.pipeline.shuffle import Slot, Slots, Spool
+from unspool.pipeline.shuffle import Slot, Slots, Spool, sole_file
 from unspool.sinks import Combine, Family, Options, unique_names
 
 
@@ -87,10 +87,17 @@ def _doubled(descriptor: int) -> int:
 
 def write_one(written: Iterable[Written], output: str | None) -> None:
     """All pieces one after the other, to a file or to standard output."""
+    places = [slot for item in written for _, slot in item.pieces]
+    if output is not None and output != "-" and not is_special(output):
+        made = sole_file(places)
+        with suppress(OSError):  # another file system, or a folder that is not there yet
+            if made is not None:
+                Path(made).replace(os.path.realpath(output))
+                return
     with opened(output) as file:
         slots = Slots()
         try:
-            slots.copy((slot for item in written for _, slot in item.pieces), file)
+            slots.copy(places, file)
         finally:
             slots.close()
 

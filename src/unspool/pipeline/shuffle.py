@@ -118,6 +118,14 @@ def _runs(slots: Iterable[Slot]) -> Iterator[Slot]:
         yield run
 
 
+def sole_file(slots: Iterable[Slot]) -> str | None:
+    """The file that holds these slots in this order, and nothing else."""
+    runs = list(_runs(slots))
+    if len(runs) != 1 or runs[0].offset or runs[0].size != Path(runs[0].file).stat().st_size:
+        return None
+    return runs[0].file
+
+
 class _Chunk(msgspec.Struct, array_like=True):
     """Some facts of one conversation on their way through a file."""
 
