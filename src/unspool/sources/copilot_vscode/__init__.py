@@ -109,8 +109,8 @@ def _read(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             scribe = Scribe(key, origin.path, 0, entry="transcript")
             scribe.note("partial", "no-tool-results", Rank.ECHO, number=900)
             parents = Path(origin.path).parents
-            description = parents[2] / "workspace.json" if len(parents) > 2 else Path()
-            if folder := workspace_of(description):
+            folder = workspace_of(str(parents[2] / "workspace.json")) if len(parents) > 2 else ""
+            if folder:
                 scribe.note("workspace.path", folder, Rank.ECHO, number=901)
             yield from scribe.facts
         yield from read_events(origin, tally, key, lookup, Rank.ECHO, recover)

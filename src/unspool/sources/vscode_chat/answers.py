@@ -296,6 +296,11 @@ class Placing:
         """The round that spoke last."""
         self._passed = 0
         """How many tool parts have gone by."""
+        self._following = [len(calls) - 1]
+        """After so many tool parts: the round of the next one that has any."""
+        for home in reversed(answer.homes):
+            self._following.append(home if home >= 0 else self._following[-1])
+        self._following.reverse()
         self._caller = ""
         """The call that the edits here say they are of."""
         self.tail: int | None = None
@@ -430,8 +435,7 @@ class Placing:
 
     def _bound(self) -> int:
         """The round of the next tool part: nothing before it is of a later one."""
-        following = (home for home in self._answer.homes[self._passed :] if home >= 0)
-        return max(self._now, next(following, len(self.placed) - 1))
+        return max(self._now, self._following[self._passed])
 
 
 def _response(round_: Round) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -212,7 +211,7 @@ class Reading:
         # An imported chat is created after its own requests.
         if created is not None and created <= min(times, default=created):
             scribe.note("started_at", format_time(created))
-        if folder := folder_of(Path(self.origin.path)):
+        if folder := folder_of(self.origin.path):
             scribe.note("workspace.path", folder, rank + 1)
         elif folder := _folder_told(self.requests):
             scribe.note("workspace.path", folder, BESIDE)

@@ -1,5 +1,6 @@
 """Folders of VS Code's user data: where chats lie, and which workspace a chat belongs to."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,17 +41,20 @@ def user_folders(home: Path, env: Mapping[str, str], platform: str) -> list[Path
     return folders
 
 
-def folder_of(path: Path) -> str:
+def folder_of(path: str) -> str:
     """The folder that was open where the chat was stored; empty where none is told."""
-    if path.parent.name in CHAT_FOLDERS:
-        return workspace_of(path.parent.parent / _DESCRIPTION)
+    folder, name = os.path.split(path)
+    above, folder_name = os.path.split(folder)
+    if folder_name in CHAT_FOLDERS:
+        return workspace_of(os.path.join(above, _DESCRIPTION))  # noqa: PTH118 - for every chat
     stores = ("state.vscdb", "state.vscdb.backup")
-    return workspace_of(path.parent / _DESCRIPTION) if path.name in stores else ""
+    return workspace_of(os.path.join(folder, _DESCRIPTION)) if name in stores else ""  # noqa: PTH118
 
 
-def workspace_of(description: Path) -> str:
+def workspace_of(description: str) -> str:
     try:
-        value = msgspec.json.decode(description.read_bytes())
+        with open(description, "rb") as file:
+            value = msgspec.json.decode(file.read())
     except (OSError, msgspec.DecodeError, RecursionError, UnicodeError):
         return ""
     if not isinstance(value, dict):

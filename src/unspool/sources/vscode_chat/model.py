@@ -213,4 +213,3 @@ class Chat(Whole, gc=False):
 
 CHAT = Shape(Chat)
 REQUEST = Shape(Request)
-RESULT = Shape(Result)

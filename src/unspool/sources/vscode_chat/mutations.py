@@ -10,10 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from unspool.io.door import UNREADABLE
 from unspool.io.values import field_of, str_of
-from unspool.sources.vscode_chat.model import RESULT
+from unspool.sources.vscode_chat.model import CHAT, Request
 
 INITIAL, SET, PUSH, DELETE = range(4)
 LONGEST_PADDING = 100_000
@@ -30,26 +31,30 @@ class Mutation(msgspec.Struct, gc=False):
     i: int | None = None
 
     def value(self) -> Any:
-        """Raises where it is nested too deep. The result of a request, which is most of a chat, goes
-        straight into its shape."""
+        """Raises where it is nested too deep. Whole requests that fit go straight into their shape."""
         if self.v is _ABSENT:
             return msgspec.UNSET
-        path = self.k
-        if self.kind == SET and path and len(path) == 3 and path[2] == "result":
-            try:
-                return RESULT.decode(self.v)
-            except UNREADABLE:
-                pass
+        try:
+            if self.kind == INITIAL:
+                chat = CHAT.decode(self.v)
+                return {name: v for name, v in structs.asdict(chat).items() if v is not None}
+            if self.k == ["requests"]:
+                return _decode_requests(self.v)
+        except UNREADABLE:
+            pass
         return msgspec.json.decode(self.v)
 
 
 decode_mutation = msgspec.json.Decoder(Mutation).decode
+_decode_requests = msgspec.json.Decoder(list[Request]).decode
+_decode_list = msgspec.json.Decoder(list[Any]).decode
+_FIELDS = {field.name: msgspec.json.Decoder(field.type).decode for field in structs.fields(Request)}
 
 
 class Removed(msgspec.Struct):
     """A request that a later change took out, and the one that it had stood behind."""
 
-    request: dict[str, Any]
+    request: Request | dict[str, Any]
     after: str
 
 
@@ -66,12 +71,14 @@ class Replay:
 
     def apply(self, mutation: Mutation, offset: int = 0) -> bool:
         """Make the change; False where it cannot be made."""
-        value = mutation.value()
         path = mutation.k or []
         if path and path != ["requests"]:
             if path[0] == "requests" and isinstance(path[1], int):
                 self.lines[path[1]] = offset
-            return self._change(mutation.kind, path, value, mutation.i)
+                if self._change_request(mutation, path):
+                    return True
+            return self._change(mutation.kind, path, mutation.value(), mutation.i)
+        value = mutation.value()
         before = self._requests()
         changed = self._change(mutation.kind, path, value, mutation.i)
         self.lines.setdefault(None, offset)
@@ -91,6 +98,27 @@ class Replay:
                 self.removed[ident] = Removed(request, after)
             after = ident or after
         return changed
+
+    def _change_request(self, mutation: Mutation, path: list[str | int]) -> bool:
+        """Set a field of a request that is in its shape, or go on with its response; False where the
+        change is another, or does not fit: then the request becomes plain JSON (_walk)."""
+        request = _get(self.state.get("requests"), path[1]) if len(path) == 3 else None
+        if not isinstance(request, Request) or mutation.v is _ABSENT:
+            return False
+        name, cut = path[2], mutation.i
+        try:
+            if mutation.kind == SET and name in _FIELDS:
+                setattr(request, name, _FIELDS[name](mutation.v))
+                return True
+            if mutation.kind == PUSH and name == "response" and isinstance(request.response, list):
+                parts = _decode_list(mutation.v)
+                if cut is not None and cut >= 0:
+                    del request.response[cut:]
+                request.response += parts
+                return True
+        except UNREADABLE:
+            pass
+        return False
 
     def _change(self, kind: int, path: list[str | int], value: Any, cut: int | None) -> bool:
         if kind == INITIAL:
@@ -151,6 +179,8 @@ class Replay:
 
 
 def _ident(request: Any) -> str:
+    if isinstance(request, Request):
+        return request.requestId or ""
     return str_of(field_of(request, "requestId"))
 
 

@@ -101,7 +101,11 @@ class Parts:
             response = [response]
         for part in response or ():
             if isinstance(part, dict):
-                self._take(part)
+                # A part without a kind is markdown, most often.
+                if "kind" not in part and isinstance(part.get("value"), str):
+                    self._take_words(part, part["value"])
+                else:
+                    self._take(part)
             elif isinstance(part, str):
                 self.flow.append(Words(part, {}))
             else:
@@ -123,9 +127,10 @@ class Parts:
             elif isinstance(run, str) and run:
                 self.runs.setdefault(bare_call_id(run), Run()).tools.append(part)
                 return
-            if part in self._by_call.get(ident, ()):
+            alike = self._by_call.setdefault(ident, [])
+            if part in alike:
                 return  # the same once more
-            self._by_call.setdefault(ident, []).append(part)
+            alike.append(part)
             self.flow.append(Tool(len(self.tools)))
             self.tools.append(part)
         elif kind in _TEXT_KINDS:
@@ -140,7 +145,7 @@ class Parts:
             if not all(isinstance(piece, str | None) for piece in pieces):
                 self.wrong.append("response.value")
             text = "".join(piece for piece in pieces if isinstance(piece, str))
-            about = {k: v for k, v in part.items() if k not in ("kind", "value") and _says(v)}
+            about = {k: v for k, v in part.items() if v and k not in ("kind", "value")}
             self.flow.append(Thought(text, about))
         elif kind == "inlineReference":
             self.flow.append(Kept(part, link_text(part), is_plain(part)))
@@ -190,8 +195,9 @@ class Parts:
     def _check_markdown(self, part: dict[str, Any], names: tuple[str, ...]) -> None:
         for name in names:
             value = part.get(name)
-            text = value.get("value") if isinstance(value, dict) else value
-            if value is not None and not isinstance(text, str):
+            if value is None or isinstance(value, str):
+                continue
+            if not isinstance(value, dict) or not isinstance(value.get("value"), str):
                 self.wrong.append(f"response.{name}")
 
     def _clear(self, part: dict[str, Any]) -> None:
@@ -219,21 +225,18 @@ class Parts:
             self.unknown.append(kind)
 
 
-def _says(value: Any) -> bool:
-    return value not in (None, False, "", [], {})
+_TEXT_FIELDS = frozenset(("kind", "content", "value", "uris"))
 
 
 def _about_text(part: dict[str, Any]) -> dict[str, Any]:
     """What a markdown part says beside its text; what is as it usually is, is left out, and so are
     the targets of its links, which stand in the text."""
-    if len(part) == 1:
-        return {}
     content = part.get("content")
     fields = {**content, **part} if isinstance(content, dict) else part
-    dropped = {"kind", "content", "value", "uris"}
-    if isinstance(fields.get("vulnerabilities"), list):
-        dropped.add("vulnerabilities")
-    return {name: value for name, value in fields.items() if name not in dropped and _says(value)}
+    about = {name: value for name, value in fields.items() if value and name not in _TEXT_FIELDS}
+    if isinstance(about.get("vulnerabilities"), list):
+        del about["vulnerabilities"]
+    return about
 
 
 def is_plain(part: dict[str, Any]) -> bool:

@@ -4,13 +4,14 @@
  "result": {"metadata": {"toolCallRounds": […], "toolCallResults": {…}}}, "modelState": {"value": 1}}
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from unspool.facts import ROOT, AnyFact, Key
-from unspool.io.structs import REST
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.scribe import Scribe
@@ -18,7 +19,7 @@ from unspool.sources.vscode_chat import edits, fields, prompts, tools
 from unspool.sources.vscode_chat import parts as response_parts
 from unspool.sources.vscode_chat.answers import Placing, answer_of, own_thinking
 from unspool.sources.vscode_chat.attachments import attachment_of, entries_of
-from unspool.sources.vscode_chat.model import Metadata, Request, Result, Round
+from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result
 from unspool.sources.vscode_chat.uris import uri_of
 
 _AGENT_MODES = {
@@ -35,9 +36,33 @@ _ABOUT_NOTHING = frozenset(
 )  # fmt: skip
 """What a request may tell about an answer that nobody gave."""
 _LARGEST_COUNT = 2**60
+_NUMBERS = (int, float)
 _HOUR_MS = 3600 * 1000
 _EPOCHS = 1e11
 """Waiting times above this are time stamps: a bug of the mutation log's writer."""
+
+
+def _picker(names: dict[str, str]) -> Callable[[Any], dict[str, Any]]:
+    """What of these fields a struct holds, by our names."""
+    ours, values_of = tuple(names), attrgetter(*names.values())
+
+    def pick(holder: Any) -> dict[str, Any]:
+        values = values_of(holder)
+        if 0 not in values:  # then all that is empty says nothing
+            return dict(compress(zip(ours, values, strict=True), values))
+        return {k: v for k, v in zip(ours, values, strict=True) if v or v == 0}
+
+    return pick
+
+
+_of_user = _picker({ours: theirs for ours, theirs in fields.USER.items() if ours != "agent"})
+_of_answer = _picker({k: v for k, v in fields.ANSWER.items() if k != "vote_down_reason"})
+_of_result = _picker(fields.RESULT)
+_of_metadata = _picker(fields.METADATA)
+_of_usage = _picker(fields.USAGE)
+_of_round = _picker({ours: theirs for ours, theirs in fields.ROUND.items() if ours != "retries"})
+_AGENT = [n for n in Agent.__struct_fields__ if n != "rest" and n not in fields.PARTICIPANT]
+_agent_values = attrgetter(*_AGENT)
 
 
 class Turn:
@@ -168,14 +193,12 @@ class Turn:
             times.append(("modelState.completedAt", request.modelState.completedAt))
         for round_ in metadata.toolCallRounds or ():
             times.append(("toolCallRounds.timestamp", round_.timestamp))
-            thinking = round_.thinking
-            text = thinking.get("text") if isinstance(thinking, dict) else thinking
-            if not isinstance(text, str | list | None):
-                yield "toolCallRounds.thinking"
+            if (thinking := round_.thinking) is not None:
+                text = thinking.get("text") if isinstance(thinking, dict) else thinking
+                if not isinstance(text, str | list | None):
+                    yield "toolCallRounds.thinking"
         for path, value in times:
-            if value is None or type(value) is int or type(value) is float:
-                continue
-            if parse_time(value) is None:
+            if value is not None and type(value) not in _NUMBERS and parse_time(value) is None:
                 yield path
         for entry in entries_of(request.variableData):
             for name in ("kind", "name"):
@@ -196,12 +219,11 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
     request = turn.request
     typed = prompts.typed_text(request.message)
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
-    extra = _extra(fields.USER, request)
+    extra = _of_user(request)
     if request.agent is not None:
-        participant: dict[str, Any] = msgspec.to_builtins(request.agent)
-        for name in (*fields.PARTICIPANT, REST):
-            participant.pop(name, None)
-        extra["agent"] = {**participant, **(request.agent.rest or {})}
+        values = zip(_AGENT, _agent_values(request.agent), strict=True)
+        agent = {name: value for name, value in values if value is not None}
+        extra = {"agent": agent | (request.agent.rest or {}), **extra}
     if request.rest:
         extra[fields.NATIVE] = {"request": request.rest}
     if mentions := prompts.mentions(request.message):
@@ -236,52 +258,38 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
     _write_marks(turn, scribe)
 
 
-def _extra(names: dict[str, str], holder: Any) -> dict[str, Any]:
-    extra: dict[str, Any] = {}
-    for ours, theirs in names.items():
-        value = getattr(holder, theirs)
-        if value is None or value == "" or value == [] or value == {}:
-            continue
-        extra[ours] = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
-    return extra
-
-
 def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
     """One message of an answer that is made of several, and its calls."""
     round_, calls, beside = turn.rounds[number], turn.calls[number], turn.placed[number]
     ident = turn.round_id(number)
-    is_last = number == len(turn.rounds) - 1
-    extra = beside.extra() | _extra(fields.ROUND, round_)
-    if extra.get("retries") == 0:
-        del extra["retries"]
+    extra = beside.extra() | _of_round(round_)
+    if round_.toolInputRetry:
+        extra["retries"] = round_.toolInputRetry
     if round_.rest:
         extra[fields.NATIVE] = {"round": round_.rest}
-    thoughts = extra.get("thoughts", [])
-    if thinking_id := _thinking_id(round_, thoughts):
-        extra["thoughts"] = [*thoughts, {"id": thinking_id}]
-    undone = turn.tail is not None and number > turn.tail
-    ending: dict[str, Any] = {"status": "undone" if undone else turn.removed}
+    # The id of a round's thinking, where nothing that was shown has it.
+    thinking_id = str_of(field_of(round_.thinking, "id"))
+    if thinking_id and not fields.MADE_THINKING.fullmatch(thinking_id):
+        thoughts = extra.get("thoughts", [])
+        if all(thought.get("id") != thinking_id for thought in thoughts):
+            extra["thoughts"] = [*thoughts, {"id": thinking_id}]
+    status = "undone" if turn.tail is not None and number > turn.tail else turn.removed
+    stop = kind = ""
     text = round_.response or ""
     time = parse_time(round_.timestamp)
-    if is_last:
+    if number == len(turn.rounds) - 1:
         extra = _joined(_last_extra(turn, text), extra)
-        ending = _ending(turn, bool(text or calls), ending["status"])
-        text = text or (turn.error_text if ending["kind"] == "error" else "")
+        status, stop, kind = _ending(turn, bool(text or calls), status)
+        text = text or (turn.error_text if kind == "error" else "")
         time = time or turn.ended
     scribe.message(
         id=ident, role="assistant", text=text,
         thinking=own_thinking(round_) or "\n\n".join(beside.thinking), time=time,
-        model=turn.model, request=turn.id, extra=extra or None, **ending,
+        model=turn.model, request=turn.id, extra=extra or None,
+        status=status, stop=stop, kind=kind,
     )  # fmt: skip
-    tools.write_calls(scribe, calls, ident, turn.metadata.toolCallResults)
-
-
-def _thinking_id(round_: Round, thoughts: list[dict[str, Any]]) -> str:
-    """The id of a round's thinking, where nothing that was shown has it."""
-    ident = field_of(round_.thinking, "id")
-    if not isinstance(ident, str) or fields.MADE_THINKING.fullmatch(ident):
-        return ""
-    return "" if any(thought.get("id") == ident for thought in thoughts) else ident
+    if calls:
+        tools.write_calls(scribe, calls, ident, turn.metadata.toolCallResults)
 
 
 def _single_message(turn: Turn) -> dict[str, Any] | None:
@@ -293,32 +301,29 @@ def _single_message(turn: Turn) -> dict[str, Any] | None:
     content = text or thinking or turn.calls[0] or turn.error_text or extra.keys() - _ABOUT_NOTHING
     if not content and turn.request.vote is None and not _usage(turn):
         return None
-    ending = _ending(turn, bool(text or turn.calls[0]), turn.removed)
-    if not text and ending["kind"] == "error":
+    status, stop, kind = _ending(turn, bool(text or turn.calls[0]), turn.removed)
+    if not text and kind == "error":
         text = turn.error_text
     time = turn.ended or parse_time(turn.request.responseTimestamp)
     return {
         "id": turn.response_id, "role": "assistant", "text": text, "thinking": thinking,
-        "time": time, "model": turn.model, "request": turn.id, "extra": extra or None, **ending,
+        "time": time, "model": turn.model, "request": turn.id, "extra": extra or None,
+        "status": status, "stop": stop, "kind": kind,
     }  # fmt: skip
 
 
-def _ending(turn: Turn, answered: bool, removed: str) -> dict[str, Any]:
+def _ending(turn: Turn, answered: bool, removed: str) -> tuple[str, str, str]:
     """Status, stop reason and kind of the last message of an answer."""
     stop = str_of(turn.error.get("code"))
     if not stop and turn.metadata.maxToolCallsExceeded is True:
         stop = "max_tool_calls"
-    kind = "error" if turn.error_text and not answered else ""
-    return {"status": removed or turn.status, "stop": stop, "kind": kind}
+    return removed or turn.status, stop, "error" if turn.error_text and not answered else ""
 
 
 def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
     """What is told once about the whole answer; `text` is its last message's."""
     request, result, metadata = turn.request, turn.result, turn.metadata
-    extra = _extra(fields.ANSWER, request)
-    extra.pop("vote_down_reason", None)  # goes with the vote
-    extra |= _extra(fields.RESULT, result)
-    extra |= _extra(fields.METADATA, metadata)
+    extra = _of_answer(request) | _of_result(result) | _of_metadata(metadata)
     if turn.error:
         extra["error"] = turn.error
     if extra.get("waited_ms", 0) > _EPOCHS or not extra.get("waited_ms", 1):
@@ -341,8 +346,10 @@ def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
 
 
 def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    native = {**first.get(fields.NATIVE, {}), **second.get(fields.NATIVE, {})}
-    return {**first, **second, **({fields.NATIVE: native} if native else {})}
+    joined = first | second
+    if fields.NATIVE in joined:
+        joined[fields.NATIVE] = first.get(fields.NATIVE, {}) | second.get(fields.NATIVE, {})
+    return joined
 
 
 def _usage(turn: Turn) -> dict[str, Any]:
@@ -353,7 +360,7 @@ def _usage(turn: Turn) -> dict[str, Any]:
     completion = _count(
         request.completionTokens, old.get("completionTokens"), turn.metadata.outputTokens
     )
-    extra = _extra(fields.USAGE, request)
+    extra = _of_usage(request)
     if old.get("promptTokenDetails"):
         extra.setdefault("prompt_token_details", old["promptTokenDetails"])
     cached = None
@@ -376,8 +383,7 @@ def _sum(totals: list[dict[str, Any]], name: str) -> int | None:
 def _count(*values: Any) -> int | None:
     """The first of the values that is a count."""
     for value in values:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if number and 0 <= value < _LARGEST_COUNT:
+        if type(value) in _NUMBERS and 0 <= value < _LARGEST_COUNT:
             return int(value)
     return None
 

@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -108,7 +107,7 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
             yield lost(origin, tally, flaws[0], 1)
         elif key == _INDEX:
             entries = field_of(salvage.values[0], "entries")
-            folder = folder_of(Path(origin.path))
+            folder = folder_of(origin.path)
             for number, (name, entry) in enumerate(dict_of(entries).items()):
                 tally.records += 1
                 if not isinstance(entry, dict) or entry.get("isExternal"):

@@ -17,12 +17,15 @@ from unspool.prompts.shapes import arguments_text
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import from_typed_data
 from unspool.sources.vscode_chat.fields import CALL, NATIVE, bare_call_id
-from unspool.sources.vscode_chat.model import Call, Item, Round, ToolResult, Value
+from unspool.sources.vscode_chat.model import Call, Item, Node, Round, ToolResult, Value
 from unspool.sources.vscode_chat.uris import markdown
 
-_MESSAGES = frozenset(("invocationMessage", "pastTenseMessage", "originMessage"))
-_OURS = {theirs: ours for ours, theirs in CALL.items()}
-_ELSEWHERE = frozenset(("kind", "toolCallId", "resultDetails"))
+_MESSAGES = ("invocation", "past_tense", "origin_message")
+_OURS = {theirs: ours for ours, theirs in CALL.items()} | dict.fromkeys(
+    ("kind", "toolCallId", "resultDetails"), ""
+)
+"""In the part of a call → in its `extra`; empty where it has a place of its own."""
+_USUAL = {*_OURS, "isComplete"}
 _TELLING = frozenset(("pastTenseMessage", "resultDetails", "toolSpecificData", "result"))
 _DENIED, _SKIPPED = 0, 5
 _TEXT_NODE, _IMAGE_PIECE = 2, 3
@@ -125,40 +128,40 @@ def write_calls(
     """The calls of one message, and what came of them. `inside` a sub-agent, of whose calls a chat has
     no other record than their parts."""
     for index, call in enumerate(calls):
-        shown = _shown_result(call.part) if call.part is not None else Shown()
+        shown = _shown_result(call.part or {})
         # What the model got for the call: results are kept by the id with or without its suffix.
-        if not results or not call.native:
-            outcome = None
-        else:
+        result = None
+        if results and call.native:
             result = results.get(call.native)
             if result is None:
                 bare = bare_call_id(call.native)
                 result = next((v for k, v in results.items() if bare_call_id(k) == bare), None)
-            outcome = _model_result(result) if result is not None else None
-        told = outcome is None and shown.plain and not inside
+        told = result is None and shown.plain and not inside
         scribe.call(
             id=call.id, message=message, name=call.name, index=index,
             arguments=call.arguments or shown.arguments,
             extra=_call_extra(call.part, call.id, told),
         )  # fmt: skip
-        if outcome is None and call.part is None:
+        if result is None and call.part is None:
             continue  # nobody tells that it ended
-        failed = shown.failed
-        if outcome is None:
-            outcome = Outcome(shown.text, shown.images)
-        elif outcome.failed or (outcome.text or "").startswith(_FAILURES):
-            failed = True
-        cancelled = "cancelled" if outcome.text == _CANCELLED else ""
+        text, images, failed = shown.text, shown.images, shown.failed
+        if result is not None:
+            text, images = _model_result(result)
+            images = images or shown.images
+            if result.toolResultError not in _NO_ERROR or (text or "").startswith(_FAILURES):
+                failed = True
+        cancelled = "cancelled" if text == _CANCELLED else ""
         scribe.returned(
-            call=call.id, name=call.name, text=outcome.text, failed=failed,
+            call=call.id, name=call.name, text=text, failed=failed,
             status=_call_status(call.part) or cancelled, details=shown.details,
-            duration_ms=shown.duration_ms, attachments=tuple(outcome.images or shown.images),
+            duration_ms=shown.duration_ms, attachments=tuple(images),
         )  # fmt: skip
 
 
 # What Copilot Chat hands to the model instead of a result: nothing else tells that the call did not
 # end well (edits_of_calls).
 _CANCELLED = "The user cancelled the tool call."
+_NO_ERROR = (None, False, "")
 _FAILURES = ("ERROR while calling tool: ", "Applying patch failed with error: ")
 
 
@@ -166,22 +169,24 @@ def _call_extra(part: dict[str, Any] | None, ident: str, told: bool) -> dict[str
     """What the part tells that has no field of its own. `told`: its result is the call's text."""
     if part is None:
         return None
-    extra: dict[str, Any] = {}
-    native: dict[str, Any] = {}
-    for theirs, value in part.items():
-        ours = _OURS.get(theirs)
-        if theirs in _MESSAGES:
-            value = markdown(value)
-        if value is None or value == "" or theirs in _ELSEWHERE:
-            continue
-        if ours is not None:
-            extra[ours] = value
-        elif not ((theirs == "result" and told) or (theirs == "isComplete" and value is True)):
-            native[theirs] = value
+    extra: dict[Any, Any] = dict(zip(map(_OURS.get, part), part.values(), strict=True))
+    for elsewhere in ("", None):
+        extra.pop(elsewhere, None)
+    for name in _MESSAGES:
+        if name in extra and not isinstance(extra[name], str):
+            extra[name] = markdown(extra[name])
+    if None in extra.values() or "" in extra.values():
+        extra = {name: value for name, value in extra.items() if value is not None and value != ""}
     if part_id(part) not in ("", ident):
         extra["ui_call"] = part["toolCallId"]
-    if native:
-        extra[NATIVE] = native
+    if not part.keys() <= _USUAL or part.get("isComplete") is not True:
+        left = {k: v for k, v in part.items() if k not in _OURS and v is not None and v != ""}
+        if told:
+            left.pop("result", None)
+        if left.get("isComplete") is True:
+            del left["isComplete"]
+        if left:
+            extra[NATIVE] = left
     return extra or None
 
 
@@ -193,14 +198,6 @@ def _call_status(part: dict[str, Any] | None) -> str:
     return "denied" if confirmed is False else ""
 
 
-class Outcome(msgspec.Struct):
-    """What the model got (None where nothing tells), with its images."""
-
-    text: str | None = None
-    images: list[Attachment] = []
-    failed: bool = False
-
-
 def write_orphans(
     scribe: Scribe, results: dict[str, ToolResult] | None, calls: list[list[Joined]]
 ) -> None:
@@ -209,15 +206,15 @@ def write_orphans(
     for native, result in (results or {}).items():
         ident = bare_call_id(native)
         if ident and ident not in called:
-            outcome = _model_result(result)
-            scribe.returned(call=ident, text=outcome.text, attachments=tuple(outcome.images))
+            text, images = _model_result(result)
+            scribe.returned(call=ident, text=text, attachments=tuple(images))
 
 
-def _model_result(result: ToolResult) -> Outcome:
-    failed = result.toolResultError not in (None, False, "")
+def _model_result(result: ToolResult) -> tuple[str | None, list[Attachment]]:
+    """What the model got (None where nothing tells), with its images."""
     content = result.content
     if content is None or isinstance(content, str):
-        return Outcome(content, failed=failed)
+        return content, []
     texts: list[str] = []
     images: list[Attachment] = []
     for item in content:
@@ -229,7 +226,7 @@ def _model_result(result: ToolResult) -> Outcome:
             data = from_typed_data(holder.mimeType, holder.data)
             if data is not None:
                 images.append(data)
-    return Outcome("\n".join(texts), images, failed)
+    return "\n".join(texts), images
 
 
 def _item_text(item: Item) -> str | None:
@@ -238,25 +235,20 @@ def _item_text(item: Item) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, Value) and value.node is not None:
-        # The text of a rendered prompt tree.
-        pieces: list[str] = []
-        waiting = [value.node]
-        while waiting:
-            at = waiting.pop()
-            if at.type == _TEXT_NODE or at.children is None:
-                if at.lineBreakBefore:
-                    pieces.append("\n")
-                pieces.append(at.text or "")
-            elif at.ctor == _IMAGE_PIECE:
-                pieces.append("<image>")
-            else:
-                waiting.extend(reversed(at.children))
-        return "".join(pieces)
+        return _tree_text(value.node)
     if isinstance(value, Value) and isinstance(value.value, str):
         return value.value
     if isinstance(value, list):
         return "".join(piece for piece in value if isinstance(piece, str))
     return item.text if isinstance(item.text, str) else None
+
+
+def _tree_text(node: Node) -> str:
+    """The text of a rendered prompt tree."""
+    children = node.children
+    if children is None or node.type == _TEXT_NODE:
+        return f"\n{node.text or ''}" if node.lineBreakBefore else node.text or ""
+    return "<image>" if node.ctor == _IMAGE_PIECE else "".join(map(_tree_text, children))
 
 
 class Shown(msgspec.Struct):
@@ -282,14 +274,14 @@ def _shown_result(part: dict[str, Any]) -> Shown:
     error = part.get("toolResultError")
     if isinstance(result, dict) and ("content" in result or "toolResultError" in result):
         # {"result": {"content": [{"kind": "text", "value": "3 lines"}], "toolResultError": true}}
-        outcome = _model_result(_RESULT.convert(result))
-        shown.text = outcome.text if shown.text is None else shown.text
-        shown.images = shown.images or outcome.images
+        text, images = _model_result(_RESULT.convert(result))
+        shown.text = text if shown.text is None else shown.text
+        shown.images = shown.images or images
         error = error or result.get("toolResultError")
     elif result is not None and shown.text is None:
         shown.text = result if isinstance(result, str) else arguments_text(result)
         shown.plain = True
-    if error not in (None, False, ""):
+    if error not in _NO_ERROR:
         shown.failed = True
         if isinstance(error, str) and not shown.text:
             shown.text = error
