@@ -11,8 +11,7 @@ from tests.harness import case_id, cases, facts_of, origins_of, reduce_all
 from tests.test_chat_json import families
 from unspool.facts import Attachment
 from unspool.sinks import Family
-from unspool.sinks.markdown import make_page, write
-from unspool.sinks.markdown.page import address, code, fenced, plain, prose
+from unspool.sinks.markdown import address, code, fenced, make_page, plain, prose, write
 from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")

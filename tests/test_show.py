@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tests.conversations import HOSTILE, hostile, long, sample
 from unspool.sinks import Family
-from unspool.sinks.markdown.page import make_page
+from unspool.sinks.markdown import make_page
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction, Trajectory
 from unspool.views import read_family
 from unspool.views.blocks import Options, iter_blocks

@@ -1,4 +1,7 @@
-"""The page: head, turns, calls, sub-agents, files."""
+"""Markdown: a conversation as a transcript to read, with what the tools were given and gave back.
+
+One `<id>.md` per conversation, sub-agents where they were called. `docs/markdown.md`.
+"""
 
 import json
 import re
@@ -7,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from unspool.facts import Attachment
 from unspool.io.values import field_of, list_of, str_of
-from unspool.sinks import Family
+from unspool.sinks import Family, Options, Piece, safe_name
 from unspool.trajectory import FileTouch, Message, ToolCall, Trajectory, text_of
 from unspool.views import Call, Reading, Rule, Said, read_family
 from unspool.views.calls import arguments_of
@@ -15,6 +18,10 @@ from unspool.views.characters import printable
 from unspool.views.edits import Edit
 from unspool.views.figures import count, duration, plural, size
 from unspool.views.items import CHECKPOINT, failure_of, parts_of
+
+NAME = "markdown"
+MANY_FILES = True
+FAMILIES = True
 
 _DEEPEST = 6
 _LINK = re.compile(r"\[([^\[\]]*)\]\(<?([^()<>\s]+)>?\)")
@@ -31,6 +38,11 @@ _KINDS = {
     "error": "Error",
 }
 _FOLDED = frozenset(("injected", "summary", "output"))
+
+
+def write(family: Family, options: Options) -> Iterator[Piece]:
+    name = safe_name(family.root.conversation_id) + ".md"
+    yield Piece(name, make_page(family).encode("utf-8", "replace"))
 
 
 def make_page(family: Family) -> str:
