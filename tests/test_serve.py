@@ -529,6 +529,10 @@ def test_it_keeps_the_store_current_by_itself(
         wait_for(lambda: server.get("/api/now")["agents"][0]["children"])
         (child,) = server.get("/api/now")["agents"][0]["children"]
         assert (child["state"], child["listed"]["title"]) == ("working", "Find it")
+        with below.open("a") as file:  # it answers within the same moment
+            answer = line(1, "assistant", "Here it is.")
+            file.write(answer.replace("{", '{"isSidechain":true,"agentId":"a1",', 1))
+        wait_for(lambda: server.get("/api/now")["agents"][0]["children"][0]["state"] == "ended")
         with serving(tmp_path / "store.db", daemon=True) as second:  # only one daemon runs
             assert second.get("/api/health")["live"]
     assert not is_running(Layout.beside(tmp_path / "store.db"))

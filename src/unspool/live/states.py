@@ -80,14 +80,19 @@ def put_states(connection: sqlite3.Connection, arrivals: Iterable[Arrival]) -> N
 
 
 def put_state(
-    connection: sqlite3.Connection, key: Key, state: str, tool: str | None, at: str
+    connection: sqlite3.Connection,
+    key: Key,
+    state: str,
+    tool: str | None,
+    at: str,
+    hooked: bool = True,
 ) -> None:
     """What is newer holds, whatever comes first."""
     connection.execute(
-        "INSERT INTO activity VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO UPDATE SET"
-        " since = CASE state WHEN ?3 THEN since ELSE ?5 END, state = ?3, tool = ?4, at = ?5"
-        " WHERE at <= ?5",
-        (*key, state, tool, at),
+        "INSERT INTO activity VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT DO UPDATE SET"
+        " since = CASE state WHEN ?3 THEN since ELSE ?5 END, state = ?3, tool = ?4, at = ?5,"
+        " hooked = ?6 WHERE at <= ?5",
+        (*key, state, tool, at, hooked),
     )
 
 
@@ -116,11 +121,12 @@ def put_ending(connection: sqlite3.Connection, ending: Ending | None) -> None:
     if ending is None:
         return
     row = connection.execute(
-        "SELECT at FROM activity WHERE platform = ? AND external_id = ?", ending.key
+        "SELECT at FROM activity WHERE platform = ? AND external_id = ? AND hooked", ending.key
     ).fetchone()
     told = parse_time(row[0]) if row else None
     if told is None or ending.at > told + HOOKS_KNOW_BETTER_US:
-        put_state(connection, ending.key, ending.state, ending.tool, stamp(ending.at * 1000))
+        at = stamp(ending.at * 1000)
+        put_state(connection, ending.key, ending.state, ending.tool, at, hooked=False)
 
 
 def state_in(trajectory: Trajectory) -> tuple[str, str | None]:

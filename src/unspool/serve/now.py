@@ -1,6 +1,7 @@
 """Now: what every agent is doing, its sub-agents below it."""
 
 import sqlite3
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,28 +27,34 @@ def now(connection: sqlite3.Connection, query: NoQuery) -> Now:
     """Whoever was heard of in the last day; those that want something first."""
     since = (datetime.now(UTC) - RECENT).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     known: dict[str, Doing] = {}
+
+    def add(ident: str, state: str, since: str | None, tool: str | None) -> None:
+        row = row_id(*ident.split("/", 1))
+        with suppress(UnknownConversation):  # its first event came, and no record of it yet
+            known[ident] = Doing(
+                listed=_priced(connection, row, listed(connection, row)),
+                state=state,
+                since=since,
+                tool=tool,
+                words=_last_words(connection, row),
+                children=[],
+            )
+
     for doing in doings(connection):
         if doing.at < since or len(known) >= MOST:
             break
-        row = row_id(*doing.key)
-        try:
-            one = listed(connection, row)
-        except UnknownConversation:
-            continue  # its first event came, and no record of it yet
-        known[one.id] = Doing(
-            listed=_priced(connection, row, one),
-            state=doing.state,
-            since=doing.since,
-            tool=doing.tool,
-            words=_last_words(connection, row),
-            children=[],
-        )
+        add("/".join(doing.key), doing.state, doing.since, doing.tool)
+    # Of a parent that nobody told anything of, its sub-agents tell.
+    for child in list(known.values()):
+        parent = child.listed.parent
+        if parent and parent not in known:
+            add(parent, "working" if child.state == "working" else "idle", child.since, None)
     agents: list[Doing] = []
-    for made in known.values():
-        parent = known.get(made.listed.parent or "")
-        (parent.children if parent is not None else agents).append(made)
+    for one in known.values():
+        parent_doing = known.get(one.listed.parent or "")
+        (parent_doing.children if parent_doing is not None else agents).append(one)
     order = ("waiting", "failed", "working", "idle", "ended")
-    for beside in (agents, *(made.children for made in known.values())):
+    for beside in (agents, *(one.children for one in known.values())):
         beside.sort(key=lambda one: order.index(one.state))
     return Now(agents, is_live(connection))
 

@@ -160,6 +160,16 @@ def cover_questions(connection: sqlite3.Connection) -> None:
     _run(connection, COVERED)
 
 
+HOOKED = """
+ALTER TABLE activity ADD COLUMN hooked INTEGER NOT NULL DEFAULT 1; -- a hook told it, not the transcript
+"""
+
+
+def tell_who_told(connection: sqlite3.Connection) -> None:
+    """Whether a hook told the state of an agent: only then the transcript has to wait its turn."""
+    _run(connection, HOOKED)
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     create_origins,
     create_conversations,
@@ -172,6 +182,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     add_live,
     index_list,
     cover_questions,
+    tell_who_told,
 ]
 
 
