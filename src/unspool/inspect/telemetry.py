@@ -244,7 +244,7 @@ class ModelCheck:
                 conversation_id=event.text("conversationId"),
                 request_id=event.text("headerRequestId"),
                 base_model=event.text("baseModel"),
-                option_model=event.option("model"),
+                option_model=event.model,
                 last_role=_last_role(event),
             )
             answered, asked = bool(seen.base_model), bool(seen.option_model)

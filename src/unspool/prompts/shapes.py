@@ -118,7 +118,7 @@ def _responses_call(value: dict[str, Any]) -> ToolCall:
 
 
 def text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    return value if type(value) is str else "" if value is None else str(value)
 
 
 def arguments_text(value: Any) -> str:
@@ -196,8 +196,10 @@ def _message(role: Role, content: str, value: dict[str, Any]) -> Message:
         message.thinking = _thinking(value)
     if role == "tool":
         message.name = text(value.get("name")) or None
-        named = next((name for name in _CALL_IDS if name in value), "")
-        message.tool_call_id = text(value.get(named)) or None
+        for name in _CALL_IDS:
+            if name in value:
+                message.tool_call_id = text(value[name]) or None
+                break
         message.is_error = True if value.get("is_error") is True else None
     return message
 

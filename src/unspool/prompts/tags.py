@@ -108,22 +108,59 @@ def _cached_blocks(text: str) -> list[Block]:
 
 
 def _blocks(text: str) -> list[Block]:
-    blocks, tags = _read(text)
-    if tags:
-        simple = _pair_nested(text, tags)
-        if simple is not None:
-            blocks += simple
+    """The blocks where all is well nested, as it nearly always is; else paired name by name."""
+    top: list[Block] = []
+    opened: list[Block] = []
+    for match in _TAG.finditer(text):
+        slash, name, attributes, empty, alone = match.groups()
+        start = match.start(1)
+        end = match.end(4) + 1
+        if slash == "</":
+            if not opened or opened[-1].name != name:
+                return _crossed(text)
+            block = opened.pop()
+            block.inner_end, block.end = start, end
+            continue
+        block = Block(text, name, attributes, start, end, end, end)
+        (opened[-1].children if opened else top).append(block)
+        if not empty and (alone or not _close_on_line(block)):
+            opened.append(block)
+    return _crossed(text) if opened else top
+
+
+def _close_on_line(block: Block) -> bool:
+    """Close the block where its closing tag stands on the line of its opening tag."""
+    closing = f"</{block.name}>"
+    line_end = block.text.find("\n", block.end)
+    at = block.text.find(closing, block.end, line_end if line_end >= 0 else len(block.text))
+    if at >= 0:
+        block.inner_end, block.end = at, at + len(closing)
+    return at >= 0
+
+
+def _crossed(text: str) -> list[Block]:
+    """The blocks of a text in which tags are left open, or cross each other."""
+    blocks: list[Block] = []
+    tags: list[Tag] = []
+    for match in _TAG.finditer(text):
+        slash, name, attributes, empty, alone = match.groups()
+        start = match.start(1)
+        end = match.end(4) + 1
+        block = Block(text, name, attributes, start, end, end, end)
+        if slash == "<" and (empty or (not alone and _close_on_line(block))):
+            blocks.append(block)
         else:
-            # Pair within each name, as if there were no others.
-            waiting: dict[str, list[Tag]] = {}
-            for number, tag in enumerate(tags):
-                if not tag.closing:
-                    waiting.setdefault(tag.name, []).append(tag)
-                elif open_tags := waiting.get(tag.name):
-                    open_tags.pop().mate = number
-            blocks += _pair(text, tags)
-            blocks += _pair_open_lines(text, tags, {block.start for block in blocks})
-        blocks.sort(key=lambda block: (block.start, -block.end))
+            tags.append(Tag(name, start, end, slash == "</", attributes, bool(alone)))
+    # Pair within each name, as if there were no others.
+    waiting: dict[str, list[Tag]] = {}
+    for number, tag in enumerate(tags):
+        if not tag.closing:
+            waiting.setdefault(tag.name, []).append(tag)
+        elif open_tags := waiting.get(tag.name):
+            open_tags.pop().mate = number
+    blocks += _pair(text, tags)
+    blocks += _pair_open_lines(text, tags, {block.start for block in blocks})
+    blocks.sort(key=lambda block: (block.start, -block.end))
     # Blocks inside those that hold them; one that would cross another's end is mere text.
     top: list[Block] = []
     stack: list[Block] = []
@@ -138,50 +175,6 @@ def _blocks(text: str) -> list[Block]:
             continue
         stack.append(block)
     return top
-
-
-def _read(text: str) -> tuple[list[Block], list[Tag]]:
-    """Blocks that need no pairing (empty, or closed on their line), and the other tags."""
-    blocks: list[Block] = []
-    tags: list[Tag] = []
-    for match in _TAG.finditer(text):
-        slash, name, attributes, empty, alone = match.groups()
-        start = match.start(1)
-        end = match.end(4) + 1
-        if slash == "</":
-            tags.append(Tag(name, start, end, True, "", False))
-        elif empty:
-            blocks.append(Block(text, name, attributes, start, end, end, end))
-        else:
-            block = None if alone else _closed_on_line(text, name, attributes, start, end)
-            if block is not None:
-                blocks.append(block)
-            else:
-                tags.append(Tag(name, start, end, False, attributes, bool(alone)))
-    return blocks, tags
-
-
-def _closed_on_line(text: str, name: str, attributes: str, start: int, end: int) -> Block | None:
-    closing = f"</{name}>"
-    line_end = text.find("\n", end)
-    at = text.find(closing, end, line_end if line_end >= 0 else len(text))
-    if at < 0:
-        return None
-    return Block(text, name, attributes, start, end, at, at + len(closing))
-
-
-def _pair_nested(text: str, tags: list[Tag]) -> list[Block] | None:
-    """The blocks where all is well nested, as it nearly always is; None where it is not."""
-    blocks: list[Block] = []
-    stack: list[Tag] = []
-    for tag in tags:
-        if not tag.closing:
-            stack.append(tag)
-        elif stack and stack[-1].name == tag.name:
-            blocks.append(_block(text, stack.pop(), tag))
-        else:
-            return None
-    return None if stack else blocks
 
 
 def _pair(text: str, tags: list[Tag]) -> Iterator[Block]:

@@ -77,15 +77,19 @@ def context_kind(text: str, rendered: bool = True) -> Literal["summary", "inject
     return read_wording(text, tagged, active(), rendered).kind if tagged else None
 
 
-def opens_from(text: str) -> tuple[Literal["summary", "injected"] | None, str | None]:
+def opens_from(
+    text: str, catalogue: Catalogue
+) -> tuple[Literal["summary", "injected"] | None, str | None]:
     """What a user message of a list is (`context_kind`), and the summary in it (`summary_of`)."""
-    tagged = blocks(text) if "<" in text else []
+    tagged = blocks(text)
     if not tagged:
-        return context_kind(text), None
-    catalogue = active()
-    summaries = [block for block in tagged if block.name in catalogue.summaries]
+        return ("injected" if text in _FILLERS else None), None
     kind = read_wording(text, tagged, catalogue, True).kind
-    return kind, summaries[-1].inner if summaries else None
+    summary = None
+    for block in tagged:
+        if block.name in catalogue.summaries:
+            summary = block.inner
+    return kind, summary
 
 
 def find_request(text: str, tagged: list[Block], catalogue: Catalogue) -> Block | None:

@@ -14,6 +14,7 @@ from collections import defaultdict
 import msgspec
 
 from unspool.facts import AnyFact, Noted, View
+from unspool.prompts.catalogue import Catalogue
 from unspool.prompts.typed import opens_from, summary_of
 from unspool.reduce.lists import Answer, Call, Listing, by_time, decode_system, identity, is_empty
 from unspool.trajectory import Message
@@ -22,7 +23,7 @@ from unspool.trajectory import Message
 class Candidate:
     """A list with its answer joined: what competes to be the conversation."""
 
-    def __init__(self, listing: Listing, beginnings: "Beginnings") -> None:
+    def __init__(self, listing: Listing, beginnings: "Beginnings", catalogue: Catalogue) -> None:
         self.listing = listing
         self.messages = list(listing.messages)
         if listing.shared:
@@ -37,7 +38,7 @@ class Candidate:
         """The summary that the list begins from."""
         for message in self.messages:
             if message.role == "user":
-                message.kind, summary = opens_from(message.content)
+                message.kind, summary = opens_from(message.content, catalogue)
                 self.segment = self.segment if summary is None else summary
         self.last = max(self.calls, key=by_time)
         self.first = min(self.calls, key=by_time)

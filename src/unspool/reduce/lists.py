@@ -215,12 +215,14 @@ class Text:
     __slots__ = ("ends", "pieces", "seen", "text")
 
     def __init__(self, fact: SnapshotSeen, ends: list[int], pieces: list[str]) -> None:
-        self.text = ",".join(pieces) + ","
         self.pieces = pieces
-        self.ends = [len(self.text)]
         if len(pieces) == 1:
-            self.seen = [(len(self.text), view) for view in fact.views]
+            self.text = f"{pieces[0]},"
+            end = len(self.text)
+            self.ends = [end]
+            self.seen = [(end, view) for view in fact.views]
         else:
+            self.text = f"{','.join(pieces)},"
             self.ends = list(accumulate([len(piece) + 1 for piece in pieces]))
             places = dict(zip(ends, self.ends, strict=True))
             self.seen = [(places[view.size], view) for view in fact.views]
@@ -233,13 +235,10 @@ class Text:
 
 
 def _ends(fact: SnapshotSeen) -> list[int]:
-    size = len(fact.text)
-    return [size] if len(fact.views) == 1 else sorted({size, *[view.size for view in fact.views]})
+    return sorted({len(fact.text), *[view.size for view in fact.views]})
 
 
 def _pieces(fact: SnapshotSeen, ends: list[int]) -> list[bytes]:
-    if len(ends) == 1:
-        return [fact.text[1:]]
     return [fact.text[start + 1 : end] for start, end in pairwise([0, *ends])]
 
 
@@ -252,8 +251,15 @@ def _read_whole(snapshots: list[SnapshotSeen]) -> list[Listing] | None:
     try:
         for escaped in (True, False):
             facts = [fact for fact in snapshots if fact.escaped == escaped]
-            ends = [_ends(fact) for fact in facts]
-            pieces = [p for fact, own in zip(facts, ends, strict=True) for p in _pieces(fact, own)]
+            ends: list[list[int]] = []
+            pieces: list[bytes] = []
+            for fact in facts:
+                if len(fact.views) == 1:
+                    ends.append([len(fact.text)])
+                    pieces.append(fact.text[1:])
+                else:
+                    ends.append(_ends(fact))
+                    pieces += _pieces(fact, ends[-1])
             plain = _unescape_all(pieces) if escaped else [piece.decode() for piece in pieces]
             if len(plain) != len(pieces):  # one ends in the middle of a string
                 return None

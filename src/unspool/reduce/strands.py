@@ -29,6 +29,7 @@ from unspool.facts import (
     View,
 )
 from unspool.io.times import format_time
+from unspool.prompts.catalogue import active
 from unspool.prompts.typed import summary_of, typed_text
 from unspool.reduce.candidates import (
     Beginnings,
@@ -53,7 +54,8 @@ class Strand:
         self.lists = fill_gaps(lists)
         self.answers = answers
         beginnings = Beginnings(self.lists)
-        self.candidates = [Candidate(listing, beginnings) for listing in self.lists]
+        catalogue = active()
+        self.candidates = [Candidate(listing, beginnings, catalogue) for listing in self.lists]
         self.winners = pick_winners(self.candidates)
         self.used = sum(1 for answer in answers if answer.used) + sum(
             len(winner.messages) > 0 for winner in self.winners

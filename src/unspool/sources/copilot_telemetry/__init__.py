@@ -79,7 +79,7 @@ READERS: dict[str, Callable[[Event, Tally], list[AnyFact]]] = {
 
 _NOISE_LINE = re.compile(
     rb'\{(?:"(?!name"|eventName")\w++": ?"[^"\\]*+", ?)*+"data": ?\{"baseData": ?\{"name": ?'
-    rb'"[^"\\]*/(?:%b)", ?"properties": ?\{'
+    rb'"(?:[^"\\/]*+/)++(?:%b)", ?"properties": ?\{'
     % b"|".join(re.escape(name.encode()) for name in sorted(NOISE))
 )
 """How most of their lines begin, in the envelope that the sender uses: they need not be decoded.

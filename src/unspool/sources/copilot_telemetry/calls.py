@@ -8,6 +8,7 @@ Lists stay undecoded: most are the beginning of a longer one, and that shows in 
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from unspool.facts import AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
@@ -46,8 +47,9 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     key = event.key("conversationId")
     if key is None:
         return no_conversation(event, tally)
-    call, request = event.text("modelCallId"), event.text("headerRequestId")
-    if _is_utility(event.text("messageSource")):
+    texts = event.texts(_CALL)
+    call, request, source = texts[:3]
+    if _is_utility(source):
         # Its answer, which does not say whose it is, is known by the call id; in older data by the
         # request, which the conversation's own calls may have too.
         tally.noise += 1
@@ -73,7 +75,7 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
         return scribe.facts
     broken = gap or not text.endswith(b"]")
     body = text if broken else text[:-1].rstrip(b" ")
-    view = _view(event, call, request, len(body))
+    view = _view(event, texts, len(body))
     snapshot = SnapshotSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
         text=body, escaped=escaped, broken=broken, views=(view,),
@@ -90,27 +92,24 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     return scribe.facts
 
 
-_known_sources: dict[str, bool] = {"": False}
-
-
+@lru_cache(maxsize=1000)
 def _is_utility(source: str) -> bool:
-    known = _known_sources.get(source)
-    if known is None:
-        known = _UTILITY.search(source) is not None
-        if len(_known_sources) < 1000:
-            _known_sources[source] = known
-    return known
+    return _UTILITY.search(source) is not None
 
 
-def _view(event: Event, call: str, request: str, size: int) -> View:
-    """What the event says about its call. Lists by reference do not say whose they are."""
-    side = ""
-    if size and event.text("subType"):
-        side = request or event.text("parentRequestId")
-    message = event.text("messageId")
+_CALL = (
+    "modelCallId", "headerRequestId", "messageSource", "messageId", "baseModel", "subType",
+    "parentRequestId",
+)  # fmt: skip
+
+
+def _view(event: Event, texts: list[str], size: int) -> View:
+    """What the event, whose `_CALL` these texts are, says about its call. Lists by reference do not
+    say whose they are."""
+    call, request, _, message, answered, kind, parent = texts
     notes: dict[str, Any] = {}
-    if stamp := event.stamp:
-        notes["timestamp"] = stamp
+    if event.stamp:
+        notes["timestamp"] = event.stamp
     if (turn := event.number("turnIndex")) is not None:
         notes["turnIndex"] = turn
     if message:
@@ -125,9 +124,9 @@ def _view(event: Event, call: str, request: str, size: int) -> View:
         call=call,
         request=request,
         message=message,
-        requested=event.option("model"),
-        answered=event.text("baseModel"),
-        side=side,
+        requested=event.model,
+        answered=answered,
+        side=(request or parent) if size and kind else "",
         system=event.option_json("system"),
         tools=event.option_json("tools"),
         prompt=event.number("promptTokens"),
@@ -145,13 +144,12 @@ def read_list(event: Event, tally: Tally) -> list[AnyFact]:
     if ids is None or not ids[1]:
         tally.noise += 1  # a retried input sends no messages
         return []
-    call, request = event.text("modelCallId"), event.text("headerRequestId")
+    view = _view(event, event.texts(_CALL), 0)
     listed = ListSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
-        call=call, request=request, answer=event.name.endswith("output"), ids=ids[0],
+        call=view.call, request=view.request, answer=event.name.endswith("output"), ids=ids[0],
         piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
-        options=event.text("requestOptionsId"),
-        view=_view(event, call, request, 0),
+        options=event.text("requestOptionsId"), view=view,
     )  # fmt: skip
     return [listed]
 

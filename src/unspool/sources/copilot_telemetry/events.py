@@ -51,7 +51,6 @@ class Envelope(Bag, gc=False):
 _ENVELOPE = Shape(Envelope)
 _decode_flat = msgspec.json.Decoder(Properties).decode
 _NONE: Properties = {}
-_NOT_READ = -1
 
 
 def iter_events(
@@ -142,7 +141,6 @@ class Event:
     """One record: its name after the last slash, its properties whatever the envelope."""
 
     __slots__ = (
-        "_time",
         "full_name",
         "measures",
         "name",
@@ -150,6 +148,7 @@ class Event:
         "origin",
         "properties",
         "stamp",
+        "time",
     )
 
     def __init__(self, envelope: Envelope, line: bytes, origin: str, offset: int) -> None:
@@ -169,20 +168,14 @@ class Event:
         self.name = self.full_name.rpartition("/")[2]
         self.stamp = self.text("timestamp") or str(envelope.time or envelope.timestamp or "")
         """The time as the record writes it."""
-        self._time: int | None = _NOT_READ
-
-    @property
-    def time(self) -> int | None:
-        if self._time == _NOT_READ:
-            self._time = parse_time(self.stamp)
-        return self._time
+        self.time = parse_time(self.stamp)
 
     def key(self, *names: str) -> Key | None:
         """The conversation, by the first of these properties that is there."""
         for name in names:
-            ident = self.text(name)
-            if ident:
-                return (SOURCE, ident)
+            raw = self.properties.get(name)
+            if raw is not None and (key := _keys[bytes(raw)])[1]:
+                return key
         return None
 
     def scribe(self, key: Key) -> Scribe:
@@ -192,6 +185,11 @@ class Event:
         """A property as text; numbers come as strings and strings as numbers."""
         raw = self.properties.get(name)
         return "" if raw is None else _strings[bytes(raw)]
+
+    def texts(self, names: tuple[str, ...]) -> list[str]:
+        """Several properties as texts."""
+        raws = map(self.properties.get, names)
+        return ["" if raw is None else _strings[bytes(raw)] for raw in raws]
 
     def number(self, name: str) -> int | None:
         raw = self.properties.get(name)
@@ -207,10 +205,10 @@ class Event:
         except (ValueError, OverflowError):
             return None
 
-    def option(self, name: str) -> str:
-        """A request option that is a text: as a JSON value inside the string, or plainly."""
-        underscored, dotted = _option_names(name)
-        text = self.text(underscored) or self.text(dotted)
+    @property
+    def model(self) -> str:
+        """The model that was asked for: as a JSON value inside the string, or plainly."""
+        text = self.text("request_option_model") or self.text("request.option.model")
         if not text or text == _UNDEFINED:
             return ""
         if text[0] == text[-1] == '"' and "\\" not in text:
@@ -223,8 +221,7 @@ class Event:
 
     def option_json(self, name: str) -> bytes:
         """A request option as JSON, which may be a JSON string that holds it."""
-        underscored, dotted = _option_names(name)
-        parts = self.joined(underscored if underscored in self.properties else dotted)
+        parts = self.joined(f"request_option_{name}") or self.joined(f"request.option.{name}")
         if parts is None:
             return b""
         text, escaped, _ = parts
@@ -250,27 +247,24 @@ class Event:
         first = properties.get(name)
         if first is None:
             return None
-        head = memoryview(first)
-        if head[0] != _QUOTE:
-            return bytes(head), False, False
+        data = bytes(first)
+        if data[0] != _QUOTE:
+            return data, False, False
         stem, second, third = _part_names(name)
         part = properties.get(second)
         if part is None and third not in properties:
-            return bytes(head[1:-1]), True, False
-        parts = [head[1:-1]]
+            return data[1:-1], True, False
+        parts = [data[1:-1]]
         number = 2
         while part is not None:
-            parts.append(memoryview(part)[1:-1])
+            parts.append(bytes(part)[1:-1])
             number += 1
             part = properties.get(f"{stem}{number:02d}")
-        later = [key[len(stem) :] for key in properties if key.startswith(stem)]
-        gap = any(rest.isdigit() and int(rest) > number for rest in later)
+        gap = False
+        if "\n".join(properties).count(stem) > number - 2:  # than there are parts
+            later = [key[len(stem) :] for key in properties if key.startswith(stem)]
+            gap = any(rest.isdigit() and int(rest) > number for rest in later)
         return b"".join(parts), True, gap
-
-
-@cache
-def _option_names(name: str) -> tuple[str, str]:
-    return f"request_option_{name}", f"request.option.{name}"
 
 
 @cache
@@ -307,4 +301,15 @@ class _Strings(dict[bytes, str]):
         return text
 
 
+class _Keys(dict[bytes, Key]):
+    """Ids as keys of conversations: all facts of one share its key."""
+
+    def __missing__(self, data: bytes) -> Key:
+        if len(self) >= 10_000:
+            self.clear()
+        key = self[data] = (SOURCE, _decode_string(data))
+        return key
+
+
 _strings = _Strings()
+_keys = _Keys()
