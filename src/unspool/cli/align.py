@@ -33,9 +33,9 @@ Examples:
 def command(
     idents: tuple[str, ...], auto: bool, store_path: str | None, as_json: bool, **filters: Any
 ) -> None:
-    """Say how sure it is that two conversations belong to the same work, and why.
+    """Say how certain it is that two conversations belong to the same work, and why.
 
-    What is found is kept in the store's table conversation_alignments.
+    The result is kept in the store's table conversation_alignments.
     """
     if auto == bool(idents) or (idents and len(idents) != 2):
         raise UsageError("name two conversations, or use --auto")

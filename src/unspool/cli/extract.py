@@ -136,9 +136,9 @@ def command(
 ) -> int:
     """Rebuild the conversations in files and folders, whole, each piece once.
 
-    PATH is a file, a folder that is searched through, or - for standard input. A conversation of
-    which only echoes are left (its prompts in a history file, its rows in a log) is written too,
-    marked as partial.
+    PATH is a file, a folder that is searched through, or - for standard input. A conversation that
+    is known only second-hand (its prompts stand in a history file, its rows in a log) is written
+    too, marked as partial.
     """  # fmt: skip
     if given["engine"] is not None:
         from unspool.cli.cluster import run_on_cluster

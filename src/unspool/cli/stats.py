@@ -45,9 +45,9 @@ BAR = 24
 def command(
     by: Group, limit: int, store_path: str | None, as_json: bool, as_csv: bool, **filters: Any
 ) -> None:
-    """Conversations, turns, tokens (cache apart), cost, failures, lines, acceptance.
+    """Count conversations, turns, tokens (cache apart), cost, failures, lines, and changes kept.
 
-    What nobody knows is left empty: an unknown price is unknown, not zero.
+    What is unknown is left empty: an unknown price is not zero.
     """  # fmt: skip
     with reading(path_of(store_path)) as connection:
         rows = stats(connection, by, Filters(**filters))
