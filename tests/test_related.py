@@ -128,23 +128,32 @@ def test_linking_what_changed_is_linking_all(
     assert most < len(now)
 
 
-def test_what_another_process_changed_is_seen(cards: Cards, connection: sqlite3.Connection) -> None:
+def test_what_another_process_changed_is_seen(
+    cards: Cards, connection: sqlite3.Connection, tmp_path: Path
+) -> None:
     keys = sorted(cards)
     for key in keys:
         connection.execute(
             "INSERT INTO cards VALUES (?, ?, '', ?, NULL)", (*key, _pack(cards[key]))
         )
-    related = Related(connection)
-    assert related.is_current()
+    path = tmp_path / "related.db"
+    related = Related(connection, path)
+    assert not related.refresh()
     assert related.family() == {}
     connection.execute("DELETE FROM cards WHERE platform = ? AND external_id = ?", keys[0])
     other = shorter(cards[keys[1]], 0.5)
     connection.execute(
         "UPDATE cards SET card = ? WHERE platform = ? AND external_id = ?", (_pack(other), *keys[1])
     )
-    assert related.is_current()
+    assert not related.refresh()
     family = related.family()
     assert keys[1] in family
     assert keys[0] not in family
+    connection.execute("DELETE FROM cards WHERE platform = ? AND external_id = ?", keys[2])
+    assert (
+        keys[2] not in Related(connection, path).family()
+    )  # the next start, with the file as it was
+    path.write_bytes(b"no database, but long enough to be taken for one" * 100)
+    assert Related(connection, path).family() == {}
     connection.execute("DELETE FROM cards")
-    assert not related.is_current()
+    assert related.refresh()

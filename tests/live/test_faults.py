@@ -15,6 +15,7 @@ from tests.live.test_live_is_batch import Capture, differences, rows
 from tests.live.test_watch import SESSION, Home
 from tests.test_extract import ENV
 from unspool.live.intake import make_arrival
+from unspool.live.reducers import Here
 from unspool.store.batches import Batch
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
@@ -121,6 +122,34 @@ def test_what_nobody_lived_to_link_is_linked_by_the_next(tmp_path: Path) -> None
         assert not list(writer.update.reduce_all(writer.dirty(), writer.reducers))
     with capture.writer() as writer:  # the first one was killed before it linked
         writer.bring_up_to_date(writer.dirty())
+    with writing(other) as connection:
+        Sync(connection).run([str(capture.home)])
+    assert differences(rows(capture.store), rows(other)) == []
+    capture.queue.close()
+
+
+def test_what_cannot_be_made_after_linking_is_made_by_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = Capture(tmp_path)
+    other = tmp_path / "other" / "s.db"
+    shutil.copytree(CASES / "claude_code" / "fork_copies" / "input", capture.home)
+    reduce, rounds = Here.reduce, []
+
+    def fail_once(self: Here, wanted: Any) -> Any:
+        rounds.append(dict(wanted))
+        for key, made in reduce(self, wanted):
+            yield key, "ZeroDivisionError: a fault of ours" if len(rounds) == 2 else made
+
+    monkeypatch.setattr(Here, "reduce", fail_once)
+    with capture.writer() as writer:
+        writer.take_files(survey(writer.connection, [str(capture.home)]).changed)
+        dirty = writer.dirty()
+        _, faults = writer.bring_up_to_date(dirty)
+        assert faults
+        assert {fault.key for fault in faults} == rounds[1].keys() <= set(writer.dirty())
+        _, faults = writer.bring_up_to_date({fault.key for fault in faults})
+        assert (faults, writer.dirty()) == ([], [])
     with writing(other) as connection:
         Sync(connection).run([str(capture.home)])
     assert differences(rows(capture.store), rows(other)) == []

@@ -6,6 +6,7 @@ things (the conversations that it names, its first messages, the call that start
 other asks for or holds; who is reached from a card in this way, and from those in turn, is its family.
 """
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from unspool.link.copies import FIRST
 
 
 class Reach(NamedTuple):
-    """Both as hashes, which mean something only in this process."""
+    """Both as numbers that mean the same in every process: they are kept."""
 
     asks: set[int]
     holds: set[int]
@@ -32,18 +33,28 @@ def reach_of(card: Card) -> Reach:
     if card.parent is not None:
         named.append((card.parent.source or source, card.parent.conversation_id))
         if call := card.parent.tool_call_id:
-            asks.add(hash(("call", source, call)))
-            asks.add(hash(("call", card.parent.source or source, call)))
+            asks |= _tokens("call", source, [digest(call)])
+            asks |= _tokens("call", card.parent.source or source, [digest(call)])
     named += [(child.source or source, child.conversation_id) for child in card.children]
     named += [(source, child) for child in card.spawned.values()]
-    asks.update(hash(("conversation", *key)) for key in named)
-    asks.update(hash(("call", source, call)) for call in card.strays)
-    first = islice(filter(tells, iter_digests(card.ids)), FIRST)
-    asks.update(hash(("message", source, piece)) for piece in first)
-    asks.update(hash(("request", source, digest(request))) for request in card.indexed)
-    asks.update(hash(("record", source, entry)) for entry in card.naming.offered)
-    holds = {hash(("message", source, piece)) for piece in iter_digests(card.ids)}
-    holds.update(hash(("call", source, call)) for call in card.calls)
-    holds.update(hash(("request", source, piece)) for piece in iter_digests(card.requests))
-    holds.update(hash(("record", source, piece)) for piece in iter_digests(card.naming.entries))
+    for key in named:
+        asks |= _tokens("conversation", key[0], [digest(key[1])])
+    asks |= _tokens("call", source, map(digest, card.strays))
+    asks |= _tokens("message", source, islice(filter(tells, iter_digests(card.ids)), FIRST))
+    asks |= _tokens("request", source, map(digest, card.indexed))
+    asks |= _tokens("record", source, card.naming.offered)
+    holds = _tokens("message", source, iter_digests(card.ids))
+    holds |= _tokens("call", source, map(digest, card.calls))
+    holds |= _tokens("request", source, iter_digests(card.requests))
+    holds |= _tokens("record", source, iter_digests(card.naming.entries))
     return Reach(asks, holds - asks)
+
+
+def _tokens(kind: str, source: str, digests: Iterable[bytes]) -> set[int]:
+    """Equal where the kind of thing, its source and its digest are."""
+    salt = int.from_bytes(digest(f"{kind} {source}"))
+    return {(int.from_bytes(one) ^ salt) - _HALF for one in digests}
+
+
+_HALF = 1 << 63
+"""SQLite's numbers have a sign."""

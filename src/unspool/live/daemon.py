@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,6 @@ from unspool.io.memory import give_back
 from unspool.io.temporary import scratch, take_lock
 from unspool.live.forward import Forward, RemoteQueue
 from unspool.live.intake import (
-    SPOOL_SECONDS,
     SWEEP_SECONDS,
     Spool,
     read_payload,
@@ -40,8 +39,8 @@ from unspool.live.notices import follow
 from unspool.live.queue import Arrival, Backlog, Queue, SqliteQueue
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
-from unspool.live.states import RUNNING, doings, ends_turn
-from unspool.live.writer import Fault, Writer, clear
+from unspool.live.states import RUNNING, doings
+from unspool.live.writer import Fault, Taken, Writer, clear
 from unspool.store.align import align_again
 from unspool.store.changes import changes_after, last_change
 from unspool.store.events import position, stamp
@@ -68,7 +67,9 @@ FAULTS_BEFORE_DEATH = 3
 FLOOD_EVENTS = 200
 """So many at one look are a backlog;"""
 FLOOD_SECONDS = 5.0
-"""while it lasts, conversations are made anew this often."""
+"""while it lasts, conversations whose turn has not ended are made anew this often."""
+CACHE_KB = 8192
+"""Of the store, in memory: a daemon writes a little at a time."""
 WORTH_TELLING = 100
 """Events that wait: fewer are gone before somebody has read it."""
 
@@ -175,8 +176,8 @@ class Daemon:
         """Where the spool is sent on to; without it, it goes into the queue itself."""
         self.stop = threading.Event()
         self.bell = threading.Event()
-        self.arrivals: deque[Arrival] = deque(maxlen=10_000)
-        """Without payloads: what came since the main thread looked."""
+        self.transcripts: deque[str] = deque(maxlen=10_000)
+        """Files that events name as being written."""
         self.noticed: deque[str] = deque(maxlen=10_000)
         """Files of which the system says that they changed."""
         self.lags: deque[float] = deque(maxlen=1000)
@@ -200,7 +201,7 @@ class Daemon:
         looked = 0.0
         while not self.stop.is_set():
             if not spool.has_news() and time.monotonic() - looked < LOOK_SECONDS:
-                time.sleep(SPOOL_SECONDS)
+                time.sleep(spool.wait_seconds())
                 continue
             looked = time.monotonic()
             try:
@@ -210,7 +211,7 @@ class Daemon:
                     sweep(self.layout)
                     swept = time.monotonic()
                 for batch in take_in(self.layout, queue):
-                    self.arrivals.extend(_noted(arrival) for arrival in batch)
+                    self.transcripts.extend(_transcripts(batch))
                     self.bell.set()
                     if self.stop.is_set():
                         break
@@ -222,7 +223,7 @@ class Daemon:
                 self._trouble("intake", str(error))
                 spool = Spool(self.layout)
                 self.stop.wait(RETRY_SECONDS)
-            time.sleep(SPOOL_SECONDS)
+            time.sleep(spool.wait_seconds())
         if queue is not None:
             queue.close()
 
@@ -256,7 +257,7 @@ class Daemon:
             elif once:
                 queue, forward = self._open_intake()
                 for batch in take_in(self.layout, queue):
-                    self.arrivals.extend(_noted(arrival) for arrival in batch)
+                    self.transcripts.extend(_transcripts(batch))
                 if forward is not None:
                     forward.step()
                 queue.close()
@@ -278,6 +279,7 @@ class Daemon:
                 with write_lock(self.store, BUSY_SECONDS), opened(self.store) as connection:
                     pass  # made, or migrated
                 with opened(self.store) as connection:
+                    connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
                     work = _Work(self, connection, folder)
                     try:
                         if self._loop(work, once):
@@ -300,8 +302,10 @@ class Daemon:
         while not self.stop.is_set():
             if file_of(self.store) != file:
                 return False
-            self.bell.clear()
-            is_busy = work.step()
+            is_rung = self.bell.is_set()
+            if is_rung:  # what comes from here on rings again
+                self.bell.clear()
+            is_busy = work.step(is_rung)
             self._well("store")
             self._write_status(work)
             if once and not is_busy and not work.schedule.waiting:
@@ -382,10 +386,9 @@ class _Work:
         """Conversations that changed since alignments were looked at."""
         self._states_at = self._looked_at = 0.0
         self._more = True
-        self._taken = 0
-        """Events of the last look,"""
-        self._made_at = time.monotonic()
-        """and when conversations were last made anew."""
+        self._made_at = self._all_made_at = time.monotonic()
+        """When conversations were last made anew, and when last others than those that ended a turn."""
+        self._made_seconds = 0.0
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -401,52 +404,54 @@ class _Work:
         with self._turn():
             self.writer.note_positions()
 
-    def step(self) -> bool:
+    def step(self, is_rung: bool) -> bool:
         """Everything that is due now; whether there may be more."""
-        arrivals = [self.daemon.arrivals.popleft() for _ in range(len(self.daemon.arrivals))]
-        urgent = set()
-        for arrival in arrivals:
-            if ends_turn(arrival):
-                urgent.add((arrival.platform, arrival.session))
-            if path := arrival.data.decode("utf-8", "replace"):
-                self.monitors.ring(path)
-        for path in {self.daemon.noticed.popleft() for _ in range(len(self.daemon.noticed))}:
+        for path in _emptied(self.daemon.transcripts):
+            self.monitors.ring(path)
+        for path in _emptied(self.daemon.noticed):
             self.monitors.notice(path)
-        is_busy = self._take_events(urgent, bool(arrivals) or self._more)
-        self._take_files(urgent)
-        due = {} if self._is_flooded() else self.schedule.take()
+        taken = self._take_events(is_rung or self._more)
+        self._take_files(taken.ended)
+        due = self._due(taken.events)
         if due:
             self._bring_up_to_date(due)
-        if is_busy or due or time.monotonic() - self._states_at > STATUS_SECONDS:
+        if taken.events or due or time.monotonic() - self._states_at > STATUS_SECONDS:
             self._tell_states()
-        return is_busy or bool(due)
+        return taken.events > 0 or bool(due)
 
-    def _is_flooded(self) -> bool:
-        """A long backlog goes in first: its conversations would be made anew again and again."""
-        return self._taken >= FLOOD_EVENTS and time.monotonic() - self._made_at < FLOOD_SECONDS
+    def _due(self, taken_events: int) -> dict[Key, Due]:
+        """What is made anew now. A long backlog goes in first, or its conversations would be made anew
+        again and again: meanwhile it is ends of turns, which take at most half of the time."""
+        if taken_events < FLOOD_EVENTS:
+            return self.schedule.take()
+        now = time.monotonic()
+        if now - self._made_at < self._made_seconds:
+            return {}
+        is_time = now - self._all_made_at >= FLOOD_SECONDS
+        if is_time:
+            self._all_made_at = now
+        return self.schedule.take(only_urgent=not is_time)
 
-    def _take_events(self, urgent: set[Key], rung: bool) -> bool:
-        if not rung and time.monotonic() - self._looked_at < (
+    def _take_events(self, is_rung: bool) -> Taken:
+        if not is_rung and time.monotonic() - self._looked_at < (
             REMOTE_SECONDS if self.queue.remote else STATUS_SECONDS
         ):
-            return False
+            return Taken()
         self._looked_at = time.monotonic()
-        self._taken = 0
         self._more = bool(self.queue.backlog(position(self.connection, self.queue.name)).events)
         if not self._more:
-            return False
+            return Taken()
         with self._turn():
             taken = self.writer.take_events(self.queue)
         clear(self.folder)
         if taken.touched:
             self.writer.reducers.awake()
         for key in taken.touched:
-            self.schedule.touch([key], key in urgent, taken.waited_ns)
+            self.schedule.touch([key], key in taken.ended, taken.waited_ns)
         self._more = taken.events > 0
-        self._taken = taken.events
-        return self._more
+        return taken
 
-    def _take_files(self, urgent: set[Key]) -> None:
+    def _take_files(self, urgent: Collection[Key]) -> None:
         found = self.monitors.poll()
         if found.gone or found.back:
             with self._turn(), transaction(self.connection):
@@ -484,13 +489,14 @@ class _Work:
             written, faults = self.writer.bring_up_to_date(due)
         now_ns = time.time_ns()
         self._made_at = time.monotonic()
+        self._made_seconds = self._made_at - started
         self.unaligned.update(row_id(*key) for key in written)
         if isinstance(self.queue, RemoteQueue):
             for key in written:
                 trajectory = get_trajectory(self.connection, row_id(*key))
                 if trajectory is not None:
                     self.queue.put_recent(trajectory)
-        self.schedule.done(due, (time.monotonic() - started) / len(due))
+        self.schedule.done(due, self._made_seconds / len(due))
         for key, waited in due.items():
             if waited.arrived_ns:
                 lag = now_ns - waited.arrived_ns
@@ -556,11 +562,16 @@ def _unread_bytes(changed: Changed) -> int:
     return changed.size_bytes - changed.known.read_bytes
 
 
-def _noted(arrival: Arrival) -> Arrival:
-    """The event with the transcript that it names in place of its payload."""
-    payload, _ = read_payload(arrival.data)
-    path = payload.transcript_path or payload.transcriptPath
-    return arrival._replace(data=path.encode() if isinstance(path, str) else b"")
+def _transcripts(arrivals: Iterable[Arrival]) -> set[str]:
+    """The files that events name."""
+    payloads = (read_payload(arrival.data)[0] for arrival in arrivals)
+    paths = (payload.transcript_path or payload.transcriptPath for payload in payloads)
+    return {path for path in paths if isinstance(path, str) and path}
+
+
+def _emptied(paths: deque[str]) -> set[str]:
+    """What another thread has put there so far, each once."""
+    return {paths.popleft() for _ in range(len(paths))}
 
 
 def _now() -> str:

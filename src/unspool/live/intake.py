@@ -27,7 +27,10 @@ BATCH_BYTES = 4 * 1024 * 1024
 MOST_FILES = 10_000
 """Of a long backlog so many are looked at before the folder is listed again."""
 SPOOL_SECONDS = 0.05
-"""The spool is looked at so often."""
+"""The spool is looked at so often,"""
+QUIET_SPOOL_SECONDS = 0.1
+"""and where nothing came for a minute so often."""
+QUIET_SECONDS = 60.0
 SWEEP_SECONDS = 600.0
 SETTLED_NS = 1_000_000_000
 UNKNOWN = Hooks({})
@@ -159,6 +162,7 @@ class Spool:
     def __init__(self, layout: Layout) -> None:
         self.path = str(layout.new)
         self._empty_at = -1
+        self._moved = time.monotonic()
 
     def has_news(self) -> bool:
         """Whether something may lie there. A rename into the folder changes the folder's time, which
@@ -168,8 +172,15 @@ class Spool:
         except OSError:
             return False  # no hooks are installed
         is_same = changed_at == self._empty_at
+        if not is_same:
+            self._moved = time.monotonic()
         self._empty_at = changed_at
         return not is_same or time.time_ns() - changed_at < SETTLED_NS
+
+    def wait_seconds(self) -> float:
+        """Until it is looked at again."""
+        is_quiet = time.monotonic() - self._moved > QUIET_SECONDS
+        return QUIET_SPOOL_SECONDS if is_quiet else SPOOL_SECONDS
 
 
 def sweep(layout: Layout) -> int:

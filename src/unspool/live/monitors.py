@@ -90,8 +90,9 @@ class Monitors:
             self.hot = {p: at for p, at in self.hot.items() if now - at < STAYS_HOT_SECONDS}
             for path in list(self.hot):
                 self._look(made, looked, path)
-                for beside in _walked(os.path.splitext(path)[0]):  # noqa: PTH122 - sub-agents' files
-                    self._look(made, looked, beside)
+                for beside in _files_below(os.path.splitext(path)[0]):  # noqa: PTH122 - sub-agents'
+                    if beside not in self.known:  # those that are being written are hot themselves
+                        self._look(made, looked, beside)
         if now - self._walk_at >= WALK_SECONDS * slow:
             self._walk_at = self._known_at = now
             for top in self.tops:
@@ -114,7 +115,8 @@ class Monitors:
         looked.add(path)
         if self.rested.get(path, 0) > time.monotonic():
             return
-        compare(made, path, self.names.get(path, Path(path).name), self.known.get(path))
+        name = self.names.get(path) or path.rpartition(os.sep)[2]
+        compare(made, path, name, self.known.get(path))
 
     def took(self, changed: list[Changed], seconds: float) -> None:
         """They were read, in so many seconds."""
@@ -144,7 +146,14 @@ def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:
         made.unreadable.append(error)
 
 
-def _walked(folder: str) -> Iterator[str]:
-    if os.path.isdir(folder):  # noqa: PTH112 - twice a second
-        for path, _ in _walk(folder, Survey()):
-            yield path
+def _files_below(folder: str) -> Iterator[str]:
+    """Twice a second for everything that is being written, so without the care of `walk`."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files_below(entry.path)
+                else:
+                    yield entry.path
+    except OSError:
+        return  # most have none

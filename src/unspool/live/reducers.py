@@ -7,7 +7,6 @@ the memory that large conversations took.
 """
 
 import gc
-import os
 import socket
 import sqlite3
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool.facts import Key
-from unspool.live.failpoints import VARIABLE, reach
+from unspool.live.failpoints import reach
 from unspool.live.states import ending_of
 from unspool.store.batches import Conversation
 from unspool.store.opening import connect_for_reading
@@ -160,8 +159,6 @@ class Pool:
         if worker is not None:
             worker.close()
         self.workers[number] = None
-        # A failpoint (tests) means one death, not that of every process after it.
-        os.environ.pop(VARIABLE, None)
 
     def rest(self) -> bool:
         """Ends the processes if nothing was asked of them for a while; whether there were any."""
@@ -202,7 +199,9 @@ def _serve(pipe: Connection, store: Path, hot_bytes: int) -> None:
         forgotten, request = pipe.recv()
         try:
             if reducer is None:
-                reducer = Reducer(connect_for_reading(store), hot_bytes, ending_of)
+                connection = connect_for_reading(store)
+                connection.execute("PRAGMA cache_size = -2000")  # every block is read once
+                reducer = Reducer(connection, hot_bytes, ending_of)
             reducer.hot.forget(forgotten)
             for key, patches in request:
                 reach("reduce-asked")

@@ -2,7 +2,7 @@
 
 One more line costs as much as the whole conversation, so changes are gathered: until nothing came
 for 100 ms, but no longer than 500 ms, and not again before max(250 ms, four times what the last
-time took). A turn or a session that ended goes first, and does not wait.
+time took). A turn or a session that ended goes first, and does not wait for quiet.
 """
 
 import time
@@ -45,15 +45,17 @@ class Schedule:
                 due.arrived_ns = arrived_ns
 
     def _due_at(self, key: Key, due: Due) -> float:
-        if due.urgent:
-            return due.first
         ready = min(due.last + QUIET_SECONDS, due.first + LONGEST_SECONDS)
-        return max(ready, self._not_before.get(key, 0))
+        return max(due.first if due.urgent else ready, self._not_before.get(key, 0))
 
-    def take(self) -> dict[Key, Due]:
+    def take(self, only_urgent: bool = False) -> dict[Key, Due]:
         """What is due now, ends of turns first."""
         now = time.monotonic()
-        ready = [key for key, due in self.waiting.items() if self._due_at(key, due) <= now]
+        ready = [
+            key
+            for key, due in self.waiting.items()
+            if self._due_at(key, due) <= now and (due.urgent or not only_urgent)
+        ]
         ready.sort(key=lambda key: (not self.waiting[key].urgent, self.waiting[key].first))
         return {key: self.waiting.pop(key) for key in ready[:MOST_AT_ONCE]}
 

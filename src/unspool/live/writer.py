@@ -23,7 +23,7 @@ from unspool.live.logs import log_line, log_path
 from unspool.live.mirror import FILE_BYTES, apply
 from unspool.live.queue import Arrival, Queue, Queued
 from unspool.live.reducers import Here, Pool
-from unspool.live.states import put_ending, put_states
+from unspool.live.states import ends_turn, put_ending, put_states
 from unspool.live.traces import put_database_traces
 from unspool.store.batches import Batch, Began, Item
 from unspool.store.blocks import decode_block, expand, iter_raw
@@ -50,6 +50,8 @@ class Taken(NamedTuple):
     touched: frozenset[Key] = frozenset()
     waited_ns: int = 0
     """When the oldest of them had arrived."""
+    ended: frozenset[Key] = frozenset()
+    """Conversations of which they say that a turn or the session is over."""
 
 
 class Fault(NamedTuple):
@@ -81,6 +83,7 @@ class Writer:
             self.report,
             reducers=self.reducers,
             told=lambda ending: put_ending(connection, ending),
+            related_path=layout.live / "related.db",
         )
         self.intake = Intake(connection, self.report, self._keep_whole)
         self._version = self._data_version()
@@ -127,7 +130,10 @@ class Writer:
         queue.acknowledge(events[-1].position, events)
         reach("writer-acknowledged")
         oldest = min(event.arrival.received_ns for event in events)
-        return Taken(len(events), frozenset(self.intake.touched), oldest)
+        ended = frozenset(
+            (one.arrival.platform, one.arrival.session) for one in events if ends_turn(one.arrival)
+        )
+        return Taken(len(events), frozenset(self.intake.touched), oldest, ended)
 
     def _take_or_bury(self, path: str, group: list[Queued], queue: Queue) -> None:
         """What cannot be read for a fault of ours stops nobody else."""

@@ -1,14 +1,17 @@
-"""Related: which cards of the store can concern each other (`link/reach.py`), kept in tables that only
-this connection has, so that live capture links only what changed.
+"""Related: which cards of the store can concern each other (`link/reach.py`), kept in a file of its
+own, so that live capture links only what changed.
 
-They are made from all cards when they are first needed, and follow the cards from then on, in the same
-transactions. What another process did to the cards shows by their checksums.
+The file is made from all cards when there is none, and follows the cards from then on, in the same
+transactions. It is only a cache: what another process did to the cards, or a kill between the two
+files, shows by the cards' checksums.
 """
 
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -16,22 +19,24 @@ from unspool.facts import Key
 from unspool.link import Card
 from unspool.link.reach import Reach, reach_of
 
+VERSION = 1
+"""Of the tables and of what `reach_of` says; an older file is made anew."""
 _TABLES = """
-CREATE TABLE temp.known (
+CREATE TABLE related.known (
     number INTEGER PRIMARY KEY,
     platform TEXT NOT NULL,
     external_id TEXT NOT NULL,
     checksum INTEGER NOT NULL,
     UNIQUE (platform, external_id)
 );
-CREATE TABLE temp.reach (
-    token INTEGER NOT NULL,
-    asks INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    PRIMARY KEY (token, asks, number)
+CREATE TABLE related.asks (
+    token INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (token, number)
+) WITHOUT ROWID;
+CREATE TABLE related.holds (
+    token INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (token, number)
 ) WITHOUT ROWID;
 """
-BUILD_KB = 32_000
+CACHE_KB, BUILD_KB = 2_000, 32_000
 BUILD_ROWS = 100_000
 MOST_MENDED = 20
 """If another process changed more cards than these, the tables are made anew."""
@@ -40,98 +45,143 @@ _card = msgspec.msgpack.Decoder(Card).decode
 
 
 class Related:
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    """Attached to the store's connection; without a path for as long as this lives."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
         self.connection = connection
+        self.path = path
         self._asks: set[int] = set()
         self._holds: set[int] = set()
         """What cards asked for and held that changed since the last family was taken."""
-        connection.executescript(
-            "DROP TABLE IF EXISTS temp.known; DROP TABLE IF EXISTS temp.reach;"
-        )
-        connection.executescript(_TABLES)
-        connection.execute("BEGIN")  # the tables are ours alone, but a million rows are one write
-        connection.execute(f"PRAGMA temp.cache_size = -{BUILD_KB}")
-        rows: list[tuple[int, int, int]] = []
-        for number, (platform, ident, packed) in enumerate(self._cards(), 1):
-            connection.execute(
-                "INSERT INTO temp.known VALUES (?, ?, ?, ?)",
+        try:
+            self._attach()
+            (version,) = connection.execute("PRAGMA related.user_version").fetchone()
+        except sqlite3.DatabaseError:  # no database
+            version = 0
+        if version != VERSION:
+            self._make()
+        else:
+            self.refresh()
+
+    def _attach(self) -> None:
+        self._detach()
+        self.connection.execute("ATTACH ? AS related", (str(self.path or ""),))
+        self.connection.execute(f"PRAGMA related.cache_size = -{CACHE_KB}")
+
+    def _detach(self) -> None:
+        if "related" in {name for _, name, _ in self.connection.execute("PRAGMA database_list")}:
+            self.connection.execute("DETACH related")
+
+    def _make(self) -> None:
+        """From all cards; of a million messages that takes some seconds."""
+        execute = self.connection.execute
+        self._detach()
+        if self.path is not None:
+            for end in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    self.path.with_name(self.path.name + end).unlink()
+            self.path.touch(0o600)
+        self._attach()
+        # Without a journal: what is killed here has no version yet, and is made anew.
+        execute("PRAGMA related.journal_mode = OFF")
+        execute("PRAGMA related.synchronous = OFF")
+        execute(f"PRAGMA related.cache_size = -{BUILD_KB}")
+        self.connection.executescript(_TABLES)
+        execute("BEGIN")
+        asks: list[tuple[int, int]] = []
+        holds: list[tuple[int, int]] = []
+        cards = execute("SELECT platform, external_id, card FROM cards")
+        for number, (platform, ident, packed) in enumerate(cards, 1):
+            execute(
+                "INSERT INTO related.known VALUES (?, ?, ?, ?)",
                 (number, platform, ident, zlib.crc32(packed)),
             )
-            asks, holds = reach_of(_card(packed))
-            rows += [(token, 1, number) for token in asks]
-            rows += [(token, 0, number) for token in holds]
-            if len(rows) > BUILD_ROWS:
-                self._put_sorted(rows)
-        self._put_sorted(rows)
-        connection.execute("COMMIT")
-        connection.execute("PRAGMA temp.cache_size = -2000")
-        connection.execute("PRAGMA shrink_memory")
+            reach = reach_of(_card(packed))
+            asks += [(token, number) for token in reach.asks]
+            holds += [(token, number) for token in reach.holds]
+            if len(asks) + len(holds) > BUILD_ROWS:
+                self._put_sorted(asks, holds)
+        self._put_sorted(asks, holds)
+        execute("COMMIT")
+        execute("PRAGMA related.synchronous = NORMAL")
+        execute(f"PRAGMA related.user_version = {VERSION}")
+        execute("PRAGMA related.journal_mode = WAL")
+        execute(f"PRAGMA related.cache_size = -{CACHE_KB}")
+        execute("PRAGMA shrink_memory")
+        self._asks.clear()
+        self._holds.clear()
 
-    def _put_sorted(self, rows: list[tuple[int, int, int]]) -> None:
-        """In the order of the table, which is several times as fast."""
-        rows.sort()
-        self.connection.executemany("INSERT INTO temp.reach VALUES (?, ?, ?)", rows)
-        rows.clear()
+    def _put_sorted(self, asks: list[tuple[int, int]], holds: list[tuple[int, int]]) -> None:
+        """In the order of the tables, which is several times as fast."""
+        for table, rows in (("asks", asks), ("holds", holds)):
+            rows.sort()
+            self.connection.executemany(f"INSERT INTO related.{table} VALUES (?, ?)", rows)
+            rows.clear()
 
-    def _cards(self) -> Iterator[tuple[str, str, bytes]]:
-        yield from self.connection.execute("SELECT platform, external_id, card FROM cards")
-
-    def is_current(self) -> bool:
-        """Mends what another process changed; False where that was too much."""
+    def refresh(self) -> bool:
+        """Mends what another process changed; whether that was so much that all was made anew."""
         known = {
             (platform, ident): checksum
             for platform, ident, checksum in self.connection.execute(
-                "SELECT platform, external_id, checksum FROM temp.known"
+                "SELECT platform, external_id, checksum FROM related.known"
             )
         }
-        moved = {
-            (platform, ident): packed
-            for platform, ident, packed in self._cards()
-            if known.pop((platform, ident), None) != zlib.crc32(packed)
-        }
-        if len(moved) + len(known) > MOST_MENDED:
-            return False
+        moved: dict[Key, bytes] = {}
+        cards = self.connection.execute("SELECT platform, external_id, card FROM cards")
+        for platform, ident, packed in cards:
+            if known.pop((platform, ident), None) != zlib.crc32(packed):
+                moved[platform, ident] = packed
+                if len(moved) > MOST_MENDED:
+                    break
+        if len(moved) > MOST_MENDED or len(moved) + len(known) > MOST_MENDED:
+            self._make()
+            return True
         for key in (*moved, *known):
             number = self._number(key)
             if number is not None:
-                statement = "DELETE FROM temp.reach WHERE number = ? RETURNING token"
-                tokens = {token for (token,) in self.connection.execute(statement, (number,))}
-                self._asks |= tokens
-                self.connection.execute("DELETE FROM temp.known WHERE number = ?", (number,))
+                for table in ("asks", "holds"):
+                    statement = f"DELETE FROM related.{table} WHERE number = ? RETURNING token"
+                    rows = self.connection.execute(statement, (number,))
+                    self._asks.update(token for (token,) in rows)
+                self.connection.execute("DELETE FROM related.known WHERE number = ?", (number,))
         for key, packed in moved.items():
             self.change(key, None, packed)
-        return True
+        return False
 
     def change(self, key: Key, old: bytes | None, new: bytes | None) -> None:
         """A card was written or removed."""
         before = reach_of(_card(old)) if old is not None else Reach(set(), set())
-        after = self._put(key, new, before) if new is not None else Reach(set(), set())
-        number = self._number(key)
-        gone = [(token, 1, number) for token in before.asks - after.asks]
-        gone += [(token, 0, number) for token in before.holds - after.holds]
-        statement = "DELETE FROM temp.reach WHERE token = ? AND asks = ? AND number = ?"
-        self.connection.executemany(statement, gone)
+        after = reach_of(_card(new)) if new is not None else Reach(set(), set())
+        number = self._number(key) if new is None else self._numbered(key, zlib.crc32(new))
+        for table, was, now in (
+            ("asks", before.asks, after.asks),
+            ("holds", before.holds, after.holds),
+        ):
+            gone, come = (
+                [(token, number) for token in tokens] for tokens in (was - now, now - was)
+            )
+            statement = f"DELETE FROM related.{table} WHERE token = ? AND number = ?"
+            self.connection.executemany(statement, gone)
+            self.connection.executemany(
+                f"INSERT OR IGNORE INTO related.{table} VALUES (?, ?)", come
+            )
         if new is None:
-            self.connection.execute("DELETE FROM temp.known WHERE number = ?", (number,))
+            self.connection.execute("DELETE FROM related.known WHERE number = ?", (number,))
         self._asks |= before.asks | after.asks
         self._holds |= before.holds | after.holds
 
     def _number(self, key: Key) -> int | None:
-        statement = "SELECT number FROM temp.known WHERE platform = ? AND external_id = ?"
+        statement = "SELECT number FROM related.known WHERE platform = ? AND external_id = ?"
         row = self.connection.execute(statement, key).fetchone()
         return int(row[0]) if row is not None else None
 
-    def _put(self, key: Key, packed: bytes, before: Reach | None = None) -> Reach:
+    def _numbered(self, key: Key, checksum: int) -> int:
         (number,) = self.connection.execute(
-            "INSERT INTO temp.known (platform, external_id, checksum) VALUES (?1, ?2, ?3)"
+            "INSERT INTO related.known (platform, external_id, checksum) VALUES (?1, ?2, ?3)"
             " ON CONFLICT DO UPDATE SET checksum = ?3 RETURNING number",
-            (*key, zlib.crc32(packed)),
+            (*key, checksum),
         ).fetchone()
-        made = reach_of(_card(packed))
-        asks, holds = made if before is None else (made[0] - before[0], made[1] - before[1])
-        new = [(token, 1, number) for token in asks] + [(token, 0, number) for token in holds]
-        self.connection.executemany("INSERT OR IGNORE INTO temp.reach VALUES (?, ?, ?)", new)
-        return made
+        return int(number)
 
     def family(self) -> dict[Key, tuple[Card, bytes | None]]:
         """The cards, each with its patch, that can say something else now: those that changed since the
@@ -141,8 +191,8 @@ class Related:
         self._asks, self._holds = set(), set()
         while asks or holds:
             keys = {
-                *self._having("r.token IN", asks),
-                *self._having("r.asks = 1 AND r.token IN", holds),
+                *self._having("holds", asks),
+                *self._having("asks", asks | holds),
             } - found.keys()
             asks, holds = set(), set()
             for key in sorted(keys):
@@ -156,11 +206,11 @@ class Related:
                 holds |= reach.holds
         return found
 
-    def _having(self, condition: str, tokens: Iterable[int]) -> set[Key]:
+    def _having(self, table: str, tokens: Iterable[int]) -> set[Key]:
         rows = self.connection.execute(
-            "SELECT DISTINCT k.platform, k.external_id FROM temp.reach r"
-            f" JOIN temp.known k ON k.number = r.number WHERE {condition}"
-            " (SELECT value FROM json_each(?))",
+            f"SELECT DISTINCT k.platform, k.external_id FROM related.{table} r"
+            " JOIN related.known k ON k.number = r.number"
+            " WHERE r.token IN (SELECT value FROM json_each(?))",
             (json.dumps(list(tokens)),),
         )
         return set(rows.fetchall())

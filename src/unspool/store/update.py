@@ -12,6 +12,7 @@ its conversations made by `Reducers`: as rows, with the patch that linking had f
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -41,6 +42,9 @@ from unspool.store.rows import (
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 WRITE_BATCH = 100
+LARGEST_SHARE = 0.5
+"""Of the memory for facts: a conversation that is larger is read anew each time. Its trajectory takes
+as much again, and it would leave no room for others."""
 MADE_WHOLE = "\0"
 """`facts_of` of conversations that came as trajectories: there are no facts of them."""
 
@@ -69,7 +73,7 @@ class HotFacts:
         row = "SELECT ifnull(max(id), 0) FROM facts WHERE platform = ? AND external_id = ?"
         (newest,) = connection.execute(row, key).fetchone()
         gathered = get_facts(connection, key, last, before)
-        if gathered is not None and gathered.weight <= self.most_bytes:
+        if gathered is not None and gathered.weight <= self.most_bytes * LARGEST_SHARE:
             self._kept[key] = (gathered, newest)
             self.weight += gathered.weight
             while self.weight > self.most_bytes:
@@ -99,17 +103,23 @@ class Reducer:
         if gathered is None:
             return Conversation(key, [], [])
         rebuilt = rebuild(key, gathered)
+        del gathered
         made: list[Reduced] = []
-        for trajectory, card in rebuilt.conversations:
-            # What is shared with the facts at hand must not be finished twice.
-            trajectory = unpack_trajectory(pack_trajectory(trajectory))
+        while rebuilt.conversations:
+            trajectory, card = rebuilt.conversations.pop(0)
+            # What is shared with the facts at hand must not be finished twice; in between the bytes
+            # alone are in memory.
+            packed_trajectory = pack_trajectory(trajectory)
+            del trajectory
+            trajectory = unpack_trajectory(packed_trajectory)
+            del packed_trajectory
             packed = patches.get(card.key)
             patch = _patch(packed) if packed is not None else None
             rows = told = None
             if patch is None or not patch.absorbed:
                 finish(trajectory, patch)
-                rows = only_new(self.connection, make_rows(trajectory))
                 told = self.describe(trajectory)
+                rows = only_new(self.connection, make_rows(trajectory))
             made.append(Reduced(card.key, _pack(card), None, packed, rows, told=told))
         return Conversation(key, made, rebuilt.problems)
 
@@ -134,6 +144,7 @@ class Update:
         put_away: Callable[[bytes], Slot | bytes] = bytes,
         reducers: Reducers | None = None,
         told: Callable[[Any], None] = lambda told: None,
+        related_path: Path | None = None,
     ) -> None:
         self.connection = connection
         self.report = report
@@ -150,6 +161,7 @@ class Update:
         """What is up to date and waits to be linked and written."""
         self.written: set[Key] = set()
         self.related: Related | None = None
+        self.related_path = related_path
         self.unlinked = False
         """Whether cards may be in the store that nobody lived to link: all are linked then, once."""
         self.origin_ids: dict[str, int] = {}
@@ -161,8 +173,8 @@ class Update:
         self.origin_ids.clear()
         if self.reducers is not None:
             self.reducers.forget(None)
-        if self.related is not None and not self.related.is_current():
-            self.related = None
+        if self.related is not None and self.related.refresh():
+            self._ask_whether_all_is_linked()
 
     def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(statement, values)
@@ -190,10 +202,13 @@ class Update:
         return True
 
     def relate(self) -> None:
-        """Know which cards concern each other; of a million messages that takes some seconds."""
+        """Know which cards concern each other."""
         if self.related is None:
-            self.related = Related(self.connection)
-            self.unlinked = self._execute("SELECT 1 FROM dirty LIMIT 1").fetchone() is not None
+            self.related = Related(self.connection, self.related_path)
+            self._ask_whether_all_is_linked()
+
+    def _ask_whether_all_is_linked(self) -> None:
+        self.unlinked = self._execute("SELECT 1 FROM dirty LIMIT 1").fetchone() is not None
 
     def reduce_all(self, keys: Iterable[Key], reducers: Reducers) -> Iterator[tuple[Key, str]]:
         """These conversations by the reducers; those that cannot be made, and why."""
@@ -299,7 +314,7 @@ class Update:
             return []
         linked, changed = self._link()
         failed = self._make_again(linked, changed)
-        targets = sorted({*self.bases, *changed} - {key for key, _ in failed})
+        targets = sorted({*self.bases, *changed} - failed.keys())
         slots = Slots()
         for start in range(0, len(targets), WRITE_BATCH):
             with transaction(self.connection):
@@ -315,7 +330,7 @@ class Update:
                 self._clean()
         self.bases.clear()
         self.reduced.clear()
-        return failed
+        return sorted(set(failed.values()))
 
     def _clean(self) -> None:
         self.connection.executemany(
@@ -340,24 +355,36 @@ class Update:
 
     def _make_again(
         self, linked: Mapping[Key, Patch | None], changed: set[Key]
-    ) -> list[tuple[Key, str]]:
-        """The reducers made rows with the patches of the last time: where one is another now, again."""
+    ) -> dict[Key, tuple[Key, str]]:
+        """The reducers made rows with the patches of the last time: where one is another now, again.
+        Those that cannot be made: from whose facts, and why."""
         wanted: dict[Key, dict[Key, bytes | None]] = {}
         for key in changed if self.reducers is not None else ():
             patch = linked[key]
             owner = owner_of(self.connection, key)
             if owner is not None and (patch is None or not patch.absorbed):
                 wanted.setdefault(owner, {})[key] = _packed(patch)
-        failed: list[tuple[Key, str]] = []
+        failed: dict[Key, tuple[Key, str]] = {}
         for owner, made in self.reducers.reduce(wanted) if self.reducers is not None else ():
             if isinstance(made, str):
-                failed += [(key, made) for key in wanted[owner]]
+                for key in wanted[owner]:
+                    failed[key] = owner, made
+                    self._link_again(key, owner)
                 self.reduced.discard(owner)
                 continue
             for reduced in made.reduced:
                 if reduced.key in wanted[owner]:
                     self.bases[reduced.key] = reduced
         return failed
+
+    def _link_again(self, key: Key, owner: Key) -> None:
+        """What linking says of it is not written: the next try, or the next start, links it anew."""
+        with transaction(self.connection):
+            self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", owner)
+            if self.related is not None:
+                statement = "SELECT card FROM cards WHERE platform = ? AND external_id = ?"
+                (card,) = self._execute(statement, key).fetchone()
+                self.related.change(key, card, card)
 
     def _write_one(self, key: Key, linked: Mapping[Key, Patch | None], slots: Slots) -> None:
         base = self.bases.get(key)

@@ -1,0 +1,95 @@
+"""When conversations are made anew: ends of turns first, also in a backlog, and nobody all the time."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.test_faults import prompt
+from tests.live.test_live_is_batch import Capture
+from tests.live.test_watch import SESSION
+from unspool.facts import Key
+from unspool.live import daemon, schedule
+from unspool.live.intake import make_arrival
+from unspool.live.schedule import Schedule
+
+QUIET, ENDED = ("claude-code", "quiet"), ("claude-code", "ended")
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(schedule.time, "monotonic", lambda: self.now)
+
+    def pass_(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_quiet_is_awaited_but_not_for_ever(clock: Clock) -> None:
+    waiting = Schedule()
+    waiting.touch([QUIET])
+    waiting.touch([ENDED], urgent=True)
+    assert list(waiting.take()) == [ENDED]
+    clock.pass_(0.11)
+    assert list(waiting.take()) == [QUIET]
+    waiting.done([QUIET], 0)
+    clock.pass_(1)
+    waiting.touch([QUIET])
+    for _ in range(5):  # it goes on all the time
+        clock.pass_(0.09)
+        assert not waiting.take()
+        waiting.touch([QUIET])
+    clock.pass_(0.06)
+    assert list(waiting.take()) == [QUIET]
+
+
+@pytest.mark.parametrize(("cost", "pause"), [(0.01, 0.25), (0.5, 2.0)])
+def test_at_most_one_reduction_in_a_while(clock: Clock, cost: float, pause: float) -> None:
+    """max(250 ms, four times the last cost); whoever ended a turn does not go round it."""
+    waiting = Schedule()
+    for key, urgent in ((QUIET, False), (ENDED, True)):
+        waiting.done([key], cost)
+        waiting.touch([key], urgent)
+    clock.pass_(pause - 0.01)
+    assert not waiting.take()
+    assert waiting.wait_seconds(10) == pytest.approx(0.01)
+    clock.pass_(0.02)
+    assert list(waiting.take()) == [ENDED, QUIET]
+
+
+def test_in_a_backlog_ends_of_turns_go_first(clock: Clock) -> None:
+    work: Any = daemon._Work.__new__(daemon._Work)
+    work.schedule = Schedule()
+    work._made_at = work._all_made_at = clock.now
+    work._made_seconds = 0.0
+    many: list[Key] = [("claude-code", str(number)) for number in range(50)]
+    work.schedule.touch(many)
+    work.schedule.touch([ENDED], urgent=True)
+    clock.pass_(1)
+    assert list(work._due(daemon.FLOOD_EVENTS)) == [ENDED]
+    assert not work._due(daemon.FLOOD_EVENTS)  # the backlog goes in
+    work._made_at, work._made_seconds = clock.now, 2.0
+    work.schedule.touch([ENDED], urgent=True)
+    clock.pass_(1.9)
+    assert not work._due(daemon.FLOOD_EVENTS)  # half of the time is the backlog's
+    clock.pass_(0.2)
+    assert list(work._due(daemon.FLOOD_EVENTS)) == [ENDED]
+    clock.pass_(daemon.FLOOD_SECONDS)
+    assert len(work._due(daemon.FLOOD_EVENTS)) == schedule.MOST_AT_ONCE
+    assert len(work._due(daemon.FLOOD_EVENTS - 1)) == schedule.MOST_AT_ONCE  # it is over
+
+
+def test_the_events_themselves_tell_that_a_turn_ended(tmp_path: Path) -> None:
+    """Also where another machine took them in, or long before they are read."""
+    capture = Capture(tmp_path)
+    data = b'{"session_id":"%s","hook_event_name":"Stop"}' % (SESSION % 2).encode()
+    capture.arrive(prompt(1, "go on", 1), make_arrival(data, "any.2", 1_760_000_000_000_000_002))
+    with capture.writer() as writer:
+        taken = writer.take_events(capture.queue)
+    assert taken.ended == {("claude-code", SESSION % 2)}
+    capture.queue.close()
