@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import PREVIOUS, Key
+from unspool.facts import Key
 from unspool.io.times import parse_time
 from unspool.sources.copilot_cli.texts import snake, whole_number
 from unspool.sources.scribe import Scribe
@@ -31,31 +31,33 @@ _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 class Event(Scribe):
-    """One event, and the scribe of the facts that it states about its own agent."""
+    """The scribe of a log, at one event after the other; the facts are about the event's own agent."""
 
-    __slots__ = ("agent", "data", "ephemeral", "model", "root", "type")
+    __slots__ = ("data", "envelope", "root")
 
-    def __init__(
-        self, envelope: Envelope, data: dict[str, Any], key: Key, root: Key, origin: str,
-        offset: int, rank: int = 0,
-    ) -> None:  # fmt: skip
-        # As Scribe does, without the call: there is an event for every line.
-        self.facts = []
-        self.key = key
-        self.origin = origin
-        self.offset = offset
-        self.time = parse_time(envelope.timestamp)
-        self.entry = str(envelope.id)
-        self.after = PREVIOUS
-        self.rank = rank
-        self.side = False
-        self.type = envelope.type
-        self.data = data
-        self.agent = envelope.agentId or ""
-        self.ephemeral = bool(envelope.ephemeral)
-        self.model = (envelope.model or "").strip()
+    def __init__(self, root: Key, origin: str, rank: int = 0) -> None:
+        super().__init__(root, origin, 0, rank=rank)
         self.root = root
         """The session; `key` is the sub-agent where the event is one's."""
+        self.envelope = Envelope()
+        self.data: dict[str, Any] = {}
+
+    def begin(self, offset: int, envelope: Envelope, data: dict[str, Any], key: Key) -> None:
+        self.facts = []
+        self.offset = offset
+        self.envelope = envelope
+        self.data = data
+        self.key = key
+        self.time = parse_time(envelope.timestamp)
+        self.entry = str(envelope.id)
+
+    @property
+    def type(self) -> str:
+        return self.envelope.type
+
+    @property
+    def agent(self) -> str:
+        return self.envelope.agentId or ""
 
     @property
     def place(self) -> str:
@@ -70,12 +72,12 @@ class Event(Scribe):
 
     def chosen(self, *names: str) -> dict[str, Any]:
         """These fields of the data, as far as they are there."""
-        fields: dict[str, Any] = {}
-        for name in names:
-            value = self.data.get(name)
-            if value or (value is not None and value not in _EMPTY):
-                fields[snake(name)] = value
-        return fields
+        data = self.data
+        return {
+            snake(name): data[name]
+            for name in names
+            if name in data and data[name] is not None and data[name] not in _EMPTY
+        }
 
 
 def made_id(offset: int, line: bytes) -> str:

@@ -160,6 +160,7 @@ def read_events(
 ) -> Iterator[AnyFact]:
     """The facts of an event log about the conversation `root` and its sub-agents."""
     records = iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD, whole=True)
+    event = Event(root, origin.path, rank)
     for record in records:
         if isinstance(record, Problem):
             yield record
@@ -180,14 +181,14 @@ def read_events(
         if (call or envelope.agentId) and kind not in _ABOUT_A_CHILD:
             child = lookup.child(envelope.agentId or "", str_of(call))
             key = (root[0], f"{root[1]}/{child}") if child else root
-        event = Event(envelope, data, key, root, origin.path, offset, rank)
+        event.begin(offset, envelope, data, key)
         reader = READERS.get(kind)
         if reader is not None:
             reader(event, lookup)
             tally.noise += not event.facts
         elif kind in MARKS:
             event.mark(MARKS[kind], _told(data))
-        elif event.ephemeral:
+        elif envelope.ephemeral:
             tally.noise += 1
         else:
             # Types grew from 27 to 163 in a year: what is not known yet is kept, and counted.

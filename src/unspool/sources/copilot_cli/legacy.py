@@ -58,7 +58,8 @@ def read_file(origin: Origin, tally: Tally, product: str, recover: bool) -> Iter
             stem = origin.path.replace("\\", "/").rpartition("/")[2].removesuffix(".json")
             named = stem.removeprefix("session_").rpartition("_")[0] or stem
         key = (product, named)
-        event = Event(Envelope(id=""), {}, key, key, origin.path, number)
+        event = Event(key, origin.path)
+        event.begin(number, Envelope(id=""), {}, key)
         event.note("session_id", named)
         event.note("agent", "GitHub Copilot CLI")
         event.note("started_at", format_time(parse_time(session.get("startTime"))))

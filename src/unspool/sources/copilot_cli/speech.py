@@ -67,16 +67,16 @@ def read_assistant(event: Event, lookup: Lookup) -> None:
     extra = event.chosen(
         "phase", "providerId", "citations", "serverTools", "requestId", "serviceRequestId", "fusion"
     )
-    encrypted = sum(1 for name in _ENCRYPTED if data.get(name))
+    encrypted = [name for name in _ENCRYPTED if data.get(name)]
     if encrypted:
-        extra["encrypted_reasoning"] = encrypted
+        extra["encrypted_reasoning"] = len(encrypted)
     model = event.text("model")
     event.message(
         id=ident,
         role="assistant",
         text=plain(data.get("content")),
         thinking=plain(data.get("reasoningText")) or _readable(data.get("reasoningBlocks")),
-        model=model or event.model,
+        model=model or (event.envelope.model or "").strip(),
         request=call or event.text("interactionId"),
         # One record per chunk or call in the oldest logs; reasoning may stand before it.
         joins=event.rank == 0,
@@ -98,6 +98,8 @@ def read_assistant(event: Event, lookup: Lookup) -> None:
 
 def _readable(blocks: Any) -> str:
     """Reasoning in typed blocks, as far as it can be read."""
+    if not blocks:
+        return ""
     parts = blocks.get("blocks") if isinstance(blocks, dict) else blocks
     return "\n\n".join(
         plain(part[name])
@@ -121,7 +123,7 @@ def read_delta(event: Event, lookup: Lookup) -> None:
 
 def read_reasoning(event: Event, lookup: Lookup) -> None:
     """Streams repeat so, behind a message, the reasoning that it holds."""
-    if not event.ephemeral:
+    if not event.envelope.ephemeral:
         event.message(
             id=event.text("reasoningId") or event.entry,
             role="assistant",

@@ -29,13 +29,13 @@ _COMMIT = re.compile(
 _NO_MODEL = ("", "resumed")
 """What the log writes for the results that a resumption makes up is no model."""
 
-_SERVER = (("mcp_server", "mcpServerName"), ("mcp_tool", "mcpToolName"))
-_REQUEST_EXTRAS = (
-    *_SERVER,
-    ("title", "toolTitle"),
-    ("intention", "intentionSummary"),
-    ("caller", "caller"),
-)
+_SERVER = {"mcpServerName": "mcp_server", "mcpToolName": "mcp_tool"}
+_REQUEST_EXTRAS = {
+    **_SERVER,
+    "toolTitle": "title",
+    "intentionSummary": "intention",
+    "caller": "caller",
+}
 
 
 def read_requests(event: Event, message: str, lookup: Lookup) -> None:
@@ -47,8 +47,8 @@ def read_requests(event: Event, message: str, lookup: Lookup) -> None:
         call = plain(request.get("toolCallId") or request.get("id"))
         name, arguments = plain(request.get("name")), request.get("arguments")
         extra: dict[str, Any] = {}
-        for ours, native in _REQUEST_EXTRAS:
-            if request.get(native) not in (None, ""):
+        for native, ours in _REQUEST_EXTRAS.items():
+            if native in request and request[native] not in (None, ""):
                 extra[ours] = request[native]
         kind = request.get("type") or ("custom" if call.startswith("custom_") else "function")
         if kind != "function":
@@ -62,8 +62,10 @@ def read_requests(event: Event, message: str, lookup: Lookup) -> None:
 
 def _read_task(event: Event, call: str, arguments: Any, lookup: Lookup) -> None:
     """What a sub-agent was told: before it wrote that down itself, only the call says so."""
-    task = arguments.get("prompt") if isinstance(arguments, dict) else None
-    if event.rank or not isinstance(task, str) or call not in lookup.started:
+    if event.rank or not isinstance(arguments, dict) or "prompt" not in arguments:
+        return
+    task = arguments["prompt"]
+    if not isinstance(task, str) or call not in lookup.started:
         return
     child = (event.root[0], f"{event.root[1]}/{lookup.started[call]}")
     event.message(key=child, id=f"task:{call}", role="user", text=task, rank=Rank.EXTRACT)
@@ -76,7 +78,7 @@ def read_start(event: Event, lookup: Lookup) -> None:
     """How and when a call was run. The call itself is the assistant message's."""
     call, name = event.text("toolCallId"), event.text("toolName")
     arguments = event.data.get("arguments")
-    extra = {ours: event.data[native] for ours, native in _SERVER if event.data.get(native)}
+    extra = {ours: event.data[native] for native, ours in _SERVER.items() if event.data.get(native)}
     event.call(
         id=call, name=name, arguments=arguments_text(arguments), rank=event.rank + 1,
         files=touched(name, arguments), extra=extra or None,
@@ -119,7 +121,7 @@ def read_complete(event: Event, lookup: Lookup) -> None:
             value = result.get(native)
             if value and value != result.get("content"):
                 details[ours] = value
-    for ours, native in (("shell", "shellExecution"), ("file_edits", "fileEdits")):
+    for native, ours in _RAN.items():
         if data.get(native):
             details[ours] = data[native]
     binaries = field_of(result, "binaryResultsForLlm")
@@ -136,7 +138,7 @@ def read_complete(event: Event, lookup: Lookup) -> None:
     )
     if call:
         _note_model(event, call)
-    if text and not failed and " changed" in text:
+    if text and not failed and "[" in text and " changed" in text:  # one character is found fast
         for branch, commit in dict.fromkeys(_COMMIT.findall(text)):
             reference = {"type": "commit", "value": commit, "branch": branch, "tool_call_id": call}
             event.mark("reference", reference, commit)
@@ -149,6 +151,7 @@ _SHOWN = {
     "uiResource": "ui",
 }
 """What a tool returned beside what the model got: the screen's text, typed blocks."""
+_RAN = {"shellExecution": "shell", "fileEdits": "file_edits"}
 
 
 def read_user_requested(event: Event, lookup: Lookup) -> None:
