@@ -114,6 +114,7 @@ def iter_json_lines(
             yield from reader.read_whole()
             return
     refuse_line = None if lazy or refuse else refuse_depth if whole else refuse_dirt
+    shallow = 2 * DEEPEST if whole else 0  # so short a line cannot be nested too deep
     decode = shape.decode
     is_noise: Callable[[bytes], object] | None = None
     if isinstance(noise, re.Pattern):
@@ -149,7 +150,8 @@ def iter_json_lines(
         try:
             value = decode(line)
             if refuse_line is not None:
-                refuse_line(line)
+                if len(line) > shallow:
+                    refuse_line(line)
             elif refuse is not None:
                 refuse(line, value)
         except UNREADABLE:

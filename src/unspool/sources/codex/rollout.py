@@ -24,7 +24,7 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import image_of
 from unspool.sources.codex.patches import files_of_changes, files_of_patch
-from unspool.sources.codex.records import BARE, LINE, Counts, Item, Line, Part, Payload
+from unspool.sources.codex.records import BARE, LINE, Counts, Item, Line, Part, Payload, TokenInfo
 from unspool.sources.codex.threads import find_asker, find_rollout
 from unspool.sources.scribe import Scribe, title_of
 
@@ -54,7 +54,13 @@ _NOISE_EVENTS = frozenset((
     "exec_command_begin", "patch_apply_begin", "view_image_tool_call", "sub_agent_activity",
     "item_started", "turn_diff", "plan_update", "thread_name_updated", "background_event",
 ))  # fmt: skip
-_SHOWN_OF_REVIEW = frozenset(("token_count", "user_message", "agent_message", "patch_apply_end"))
+_UNREAD = re.compile(
+    rb'\{"timestamp":"[^"]{9,40}",(?:"ordinal":\d+,)?"type":"(?:%s|event_msg","payload":\{"type":"(?:%s))"'
+    % ("|".join(sorted(_NOISE)).encode(), "|".join(sorted(_NOISE_EVENTS)).encode())
+)
+"""How lines begin that say nothing: they are not even decoded."""
+_SHOWN_TWICE = frozenset(("UserMessage", "AgentMessage", "Reasoning"))
+"""Items of the screen that stand among those of the model too."""
 _NOISE_ITEMS = frozenset(("ghost_snapshot", "configuration_update"))
 _CALLS = frozenset((
     "function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call",
@@ -68,10 +74,15 @@ _ENDED = frozenset(("web_search_call", "image_generation_call"))
 class Pending:
     """A call that waits for its output, and what ran meanwhile."""
 
+    __slots__ = ("commands", "files", "written")
+
     def __init__(self, written: str) -> None:
         self.written = written
         self.commands: list[dict[str, Any]] = []
         self.files: list[dict[str, Any]] = []
+
+
+_NOTHING_RAN = Pending("")
 
 
 def read_rollout(origin: Origin, tally: Tally, recover: bool, thread: str) -> Iterator[AnyFact]:
@@ -91,6 +102,7 @@ class _Rollout:
         self.starts_at = 0
         """Lines below this ordinal are the parent's."""
         self.agent_path = "/root"
+        self.folder = ""
         self.model = ""
         self.previous = ROOT
         """The last record of the chain."""
@@ -113,11 +125,16 @@ class _Rollout:
         self.summary = ""
         self.repeats: dict[str, int] = {}
         self.prompts = 0
-        self.spoken: list[tuple[Payload, Scribe]] = []
-        """Prompts and answers as events tell them: used where no item does."""
+        self.spoken: list[tuple[Payload, int, str | None]] = []
+        """Prompts and answers as events tell them, where and when: used where no item does."""
+        self.stamp: str | None = None
+        self.time: int | None = None
+        """The moment of the last line, as written and in microseconds: many lines have the same."""
 
     def read(self) -> Iterator[AnyFact]:
-        for line in iter_json_lines(self.origin, LINE, self.tally, self.recover, whole=True):
+        for line in iter_json_lines(
+            self.origin, LINE, self.tally, self.recover, noise=_UNREAD, whole=True
+        ):
             if isinstance(line, Problem):
                 yield line
                 continue
@@ -131,7 +148,8 @@ class _Rollout:
             yield from scribe.facts[before:]
         if not self.prompts:
             # A rollout without items of the model: what its events tell is all there is.
-            for payload, scribe in self.spoken:
+            for payload, offset, stamp in self.spoken:
+                scribe = self._scribe(offset, stamp)
                 role = "user" if payload.type == "user_message" else "assistant"
                 scribe.message(role=role, text=payload.message or "", rank=Rank.ECHO)
                 yield from scribe.facts
@@ -147,7 +165,12 @@ class _Rollout:
         if kind == "session_meta":
             return self._read_header(offset, payload, line)
         reader = _LINES.get(kind)
-        if kind in _NOISE or (line.ordinal is not None and line.ordinal < self.starts_at):
+        if (
+            kind in _NOISE
+            or (line.ordinal is not None and line.ordinal < self.starts_at)
+            or (kind == "event_msg" and self._says_nothing(payload, offset, line.timestamp))
+            or (kind == "turn_context" and not self._goes_elsewhere(payload))
+        ):
             self.tally.noise += 1
         elif reader is None:
             self.tally.unrecognise(kind or "no type", self.origin.path, offset)
@@ -159,12 +182,43 @@ class _Rollout:
             return scribe.facts
         return ()
 
-    def _scribe(self, offset: int, time: str | None, entry: str = "") -> Scribe:
-        place = offset + self.shift
-        return Scribe(self.key, self.origin.path, place, time=parse_time(time), entry=entry)
+    def _goes_elsewhere(self, payload: Payload) -> bool:
+        """Whether a turn is run in another folder than the one before; the model may change, too."""
+        self.model = payload.model or self.model
+        moved = bool(payload.cwd) and payload.cwd != self.folder
+        self.folder = payload.cwd or self.folder
+        return moved
 
-    def _chained(self, payload: Payload, scribe: Scribe, prefix: str) -> tuple[str, Scribe]:
-        """The id of a record of the chain, and a scribe for it; the next one follows it.
+    def _says_nothing(self, payload: Payload, offset: int, stamp: str | None) -> bool:
+        """Whether an event repeats what other lines tell, as most do."""
+        if payload.type in ("user_message", "agent_message"):
+            if not self.reviewing:
+                self.spoken.append((payload, offset, stamp))
+            return True
+        if payload.type == "token_count":
+            return self.reviewing or not self._is_counted(payload.info)
+        if payload.type == "item_completed" and payload.item is not None:
+            return not self.reviewing and payload.item.type in _SHOWN_TWICE
+        return payload.type in _NOISE_EVENTS or not payload.type
+
+    def _is_counted(self, info: TokenInfo | None) -> bool:
+        """Whether a count is one of a response that nobody counted yet. Half of them repeat the total
+        before; where a record per response stands beside them, they all do. A fork may begin with the
+        last count of its parent."""
+        total = info.total_token_usage.total_tokens if info and info.total_token_usage else None
+        if info is None or total is None or total == self.total:
+            return False
+        inherited = self.is_fork and self.total is None and not self.unpaid
+        self.total = total
+        return info.last_token_usage is not None and not inherited and not self.has_records
+
+    def _scribe(self, offset: int, time: str | None, entry: str = "") -> Scribe:
+        if time != self.stamp:
+            self.stamp, self.time = time, parse_time(time)
+        return Scribe(self.key, self.origin.path, offset + self.shift, time=self.time, entry=entry)
+
+    def _chain(self, payload: Payload, scribe: Scribe, prefix: str) -> str:
+        """The id of a record of the chain, which the scribe is for from now on; the next follows it.
 
         Older items have no id: they are what they say, and which time they say so.
         """
@@ -173,9 +227,9 @@ class _Rollout:
             digest = hashlib.sha256(msgspec.json.encode(payload)).hexdigest()[:16]
             number = self.repeats[digest] = self.repeats.get(digest, -1) + 1
             ident = f"{digest}:{number}" if number else digest
-        made = scribe.at(entry=ident, after=self.previous)
+        scribe.entry, scribe.after = ident, self.previous
         self.previous = ident
-        return ident, made
+        return ident
 
     # the header
 
@@ -187,6 +241,7 @@ class _Rollout:
         self.key = (NAME, payload.id or self.key[1])
         self.starts_at = payload.subagent_history_start_ordinal or 0
         self.is_fork = payload.forked_from_id is not None
+        self.folder = payload.cwd or ""
         scribe = self._scribe(offset, payload.timestamp or line.timestamp)
         scribe.note("agent", "Codex")
         for name, value in (
@@ -294,11 +349,10 @@ class _Rollout:
 
     def _say(self, payload: Payload, scribe: Scribe, **fields: Any) -> None:
         """A part of the model's answer."""
-        ident, chained = self._chained(payload, scribe, "call")
-        self._open(ident, chained)
-        chained.message(id=self.answer, role="assistant", model=self.model, **fields)
+        self._open(self._chain(payload, scribe, "call"), scribe)
+        scribe.message(id=self.answer, role="assistant", model=self.model, **fields)
 
-    def _open(self, ident: str, chained: Scribe) -> None:
+    def _open(self, ident: str, scribe: Scribe) -> None:
         """The answer that an item belongs to; its first item names it."""
         if self.answer:
             return
@@ -306,7 +360,7 @@ class _Rollout:
         if self.ahead is not None:
             counts, _ = self.ahead
             self.ahead, self.unpaid = None, ""
-            self._report(counts, chained, "message", ident)
+            self._report(counts, scribe, "message", ident)
 
     def _close(self) -> None:
         self.answer = ""
@@ -317,16 +371,16 @@ class _Rollout:
         role = "user" if payload.role == "user" else "system"
         kind = "injected" if role == "system" or _is_injected(payload, text) else ""
         before = self.previous
-        ident, chained = self._chained(payload, scribe, "message")
+        ident = self._chain(payload, scribe, "message")
         if not kind:
             self.turns.append(before)
             self.prompts += 1
             typed = _typed(payload.content)
             if typed or text:
-                chained.note("title", title_of(typed or text), Rank.GUESS)
-            chained.message(id=ident, role=role, text=text, typed=typed, attachments=attachments)
+                scribe.note("title", title_of(typed or text), Rank.GUESS)
+            scribe.message(id=ident, role=role, text=text, typed=typed, attachments=attachments)
             return
-        chained.message(id=ident, role=role, text=text, kind=kind, attachments=attachments)
+        scribe.message(id=ident, role=role, text=text, kind=kind, attachments=attachments)
 
     def _read_agent_message(self, payload: Payload, scribe: Scribe) -> None:
         """One agent to another: the task of a sub-agent, which has no other prompt, or its answer.
@@ -343,9 +397,9 @@ class _Rollout:
         header = _TASK.match(text)
         task = header is not None and header[1] == "NEW_TASK" and payload.author != self.agent_path
         words = (text[header.end() :] if header else text) + readable
-        ident, chained = self._chained(payload, scribe, "message")
+        ident = self._chain(payload, scribe, "message")
         extra = {"author": payload.author, "recipient": payload.recipient}
-        chained.message(
+        scribe.message(
             id=ident,
             role="user",
             text=words or text,
@@ -355,15 +409,15 @@ class _Rollout:
         if task:
             self.prompts += 1
         if task and words:
-            chained.note("title", title_of(words), Rank.GUESS)
+            scribe.note("title", title_of(words), Rank.GUESS)
 
     # tools
 
     def _read_call(self, payload: Payload, scribe: Scribe) -> None:
-        ident, chained = self._chained(payload, scribe, "call")
+        ident = self._chain(payload, scribe, "call")
         if not self.answer:
-            self._open(ident, chained)
-            chained.message(id=ident, role="assistant", model=self.model)
+            self._open(ident, scribe)
+            scribe.message(id=ident, role="assistant", model=self.model)
         call = payload.call_id or ident
         given = payload.arguments if payload.arguments is not None else payload.input
         if given is None and payload.action:
@@ -372,14 +426,14 @@ class _Rollout:
         name = payload.name or payload.type.removesuffix("_call")
         self.pending[call] = Pending(text)
         files = files_of_patch(text) if name == "apply_patch" else []
-        chained.call(id=call, message=self.answer, name=name, arguments=text, files=tuple(files))
+        scribe.call(id=call, message=self.answer, name=name, arguments=text, files=tuple(files))
         if payload.type in _ENDED:
-            chained.returned(call=call, text=None, failed=False)
+            scribe.returned(call=call, text=None, failed=False)
 
     def _read_output(self, payload: Payload, scribe: Scribe) -> None:
         self._close()
         call = payload.call_id or ""
-        pending = self.pending.pop(call, Pending(""))
+        pending = self.pending.pop(call, _NOTHING_RAN)
         output = payload.output
         if isinstance(output, dict):  # an older shape: {"content": "…", "success": true}
             content = output.get("content")
@@ -393,11 +447,13 @@ class _Rollout:
         denied = "blocked by PreToolUse hook" in text[:400] or "rejected by user" in text[:200]
         details: dict[str, Any] = {}
         if pending.commands:
+            if len(pending.commands) == 1 and pending.commands[0].get("output", "") in text:
+                pending.commands[0].pop("output", None)  # the model got all of it
             details["commands"] = pending.commands
         elif codes:
             details["exit_code"] = codes[0]
-        _, chained = self._chained(payload, scribe, "output")
-        chained.returned(
+        self._chain(payload, scribe, "output")
+        scribe.returned(
             call=call,
             text=text,
             failed=any(codes) if codes else None,
@@ -408,7 +464,7 @@ class _Rollout:
         )
         agent = _spawned(text)
         if agent:
-            chained.note("child_id", agent, on="call", subject=call)
+            scribe.note("child_id", agent, on="call", subject=call)
 
     def _read_shown(self, item: Item, scribe: Scribe) -> None:
         """What a turn did as the screen shows it; messages stand in the items of the model too."""
@@ -453,29 +509,14 @@ class _Rollout:
         kind = payload.type
         if self.reviewing and self._is_reviewers(payload, scribe):
             self.tally.noise += not scribe.facts
-        elif kind == "token_count":
-            # Half of these repeat the total before; where a record per response stands beside them,
-            # they all do. A fork may begin with the last count of its parent.
-            info = payload.info
-            total = info.total_token_usage.total_tokens if info and info.total_token_usage else None
-            repeated = total is None or total == self.total
-            inherited = self.is_fork and self.total is None and not self.unpaid
-            self.total = total if total is not None else self.total
-            if (
-                info is None
-                or info.last_token_usage is None
-                or repeated
-                or inherited
-                or self.has_records
-            ):
-                self.tally.noise += 1
-            elif self.unpaid or self.pays_after:
+        elif kind == "token_count" and payload.info and payload.info.last_token_usage:
+            if self.unpaid or self.pays_after:
                 self.pays_after = True
-                self._pay(info.last_token_usage, scribe, "")
+                self._pay(payload.info.last_token_usage, scribe, "")
             else:
                 if self.ahead is not None:
                     self._report(self.ahead[0], scribe, "call", self._moment())
-                self.ahead = (info.last_token_usage, scribe)
+                self.ahead = (payload.info.last_token_usage, scribe)
                 self.tally.noise += 1  # its tokens are told with the answer
         elif kind == "item_completed":
             self._read_shown(payload.item or Item(), scribe)
@@ -508,10 +549,7 @@ class _Rollout:
             scribe.returned(
                 call=payload.call_id, text=None, failed=not payload.success, rank=Rank.ECHO
             )
-        elif kind in ("user_message", "agent_message"):
-            self.spoken.append((payload, scribe))
-            self.tally.noise += 1
-        elif kind in _NOISE_EVENTS or not kind or kind == "patch_apply_end":
+        elif kind == "patch_apply_end":
             self.tally.noise += 1
         else:
             self.tally.unrecognise(f"event_msg.{kind}", self.origin.path, offset)
@@ -531,7 +569,7 @@ class _Rollout:
         """
         item, thread = payload.item, payload.thread_id
         if item is None:
-            return payload.type in _SHOWN_OF_REVIEW
+            return payload.type == "patch_apply_end"
         if item.type in ("EnteredReviewMode", "ExitedReviewMode"):
             return False
         if thread and not self.shift and thread not in (self.key[1], *self.reviewers):
@@ -545,15 +583,11 @@ class _Rollout:
         text = error.get("message") if isinstance(error, dict) else error
         if not isinstance(text, str):
             text = msgspec.json.encode(error).decode()
-        ident, chained = self._chained(payload, scribe, "error")
-        chained.message(id=ident, role="assistant", text=text, kind="error")
+        ident = self._chain(payload, scribe, "error")
+        scribe.message(id=ident, role="assistant", text=text, kind="error")
 
     def _read_turn_context(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
-        self.model = payload.model or self.model
-        if payload.cwd:
-            scribe.note("workspace.path", payload.cwd)
-        else:
-            self.tally.noise += 1
+        scribe.note("workspace.path", payload.cwd)
 
     def _read_compacted(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
         self._close()
@@ -563,9 +597,9 @@ class _Rollout:
                 if item.type == "message" and item.role == "user":
                     self._read_message(item, scribe)
         summary = self.summary or payload.message or ""
-        ident, chained = self._chained(Payload(message=summary), scribe, "compaction")
-        chained.mark("compaction")
-        chained.message(id=ident, role="user", text=summary, kind="summary")
+        ident = self._chain(Payload(message=summary), scribe, "compaction")
+        scribe.mark("compaction")
+        scribe.message(id=ident, role="user", text=summary, kind="summary")
         self.summary = ""
 
     # tokens

@@ -163,6 +163,9 @@ class _Reader:
         )
         parts: list[Part] = []
         for ident, data in rows:
+            # {"type":"step-start"}, {"reason":"stop","type":"step-finish",…}: the message says it.
+            if isinstance(data, bytes) and b'"type":"step-' in data[:200]:
+                continue
             part = self._typed(PART, data)
             part.id = ident
             parts.append(part)

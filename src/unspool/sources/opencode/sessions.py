@@ -15,14 +15,16 @@ import msgspec
 from unspool.facts import ROOT, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.sources.scribe import Scribe, title_of, touched
+from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 NAME = "opencode"
 
 _TOUCHES = {"read": "read", "write": "create", "edit": "edit", "patch": "edit"}
 _FORK = re.compile(r"\(fork #\d+\)$")
 _DENIED = ("The user rejected permission", "The user has specified a rule which prevents")
-_STEPS = frozenset(("step-start", "step-finish", "snapshot", "retry", "agent"))
+_STEPS = frozenset((
+    "step-start", "step-finish", "snapshot", "retry", "agent", "file", "subtask",
+))  # fmt: skip
 """Parts that repeat what the message says, or say nothing of it."""
 FILES, DATABASE = 0, 1
 """Editions: OpenCode went over from files to a database, and left the files where they were."""
@@ -198,8 +200,16 @@ class Teller:
             scribe.note("title", title_of(_unquoted(text)), Rank.GUESS)
 
     def _state_answer(self, message: Message, parts: list[Part], scribe: Scribe) -> None:
-        text = "\n\n".join(p.text for p in parts if p.type == "text" and p.text)
-        thinking = "\n\n".join(p.text for p in parts if p.type == "reasoning" and p.text)
+        words: list[str] = []
+        thoughts: list[str] = []
+        others: list[Part] = []
+        for part in parts:
+            if part.type == "text" or part.type == "reasoning":
+                if part.text:
+                    (words if part.type == "text" else thoughts).append(part.text)
+            else:
+                others.append(part)
+        text, thinking = "\n\n".join(words), "\n\n".join(thoughts)
         ended = message.time is not None and message.time.completed is not None
         summary = message.summary is True or (self.compacting and message.mode == "compaction")
         if summary:
@@ -207,7 +217,7 @@ class Teller:
             scribe.message(id=message.id, role="user", text=text, kind="summary")
         else:
             error = _error_text(message.error)
-            bare = bool(error) and not text and not any(p.type == "tool" for p in parts)
+            bare = bool(error) and not text and not any(p.type == "tool" for p in others)
             scribe.message(
                 id=message.id,
                 role="assistant",
@@ -221,8 +231,13 @@ class Teller:
                 edition=self.edition,
                 extra={"error": error} if error and not bare else None,
             )
-            for part in parts:
-                self._state_part(part, message.id, scribe)
+            for part in others:
+                if part.type == "tool":
+                    state_call(part, message.id, scribe)
+                elif part.type == "patch":
+                    scribe.mark("patch", {"files": part.files} if part.files else None)
+                elif part.type not in _STEPS:
+                    scribe.mark(part.type or "part")
         counts = message.tokens
         if counts is None or not (ended or counts.input or counts.output):
             return  # cut off: zeros are no counts
@@ -231,21 +246,13 @@ class Teller:
             on="call" if summary else "message",
             subject=message.id,
             model=message.modelID or "",
-            prompt=_sum(counts.input, cache.read, cache.write),
-            completion=_sum(counts.output, counts.reasoning),
+            prompt=all_input(counts.input, cache.read, cache.write),
+            completion=all_input(counts.output, counts.reasoning),
             cached=cache.read,
             cache_write=cache.write,
             reasoning=counts.reasoning,
             cost_usd=message.cost or None,
         )
-
-    def _state_part(self, part: Part, message: str, scribe: Scribe) -> None:
-        if part.type == "tool":
-            state_call(part, message, scribe)
-        elif part.type == "patch":
-            scribe.mark("patch", {"files": part.files} if part.files else None)
-        elif part.type not in _STEPS and part.type not in ("text", "reasoning", "file", "subtask"):
-            scribe.mark(part.type or "part")
 
 
 def state_call(part: Part, message: str, scribe: Scribe) -> None:
@@ -253,9 +260,8 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
     given = state.input if isinstance(state.input, dict) else {}
     name = part.tool or part.name
     if name == "invalid" and isinstance(given.get("tool"), str):
-        name = given[
-            "tool"
-        ]  # a tool that does not exist: {"tool":"invalid","input":{"tool":"foo"}}
+        # A tool that does not exist: {"tool":"invalid","input":{"tool":"foo"}}.
+        name = given["tool"]
     call = part.callID or part.id
     scribe.call(
         id=call,
@@ -275,15 +281,8 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
     text = state.output
     if text is None and state.content is not None:
         text = "\n".join(str(item.get("text") or "") for item in state.content)
-    failed = (
-        state.status == "error"
-        or given.get("tool") == name
-        or metadata.get("exit")
-        not in (
-            None,
-            0,
-        )
-    )
+    unknown = given.get("tool") == name
+    failed = state.status == "error" or unknown or metadata.get("exit") not in (None, 0)
     details = {
         key: value
         for key, value in metadata.items()
@@ -332,7 +331,3 @@ def _error_text(error: Any) -> str:
         inner = data.get("message") if isinstance(data, dict) else error.get("message")
         return inner if isinstance(inner, str) else str(error.get("name") or "")
     return error if isinstance(error, str) else ""
-
-
-def _sum(*counts: int | None) -> int | None:
-    return None if counts[0] is None else sum(count or 0 for count in counts)

@@ -132,15 +132,24 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     last_said: tuple[Any, ...] = ()
     key: Key = (NAME, "")
     model = _agent_model(origin.path)
+    silent: dict[str, str] = {}
+    """Lines that say nothing → what they follow: what follows them follows that."""
     for item in iter_json_lines(origin, _LINE, tally, recover, whole=True):
         if isinstance(item, Problem):
             yield item
             continue
         offset, _, line = item
+        after = silent.get(line.parentUuid or "", line.parentUuid or ROOT)
+        event = line.systemPayload.uiEvent if line.systemPayload is not None else None
+        is_side_call = event is not None and _is_side_call(event)
+        if line.type == "system" and line.subtype in _NOISE and line.uuid and not is_side_call:
+            silent[line.uuid] = after
+            tally.noise += 1
+            continue
         said = (line.sessionId, line.agentId, line.version, line.cwd, line.gitBranch)
         if said[:2] != last_said[:2]:
             key = (NAME, f"{line.sessionId}/{line.agentId}" if line.agentId else line.sessionId)
-        time, after = parse_time(line.timestamp), line.parentUuid or ROOT
+        time = parse_time(line.timestamp)
         scribe = Scribe(key, origin.path, offset, time=time, entry=line.uuid, after=after)
         if said != last_said:
             last_said = said
@@ -178,9 +187,16 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
             _read_compression(line.systemPayload, line.uuid, scribe)
         elif line.type == "system":
             scribe.link()
-            event = line.systemPayload.uiEvent if line.systemPayload is not None else None
-            if event is not None and event.name.endswith("api_response"):
-                _read_side_call(event, scribe)
+            if event is not None and is_side_call:
+                scribe.usage(
+                    on="call",
+                    subject=event.response_id,
+                    model=event.model,
+                    prompt=event.input_token_count,
+                    completion=event.output_token_count,
+                    cached=event.cached_content_token_count,
+                    reasoning=event.thoughts_token_count,
+                )
             elif line.subtype not in _NOISE:
                 scribe.mark(line.subtype or "system")
         else:
@@ -246,6 +262,14 @@ def _read_results(line: Line, parts: Any, scribe: Scribe) -> None:
     for response in gemini_parts.responses_of(parts):
         text, failed = gemini_parts.answer_of(response)
         shown = result.resultDisplay
+        if isinstance(shown, dict):
+            # {"type":"shell_result","exitCode":0,"output":"1 failed","text":"1 failed",…}: what of it
+            # stands in the text that the model got is told there.
+            shown = {
+                name: value
+                for name, value in shown.items()
+                if name not in ("output", "text") or str(value).strip() not in (text or "")
+            }
         scribe.returned(
             call=str(response.get("id") or result.callId),
             name=str(response.get("name") or ""),
@@ -265,20 +289,11 @@ def _read_compression(payload: SystemPayload, ident: str, scribe: Scribe) -> Non
     scribe.message(id=ident, role="user", text=summary, kind="summary")
 
 
-def _read_side_call(event: Event, scribe: Scribe) -> None:
+def _is_side_call(event: Event) -> bool:
     """Answers have their tokens themselves, and so have those of sub-agents. What is left made a
     summary: its `prompt_id` names no turn (`c31bd1b1…########2`)."""
-    if "########" in event.prompt_id or event.subagent_name:
-        return
-    scribe.usage(
-        on="call",
-        subject=event.response_id,
-        model=event.model,
-        prompt=event.input_token_count,
-        completion=event.output_token_count,
-        cached=event.cached_content_token_count,
-        reasoning=event.thoughts_token_count,
-    )
+    in_turn = "########" in event.prompt_id or event.subagent_name
+    return event.name.endswith("api_response") and not in_turn
 
 
 def _read_agent(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
