@@ -12,7 +12,6 @@ from unspool.errors import NothingToRead
 from unspool.inspect.collection import Entry, make_entry, newest_first, short_ids
 from unspool.pipeline.batch import Run, open_run
 from unspool.pipeline.job import Job, Progress
-from unspool.trajectory import Trajectory
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -124,19 +123,24 @@ def scan(
 
 def _take(findings: Findings, run: Run) -> None:
     holdings: dict[str, Holding] = {}
-
-    def holding(source: str) -> Holding:
-        return holdings.setdefault(source, Holding(source))
-
     entries: list[Entry] = []
     for trajectory in run.trajectories():
         if not trajectory.messages:
             continue  # a session that was opened and left: nothing was said
         entry = make_entry(trajectory)
-        _count(holding(trajectory.source), trajectory, entry)
         entries.append(entry)
+        each = holdings.setdefault(entry.source, Holding(entry.source))
+        each.conversations += entry.parent_id is None
+        each.subagents += entry.parent_id is not None
+        each.messages += entry.messages
+        begun = [stamp for stamp in (each.first, entry.started_at) if stamp]
+        each.first = min(begun, default=None)
+        active = [stamp for stamp in (each.last, entry.ended_at, entry.started_at) if stamp]
+        each.last = max(active, default=None)
+        if entry.agent_version and entry.agent_version not in each.versions:
+            each.versions.append(entry.agent_version)
     for origin in run.found.origins:
-        each = holding(origin.source)
+        each = holdings.setdefault(origin.source, Holding(origin.source))
         each.files += 1
         each.size_bytes += origin.size
     for each in holdings.values():
@@ -157,20 +161,6 @@ def _take(findings: Findings, run: Run) -> None:
     if roots:
         findings.newest = roots[0]
         findings.newest_id = short_ids(entries)(roots[0])
-
-
-def _count(holding: Holding, trajectory: Trajectory, entry: Entry) -> None:
-    if entry.parent_id is None:
-        holding.conversations += 1
-    else:
-        holding.subagents += 1
-    holding.messages += entry.messages
-    stamps = [stamp for stamp in (holding.first, entry.started_at) if stamp]
-    holding.first = min(stamps, default=None)
-    stamps = [stamp for stamp in (holding.last, entry.ended_at, entry.started_at) if stamp]
-    holding.last = max(stamps, default=None)
-    if trajectory.agent_version and trajectory.agent_version not in holding.versions:
-        holding.versions.append(trajectory.agent_version)
 
 
 def _version(text: str) -> list[tuple[int, str]]:

@@ -21,8 +21,7 @@ from unspool.pipeline.discover import discover
 from unspool.prompts.context import shorten
 from unspool.sources.copilot_telemetry import NAME, Event, iter_events
 
-Told = Callable[[int], None] | None
-Progress = Callable[[int], Told] | None
+Progress = Callable[[int], Callable[[int], None] | None] | None
 """Gets the number of bytes that there are and gives what is told the bytes done."""
 
 _EVERY = 1000
@@ -192,13 +191,6 @@ class Finding(msgspec.Struct):
     violated: int = 0
     examples: list[Violation] = []
 
-    def look(self, holds: bool, violation: Violation, limit: int) -> None:
-        self.checked += 1
-        if not holds:
-            self.violated += 1
-            if len(self.examples) < limit:
-                self.examples.append(violation)
-
 
 class Report(Problems, kw_only=True):
     """What the check found."""
@@ -277,7 +269,12 @@ class ModelCheck:
                 self._sessions[key] = (rank, seen)
 
     def _look(self, name: str, holds: bool, seen: Violation) -> None:
-        self.findings[name].look(holds, seen, self.limit)
+        finding = self.findings[name]
+        finding.checked += 1
+        if not holds:
+            finding.violated += 1
+            if len(finding.examples) < self.limit:
+                finding.examples.append(seen)
 
     def finish(self) -> Report:
         for key, (_, seen) in self._sessions.items():

@@ -14,8 +14,7 @@
 from unspool.record.ledger import Change
 from unspool.record.recorder import Recorder
 from unspool.record.replaying import replay
-from unspool.record.scopes import Executor, bind
-from unspool.record.spans import Conversation, Request, Tool
+from unspool.record.spans import Conversation, Executor, Request, Tool, bind
 
 __all__ = [
     "Change",

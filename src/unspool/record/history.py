@@ -263,10 +263,7 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
     size = min(len(first), len(second))
     if first[:size] == second[:size]:
         return size
-    for at, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return at
-    return size
+    return next(at for at in range(size) if first[at] != second[at])
 
 
 def _blocks(first: list[int], second: list[int]) -> list[tuple[int, int, int]]:

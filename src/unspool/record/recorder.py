@@ -22,8 +22,14 @@ from unspool.record.identity import Sessions, new_id, now
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
 from unspool.record.plain import count_of, details_of, figure_of, name_of, to_micros
-from unspool.record.scopes import current_scope, error_data, error_status
-from unspool.record.spans import Conversation, Request, Tool
+from unspool.record.spans import (
+    Conversation,
+    Request,
+    Tool,
+    current_scope,
+    error_data,
+    error_status,
+)  # fmt: skip
 from unspool.sources.recorder import NAME
 from unspool.sources.recorder.entries import Entry
 from unspool.trajectory import Trajectory

@@ -1,17 +1,116 @@
-"""Spans: a conversation, a request to a model, a call of a tool."""
+"""Spans: a conversation, a request to a model, a call of a tool; and which of them is around.
 
-from collections.abc import Mapping, Sequence
+What is recorded here and now, in this task or thread, is a scope in a context variable, so that
+concurrent tasks never see each other's. New threads begin without one: `bind` and `Executor` carry it
+over.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from unspool.record.answers import Answer, Gathering, compose, to_answer
 from unspool.record.identity import now
-from unspool.record.plain import details_of, json_or_text, name_of, plain
-from unspool.record.scopes import Span, error_data, error_status
+from unspool.record.plain import details_of, json_or_text, name_of, plain, text_of
 from unspool.sources.recorder.entries import Entry
 
 if TYPE_CHECKING:
     from unspool.record.recorder import Recorder
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Scope(NamedTuple):
+    """An open conversation or tool call, inside another one or not."""
+
+    owner: object
+    span: object
+    session: str
+    call: str
+    parent: "Scope | None"
+
+
+_current: ContextVar[Scope | None] = ContextVar("unspool_recorder_scope", default=None)
+
+
+def current_scope(owner: object) -> Scope | None:
+    """The innermost scope of this recorder."""
+    scope = _current.get()
+    while scope is not None and scope.owner is not owner:
+        scope = scope.parent
+    return scope
+
+
+def bind(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, to be called in another thread under the scope of the caller of `bind`."""
+    scope = _current.get()
+
+    def bound(*args: P.args, **kwargs: P.kwargs) -> T:
+        def call() -> T:
+            _current.set(scope)
+            return function(*args, **kwargs)
+
+        return copy_context().run(call)
+
+    return bound
+
+
+class Executor(ThreadPoolExecutor):
+    """A thread pool whose work is recorded where it was submitted."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return super().submit(copy_context().run, fn, *args, **kwargs)
+
+
+class Span:
+    """Something with a beginning and an end, for `with` and for `async with`."""
+
+    recorder: "Recorder"
+    inside: tuple[str, str] | None = None
+    """The session and the tool call of what happens inside of it, where it is a scope."""
+
+    def start(self) -> None:
+        """Record the beginning."""
+
+    def finish(self, error: BaseException | None) -> None:
+        """Record the end."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        if self.inside is not None:
+            _current.set(Scope(self.recorder, self, *self.inside, _current.get()))
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Back to the scope around. No token: a generator may be left in another context.
+        scope = _current.get()
+        while scope is not None and scope.span is not self:
+            scope = scope.parent
+        if scope is not None:
+            _current.set(scope.parent)
+        self.finish(error)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.__exit__(kind, error, trace)
+
+
+def error_status(error: BaseException | str) -> str:
+    """cancelled, interrupted or failed."""
+    if type(error).__name__ == "CancelledError":
+        return "cancelled"
+    return "interrupted" if isinstance(error, KeyboardInterrupt | GeneratorExit) else "failed"
+
+
+def error_data(error: BaseException | str) -> dict[str, Any]:
+    if isinstance(error, str):
+        return {"message": error}
+    return {"type": type(error).__name__, "message": text_of(error)}
 
 
 class Conversation(Span):
@@ -19,8 +118,6 @@ class Conversation(Span):
 
     Its methods also work without `with` and from any thread: they name the conversation.
     """
-
-    recorder: "Recorder"
 
     def __init__(self, recorder: "Recorder", session_id: str, declared: Entry | None) -> None:
         self.recorder = recorder
@@ -69,8 +166,6 @@ class Conversation(Span):
 
 class Request(Span):
     """One request to a model, from the question to the whole answer."""
-
-    recorder: "Recorder"
 
     def __init__(
         self,
@@ -173,8 +268,6 @@ class Request(Span):
 
 class Tool(Span):
     """One call of a tool, from its arguments to what it gave."""
-
-    recorder: "Recorder"
 
     def __init__(
         self, recorder: "Recorder", session: str, name: str, arguments: Any, call_id: str

@@ -15,8 +15,6 @@ from unspool.trajectory import Trajectory, decode_trajectory, encode_trajectory
 NAME = "jsonl"
 MANY_FILES = False
 FAMILIES = False
-NO_TRAJECTORY = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What `parse` raises."""
 
 _OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages"\s*:\s*\[\s*[{\]]')
 
@@ -88,9 +86,15 @@ def read_line(
     flaws: list[Flaw] = []
     try:
         trajectory = parse(line, flaws)
-    except NO_TRAJECTORY as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         tally.problems += 1
-        yield problem_of(origin, offset, line, error)
+        if isinstance(error, msgspec.ValidationError):  # JSON, but of another shape
+            code, shown = "not-a-trajectory", f"{error}: {sample(line)}"
+        else:
+            code, shown = read_json(line).code or "invalid-json", line.decode("utf-8", "replace")
+        yield Problem(
+            key=NOBODY, origin=origin.path, offset=offset, code=code, sample=sample(shown)
+        )
         return
     if not trajectory.messages and not trajectory.checkpoints:
         flaws.append(Flaw("empty-conversation", 0, sample(line)))
@@ -100,12 +104,3 @@ def read_line(
         yield Problem(
             key=key, origin=origin.path, offset=offset, code=flaw.code, sample=flaw.sample
         )
-
-
-def problem_of(origin: Origin, offset: int, line: bytes, error: Exception) -> Problem:
-    """What is wrong with the line: it is no JSON, or JSON of another shape."""
-    if isinstance(error, msgspec.ValidationError):
-        code, shown = "not-a-trajectory", f"{error}: {sample(line)}"
-    else:
-        code, shown = read_json(line).code or "invalid-json", line.decode("utf-8", "replace")
-    return Problem(key=NOBODY, origin=origin.path, offset=offset, code=code, sample=sample(shown))

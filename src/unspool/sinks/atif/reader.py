@@ -349,54 +349,19 @@ class MessageReader:
             self._result(results[0], step, {})
             return
         if isinstance(managed, dict) and self._is_summary(step, managed):
-            first, *others = results
-            text, attachments, layout = self._content(first.content, rest)
-            message = Message(
-                role=rest.pop("role", "user"),
-                content=text,
-                kind="summary",
-                timestamp=utc(step.timestamp),
-                copied=bool(step.is_copied_context),
-                attachments=attachments or None,
-                extra=_with(extra or None, layout),
-            )
+            role = rest.pop("role", "user")
+            message = self._begun(step, results[0].content, extra, rest, role=role, kind="summary")
+            message.timestamp = utc(step.timestamp)
             self.messages.append(_fill(message, rest))
-            for result in others:
+            for result in results[1:]:
                 self._result(result, step, {})
             return
         if managed in MANAGED.values():
             extra = {**(extra or {}), MANAGING: managed}
-        calls = [_call(call) for call in step.tool_calls or ()]
-        message = self._message(step, extra, rest, calls)
-        self.messages.append(message)
-        by_id = {
-            written.tool_call_id: call
-            for written, call in zip(step.tool_calls or (), calls, strict=True)
-        }
-        for result in results:
-            self._result(result, step, by_id)
-
-    def _mark(self, step: Step, managed: dict[str, Any], rest: dict[str, Any]) -> None:
-        named = rest.get("mark")
-        kind = named if isinstance(named, str) else managed_kind(managed)
-        at, end = rest.get("index"), len(self.messages)
-        if kind is not None and rest.get("mark") is not False:
-            place = at if isinstance(at, int) and isinstance(named, str) and 0 <= at < end else end
-            self.marks.append(Mark(kind, place, utc(step.timestamp)))
-
-    def _message(
-        self, step: Step, extra: dict[str, Any] | None, rest: dict[str, Any], calls: list[ToolCall]
-    ) -> Message:
-        text, attachments, layout = self._content(step.message, rest)
-        message = Message(
-            role=ROLES[step.source],  # type: ignore[arg-type]  # one of the four, by the table
-            content=text,
-            tool_calls=calls or None,
-            timestamp=utc(step.timestamp),
-            copied=bool(step.is_copied_context),
-            attachments=attachments or None,
-            extra=_with(extra, layout),
-        )
+        calls = [(call.tool_call_id, _call(call)) for call in step.tool_calls or ()]
+        message = self._begun(step, step.message, extra, rest, role=ROLES[step.source])
+        message.timestamp = utc(step.timestamp)
+        message.tool_calls = [call for _, call in calls] or None
         if step.source == "agent":
             message.model = step.model_name
             if step.model_name is None and step.llm_call_count != 0 and self.default_model:
@@ -405,7 +370,17 @@ class MessageReader:
             if step.reasoning_effort is not None:
                 message.extra = {**(message.extra or {}), "reasoning_effort": step.reasoning_effort}
             message.usage = _usage(step.metrics, step.llm_call_count)
-        return _fill(message, rest)
+        self.messages.append(_fill(message, rest))
+        for result in results:
+            self._result(result, step, dict(calls))
+
+    def _mark(self, step: Step, managed: dict[str, Any], rest: dict[str, Any]) -> None:
+        named = rest.get("mark")
+        kind = named if isinstance(named, str) else managed_kind(managed)
+        at, end = rest.get("index"), len(self.messages)
+        if kind is not None and rest.get("mark") is not False:
+            place = at if isinstance(at, int) and isinstance(named, str) and 0 <= at < end else end
+            self.marks.append(Mark(kind, place, utc(step.timestamp)))
 
     def _is_summary(self, step: Step, managed: dict[str, Any]) -> bool:
         """By the convention, a replacing compaction has the new context as its observation."""
@@ -422,16 +397,9 @@ class MessageReader:
     def _result(self, result: Result, step: Step, calls: dict[str, ToolCall]) -> None:
         extra, words, rest = parted(result.extra, RESULT_WORDS)
         call = calls.get(result.source_call_id or "")
-        text, attachments, layout = self._content(result.content, rest)
+        message = self._begun(step, result.content, extra, rest, role="tool")
+        message.tool_call_id = call.id if call is not None else result.source_call_id
         odd = _refs(rest)
-        message = Message(
-            role="tool",
-            content=text,
-            tool_call_id=call.id if call is not None else result.source_call_id,
-            copied=bool(step.is_copied_context),
-            attachments=attachments or None,
-            extra=_with(extra or None, layout),
-        )
         fields = {{"tool_name": "name"}.get(word, word): value for word, value in words.items()}
         message = _fill(_fill(message, fields), rest)
         code = exit_code(message)
@@ -460,10 +428,15 @@ class MessageReader:
             return
         self.messages.append(message)
 
-    def _content(
-        self, content: Content | None, rest: dict[str, Any]
-    ) -> tuple[str, list[Attachment], list[Any] | None]:
-        """Text, attachments (their bytes are loaded later), and an unusual layout."""
+    def _begun(
+        self,
+        step: Step,
+        content: Content | None,
+        extra: dict[str, Any] | None,
+        rest: dict[str, Any],
+        **fields: Any,
+    ) -> Message:
+        """A message with its content and attachments, whose bytes are loaded later."""
         text, media, layout = from_content(content if content is not None else "")
         parts = {attachment.path or attachment.uri: attachment for attachment in media}
         attachments: list[Attachment] = []
@@ -475,10 +448,16 @@ class MessageReader:
                 continue
             parts.pop(file or attachment.uri, None)
             if file:
-                extra = {**(attachment.extra or {}), FROM_PART: file}
-                attachment = msgspec.structs.replace(attachment, extra=extra)
+                part = {**(attachment.extra or {}), FROM_PART: file}
+                attachment = msgspec.structs.replace(attachment, extra=part)
             attachments.append(attachment)
-        return text, [*attachments, *parts.values()], layout
+        return Message(
+            content=text,
+            copied=bool(step.is_copied_context),
+            attachments=[*attachments, *parts.values()] or None,
+            extra=extra or None if layout is None else keep_residue(extra, layout=layout),
+            **fields,
+        )
 
 
 def _refs(rest: dict[str, Any]) -> list[Ref]:
@@ -489,10 +468,6 @@ def _refs(rest: dict[str, Any]) -> list[Ref]:
         return []
     rest.pop("refs", None)
     return refs
-
-
-def _with(extra: dict[str, Any] | None, layout: list[Any] | None) -> dict[str, Any] | None:
-    return extra if layout is None else keep_residue(extra, layout=layout)
 
 
 _Filled = TypeVar("_Filled", Trajectory, Message, ToolCall, Usage)

@@ -27,7 +27,7 @@ from unspool.sinks.chat_json.prompts import (
 )
 from unspool.sources.vscode_chat import fields
 from unspool.sources.vscode_chat.parts import is_sub_agent
-from unspool.trajectory import Message, ToolCall, Trajectory, Usage
+from unspool.trajectory import Message, ToolCall, Trajectory
 
 _MODES = ("ask", "edit", "agent")
 _AGENT = {
@@ -130,7 +130,7 @@ class Writer:
             "followups": [],
         }
         request |= named(fields.USER, extra)
-        _fill(request, _native(extra, "request"))
+        _fill(request, extra, "request")
         agent = request.get("agent")
         if isinstance(agent, dict):
             participant = field_of(
@@ -267,7 +267,7 @@ class Writer:
         outcome = named(fields.RESULT, extra)
         if last is not None and last.kind == "error" and "errorDetails" not in outcome:
             outcome["errorDetails"] = {"message": last.content or "error"}
-        _fill(outcome, _native(extra, "result"))
+        _fill(outcome, extra, "result")
         metadata = named(fields.METADATA, extra)
         if last is not None and extra.get("code_blocks"):
             metadata["codeBlocks"] = fields.unquoted(extra["code_blocks"], last.content)
@@ -289,7 +289,7 @@ class Writer:
         metadata["toolCallResults"] = {
             ident: result_of(result) for ident, result in turn.results.items()
         }
-        _fill(metadata, _native(extra, "metadata"))
+        _fill(metadata, extra, "metadata")
         return {**outcome, "metadata": metadata}
 
     def _is_bare_error(self, answer: Message) -> bool:
@@ -314,7 +314,7 @@ class Writer:
         time = _millis(answer.timestamp)
         if time is not None:
             round_["timestamp"] = time
-        _fill(round_, _native(self._extra(answer), "round"))
+        _fill(round_, self._extra(answer), "round")
         return round_
 
     def _digest(self, turn: Turn) -> str:
@@ -348,14 +348,10 @@ class Writer:
         return {k: v for k, v in state.items() if v is not None}
 
 
-def _native(extra: dict[str, Any], name: str) -> dict[str, Any]:
-    """The fields of that part of a chat which only the program that wrote it knows."""
-    return dict_of(field_of(extra.get(fields.NATIVE), name))
-
-
-def _fill(target: dict[str, Any], more: dict[str, Any]) -> None:
-    for name, value in more.items():
-        target.setdefault(name, value)
+def _fill(target: dict[str, Any], extra: dict[str, Any], name: str) -> None:
+    """Add the fields of that part of a chat which only the program that wrote it knows."""
+    for field, value in dict_of(field_of(extra.get(fields.NATIVE), name)).items():
+        target.setdefault(field, value)
 
 
 def _is_error_text(answer: Message) -> bool:
@@ -379,37 +375,26 @@ def named(names: dict[str, str], extra: dict[str, Any]) -> dict[str, Any]:
 
 def _usage_of(answers: list[Message]) -> dict[str, Any]:
     """The last call's prompt, as VS Code tells it; and the totals of the turn by model."""
-    reports = [(a, a.usage) for a in answers if a.usage is not None]
+    reports = [(a.model or "", a.usage) for a in answers if a.usage is not None]
     if not reports:
         return {}
     last = reports[-1][1]
-    extra = last.extra or {}
-    fields_of_usage = named(fields.USAGE, extra)
-    if "modelTotals" in fields_of_usage:
-        prompt = extra.get("last_prompt_tokens")
-    else:
-        prompt = last.prompt_tokens
-        if len(reports) > 1 or last.cached_tokens is not None:
-            fields_of_usage["modelTotals"] = _totals(
-                [(a.model or "", usage) for a, usage in reports]
-            )
-        elif last.completion_tokens is not None:
-            fields_of_usage["completionTokens"] = last.completion_tokens
-    if prompt is not None:
-        fields_of_usage["promptTokens"] = prompt
-    return fields_of_usage
-
-
-def _totals(reports: list[tuple[str, Usage]]) -> list[dict[str, Any]]:
-    totals: dict[str, dict[str, Any]] = {}
-    for model, usage in reports:
-        total = totals.setdefault(model, {"model": model})
-        for ours, theirs in (
-            ("prompt_tokens", "inputTokens"),
-            ("cached_tokens", "cachedTokens"),
-            ("completion_tokens", "outputTokens"),
-        ):
-            value = getattr(usage, ours)
-            if value is not None:
-                total[theirs] = total.get(theirs, 0) + value
-    return list(totals.values())
+    usage = named(fields.USAGE, last.extra or {})
+    prompt = last.prompt_tokens
+    if "modelTotals" in usage:
+        prompt = (last.extra or {}).get("last_prompt_tokens")
+    elif len(reports) > 1 or last.cached_tokens is not None:
+        totals: dict[str, dict[str, Any]] = {}
+        for model, report in reports:
+            total = totals.setdefault(model, {"model": model})
+            for theirs, count in (
+                ("inputTokens", report.prompt_tokens),
+                ("cachedTokens", report.cached_tokens),
+                ("outputTokens", report.completion_tokens),
+            ):
+                if count is not None:
+                    total[theirs] = total.get(theirs, 0) + count
+        usage["modelTotals"] = list(totals.values())
+    elif last.completion_tokens is not None:
+        usage["completionTokens"] = last.completion_tokens
+    return usage if prompt is None else {**usage, "promptTokens": prompt}
