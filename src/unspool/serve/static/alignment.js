@@ -1,5 +1,5 @@
 // Alignment: two conversations side by side on one time axis, and why they may be the same work.
-import { ask, conversationLink, fullTime, h, lastPart, plural, search as asQuery, setState, state, trouble } from "./common.js";
+import { ask, conversationLink, fullTime, h, lastPart, plural, prose, search as asQuery, setState, state, trouble } from "./common.js";
 
 const gap = (milliseconds) => milliseconds === undefined ? "" : milliseconds < 1000 ? Math.round(milliseconds) + " ms" : (milliseconds / 1000).toFixed(1) + " s";
 const KINDS = { workspace: "Same workspace", temporal: "At the same time", file: "Same file", semantic: "Similar words" };
@@ -13,7 +13,8 @@ export async function open(place) {
   const body = h("div", {});
   place.append(form, body);
   form.addEventListener("submit", (event) => { event.preventDefault(); setState({ left: left.value.trim(), right: right.value.trim() }); draw(); });
-  ask("conversations", { limit: 200 }).then((page) => names.append(...page.conversations.map((one) => h("option", { value: one.id }, one.title || "")))).catch(() => {});
+  const latest = ask("conversations", { limit: 200 }).then((page) => page.conversations).catch(() => []);
+  latest.then((list) => names.append(...list.map((one) => h("option", { value: one.id }, one.title || ""))));
 
   async function draw() {
     const { left, right } = state();
@@ -27,9 +28,11 @@ export async function open(place) {
     const shown = only ? pairs.filter((pair) => pair.left === only || pair.right === only) : pairs;
     const parts = [];
     const list = (title, items) => items.length ? [h("h2", { class: "side-title" }, title), h("ul", { class: "pairs" }, items)] : [];
-    parts.push(...list("Pairs that `unspool align` has found", shown.map((pair) => h("li", {}, h("a", { href: "/alignment" + asQuery({ left: pair.left, right: pair.right }) }, h("b", {}, Math.round(pair.confidence * 100) + " %"), ` ${pair.left_title || pair.left} ↔ ${pair.right_title || pair.right}`)))));
-    if (only) parts.push(...list("At the same time, or in the same project", (await beside(only)).map((other) => h("li", {}, h("a", { href: "/alignment" + asQuery({ left: only, right: other.id }) }, h("span", { class: "source" }, other.source), ` ${other.title || other.id} `, h("span", { class: "faint" }, [lastPart(other.project), fullTime(other.started_at)].filter(Boolean).join(" · ")))))));
-    if (!parts.length) parts.push(h("p", { class: "empty" }, only ? "Nothing else went on at that time. Name the other conversation above." : "Name two conversations above, open one and choose “Align with another”, or let `unspool align` look for pairs that did the same work."));
+    parts.push(...list(prose("Pairs that `unspool align` has found"), shown.map((pair) => h("li", {}, h("a", { href: "/alignment" + asQuery({ left: pair.left, right: pair.right }) }, h("b", {}, Math.round(pair.confidence * 100) + " %"), ` ${pair.left_title || pair.left} ↔ ${pair.right_title || pair.right}`)))));
+    const choice = (one, query) => h("li", {}, h("a", { href: "/alignment" + asQuery(query) }, h("span", { class: "source" }, one.source), ` ${one.title || one.id} `, h("span", { class: "faint" }, [lastPart(one.project), fullTime(one.started_at)].filter(Boolean).join(" · "))));
+    if (only) parts.push(...list("Align it with what went on at the same time, or in the same project", (await beside(only)).map((other) => choice(other, { left: only, right: other.id }))));
+    else parts.push(h("p", {}, prose("Two agents that worked on the same task, on one time axis. `unspool align` looks for such pairs; or begin with one of these.")), ...list("The latest conversations", (await latest).slice(0, 12).map((one) => choice(one, { left: one.id }))));
+    if (!parts.length) parts.push(h("p", { class: "empty" }, "Nothing else went on at that time. Name the other conversation above."));
     body.replaceChildren(...parts);
   }
   // What went on within a day of it, of other agents first.

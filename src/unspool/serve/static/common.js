@@ -31,6 +31,9 @@ export function h(name, attributes = {}, ...children) {
   return element;
 }
 
+// Words of ours, with `commands` set apart.
+export const prose = (text) => text.split("`").map((part, number) => number % 2 ? h("code", {}, part) : part);
+
 export class Refused extends Error {}
 
 // What this view asks for first came with the page.
@@ -95,7 +98,22 @@ export function debounce(act, milliseconds) {
 export function trouble(error) {
   if (error.name === "AbortError") return null;
   const offline = error instanceof TypeError;
-  return h("p", { class: "warning", role: "alert" }, offline ? "The server does not answer. Is `unspool serve` running?" : error.message);
+  return h("p", { class: "warning", role: "alert" }, offline ? prose("The server does not answer. Is `unspool serve` running?") : error.message);
+}
+
+// Agent, project and model to choose from: filled when the server has told what there is.
+const CHOICES = { source: ["Agent", "All agents"], project: ["Project", "All projects"], model: ["Model", "All models"] };
+export function choosers() {
+  const fill = (select, choices) => {
+    const { name, all } = select.dataset, value = state()[name] || "";
+    select.replaceChildren(h("option", { value: "" }, all), ...choices.map((choice) => h("option", { value: choice.value }, `${lastPart(choice.value)} (${choice.conversations})`)));
+    if (value && !choices.some((choice) => choice.value === value)) select.append(h("option", { value }, value));
+    select.value = value;
+  };
+  const selects = Object.entries(CHOICES).map(([name, [label, all]]) => h("select", { "aria-label": label, "data-name": name, "data-all": all }));
+  for (const select of selects) fill(select, []);
+  ask("choices").then((choices) => { for (const select of selects) fill(select, choices[select.dataset.name + "s"]); }).catch(() => {});
+  return selects;
 }
 
 /* changes of the store: one connection for all tabs of this browser, held by one of them */

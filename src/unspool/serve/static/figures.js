@@ -1,5 +1,5 @@
 // Figures: charts to look at, with the table behind them: the numbers of `unspool stats`.
-import { ask, count, debounce, dollars, h, lastPart, onChange, setState, state, trouble } from "./common.js";
+import { ask, choosers, count, debounce, dollars, h, lastPart, onChange, setState, state, trouble } from "./common.js";
 
 const GROUPS = { day: "By day", project: "By project", model: "By model", source: "By agent", tool: "By tool", file: "By file" };
 const MEASURES = {
@@ -13,13 +13,11 @@ const SHOWN = 20;
 
 export async function open(place) {
   const by = h("div", { role: "group", "aria-label": "Group", class: "chips" }, Object.entries(GROUPS).map(([value, label]) => h("button", { type: "button", class: "chip", "data-by": value }, label)));
-  const source = h("select", { "aria-label": "Agent" }, h("option", { value: "" }, "All agents"));
-  const project = h("select", { "aria-label": "Project" }, h("option", { value: "" }, "All projects"));
-  const model = h("select", { "aria-label": "Model" }, h("option", { value: "" }, "All models"));
+  const [source, project, model] = choosers();
   const since = h("select", { "aria-label": "Time" }, [["", "All time"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["90d", "Last 90 days"], ["365d", "Last year"]].map(([value, label]) => h("option", { value }, label)));
   const sums = h("dl", { class: "facts sums" });
   const charts = h("div", { class: "charts" }), table = h("div", { class: "table" });
-  place.append(h("div", { class: "controls" }, h("h1", {}, "Figures"), by, source, project, model, since), sums, charts, table);
+  place.append(h("div", { class: "controls" }, h("h1", {}, "Figures"), by, h("div", { class: "chips" }, source, project, model, since)), sums, charts, table);
   const query = () => { const { by = "day", source, project, model, since } = state(); return { by, source, project, model, since }; };
 
   // As wide as a chart is drawn, so that its words are as large as all others.
@@ -61,13 +59,17 @@ export async function open(place) {
     // A rate is not added up: it is made anew from what it is a rate of.
     const known = new Map([...parts].map(([part, list]) => [part, name === "acceptance" ? add(list, "changes_kept") / Math.max(1, add(list, "changes_decided")) : add(list, name)]));
     const shown = [...known.keys()];
-    const most = Math.max(1e-9, ...known.values());
+    const most = Math.max(0, ...known.values()), top = roundUp(most);
     const W = room(), H = 170, base = H - 22, width = W / Math.max(shown.length, 14);
     const title = `${label} by ${unit}: ` + (name === "acceptance" ? "" : `${show(add(dated, name)) || 0} in all, `) + `at most ${show(most)}`;
     const svg = h("svg:svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
-    for (const part of [0.5, 1]) svg.append(h("svg:line", { class: "grid", x1: 0, x2: W, y1: base - part * (base - 14), y2: base - part * (base - 14) }), h("svg:text", { class: "axis", x: 2, y: base - part * (base - 14) - 3 }, show(most * part)));
+    for (const value of [top / 2, top]) {
+      if (show === count && !Number.isInteger(value)) continue; // there is no half of a conversation
+      const y = base - value / top * (base - 14);
+      svg.append(h("svg:line", { class: "grid", x1: 0, x2: W, y1: y, y2: y }), h("svg:text", { class: "axis", x: 2, y: y - 3 }, show(value).replace(/\.0+(?=\D|$)/, "")));
+    }
     shown.forEach((day, number) => {
-      const value = known.get(day), height = value / most * (base - 14);
+      const value = known.get(day), height = value / top * (base - 14);
       svg.append(h("svg:rect", { class: "column " + name, x: number * width + width * 0.12, width: Math.max(width * 0.76, 1), y: base - height, height: Math.max(height, value ? 1 : 0), rx: Math.min(2, width / 4) }, h("svg:title", {}, `${unit === "week" ? "week of " : ""}${day}: ${show(value)}`)));
     });
     const every = Math.ceil(shown.length / Math.floor(W / 64));
@@ -85,6 +87,11 @@ export async function open(place) {
     });
     return h("figure", { class: "chart" }, h("figcaption", {}, label), svg);
   }
+  // The end of an axis: 1, 2, 4, 5, 6, 8 or 10 of the largest unit, so that the middle is round, too.
+  function roundUp(value) {
+    const unit = 10 ** Math.floor(Math.log10(value || 1));
+    return unit * [1, 2, 4, 5, 6, 8, 10].find((step) => step * unit >= value * 0.999999);
+  }
   const shorten = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
   function makeTable(rows, group, measures) {
     const ordered = group === "day" ? [...rows].reverse() : rows;
@@ -95,10 +102,6 @@ export async function open(place) {
   }
   by.addEventListener("click", (event) => { const chip = event.target.closest("[data-by]"); if (chip) { setState({ by: chip.dataset.by === "day" ? "" : chip.dataset.by }); draw(); } });
   for (const [select, name] of [[source, "source"], [project, "project"], [model, "model"], [since, "since"]]) select.addEventListener("change", () => { setState({ [name]: select.value }); draw(); });
-  ask("choices").then((choices) => {
-    const now = state();
-    for (const [select, list, value] of [[source, choices.sources, now.source], [project, choices.projects, now.project], [model, choices.models, now.model]]) { select.append(...list.map((one) => h("option", { value: one.value }, `${lastPart(one.value)} (${one.conversations})`))); select.value = value || ""; }
-  }).catch(() => {});
   const forget = onChange(debounce((message) => { if (message.kind !== "lost") draw(); }, 3000));
   await draw();
   return () => { forget(); resized.disconnect(); };

@@ -1,5 +1,5 @@
 // The list: every row one request away, however many there are. Only what is on screen is there.
-import { ask, conversationLink, count, debounce, dollars, goTo, h, lastPart, onChange, plural, search as asQuery, setState, state, time, trouble } from "./common.js";
+import { ask, choosers, conversationLink, count, debounce, dollars, goTo, h, lastPart, onChange, plural, prose, search as asQuery, setState, state, time, trouble } from "./common.js";
 
 const PAGE = 100, ROW = 52;
 const SORTS = { activity: "Latest activity", started: "Started", title: "Title", messages: "Messages", turns: "Turns", tools: "Tool calls", failures: "Failures", tokens: "Tokens", cost: "Cost" };
@@ -7,7 +7,7 @@ const SORTS = { activity: "Latest activity", started: "Started", title: "Title",
 export async function open(place) {
   const known = state();
   const text = h("input", { type: "search", id: "filter-text", placeholder: "Title, project, branch, id  /", "aria-label": "Filter by text", value: known.text || "", autocomplete: "off", spellcheck: "false" });
-  const source = h("select", { "aria-label": "Agent" }), project = h("select", { "aria-label": "Project" }), model = h("select", { "aria-label": "Model" });
+  const [source, project, model] = choosers();
   const since = h("input", { type: "date", "aria-label": "Since", value: known.since || "" }), until = h("input", { type: "date", "aria-label": "Until", value: known.until || "" });
   const flags = [["errors", "With errors"], ["subagents", "With sub-agents"], ["partial", "Incomplete"], ["agents", "Show sub-agents"]]
     .map(([name, label]) => h("button", { type: "button", class: "chip", "data-flag": name, "aria-pressed": String(known[name] === "true") }, label));
@@ -53,7 +53,7 @@ export async function open(place) {
       if (was) for (const [page, list] of pages) { const at = list.findIndex((one) => one.id === was); if (at >= 0) chosen = page * PAGE + at; }
       chosen = Math.max(0, Math.min(chosen, lines.total - 1));
       rows.replaceChildren();
-      if (!lines.total) rows.append(location.search ? h("p", { class: "empty" }, "No conversation matches. ", h("button", { type: "button", class: "chip", onclick: clear }, "Show all")) : h("p", { class: "empty" }, "The store holds no conversation yet: `unspool sync` looks for those on this machine."));
+      if (!lines.total) rows.append(location.search ? h("p", { class: "empty" }, "No conversation matches. ", h("button", { type: "button", class: "chip", onclick: clear }, "Show all")) : h("p", { class: "empty" }, prose("The store holds no conversation yet: `unspool sync` looks for those on this machine.")));
       draw();
       if (focused) drawn.get(chosen)?.focus({ preventScroll: true });
     } catch (error) { const told = trouble(error); if (told && mine === version) rows.replaceChildren(told); }
@@ -96,7 +96,7 @@ export async function open(place) {
     const row = h("a", { class: "row", role: "listitem", "data-id": data?.id ?? "", "data-number": number, tabindex: "-1", href: data ? conversationLink(data.id) : null, "aria-posinset": number + 1, "aria-setsize": outline.total });
     row.style.setProperty("--at", number);
     if (!data) { row.append(h("span", { class: "title faint" }, "…")); return row; }
-    const tokens = [data.prompt_tokens, data.completion_tokens].map(count).filter(Boolean).join(" / ");
+    const tokens = [[data.prompt_tokens, "in"], [data.completion_tokens, "out"]].filter(([number]) => number).map(([number, way]) => `${count(number)} ${way}`).join(", ");
     row.append(
       h("span", { class: "title", dir: "auto" }, data.title || h("span", { class: "faint" }, data.id)),
       h("span", { class: "when" }, time(data.ended_at || data.started_at)),
@@ -104,7 +104,7 @@ export async function open(place) {
         h("span", { class: "source" }, data.source), data.project ? h("span", { title: data.project }, lastPart(data.project)) : null, data.model ? h("span", {}, data.model) : null,
         h("span", {}, plural(data.turns, "turn")), data.tools ? h("span", {}, plural(data.tools, "call")) : null,
         data.failures ? h("span", { class: "bad" }, `${data.failures} failed`) : null, data.children ? h("span", { class: "agents" }, plural(data.children, "sub-agent")) : null,
-        tokens ? h("span", { title: "tokens in / out" }, tokens) : null, data.cost_usd !== undefined ? h("span", {}, dollars(data.cost_usd)) : null,
+        tokens ? h("span", { title: "tokens" }, tokens) : null, data.cost_usd !== undefined ? h("span", {}, dollars(data.cost_usd)) : null,
         data.partial ? h("span", { class: "bad", title: data.partial }, "incomplete") : null, data.parent ? h("span", { class: "agents" }, "sub-agent") : null));
     return row;
   }
@@ -124,12 +124,6 @@ export async function open(place) {
   }
 
   /* the controls and the address */
-  function fill(select, label, choices, value) {
-    select.replaceChildren(h("option", { value: "" }, label), ...choices.map((choice) => h("option", { value: choice.value }, `${lastPart(choice.value)} (${choice.conversations})`)));
-    if (value && !choices.some((choice) => choice.value === value)) select.append(h("option", { value }, value));
-    select.value = value || "";
-  }
-  fill(source, "All agents", [], known.source); fill(project, "All projects", [], known.project); fill(model, "All models", [], known.model);
   sort.value = known.sort || "activity";
   order.textContent = known.order === "asc" ? "↑" : "↓";
   function change(changes, replace) { setState(changes, replace); begin(false); }
@@ -159,7 +153,6 @@ export async function open(place) {
   resized.observe(box);
   const again = debounce(() => begin(true), 400);
   const forget = onChange((message) => { if (message.kind === "change" || message.kind === "reset") again(); });
-  ask("choices").then((choices) => { const now = state(); fill(source, "All agents", choices.sources, now.source); fill(project, "All projects", choices.projects, now.project); fill(model, "All models", choices.models, now.model); }).catch(() => {});
   await begin(false);
   return () => { document.removeEventListener("keydown", onKey); resized.disconnect(); forget(); version++; };
 }

@@ -1,5 +1,5 @@
 // Now: what every agent is doing.
-import { ask, conversationLink, count, debounce, dollars, h, lastPart, onChange, plural, time, trouble } from "./common.js";
+import { ask, conversationLink, count, debounce, dollars, h, lastPart, onChange, plural, prose, time, trouble } from "./common.js";
 import { canNotify, setWanted, wanted } from "./notices.js";
 
 const STATES = { working: "Working", waiting: "Waiting for you", idle: "Idle", failed: "Failed", ended: "Ended" };
@@ -26,7 +26,7 @@ export async function open(place) {
   async function draw() {
     try {
       const now = await ask("now", {}, "now");
-      note.textContent = now.live ? "" : "Nothing keeps the store current: run `unspool watch`, or `unspool serve` without --no-daemon.";
+      note.replaceChildren(...prose(now.live ? "" : "Nothing keeps the store current: run `unspool watch`, or `unspool serve` without `--no-daemon`."));
       note.hidden = now.live;
       const keep = new Set();
       now.agents.forEach((one, number) => {

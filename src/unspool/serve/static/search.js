@@ -1,5 +1,5 @@
 // Search: as you type; a regular expression gives its hits as they are found.
-import { ask, conversationLink, debounce, h, plural, Refused, search as asQuery, setState, state, trouble, when } from "./common.js";
+import { ask, choosers, conversationLink, debounce, h, plural, Refused, search as asQuery, setState, state, trouble, when } from "./common.js";
 
 const MODES = { words: "Words", substring: "Part of a word", regex: "Regular expression" };
 
@@ -8,11 +8,9 @@ export async function open(place) {
   const input = h("input", { type: "search", placeholder: 'words, "a phrase", begin*, a OR b', "aria-label": "Search all conversations", value: known.q || "", autocomplete: "off", spellcheck: "false" });
   const mode = h("select", { "aria-label": "What to look for" }, Object.entries(MODES).map(([value, label]) => h("option", { value }, label)));
   mode.value = known.mode || "words";
-  const source = h("select", { "aria-label": "Agent" }, h("option", { value: "" }, "All agents"));
-  const project = h("input", { type: "text", placeholder: "project", "aria-label": "Project", value: known.project || "" });
+  const [source, project, model] = choosers();
   const role = h("select", { "aria-label": "Who said it" }, [["", "Anybody"], ["user", "You"], ["assistant", "Assistant"], ["tool", "Tool"]].map(([value, label]) => h("option", { value }, label)));
   role.value = known.role || "";
-  const model = h("input", { type: "text", placeholder: "model", "aria-label": "Model", value: known.model || "" });
   const since = h("input", { type: "date", "aria-label": "Since", value: known.since || "" });
   const until = h("input", { type: "date", "aria-label": "Until", value: known.until || "" });
   const told = h("output", { role: "status", "aria-live": "polite" });
@@ -94,7 +92,6 @@ export async function open(place) {
     if (event.key === "/") { event.preventDefault(); input.focus(); input.select(); }
   }
   document.addEventListener("keydown", onKey);
-  ask("choices").then((choices) => { source.append(...choices.sources.map((one) => h("option", { value: one.value }, `${one.value} (${one.conversations})`))); source.value = state().source || ""; }).catch(() => {});
   input.focus();
   look();
   return () => { run++; reading?.cancel().catch(() => {}); document.removeEventListener("keydown", onKey); };
