@@ -311,23 +311,26 @@ class Placing:
     def walk(self, parts: Parts) -> None:
         places = self._answer.places
         links: list[Kept] = []
+        item: Any
         for number, item in enumerate(parts.flow):
             if places is not None:
                 self._go(places[number])
-            if isinstance(item, Kept) and item.text:
+            kind = type(item)
+            if kind is Kept and item.text:
                 if self._rounds or not item.plain:
                     links.append(item)
                 continue
-            if isinstance(item, Words):
+            if kind is Words:
                 # A link may be the first that a round says: only the words behind it tell of which.
                 self._take_words(item)
-            self._keep_links(links)
-            links = []
-            if isinstance(item, Tool):
+            if links:
+                self._keep_links(links)
+                links = []
+            if kind is Tool:
                 self._take_tool(item.number, parts.tools[item.number])
-            elif isinstance(item, Thought):
+            elif kind is Thought:
                 self._take_thought(item)
-            elif isinstance(item, Kept):
+            elif kind is Kept:
                 self._keep(item.part)
         self._keep_links(links)
 
@@ -379,9 +382,7 @@ class Placing:
         text = words.text.strip()
         number = None
         if text and self._rounds:
-            number = self._next_with(text, _response)
-            if number is None:
-                number = self._any_with(text, _response)
+            number = self._round_with(text, _response)
             if number is None and _WORD.search(text):
                 # Shown by the program, and said by no round of the model.
                 shown = {"kind": "markdownContent", "content": {"value": words.text}}
@@ -398,9 +399,7 @@ class Placing:
         number = None
         if len(self._rounds) > 1:
             if thought.text:
-                number = self._next_with(thought.text, own_thinking)
-                if number is None:
-                    number = self._any_with(thought.text, own_thinking)
+                number = self._round_with(thought.text, own_thinking)
             if number is None and (thought.text or self._seen):
                 # Rounds of older files do not tell it: it is what led to the next call.
                 self._go(self._bound())
@@ -424,10 +423,13 @@ class Placing:
                 return number
         return None
 
-    def _any_with(self, text: str, said: Any) -> int | None:
-        """The first round that says it, wherever it stands."""
-        rounds = enumerate(self._rounds)
-        return next((number for number, round_ in rounds if text in said(round_)), None)
+    def _round_with(self, text: str, said: Any) -> int | None:
+        """The next round that says it, else the first one, wherever it stands."""
+        number = self._next_with(text, said)
+        if number is None:
+            rounds = enumerate(self._rounds)
+            number = next((n for n, round_ in rounds if text in said(round_)), None)
+        return number
 
     def _go(self, number: int) -> None:
         if number != self._now:

@@ -186,17 +186,18 @@ class Turn:
         request, metadata = self.request, self.metadata
         yield from self.parts.wrong
         yield from prompts.wrong_message(request.message)
-        yield from prompts.wrong_rendered("renderedUserMessage", metadata.renderedUserMessage)
-        yield from prompts.wrong_rendered("renderedGlobalContext", metadata.renderedGlobalContext)
-        times = [("timestamp", request.timestamp)]
-        if request.modelState is not None:
-            times.append(("modelState.completedAt", request.modelState.completedAt))
-        for round_ in metadata.toolCallRounds or ():
-            times.append(("toolCallRounds.timestamp", round_.timestamp))
+        for name in ("renderedUserMessage", "renderedGlobalContext"):
+            yield from prompts.wrong_rendered(name, getattr(metadata, name))
+        rounds = metadata.toolCallRounds or ()
+        for round_ in rounds:
             if (thinking := round_.thinking) is not None:
                 text = thinking.get("text") if isinstance(thinking, dict) else thinking
                 if not isinstance(text, str | list | None):
                     yield "toolCallRounds.thinking"
+        times = [("timestamp", request.timestamp)]
+        if request.modelState is not None:
+            times.append(("modelState.completedAt", request.modelState.completedAt))
+        times += [("toolCallRounds.timestamp", round_.timestamp) for round_ in rounds]
         for path, value in times:
             if value is not None and type(value) not in _NUMBERS and parse_time(value) is None:
                 yield path
