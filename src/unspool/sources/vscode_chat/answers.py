@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.values import str_of
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.edits import KINDS as EDITS
 from unspool.sources.vscode_chat.fields import bare_call_id
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, Words
+from unspool.sources.vscode_chat.prompts import thinking_text
 from unspool.sources.vscode_chat.uris import name_of, uri_of
 
 _WORD = re.compile(r"\w")
@@ -446,8 +446,4 @@ def _response(round_: Round) -> str:
 
 def own_thinking(round_: Round) -> str:
     """What the round itself keeps of its thinking."""
-    thinking = round_.thinking
-    text = thinking.get("text") if isinstance(thinking, dict) else thinking
-    if isinstance(text, list):
-        text = "".join(piece for piece in text if isinstance(piece, str))
-    return str_of(text)
+    return thinking_text(round_.thinking) if round_.thinking is not None else ""

@@ -5,12 +5,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import msgspec
-
 from unspool.facts import ROOT, AnyFact, Key, Problem
 from unspool.io.door import Flaw, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
+from unspool.io.values import dicts_of, field_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat import edits, tools
 from unspool.sources.vscode_chat.fields import (
@@ -41,13 +40,6 @@ _REPOSITORY = {
 }
 
 
-class Abandoned(msgspec.Struct):
-    """A request that the chat no longer holds, and the id of the one that it followed."""
-
-    request: Request
-    after: str
-
-
 class Reading:
     """One chat of an origin on its way to facts."""
 
@@ -61,7 +53,8 @@ class Reading:
         self.tally = tally
         self.requests = chat.requests or []
         self.key: Key = (NAME, session or chat.sessionId or derived_id(self.requests))
-        self.abandoned: list[Abandoned] = []
+        self.abandoned: list[tuple[Request, str]] = []
+        """Requests that the chat no longer holds, each with the id of the one that it followed."""
         self.edition = FLAT
         self._locate = locate
         self._problems: list[AnyFact] = []
@@ -169,14 +162,14 @@ class Reading:
         """Requests that were taken out stand behind the one that they followed, before the next."""
         idents = {turn.id for turn, _ in turns}
         behind: dict[str, list[tuple[Turn, str]]] = {}
-        for abandoned in self.abandoned:
-            ident = abandoned.request.requestId
+        for request, after in self.abandoned:
+            ident = request.requestId
             if ident and ident not in idents:
                 idents.add(ident)
-                turn = Turn(abandoned.request, ident, self.edition, withdrawn=True)
+                turn = Turn(request, ident, self.edition, withdrawn=True)
                 turn.tell_apart(answers)
                 tools.tell_apart((c for group in turn.calls for c in group), calls, turn.id)
-                behind.setdefault(abandoned.after, []).append((turn, abandoned.after))
+                behind.setdefault(after, []).append((turn, after))
         woven: list[tuple[Turn, str]] = []
         waiting = [*reversed(turns), *reversed(behind.pop(ROOT, []))]
         while waiting:
@@ -251,18 +244,11 @@ def _notes(chat: Chat) -> Iterator[tuple[str, Any]]:
     if isinstance(draft, dict) and draft.get("inputText"):  # typed, and never sent
         names = ("inputText", "attachments", "mode", "permissionLevel")
         yield "draft", {name: draft[name] for name in names if draft.get(name)}
-    queued = [pending for pending in chat.pendingRequests or () if isinstance(pending, dict)]
-    yield (
-        "queued",
-        [
-            {"id": p.get("id"), "kind": p.get("kind"), "text": _pending_text(p.get("request"))}
-            for p in queued
-        ],
-    )
-
-
-def _pending_text(request: Any) -> str:
-    return typed_text(request.get("message")) if isinstance(request, dict) else ""
+    queued = []
+    for pending in dicts_of(chat.pendingRequests):
+        text = typed_text(field_of(pending.get("request"), "message"))
+        queued.append({"id": pending.get("id"), "kind": pending.get("kind"), "text": text})
+    yield "queued", queued
 
 
 def _participants(requests: list[Request]) -> dict[str, Any]:

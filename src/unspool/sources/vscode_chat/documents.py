@@ -25,7 +25,7 @@ from unspool.io.door import (
 )
 from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
 from unspool.sources.vscode_chat.attachments import without_long_images
-from unspool.sources.vscode_chat.chats import LOG, Abandoned, Reading
+from unspool.sources.vscode_chat.chats import LOG, Reading
 from unspool.sources.vscode_chat.edits import state_facts
 from unspool.sources.vscode_chat.model import CHAT, REQUEST
 from unspool.sources.vscode_chat.mutations import INITIAL, Replay, decode_mutation
@@ -205,10 +205,7 @@ def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         chat, origin, tally, session, locate=lambda number: replay.lines.get(number, 0)
     )
     reading.edition = LOG
-    reading.abandoned = [
-        Abandoned(REQUEST.convert(removed.request), removed.after)
-        for removed in replay.removed.values()
-    ]
+    reading.abandoned = [(REQUEST.convert(r), after) for r, after in replay.removed.values()]
     if not replay.started:
         reading.problem("no-initial-state", "", 0)
     for offset, flaws in bad_lines:

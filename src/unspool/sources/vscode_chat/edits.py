@@ -16,10 +16,9 @@ from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import field_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.fields import BESIDE, NAME, OUTCOMES
-from unspool.sources.vscode_chat.uris import path_of, uri_of
+from unspool.sources.vscode_chat.uris import integer, path_of, uri_of
 
 KINDS = frozenset(("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit"))
-_LARGEST_COUNT = 2**60
 _FOLDER = "chatEditingSessions"
 _STATES = {0: "undecided", 1: "accepted", 2: "rejected"}
 _STATE_FIELDS = {
@@ -45,8 +44,7 @@ def touches(part: dict[str, Any]) -> list[dict[str, Any]]:
             touch["operation"] = part["editKind"]
         diff = part.get("diff")
         for ours, theirs in (("lines_added", "added"), ("lines_removed", "removed")):
-            count = field_of(diff, theirs)
-            if _is_count(count):
+            if (count := integer(field_of(diff, theirs))) is not None:
                 touch[ours] = count
         if old := _path(part.get("originalUri")):
             touch["extra"] = {"old_path": old}
@@ -98,17 +96,12 @@ def _count(text: str) -> int:
 def _span(place: Any) -> int:
     """How many lines a range covers; one that is empty covers none."""
     names = ("startLineNumber", "startColumn", "endLineNumber", "endColumn")
-    values = [place.get(name) for name in names] if isinstance(place, dict) else [None]
-    if not all(map(_is_count, values)):
+    first, column, last, end = (integer(field_of(place, name)) for name in names)
+    if first is None or column is None or last is None or end is None:
         return 0
-    first, column, last, end = (int(value or 0) for value in values)
     if (first, column) == (last, end):
         return 0
     return max(0, last - first + (1 if end > 1 else 0))
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and abs(value) < _LARGEST_COUNT
 
 
 def outcomes(

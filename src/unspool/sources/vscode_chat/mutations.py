@@ -51,13 +51,6 @@ _decode_list = msgspec.json.Decoder(list[Any]).decode
 _FIELDS = {field.name: msgspec.json.Decoder(field.type).decode for field in structs.fields(Request)}
 
 
-class Removed(msgspec.Struct):
-    """A request that a later change took out, and the one that it had stood behind."""
-
-    request: Request | dict[str, Any]
-    after: str
-
-
 class Replay:
     """The state so far, and the requests that it no longer holds."""
 
@@ -65,7 +58,8 @@ class Replay:
         self.state: dict[str, Any] = {}
         self.started = False
         """Whether an initial state was seen."""
-        self.removed: dict[str, Removed] = {}
+        self.removed: dict[str, tuple[Any, str]] = {}
+        """Requests that a later change took out, by their ids, and the one that each stood behind."""
         self.lines: dict[int | None, int] = {}
         """Number of a request (None: the chat) → where the line stands that changed it last."""
 
@@ -95,7 +89,7 @@ class Replay:
         for request in before:
             ident = _ident(request)
             if ident and ident not in kept:
-                self.removed[ident] = Removed(request, after)
+                self.removed[ident] = (request, after)
             after = ident or after
         return changed
 

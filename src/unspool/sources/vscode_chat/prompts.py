@@ -80,6 +80,14 @@ def rendered(parts: Any) -> tuple[str, list[Attachment]]:
     return "\n".join(texts), images
 
 
+def thinking_text(thinking: Any) -> str:
+    """Thinking in any of its shapes: a text, its pieces, or {"id": "…", "text": either}."""
+    text = thinking.get("text") if isinstance(thinking, dict) else thinking
+    if isinstance(text, list):
+        return "".join(piece for piece in text if isinstance(piece, str))
+    return str_of(text)
+
+
 def wrong_message(message: Any) -> Iterator[str]:
     """The paths of values in a message that are of a wrong type, and were passed over."""
     if not isinstance(message, dict):

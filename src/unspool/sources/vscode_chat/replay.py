@@ -26,6 +26,7 @@ from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.documents import lost, read_whole
 from unspool.sources.vscode_chat.edits import count_lines
 from unspool.sources.vscode_chat.fields import NAME, bare_call_id
+from unspool.sources.vscode_chat.prompts import thinking_text
 from unspool.sources.vscode_chat.uris import integer, path_of
 
 _CONVERSATION_LOCATIONS = frozenset((1, 2, 3, 4, 5, 7))
@@ -71,7 +72,7 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
                 notes = {
                     "ended_at": format_time(time) if time is not None else "",
                     # The model call's own entry holds no reasoning, and later lists need not repeat it.
-                    "thinking": _thinking(tool.get("thinking")),
+                    "thinking": thinking_text(tool.get("thinking")),
                     "metadata": tool.get("toolMetadata"),
                 }
                 for name, value in notes.items():
@@ -135,7 +136,12 @@ class ModelCall:
         words = field_of(self.log.get("response"), "message")
         if isinstance(words, list):
             words = "\n".join(text for text in words if isinstance(text, str))
-        calls = [_call(tool) for tool in self.tools]
+        calls = []
+        for tool in self.tools:
+            name, arguments = str_of(tool.get("tool")), arguments_text(tool.get("args"))
+            function = {"name": name, "arguments": arguments}
+            ident = bare_call_id(str_of(tool.get("id")))
+            calls.append({"id": ident, "type": "function", "function": function})
         if not calls and not str_of(words):
             return None
         answer = {"role": "assistant", "content": str_of(words)}
@@ -300,18 +306,5 @@ def _content_part(value: Any) -> dict[str, Any] | None:
     if kind in (_IMAGE, "image_url"):
         return {"type": "image_url", "image_url": value.get("imageUrl", value.get("image_url"))}
     opaque = value.get("value")
-    text = _thinking(opaque.get("thinking")) if isinstance(opaque, dict) else ""
+    text = thinking_text(field_of(opaque, "thinking"))
     return {"type": "thinking", "thinking": text} if kind == _OPAQUE and text else None
-
-
-def _thinking(thinking: Any) -> str:
-    """Its text, or its texts where it came in pieces."""
-    text = field_of(thinking, "text")
-    if isinstance(text, list):
-        return "".join(piece for piece in text if isinstance(piece, str))
-    return str_of(text)
-
-
-def _call(tool: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": str_of(tool.get("tool")), "arguments": arguments_text(tool.get("args"))}
-    return {"id": bare_call_id(str_of(tool.get("id"))), "type": "function", "function": function}

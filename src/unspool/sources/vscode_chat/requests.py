@@ -368,17 +368,14 @@ def _usage(turn: Turn) -> dict[str, Any]:
     if totals := request.modelTotals:
         if prompt is not None:
             extra["last_prompt_tokens"] = prompt
-        prompt, completion, cached = (
-            _sum(totals, name) for name in ("inputTokens", "outputTokens", "cachedTokens")
-        )
+        counts = {
+            name: [count for total in totals if (count := _count(total.get(name))) is not None]
+            for name in ("inputTokens", "outputTokens", "cachedTokens")
+        }
+        prompt, completion, cached = (sum(some) if some else None for some in counts.values())
     if prompt is None and completion is None and not extra:
         return {}
     return {"prompt": prompt, "completion": completion, "cached": cached, "extra": extra or None}
-
-
-def _sum(totals: list[dict[str, Any]], name: str) -> int | None:
-    counts = [count for total in totals if (count := _count(total.get(name))) is not None]
-    return sum(counts) if counts else None
 
 
 def _count(*values: Any) -> int | None:

@@ -132,17 +132,13 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
                 tally.noise += not scribe.facts
                 yield from scribe.facts
         else:
-            yield from _chat_facts(salvage.values[0], origin, tally)
-
-
-def _chat_facts(value: Any, origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    for number, chat in enumerate(_chats(value)):
-        if origin.only and field_of(chat, "sessionId") not in origin.only:
-            continue
-        if isinstance(chat, dict):
-            yield from value_facts(chat, origin, tally, [])
-        else:
-            yield lost(origin, tally, Flaw("not-a-chat", 2 + number, sample(str(chat))))
+            for number, chat in enumerate(_chats(salvage.values[0])):
+                if origin.only and field_of(chat, "sessionId") not in origin.only:
+                    continue
+                if isinstance(chat, dict):
+                    yield from value_facts(chat, origin, tally, [])
+                else:
+                    yield lost(origin, tally, Flaw("not-a-chat", 2 + number, sample(str(chat))))
 
 
 def _chats(value: Any) -> list[Any]:

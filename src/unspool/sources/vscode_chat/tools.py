@@ -17,7 +17,7 @@ from unspool.prompts.shapes import arguments_text
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import from_typed_data
 from unspool.sources.vscode_chat.fields import CALL, NATIVE, bare_call_id
-from unspool.sources.vscode_chat.model import Call, Item, Node, Round, ToolResult, Value
+from unspool.sources.vscode_chat.model import Item, Node, Round, ToolResult, Value
 from unspool.sources.vscode_chat.uris import markdown
 
 _MESSAGES = ("invocation", "past_tense", "origin_message")
@@ -63,12 +63,14 @@ def join(
     names of their own (rounds_by_order). The model did not ask for a part that no call is left for: a
     tool called another (or the part merely announced a call), and its round is -1.
     """
-    calls = [
-        [_from_call(call, f"{prefix}/{number}.{n}") for n, call in enumerate(r.toolCalls or ())]
-        for number, r in enumerate(rounds)
-    ]
-    flat = [(number, call) for number, group in enumerate(calls) for call in group]
-    by_id = {call.id: (number, call) for number, call in reversed(flat)}
+    calls: list[list[Joined]] = [[] for _ in rounds]
+    for number, round_ in enumerate(rounds):
+        for n, call in enumerate(round_.toolCalls or ()):
+            native, arguments = call.id or "", arguments_text(call.arguments)
+            ident = bare_call_id(native) or f"{prefix}/{number}.{n}"
+            calls[number].append(Joined(ident, call.name or "", arguments, native=native))
+    flat = [(number, joined) for number, group in enumerate(calls) for joined in group]
+    by_id = {joined.id: (number, joined) for number, joined in reversed(flat)}
     homes: list[int] = [-1] * len(parts)
     for index, part in enumerate(parts):
         number, named = by_id.get(part_id(part), (-1, None))
@@ -82,9 +84,9 @@ def join(
                 if homes[index] >= 0 or (part.get("presentation") == "hidden") is not hidden:
                     continue
                 for place in range(at, len(flat)):
-                    number, call = flat[place]
-                    if call.part is None and call.name == model_name(part):
-                        homes[index], call.part = number, part
+                    number, joined = flat[place]
+                    if joined.part is None and joined.name == model_name(part):
+                        homes[index], joined.part = number, part
                         at = place + 1
                         break
     return calls, homes
@@ -95,12 +97,6 @@ def is_announcement(part: dict[str, Any], calls: list[list[Joined]]) -> bool:
     if part.get("presentation") != "hidden" or part.keys() & _TELLING:
         return False
     return any(call.name == model_name(part) for group in calls for call in group)
-
-
-def _from_call(call: Call, place: str) -> Joined:
-    native = call.id or ""
-    arguments = arguments_text(call.arguments)
-    return Joined(bare_call_id(native) or place, call.name or "", arguments, native=native)
 
 
 def from_part(part: dict[str, Any], place: str) -> Joined:
