@@ -191,8 +191,9 @@ class _Parts:
 def _message(role: Role, content: str, value: dict[str, Any]) -> Message:
     """A message with what stands beside its content."""
     message = Message(role, content)
-    if not _BESIDE.isdisjoint(value):
+    if not _CALLS.isdisjoint(value):
         message.tool_calls = _openai_calls(value) or None
+    if not _THINKING.isdisjoint(value):
         message.thinking = _thinking(value)
     if role == "tool":
         message.name = text(value.get("name")) or None
@@ -204,8 +205,9 @@ def _message(role: Role, content: str, value: dict[str, Any]) -> Message:
     return message
 
 
-_THINKING = ("reasoning_content", "reasoning_text", "cot_summary", "thinking")
-_BESIDE = frozenset((*_THINKING, "tool_calls", "toolCalls", "function_call"))
+_CALLS = frozenset(("tool_calls", "toolCalls", "function_call"))
+_THINKING = {"reasoning_content": 1, "reasoning_text": 2, "cot_summary": 3, "thinking": 4}.keys()
+"""The first of them counts that says something."""
 _CALL_IDS = ("tool_call_id", "tool_use_id", "toolCallId")
 
 
@@ -222,20 +224,15 @@ def _thinking(value: dict[str, Any]) -> str | None:
 def _openai_calls(value: dict[str, Any]) -> list[ToolCall]:
     calls = value.get("tool_calls", value.get("toolCalls"))
     tool_calls: list[ToolCall] = []
-    for call in calls if isinstance(calls, list) else ():
-        if not isinstance(call, dict):
+    for call in calls if type(calls) is list else ():
+        if type(call) is not dict:
             continue
-        function = call.get("function")
-        inner = function if isinstance(function, dict) else call
-        tool_calls.append(
-            ToolCall(
-                id=text(call.get("id")),
-                type=text(call.get("type")) or "function",
-                function=ToolFunction(
-                    text(inner.get("name")), arguments_text(inner.get("arguments"))
-                ),
-            )
-        )
+        inner = call.get("function")
+        if type(inner) is not dict:
+            inner = call
+        function = ToolFunction(text(inner.get("name")), arguments_text(inner.get("arguments")))
+        kind = text(call.get("type")) or "function"
+        tool_calls.append(ToolCall(text(call.get("id")), kind, function))
     old = value.get("function_call")
     if isinstance(old, dict) and not tool_calls:
         tool_calls.append(

@@ -42,7 +42,7 @@ from unspool.facts import (
     ToolCalled,
 )
 from unspool.io.times import format_time
-from unspool.reduce.candidates import by_side
+from unspool.reduce.candidates import Beside, by_side
 from unspool.reduce.clocks import set_clocks
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.joining import Joiner
@@ -120,10 +120,10 @@ def reduce_facts(
     reduction = Reduction(made, ordered.superseded, naming=find_naming(main))
     strands: dict[str, Strand] = {}
     if listed:
-        rest = [fact for record in ordered.records for fact in record.facts]
+        beside = Beside(fact for record in ordered.records for fact in record.facts)
         lists = read_lists(key, snapshots, *read_references(references))
         reduction.problems = lists.problems
-        strands = _strands(key, lists, rest, merging)
+        strands = _strands(key, lists, beside, merging)
         records = sum(len(listing.calls) for listing in lists.lists) + len(lists.answers)
         used = sum(strand.used for strand in strands.values())
         reduction.superseded += max(records - used, 0)
@@ -153,12 +153,12 @@ def reduce_facts(
     return reduction
 
 
-def _strands(key: Key, lists: Lists, rest: list[AnyFact], merging: Merging) -> dict[str, Strand]:
+def _strands(key: Key, lists: Lists, beside: Beside, merging: Merging) -> dict[str, Strand]:
     """What the lists tell of the conversation itself (""), and of its sub-agents' runs."""
     strands: dict[str, Strand] = {}
-    for side, group in by_side(lists.lists, lists.answers, rest).items():
+    for side, group in by_side(lists.lists, lists.answers, beside).items():
         strand = Strand((key[0], f"{key[1]}/{side}") if side else key, *group)
-        strand.tell([] if side else rest, merging)
+        strand.tell(Beside(()) if side else beside, merging)
         strands[side] = strand
     return strands
 

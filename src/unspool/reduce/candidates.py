@@ -10,14 +10,51 @@ program are left out, those of sub-agents are told apart (subagent_calls).
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 import msgspec
 
-from unspool.facts import AnyFact, Noted, View
+from unspool.facts import (
+    DECIDING_NOTES,
+    AnyFact,
+    MessageSeen,
+    Noted,
+    Rank,
+    ToolCalled,
+    ToolReturned,
+    View,
+)
 from unspool.prompts.catalogue import Catalogue
 from unspool.prompts.typed import opens_from, summary_of
 from unspool.reduce.lists import Answer, Call, Listing, by_time, decode_system, identity, is_empty
 from unspool.trajectory import Message
+
+
+class Beside:
+    """What other records tell of a conversation that has message lists, by what it is for."""
+
+    __slots__ = ("best", "deciding", "notes", "spoken", "times")
+
+    def __init__(self, facts: Iterable[AnyFact]) -> None:
+        self.notes: list[Noted] = []
+        self.deciding: dict[str, list[Noted]] = {name: [] for name in DECIDING_NOTES}
+        """Those of the notes that tell which lists are the conversation's, by name."""
+        self.spoken: list[MessageSeen] = []
+        self.best: int = Rank.LAST_RESORT
+        """How well the best of those knows who tell what was said, called or returned."""
+        self.times: list[int] = []
+        for fact in facts:
+            if fact.time is not None:
+                self.times.append(fact.time)
+            if type(fact) is Noted:
+                self.notes.append(fact)
+                if fact.name in DECIDING_NOTES:
+                    self.deciding[fact.name].append(fact)
+            elif type(fact) is MessageSeen:
+                self.spoken.append(fact)
+                self.best = min(self.best, fact.rank)
+            elif type(fact) is ToolCalled or type(fact) is ToolReturned:
+                self.best = min(self.best, fact.rank)
 
 
 class Candidate:
@@ -28,7 +65,7 @@ class Candidate:
         self.messages = list(listing.messages)
         if listing.shared:
             self.messages = [msgspec.structs.replace(message) for message in self.messages]
-        self.calls = [*listing.calls, *beginnings.shared(listing)]
+        self.calls = sorted([*listing.calls, *beginnings.shared(listing)], key=by_time)
         self.retries: list[Message] = []
         self.lead = 0
         """How many messages stand before those of the list."""
@@ -40,8 +77,7 @@ class Candidate:
             if message.role == "user":
                 message.kind, summary = opens_from(message.content, catalogue)
                 self.segment = self.segment if summary is None else summary
-        self.last = max(self.calls, key=by_time)
-        self.first = min(self.calls, key=by_time)
+        self.first, self.last = self.calls[0], self.calls[-1]
         self.winner = max(
             listing.final, key=lambda call: (bool(call.view.message), call.when), default=self.last
         )
@@ -53,10 +89,9 @@ class Candidate:
 
     def _join_answers(self) -> None:
         size = len(self.listing.messages)
-        whole = [call for call in self.calls if call.count == size]
-        for call in sorted(whole, key=by_time):
+        for call in self.calls:
             answer = call.answer
-            if answer is None or is_empty(answer.message):
+            if call.count != size or answer is None or is_empty(answer.message):
                 continue
             message = msgspec.structs.replace(answer.message)
             if (
@@ -76,8 +111,7 @@ class Candidate:
         for message in self.messages:
             if message.role == "system":
                 return
-        latest = sorted(self.calls, key=by_time, reverse=True)
-        for raw in dict.fromkeys(call.view.system for call in latest):
+        for raw in dict.fromkeys(call.view.system for call in reversed(self.calls)):
             text = decode_system(raw)
             if text:
                 self.messages.insert(0, Message("system", text))
@@ -199,15 +233,13 @@ Group = tuple[list[Listing], list[Answer]]
 class Sides:
     """What the records say about whose a call is: themselves, their call id, their request."""
 
-    def __init__(self, lists: list[Listing], rest: list[AnyFact]) -> None:
-        self._utility: set[tuple[str, str]] = set()
-        self._by_request: dict[str, str] = {}
-        for note in rest:
-            if type(note) is Noted:
-                if note.name == "utility":
-                    self._utility.add((note.on, note.subject))
-                elif note.name == "side" and note.on == "request":
-                    self._by_request[note.subject] = str(note.value)
+    def __init__(self, lists: list[Listing], beside: Beside) -> None:
+        self._utility = {(note.on, note.subject) for note in beside.deciding["utility"]}
+        self._by_request = {
+            note.subject: str(note.value)
+            for note in beside.deciding["side"]
+            if note.on == "request"
+        }
         self._by_call: dict[str, str] = {}
         main: set[str] = set()
         for listing in lists:
@@ -223,27 +255,25 @@ class Sides:
 
     def of_call(self, view: View) -> str | None:
         """Empty for the conversation itself; None for a call that serves the program."""
-        if view.size and not self._is_utility(view):
+        if view.size and not (self._utility and self._is_utility(view)):
             return view.side  # a list that was logged whole says itself whose it is
         return self.of_answer(view)
 
     def of_answer(self, view: View) -> str | None:
-        if self._is_utility(view):
+        if self._utility and self._is_utility(view):
             return None
         if view.side or view.call in self._by_call:
             return view.side or self._by_call[view.call]
         return "" if view.request in self._shared else self._by_request.get(view.request, "")
 
     def _is_utility(self, view: View) -> bool:
-        utility = self._utility
-        return bool(utility) and (
-            ("call", view.call) in utility or ("request", view.request) in utility
-        )
+        calls = (("call", view.call), ("request", view.request))
+        return not self._utility.isdisjoint(calls)
 
 
-def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) -> dict[str, Group]:
+def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict[str, Group]:
     """Lists and answers apart by the sub-agent run that they belong to; utility calls left out."""
-    sides = Sides(lists, rest)
+    sides = Sides(lists, beside)
     found: dict[str, Group] = {"": ([], [])}
     for listing in lists:
         calls: dict[str, list[Call]] = defaultdict(list)
@@ -260,7 +290,7 @@ def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) ->
                 shared = listing.shared or len(calls) > 1
                 part = Listing(listing.messages[:size], own, listing.missing, gaps, shared=shared)
             found.setdefault(side, ([], []))[0].append(part)
-    served = _served(lists, answers, rest)
+    served = _served(lists, answers, beside.deciding["served"])
     for answer in answers:
         side = sides.of_answer(answer.view)
         if side is not None and answer not in served:
@@ -271,11 +301,11 @@ def by_side(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) ->
     return {side: group for side, group in runs.items() if group[0] or group[1]}
 
 
-def _served(lists: list[Listing], answers: list[Answer], rest: list[AnyFact]) -> set[Answer]:
+def _served(lists: list[Listing], answers: list[Answer], notes: list[Noted]) -> set[Answer]:
     """The answers to calls that serve the program and have no id: each the next of its request."""
     serving: dict[str, dict[int | None, Call]] = defaultdict(dict)
-    for note in rest:
-        if type(note) is Noted and note.name == "served" and note.on == "request":
+    for note in notes:
+        if note.on == "request":
             view = View(0, note.origin, note.offset, note.time, request=note.subject)
             serving[note.subject].setdefault(note.time, Call(view, 0))
     if not serving:

@@ -101,9 +101,9 @@ class Listing:
 
     @property
     def final(self) -> list[Call]:
-        """The calls that saw the whole list, in order of time."""
+        """The calls that saw the whole list."""
         size = len(self.messages)
-        return sorted([call for call in self.calls if call.count == size], key=by_time)
+        return [call for call in self.calls if call.count == size]
 
 
 class Lists(NamedTuple):
@@ -293,16 +293,13 @@ def _listing(
     messages: list[Message] = []
     counts: dict[int, int] = {}
     trouble = ""
-    for end in ends:
-        values = next(decoded)
+    for end, values in zip(ends, decoded):  # noqa: B905 - `decoded` goes on with the next list
         for value in values:
             if type(value) is not dict:
                 trouble = "message-not-an-object"
-        messages += [
-            message
-            for message in list_to_messages(values)
-            if (message.content and not message.content.isspace()) or not is_empty(message)
-        ]
+        for message in list_to_messages(values):
+            if (message.content and not message.content.isspace()) or not is_empty(message):
+                messages.append(message)
         counts[end] = len(messages)
     calls = [Call(view, counts[end]) for end, view in seen]
     if len(calls) > 1:

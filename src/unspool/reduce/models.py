@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Noted, View
+from unspool.facts import Noted, View
 from unspool.io.times import format_time
 from unspool.reduce.candidates import Candidate, same_answer
 from unspool.reduce.lists import Call, by_time, identity
@@ -36,12 +36,13 @@ MERGE_ALL = Merging()
 def annotate(
     winners: list[Candidate],
     candidates: list[Candidate],
-    rest: list[AnyFact],
+    notes: list[Noted],
+    expected: list[Noted],
     merging: Merging,
 ) -> list[Noted]:
     """Requests, models and usage per message; then what only the losers know. The notes come back,
-    those on turns numbered as the messages are."""
-    session = expected_models(rest)
+    those on turns numbered as the messages are. `expected`: those that name a request's model."""
+    session = expected_models(expected)
     for candidate in candidates:
         number_turns(candidate.messages)
         annotate_candidate(candidate, session)
@@ -57,7 +58,6 @@ def annotate(
         for message in messages:
             message.turn = None
         number_turns(messages)
-    notes = [fact for fact in rest if type(fact) is Noted]
     gaps = any(winner.listing.gaps for winner in winners)
     notes = _count_from_list(notes, messages, gaps)
     # Messages whose call nobody logged: the model that another channel names for their request.
@@ -120,15 +120,15 @@ def _stamp_by_index(winner: Candidate, other: Candidate, session: Expected) -> N
                 _note_conflict(answer, engine, session.get(call.view.request))
 
 
-def expected_models(rest: list[AnyFact]) -> Expected:
+def expected_models(notes: list[Noted]) -> Expected:
     """Request → the model that another channel names for it: by rank, then the latest."""
     best: dict[str, tuple[int, int, str, str]] = {}
-    for fact in rest:
-        if type(fact) is Noted and fact.on == "request" and fact.name == "expected_model":
-            rank = (-fact.rank, fact.time if fact.time is not None else -1)
-            earlier = best.get(fact.subject)
+    for note in notes:
+        if note.on == "request":
+            rank = (-note.rank, note.time if note.time is not None else -1)
+            earlier = best.get(note.subject)
             if earlier is None or rank >= earlier[:2]:
-                best[fact.subject] = (*rank, str(fact.value["model"]), str(fact.value["source"]))
+                best[note.subject] = (*rank, str(note.value["model"]), str(note.value["source"]))
     return {request: entry[2:] for request, entry in best.items()}
 
 
@@ -136,10 +136,9 @@ def annotate_candidate(candidate: Candidate, session: Expected) -> None:
     messages = candidate.messages
     requests: dict[int | None, str] = {}
     # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
-    calls = sorted(candidate.calls, key=by_time)
-    for call in sorted(calls, key=lambda one: not _stands(candidate, one)):
+    for call in sorted(candidate.calls, key=lambda one: not _stands(candidate, one)):
         _stamp_call(messages, call, call.count + candidate.lead, session)
-    for call in calls:
+    for call in candidate.calls:
         count = call.count + candidate.lead
         request = call.view.request or call.view.message
         if request and 0 < count <= len(messages):

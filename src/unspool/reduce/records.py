@@ -3,6 +3,8 @@
 {"uuid": "2", "parentUuid": "1", "message": {…}}    entry "2", after "1": a message and a call
 """
 
+import msgspec
+
 from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
 from unspool.trajectory import Message
 
@@ -22,33 +24,27 @@ class Listed(MessageSeen, frozen=True, kw_only=True, gc=False):
     ready: Message
 
 
-class Record:
+class Record(msgspec.Struct, eq=False):
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
-    __slots__ = (
-        "after", "entry", "facts", "offset", "origin", "others", "ready", "side", "spoken",
-        "telling", "time", "withdrawn",
-    )  # fmt: skip
-
-    def __init__(self, entry: str, origin: str, offset: int) -> None:
-        self.entry = entry
-        self.origin = origin
-        self.offset = offset
-        self.facts: list[AnyFact] = []
-        self.ready: Message | None = None
-        """The message that it is, where nobody but a message list tells of the conversation."""
-        self.after: str | None = None
-        self.time: int | None = None
-        self.spoken = False
-        """Whether it holds a message, or a part of one."""
-        self.telling = False
-        """Whether somebody says something of their own in it, calls, or returns."""
-        self.side = False
-        """Whether it stands on a side thread."""
-        self.withdrawn = False
-        """Whether it was taken out of the conversation again."""
-        self.others: tuple[str, ...] = ()
-        """The other origins that hold it too."""
+    entry: str
+    origin: str
+    offset: int
+    facts: list[AnyFact] = []
+    ready: Message | None = None
+    """The message that it is, where nobody but a message list tells of the conversation."""
+    after: str | None = None
+    time: int | None = None
+    spoken: bool = False
+    """Whether it holds a message, or a part of one."""
+    telling: bool = False
+    """Whether somebody says something of their own in it, calls, or returns."""
+    side: bool = False
+    """Whether it stands on a side thread."""
+    withdrawn: bool = False
+    """Whether it was taken out of the conversation again."""
+    others: tuple[str, ...] = ()
+    """The other origins that hold it too."""
 
     def add(self, fact: AnyFact) -> None:
         self.facts.append(fact)

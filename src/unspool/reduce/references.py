@@ -20,6 +20,7 @@ from unspool.reduce.lists import (
     Call,
     Gap,
     Listing,
+    by_time,
     decode_array,
     identity,
     is_empty,
@@ -265,7 +266,11 @@ class Whole:
 
 
 def _with_answers(listing: Listing) -> list[list[Message]]:
-    answers = [call.answer.message for call in listing.final if call.answer is not None]
+    answers = [
+        call.answer.message
+        for call in sorted(listing.final, key=by_time)
+        if call.answer is not None
+    ]
     distinct = {identity(answer): answer for answer in answers if not is_empty(answer)}
     return [[*listing.messages, answer] for answer in distinct.values()] or [listing.messages]
 

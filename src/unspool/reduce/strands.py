@@ -10,7 +10,6 @@ the list is one more channel: its messages are matched with theirs as echoes are
 their calls, or by role and words (the law of mixing in tests/test_laws.py).
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ from unspool.facts import (
     AnyFact,
     Key,
     Marked,
-    MessageSeen,
     Noted,
     Rank,
     ToolCalled,
@@ -33,6 +31,7 @@ from unspool.prompts.catalogue import active
 from unspool.prompts.typed import summary_of, typed_text
 from unspool.reduce.candidates import (
     Beginnings,
+    Beside,
     Candidate,
     join_answers,
     pick_winners,
@@ -83,23 +82,18 @@ class Strand:
 
     def tools(self) -> list[dict[str, Any]] | None:
         """The tools of the last call that names any."""
-        named = {raw: decode_tools(raw) for raw in {view.tools for view in self.all_views}}
-        naming = [view for view in self.all_views if named[view.tools]]
-        last = max(naming, key=lambda v: (v.time or -1, v.origin, v.offset), default=None)
-        return named[last.tools] if last is not None else None
+        lists = {raw: decode_tools(raw) for raw in {view.tools for view in self.all_views}}
+        if not any(lists.values()):
+            return None
+        naming = [view for view in self.all_views if lists[view.tools]]
+        return lists[max(naming, key=lambda v: (v.time or -1, v.origin, v.offset)).tools]
 
-    def tell(self, rest: list[AnyFact], merging: Merging) -> None:
-        """Make the records; `rest` is what all other records of the conversation state."""
-        best: int = Rank.LAST_RESORT
-        for fact in rest:
-            if (
-                type(fact) is MessageSeen or type(fact) is ToolCalled or type(fact) is ToolReturned
-            ) and fact.rank < best:
-                best = fact.rank
-        self.alone = best >= Rank.LAST_RESORT
-        self.rank = Rank.COPY if best < Rank.ECHO else Rank.ITSELF
+    def tell(self, beside: Beside, merging: Merging) -> None:
+        """Make the records; `beside` is what all other records of the conversation state."""
+        self.alone = beside.best >= Rank.LAST_RESORT
+        self.rank = Rank.COPY if beside.best < Rank.ECHO else Rank.ITSELF
         if self.alone:
-            self.times += [fact.time for fact in rest if fact.time is not None]
+            self.times += beside.times
         identities: set[tuple[Any, ...]] = set()
         last: Message | None = None
         for winner in self.winners:
@@ -109,8 +103,11 @@ class Strand:
             if len(self.winners) > 1:
                 identities.update(map(identity, winner.messages))
             last = winner.messages[-1] if winner.messages else last
-        by_message = _by_message(self.views, rest)
-        notes = annotate(self.winners, self.candidates, [*rest, *by_message], merging)
+        more = _by_message(self.views, beside.notes)
+        expected = beside.deciding["expected_model"]
+        expected = [*expected, *[note for note in more if note.name == "expected_model"]]
+        notes = [*beside.notes, *more]
+        notes = annotate(self.winners, self.candidates, notes, expected, merging)
         self.notes = [note for note in notes if note.name not in DECIDING_NOTES]
         for number, winner in enumerate(self.winners):
             if number:
@@ -124,7 +121,7 @@ class Strand:
             for index, retry in enumerate(winner.retries):
                 record = self._record(f"{LIST}{number}.retry{index}", retry, None, [])
                 self.branches.append((fork, [record]))
-        self._add_leftovers(rest)
+        self._add_leftovers(beside)
         if any(winner.listing.missing for winner in self.winners):
             self.partial.append("messages-missing")
 
@@ -198,7 +195,7 @@ class Strand:
             )
         return record
 
-    def _add_leftovers(self, rest: list[AnyFact]) -> None:
+    def _add_leftovers(self, beside: Beside) -> None:
         """Answers whose call was never logged, and, where nobody else tells of the conversation, the
         words of other events that no list holds."""
         last = max((made.last.when for made in self.winners), default=(-1, "", 0))
@@ -207,7 +204,7 @@ class Strand:
         if self.alone:
             last = max((made.last.when for made in self.winners), default=(-2, "", 0))
             messages = [message for winner in self.winners for message in winner.messages]
-            left = _left_over(messages, self.views, last, late, rest)
+            left = _left_over(messages, self.views, last, late, beside)
         else:
             left = [(answer.view.time, answer.message) for answer in late]
         for number, (time, message) in enumerate(left):
@@ -273,15 +270,15 @@ def _seen_at(winner: Candidate) -> list[int | None]:
     return times
 
 
-def _by_message(views: list[View], rest: list[AnyFact]) -> list[Noted]:
+def _by_message(views: list[View], notes: list[Noted]) -> list[Noted]:
     """Notes on a request by the id of the message that it was made for, where that is another."""
     requests = {v.message: v.request for v in views if v.message and v.message != v.request}
     if not requests:
         return []
     return [
-        msgspec.structs.replace(fact, subject=requests[fact.subject], rank=fact.rank + 1)
-        for fact in rest
-        if type(fact) is Noted and fact.on == "request" and requests.get(fact.subject)
+        msgspec.structs.replace(note, subject=requests[note.subject], rank=note.rank + 1)
+        for note in notes
+        if note.on == "request" and requests.get(note.subject)
     ]
 
 
@@ -320,7 +317,7 @@ def _left_over(
     views: list[View],
     last: When,
     answers: list[Answer],
-    rest: Iterable[AnyFact],
+    beside: Beside,
 ) -> list[Left]:
     """The answers, among the words of other events that no list holds, in order.
 
@@ -328,8 +325,8 @@ def _left_over(
     the events that tell what the person typed and what was replied
     (cases/copilot_telemetry/answer_without_input).
     """
-    spoken = [fact for fact in rest if isinstance(fact, MessageSeen)]
-    asked = _asked(views, rest) if spoken else set()
+    spoken = beside.spoken
+    asked = _asked(views, beside.notes) if spoken else set()
     placed: list[tuple[tuple[When, int], Left]] = [
         ((answer.when, 1), (answer.view.time, answer.message)) for answer in answers
     ]
@@ -359,11 +356,11 @@ def _left_over(
     return [left for _, left in sorted(placed, key=lambda item: item[0])]
 
 
-def _asked(views: list[View], rest: Iterable[AnyFact]) -> set[str]:
+def _asked(views: list[View], notes: list[Noted]) -> set[str]:
     """The requests whose calls were logged, by all the ids that events give to them."""
     asked = {ident for view in views for ident in (view.request, view.message) if ident}
     requests: dict[tuple[str, int], set[str]] = {}
-    for fact in rest:
-        if type(fact) is Noted and fact.on == "request":
-            requests.setdefault((fact.origin, fact.offset), set()).add(fact.subject)
+    for note in notes:
+        if note.on == "request":
+            requests.setdefault((note.origin, note.offset), set()).add(note.subject)
     return asked.union(*(ids for ids in requests.values() if ids & asked))
