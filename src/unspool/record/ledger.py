@@ -3,7 +3,7 @@
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,14 +52,7 @@ class Ledger:
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
         self._streaming: weakref.WeakSet[Request] = weakref.WeakSet()
-        self._journal = Journal(folder, limits, fsync, self._forget)
-
-    @property
-    def folder(self) -> Path:
-        return self._journal.folder
-
-    def files(self, sessions: Iterable[str] | None = None) -> list[Path]:
-        return self._journal.files(sessions)
+        self.journal = Journal(folder, limits, fsync, self._forget)
 
     def stream(self, request: Request) -> None:
         """An answer has begun to come in pieces."""
@@ -94,7 +87,7 @@ class Ledger:
         messages, offered = listed(messages), listed(request.tools)
         tools = encode(offered) if offered else b""
         with self._lock:
-            self._journal.refresh(session)
+            self.journal.refresh(session)
             state = self._state(session)
             if tools and (key := key_of(tools)) != state.tools:
                 state.tools = key
@@ -148,9 +141,9 @@ class Ledger:
             return b"" if headed else encode(self.head(session)) + b"\n"
 
         try:
-            if self._journal.append(session, data, head, counted):
+            if self.journal.append(session, data, head, counted):
                 note = Entry(kind="evicted", session=session, time=now())
-                self._journal.append(session, encode(note) + b"\n", head, False)
+                self.journal.append(session, encode(note) + b"\n", head, False)
         except OSError as error:
             self.lost += 1
             self._forget(session)  # so that the next request writes again what this one lost
@@ -188,7 +181,7 @@ class Ledger:
 
     def clear(self, session: str | None) -> None:
         with self._lock:
-            self._journal.clear(session)
+            self.journal.clear(session)
             if session is None:
                 self._states.clear()
             else:
@@ -197,7 +190,7 @@ class Ledger:
 
     def close(self) -> None:
         with self._lock:
-            self._journal.close()
+            self.journal.close()
             self._states.clear()
 
     @property
@@ -206,5 +199,5 @@ class Ledger:
             return {
                 "conversations": len(self._states),
                 "messages": sum(len(state.history) for state in self._states.values()),
-                **self._journal.sizes,
+                **self.journal.sizes,
             }

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
@@ -22,29 +23,20 @@ def plain(value: Any) -> Any:
     """A client's object as the dictionary that it stands for; what is plain stays as it is."""
     if value is None or isinstance(value, _PLAIN):
         return value
-    try:
-        dumped = _dumped(value)
-    except Exception:  # the program's own code, which may do anything
-        dumped = None
+    dumped = None
+    with suppress(Exception):  # the program's own code, which may do anything
+        if callable(dump := getattr(value, "model_dump", None)):
+            dumped = dump(mode="json", exclude_none=True, warnings=False)
+        elif callable(to_dict := getattr(value, "to_dict", None)):
+            dumped = to_dict()
+        elif isinstance(value, Mapping):
+            dumped = dict(value)
+        elif isinstance(value, SimpleNamespace):
+            dumped = vars(value)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            dumped = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     # What stands in for a client in tests gives another such object for whatever is asked of it.
     return dumped if isinstance(dumped, _PLAIN) else text_of(value)
-
-
-def _dumped(value: Any) -> Any:
-    """What the object itself, or its kind, says that it holds."""
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(mode="json", exclude_none=True, warnings=False)
-    to_dict = getattr(value, "to_dict", None)
-    if callable(to_dict):
-        return to_dict()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, SimpleNamespace):
-        return vars(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return None
 
 
 def text_of(value: Any) -> str:

@@ -74,7 +74,7 @@ class Recorder:
     @property
     def path(self) -> Path:
         """The journal's folder."""
-        return self.ledger.folder
+        return self.ledger.journal.folder
 
     @property
     def lost(self) -> int:
@@ -282,12 +282,12 @@ class Recorder:
     def _files(self, session_id: str | None) -> list[Path]:
         """Those of a conversation and of all its sub-agents, and of theirs; else all."""
         if session_id is None:
-            return self.ledger.files()
+            return self.ledger.journal.files()
         journals: dict[Path, None] = {}
         seen: set[str] = set()
         waiting = [name_of(session_id)]
         while waiting:
-            files = self.ledger.files(waiting)
+            files = self.ledger.journal.files(waiting)
             seen.update(waiting)
             journals.update(dict.fromkeys(files))
             waiting = [c for c in dict.fromkeys(_children(files)) if c and c not in seen]
