@@ -13,7 +13,7 @@ from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
 from unspool.io.door import Flaw, sample
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import rank_of
@@ -66,16 +66,14 @@ class Reader:
         notes = {"session_id": ident, **head_notes(composer)}
         for name, value in notes.items():
             scribe.note(name, value, rank_of(scribe.key, name, value, RANK))
-        workspace = workspace or self._folder(composer)
-        if workspace:
+        if workspace := workspace or self._folder(composer):
             scribe.note("workspace.path", workspace, RANK + 1)
-        model = model_of(composer)
-        if model:
+        if model := model_of(composer):
             scribe.note("model", model, RANK, on="following")
-        for child in _names(composer.get("subagentComposerIds")):
-            scribe.note("children", {"conversation_id": child}, RANK)
-            session = notes["session_id"]
-            scribe.note("session_id", session, RANK + 1, key=("cursor", child))
+        for child in list_of(composer.get("subagentComposerIds")):
+            if isinstance(child, str) and child:
+                scribe.note("children", {"conversation_id": child}, RANK)
+                scribe.note("session_id", notes["session_id"], RANK + 1, key=("cursor", child))
         for model, spent in dict_of(composer.get("usageData")).items():
             cents = field_of(spent, "costInCents")
             if isinstance(cents, int | float) and cents:
@@ -103,8 +101,8 @@ class Reader:
         """The head and the bubbles of a composer."""
         self.tally.records += 1
         yield from self.head(ident, composer, workspace)
-        fetch = self.rows.get if self.rows is not None else _nothing
-        changes = Changes({"composerId": ident, **composer}, fetch)
+        fetch = self.rows.get if self.rows is not None else None
+        changes = Changes({"composerId": ident, **composer}, fetch or (lambda key: None))
         mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
         chat = Chat(("cursor", ident), self.origin, changes, mode)
         bubbles = Bubbles(self, chat.key, composer)
@@ -272,10 +270,6 @@ class Reader:
         return scribe.facts
 
 
-def _nothing(key: str) -> bytes | None:
-    return None
-
-
 class Orphan(NamedTuple):
     """A bubble that the headers do not name: enough of it to tell where it belongs."""
 
@@ -299,22 +293,19 @@ class Bubbles:
         self._reader = reader
         self._key = key
         self._inline = _by_id(composer.get("conversation"))
-        kept = composer.get("conversationMap")
-        for name, bubble in dict_of(kept).items():
+        for name, bubble in dict_of(composer.get("conversationMap")).items():
             if isinstance(bubble, dict):
                 self._inline.setdefault(str(name), bubble)
         headers = _by_id(decoded(composer.get("fullConversationHeadersOnly")))
         self._order = list(headers or _by_id(composer.get("conversation")))
         # Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text.
-        tools: dict[str, dict[str, Any]] = {}
-        for capability in list_of(composer.get("capabilities")):
-            if isinstance(capability, dict) and capability.get("type") == _TOOLS:
-                data = capability.get("data")
-                kept = decoded(data.get("bubbleDataMap")) if isinstance(data, dict) else None
-                for ident, tool in dict_of(kept).items():
+        self._tools: dict[str, dict[str, Any]] = {}
+        for capability in dicts_of(composer.get("capabilities")):
+            if capability.get("type") == _TOOLS:
+                by_bubble = decoded(field_of(capability.get("data"), "bubbleDataMap"))
+                for ident, tool in dict_of(by_bubble).items():
                     if isinstance(tool, dict):
-                        tools[str(ident)] = tool
-        self._tools = tools
+                        self._tools[str(ident)] = tool
         self.problems: list[Problem] = []
         self.missing = 0
         """Headers whose bubble is not there."""
@@ -465,15 +456,11 @@ def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:
 
 def _by_id(listed: Any) -> dict[str, dict[str, Any]]:
     bubbles: dict[str, dict[str, Any]] = {}
-    for bubble in list_of(listed):
-        ident = bubble.get("bubbleId", bubble.get("id")) if isinstance(bubble, dict) else None
+    for bubble in dicts_of(listed):
+        ident = bubble.get("bubbleId", bubble.get("id"))
         if isinstance(ident, str) and ident:
             bubbles.setdefault(ident, bubble)
     return bubbles
-
-
-def _names(listed: Any) -> list[str]:
-    return [i for i in listed if isinstance(i, str) and i] if isinstance(listed, list) else []
 
 
 def head_notes(composer: Composer) -> dict[str, Any]:
@@ -489,10 +476,8 @@ def head_notes(composer: Composer) -> dict[str, Any]:
     summary = composer.get("latestConversationSummary")
     while isinstance(summary, dict):
         summary = summary.get("summary")
-    repositories = composer.get("trackedGitRepos")
-    first = repositories[0] if isinstance(repositories, list) and repositories else None
-    listed = field_of(first, "branches")
-    branch = listed[0] if isinstance(listed, list) and listed else None
+    repository = next(iter(list_of(composer.get("trackedGitRepos"))), None)
+    branch = next(iter(list_of(field_of(repository, "branches"))), None)
     name = field_of(branch, "branchName")
     notes: dict[str, Any] = {
         "title": composer.get("name") or composer.get("chatTitle"),
@@ -508,7 +493,7 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         "is_archived": composer.get("isArchived") or None,
         "conversation_summary": summary if isinstance(summary, str) else None,
         "workspace.path": folder if is_absolute(folder) else None,
-        "workspace.branch": (name if isinstance(name, str) else None),
+        "workspace.branch": name if isinstance(name, str) else None,
     }
     if isinstance(parent, dict) and isinstance(parent.get("parentComposerId"), str):
         tie = {"tool_call_id": parent.get("toolCallId"), "name": parent.get("subagentTypeName")}
@@ -524,6 +509,5 @@ def model_of(composer: Composer) -> str:
     name = field_of(decoded(composer.get("modelConfig")), "modelName")
     if isinstance(name, str) and name and name != AUTO:
         return name
-    usage = composer.get("usageData")
-    models = [str(model) for model in usage if model != AUTO] if isinstance(usage, dict) else []
+    models = [str(model) for model in dict_of(composer.get("usageData")) if model != AUTO]
     return models[0] if len(models) == 1 else ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _EMPTY = "e3b0c442"
 """The beginning of the hash of nothing: a file that was not there."""
 _VERDICTS = {"accepted": "accepted", "rejected": "rejected"}
-_ANSWERS = {1: "accepted", 2: "rejected"}
+_ANSWERS = {"1": "accepted", "2": "rejected"}
 """`userResponseType`: so they stand beside the statuses of a real database of 2024."""
 
 Fetch = Callable[[str], bytes | None]
@@ -31,14 +31,12 @@ class Changes:
         self._answers = [
             (str(answer.get("filePath")).replace("/", separator), verdict)
             for answer in dicts_of(composer.get("userResponsesToSuggestedCodeBlocks"))
-            if (verdict := _answered(answer))
+            if (verdict := _ANSWERS.get(str(answer.get("userResponseType")), ""))
             for separator in "/\\"
         ]
         for uri, versions in dict_of(composer.get("codeBlockData")).items():
-            entries = versions.values() if isinstance(versions, dict) else versions
-            for entry in entries if isinstance(entries, list) or entries is not versions else ():
-                if isinstance(entry, dict):
-                    self._blocks.append((clean_path(str(uri)), entry))
+            entries = list(versions.values()) if isinstance(versions, dict) else versions
+            self._blocks += [(clean_path(str(uri)), entry) for entry in dicts_of(entries)]
 
     def of_tool(self, tool: "Tool", name: str, bubble: str) -> Iterator[dict[str, Any]]:
         """What a tool bubble did to files."""
@@ -66,18 +64,12 @@ class Changes:
                 if at in self._used:
                     continue
                 self._used.add(at)
-                verdict = self._verdict(at)
+                # What the person made of it: its status, else the answer for its file's last one.
+                verdict = _VERDICTS.get(str(entry.get("status") or ""), "")
+                if not verdict and all(other != path for other, _ in self._blocks[at + 1 :]):
+                    verdict = next((v for name, v in self._answers if path.endswith(name)), "")
                 # Their contents are sketches of an edit, not files: they tell no lines.
                 yield {"path": path, "outcome": verdict} if verdict else {"path": path}
-
-    def _verdict(self, at: int) -> str:
-        """What the person made of a block: its status, else the answer for its file's last one."""
-        path, entry = self._blocks[at]
-        verdict = _VERDICTS.get(str(entry.get("status") or ""), "")
-        later = any(other == path for other, _ in self._blocks[at + 1 :])
-        if verdict or later:
-            return verdict
-        return next((v for name, v in self._answers if path.endswith(name)), "")
 
     def _block(self, ident: str, bubble: str) -> dict[str, Any] | None:
         for at, (_, entry) in enumerate(self._blocks):
@@ -93,12 +85,9 @@ class Changes:
             counts = self._contents(result) or _chunks(result.get("diff"))
             if counts:
                 return counts
-        names = [(block or {}).get("diffId"), _ident(tool.additionalData)]
-        for name in names:
-            if name:
-                counts = _diff(self._fetch(f"codeBlockDiff:{self._ident}:{name}"))
-                if counts:
-                    return counts
+        for name in filter(None, ((block or {}).get("diffId"), _ident(tool.additionalData))):
+            if counts := _diff(self._fetch(f"codeBlockDiff:{self._ident}:{name}")):
+                return counts
         return {}
 
     def _contents(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -122,11 +111,6 @@ class Changes:
             return ""
         data = self._fetch(f"composer.content.{_hash(ident)}")
         return data.decode("utf-8", "replace") if data is not None else None
-
-
-def _answered(answer: dict[str, Any]) -> str:
-    answer_type = answer.get("userResponseType")
-    return _ANSWERS.get(answer_type, "") if isinstance(answer_type, int) else ""
 
 
 def _hash(ident: str) -> str:

@@ -48,6 +48,11 @@ def rank_of(key: Key, name: str, value: object, rank: int) -> int:
     return Rank.LAST_RESORT if name == "session_id" and value == key[1] else rank
 
 
+def whole(count: float | None) -> int | None:
+    """A count of tokens, which JSON may tell as a float."""
+    return None if count is None else int(count)
+
+
 def typed_words(text: str) -> str | None:
     """What stands in `<user_query>`; None where the text has no such tag. May hold the tag itself."""
     match = _QUERY.search(text)

@@ -16,9 +16,9 @@ import msgspec
 
 from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Key, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
-from unspool.io.values import list_of
+from unspool.io.values import dicts_of
 from unspool.prompts.shapes import arguments_text
-from unspool.sources.cursor.entries import Entries, Steps, rank_of, request_id
+from unspool.sources.cursor.entries import Entries, Steps, rank_of, request_id, whole
 from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute
 from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, touches
 from unspool.sources.hooklogs import Logged, head_payloads, iter_payloads
@@ -161,10 +161,13 @@ class Log:
         # The command line puts the conversation's id there: that tells no turn.
         turn = request_id(payload.get("generation_id"))
         turn = turn if turn != ident else ""
-        scribe = Scribe(
-            key, self.origin, logged.offset, time=logged.time, rank=RANK,
-            entry=self._entry(payload, event, turn),
-        )  # fmt: skip
+        # The payload's own id: what it says, and which time it is said in this log.
+        if event == "stop" and turn:  # An aborted turn is told twice (seen in October 2025's logs).
+            entry = f"stop:{payload.get('conversation_id')}:{turn}"
+        else:
+            own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
+            entry = self._entries.of(msgspec.json.encode(own, order="sorted"))
+        scribe = Scribe(key, self.origin, logged.offset, time=logged.time, rank=RANK, entry=entry)
         talk = self._talks.setdefault(key, Talk())
         # The model of the turn: not every event of a turn names it. `default` names none.
         place = (str(payload.get("conversation_id")), turn)
@@ -173,17 +176,14 @@ class Log:
             if isinstance(given, str) and given:
                 self._models[place] = given if given != "default" else ""
                 break
-        said = Said(payload, event, turn, self._models.get(place, ""), talk, scribe)
         # What every payload tells about the conversation; told once, and when it changes.
-        payload, key, talk = said.payload, said.scribe.key, said.talk
         roots = payload.get("workspace_roots")
         root = roots[0] if isinstance(roots, list) and roots else payload.get("cwd")
         root = clean_path(root) if isinstance(root, str) and root else None
         talk.rooted = talk.rooted or root is not None
         if not talk.rooted:
-            attached = payload.get("attachments")
-            items = [payload, *(attached if isinstance(attached, list) else ())]
-            names = [item.get("file_path") for item in items if isinstance(item, dict)]
+            items = [payload, *dicts_of(payload.get("attachments"))]
+            names = [item.get("file_path") for item in items]
             talk.paths.update(clean_path(name) for name in names if isinstance(name, str))
         notes = {
             "session_id": payload.get("session_id") or key[1],
@@ -196,16 +196,9 @@ class Log:
         for name, value in notes.items():
             if isinstance(value, str) and (key, name, value) not in self._noted:
                 self._noted.add((key, name, value))
-                said.scribe.note(name, value, rank_of(key, name, value, RANK))
-        reader(said)
+                scribe.note(name, value, rank_of(key, name, value, RANK))
+        reader(Said(payload, event, turn, self._models.get(place, ""), talk, scribe))
         return scribe.facts
-
-    def _entry(self, payload: Payload, event: str, turn: str) -> str:
-        """The payload's own id: what it says, and which time it is said in this log."""
-        if event == "stop" and turn:  # An aborted turn is told twice (seen in October 2025's logs).
-            return f"stop:{payload.get('conversation_id')}:{turn}"
-        own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
-        return self._entries.of(msgspec.json.encode(own, order="sorted"))
 
     def places(self) -> Iterator[AnyFact]:
         """Where conversations took place whose payloads name no folder (the 2025 beta): the project
@@ -250,13 +243,11 @@ class Said:
 
     def read_prompt(self) -> None:
         self.talk.close()
-        given = self.payload.get("attachments")
         attachments = []
-        for item in list_of(given):
-            if isinstance(item, dict):
-                path = item.get("file_path", item.get("filePath"))
-                path = clean_path(path) if isinstance(path, str) else ""
-                attachments.append(Attachment(kind=str(item.get("type") or "file"), path=path))
+        for item in dicts_of(self.payload.get("attachments")):
+            path = item.get("file_path", item.get("filePath"))
+            path = clean_path(path) if isinstance(path, str) else ""
+            attachments.append(Attachment(kind=str(item.get("type") or "file"), path=path))
         self.scribe.message(
             id=self.scribe.entry, role="user", text=self.text("prompt"), request=self.turn,
             mode=self.text("composer_mode"), attachments=tuple(attachments),
@@ -296,8 +287,8 @@ class Said:
         prompt = given + (read or 0) + (written or 0) if given is not None else None
         self.scribe.usage(
             on="request", subject=self.turn or self.scribe.entry, rank=rank,
-            prompt=_whole(prompt), completion=_whole(taken), cached=_whole(read),
-            cache_write=_whole(written),
+            prompt=whole(prompt), completion=whole(taken), cached=whole(read),
+            cache_write=whole(written),
         )  # fmt: skip
 
     def call(self, name: str, arguments: Any, rank: int, like: str) -> str:
@@ -438,10 +429,6 @@ class Said:
         )  # fmt: skip
         kind = "subagent_start" if self.event == "subagentStart" else "subagent_end"
         self.mark(kind, self.pick(*names), call, key=above)
-
-
-def _whole(value: float | None) -> int | None:
-    return int(value) if value is not None else None
 
 
 _READERS: dict[str, Callable[[Said], None]] = {

@@ -15,7 +15,7 @@ from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text, to_messages
-from unspool.sources.cursor.entries import Entries, Steps, rank_of
+from unspool.sources.cursor.entries import Entries, Steps, rank_of, whole
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
 from unspool.sources.scribe import Scribe, all_input
@@ -243,17 +243,13 @@ class Stream:
         scribe.mark("end", event.pick(*names), rank=RANK)
         usage = event.usage
         if usage is not None and usage != Usage():
-            read, written = _whole(usage.cacheReadTokens), _whole(usage.cacheWriteTokens)
+            read, written = whole(usage.cacheReadTokens), whole(usage.cacheWriteTokens)
             scribe.usage(
                 on="segment", subject=event.request_id or scribe.entry,
-                prompt=all_input(_whole(usage.inputTokens), read, written),
-                completion=_whole(usage.outputTokens), cached=read, cache_write=written,
+                prompt=all_input(whole(usage.inputTokens), read, written),
+                completion=whole(usage.outputTokens), cached=read, cache_write=written,
                 cost_usd=None if usage.totalCost is None else float(usage.totalCost),
             )  # fmt: skip
-
-
-def _whole(value: Number) -> int | None:
-    return None if value is None else int(value)
 
 
 def _message(event: Event) -> dict[str, Any]:

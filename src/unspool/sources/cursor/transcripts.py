@@ -97,7 +97,7 @@ def _is_line(value: dict[str, object]) -> bool:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     transcript = Transcript(origin.path)
     yield from transcript.notes()
-    if _is_text(origin.path):
+    if _plain_name(origin.path).endswith(".txt"):
         yield from transcript.read_text(tally)
     else:
         for record in iter_json_lines(origin, LINE, tally, recover):
@@ -113,10 +113,6 @@ def _plain_name(path: str) -> str:
     for suffix in PACKED:
         name = name.removesuffix(suffix)
     return name
-
-
-def _is_text(path: str) -> bool:
-    return _plain_name(path).endswith(".txt")
 
 
 def slug_of(path: str) -> str:

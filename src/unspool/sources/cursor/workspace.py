@@ -135,7 +135,8 @@ class Workspace:
                 scribe.note("workspace.path", self._folder, RANK + 1)
                 yield from scribe.facts
         if prompts or generations:
-            yield from self._listed(name, [_text(p) for p in prompts], generations, spoken)
+            words = [str_of(prompt.get("text")) for prompt in prompts]
+            yield from self._listed(name, words, generations, spoken)
 
     def _value(self, key: str) -> Any:
         data = self._values.get(key)
@@ -187,10 +188,6 @@ def _common_folder(composers: list[Composer]) -> str | None:
     if len(changed) < 2:
         return None
     return folder_of([clean_path(str(uri)) for uris in changed for uri in uris])
-
-
-def _text(prompt: dict[str, Any]) -> str:
-    return str_of(prompt.get("text"))
 
 
 def _as_composer(tab: dict[str, Any]) -> Composer:
