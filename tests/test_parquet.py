@@ -22,7 +22,7 @@ from unspool.io.origins import Origin, Tally, read_head
 from unspool.sinks import Family, jsonl
 from unspool.sinks import parquet as sink
 from unspool.sinks.parquet import arrow
-from unspool.sinks.parquet.rows import TABLES, rows_of, unpack, unpack_rows
+from unspool.sinks.parquet.rows import TABLES
 from unspool.trajectory import Message, Trajectory, Usage, encode_trajectory
 
 ROOT = Path(__file__).parents[1]
@@ -215,21 +215,6 @@ def test_what_cannot_be_kept_is_counted(tmp_path: Path) -> None:
             *TABLES[table]
         ]
     assert query(f"SELECT content FROM '{tmp_path}/out/messages.parquet'") == [("half �",)]
-
-
-def test_packed_rows_give_their_values_back(tables: Path) -> None:
-    """For an engine that makes no Arrow of them."""
-    talk = [Message("user", "hi", typed="", is_error=True, duration_ms=1.5), Message("tool", "½")]
-    one = Trajectory("c", talk, source="pi", partial=["a", "b"], tool_definitions=[{"n": 1}, {}])
-    packed = dict(zip(TABLES, unpack(rows_of(one)), strict=True))
-    row = dict(zip(TABLES["conversations"], unpack_rows(packed["conversations"]), strict=True))
-    assert row["partial"] == [["a", "b"]]
-    assert row["tools"] == [[b'{"n":1}', b"{}"]]
-    assert (row["title"], row["n_messages"], row["metadata"]) == ([None], [2], [b"{}"])
-    rows = unpack_rows(packed["messages"], "messages")
-    row = dict(zip(TABLES["messages"], rows, strict=True))
-    assert (row["content"], row["typed"]) == (["hi", "½"], ["", None])
-    assert (row["is_error"], row["duration_ms"]) == ([True, None], [1.5, None])
 
 
 def test_nothing_is_a_valid_folder_too(tmp_path: Path) -> None:

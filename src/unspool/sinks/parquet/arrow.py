@@ -27,7 +27,6 @@ from unspool.trajectory import Trajectory
 
 try:
     import pyarrow as pa
-    from pyarrow import parquet as pq
 except ImportError as error:
     raise MissingExtra("Parquet needs: pip install 'unspool[parquet]'") from error
 
@@ -62,8 +61,10 @@ def make_batch(columns: Columns, packed: Iterable[bytes]) -> Any:
     """A record batch of a table's packed rows (`unpack(rows_of(trajectory))` has those of every
     table), one conversation after the other."""
     parts = [unpack_columns(rows) for rows in packed if rows]
+    counts = [len(part[1][0]) // 8 for part in parts]
     arrays = [
-        _array(kind, [part[at] for part in parts]) for at, kind in enumerate(columns.values())
+        _array(kind, [part[at] for part in parts], counts)
+        for at, kind in enumerate(columns.values())
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
 
@@ -77,7 +78,10 @@ def make_table(columns: Columns, chunks: Iterable[list[list[Any]]]) -> Any:
             [memoryview(part) for part in pack_column(kind, column)]
             for kind, column in zip(columns.values(), values, strict=True)
         ]
-        arrays = [_array(kind, [p]) for kind, p in zip(columns.values(), packed, strict=True)]
+        count = [len(values[0])]
+        arrays = [
+            _array(kind, [p], count) for kind, p in zip(columns.values(), packed, strict=True)
+        ]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return pa.Table.from_batches(batches, schema=schema)
 
@@ -126,11 +130,13 @@ class _Table:
     def __init__(
         self, columns: Columns, left_out: str | None, file: BinaryIO, threads: Executor
     ) -> None:
+        from pyarrow.parquet import ParquetWriter  # with file systems that take 5 MB
+
         self._columns = columns
         self._threads = threads
         self._kept = [name for name in columns if name != left_out]
         short = [name for name in self._kept if columns[name] not in LONG]
-        self._writer = pq.ParquetWriter(
+        self._writer = ParquetWriter(
             file,
             schema_of({name: columns[name] for name in self._kept}),
             compression="zstd",
@@ -171,51 +177,50 @@ class _Table:
         self._writer.close()
 
 
-def _array(kind: str, parts: list[list[memoryview]]) -> Any:
-    """One column of some conversations as an array, whose values nobody looks at.
+def _array(kind: str, parts: list[list[memoryview]], counts: list[int]) -> Any:
+    """One column of some conversations as an array, whose values nobody looks at; `counts` are their
+    rows.
 
     `pyarrow.array` would do it too, but imports pandas where that is installed: 60 MB for nothing.
     """
-    if kind in ("text", "long"):
-        return _strings(parts)
     if kind == "json":
-        return pa.ExtensionArray.from_storage(_JSON, _strings(parts))
-    if kind in ("texts", "jsons"):
-        counts = _numbers("q", parts)
-        items = _array("json" if kind == "jsons" else "long", [part[1:] for part in parts])
-        buffers = [make_bits([count != ABSENT for count in counts]), pa.py_buffer(_ends(counts))]
-        absent = counts.count(ABSENT)
-        return pa.Array.from_buffers(_TYPES[kind], len(counts), buffers, absent, children=[items])
-    code, nothing = NUMBERS[kind]
-    numbers = _numbers(code, parts)
-    known = [number == number and number != nothing for number in numbers]  # NaN equals nothing
-    data = pa.py_buffer(numbers) if kind != "flag" else make_bits([n == 1 for n in numbers], True)
-    return pa.Array.from_buffers(
-        _TYPES[kind], len(numbers), [make_bits(known), data], known.count(False)
-    )
-
-
-def _strings(parts: list[list[memoryview]]) -> Any:
-    lengths = _numbers("q", parts)
-    return pa.LargeStringArray.from_buffers(
-        len(lengths),
-        pa.py_buffer(_ends(lengths)),
-        pa.py_buffer(b"".join(part[1] for part in parts)),
-        make_bits([length != ABSENT for length in lengths]),
-        lengths.count(ABSENT),
-    )
-
-
-def _numbers(code: str, parts: Iterable[list[memoryview]]) -> "array[Any]":
+        return pa.ExtensionArray.from_storage(_JSON, _array("long", parts, counts))
+    if not any(parts):
+        return pa.nulls(sum(counts), _TYPES[kind])
+    code, nothing = NUMBERS.get(kind, ("q", ABSENT))
     numbers: array[Any] = array(code)
-    for part in parts:
-        numbers.frombytes(part[0])
-    return numbers
+    for part, count in zip(parts, counts, strict=True):
+        if part:
+            numbers.frombytes(part[0])
+        else:
+            numbers.extend([nothing] * count)
+    if kind == "number":  # NaN equals nothing
+        known = [number == number for number in numbers]
+    else:
+        known = [number != nothing for number in numbers] if nothing in numbers else []
+    bits, absent = make_bits(known), known.count(False)
+    if kind in ("text", "long"):
+        data = b"".join(part[1] for part in parts if part)
+        ends = pa.py_buffer(_ends(numbers, absent))
+        return pa.LargeStringArray.from_buffers(
+            len(numbers), ends, pa.py_buffer(data), bits, absent
+        )
+    if kind in ("texts", "jsons"):
+        items = _array(
+            "json" if kind == "jsons" else "long", [part[1:] for part in parts], [0] * len(parts)
+        )
+        ends = pa.py_buffer(_ends(numbers, absent))
+        return pa.Array.from_buffers(
+            _TYPES[kind], len(numbers), [bits, ends], absent, children=[items]
+        )
+    data = pa.py_buffer(numbers) if kind != "flag" else make_bits([n == 1 for n in numbers], True)
+    return pa.Array.from_buffers(_TYPES[kind], len(numbers), [bits, data], absent)
 
 
-def _ends(lengths: Iterable[int]) -> "array[int]":
+def _ends(lengths: "array[Any]", absent: int) -> "array[int]":
     """Where each begins, and where the last one ends."""
-    return array("q", accumulate((max(length, 0) for length in lengths), initial=0))
+    sizes = (max(length, 0) for length in lengths) if absent else lengths
+    return array("q", accumulate(sizes, initial=0))
 
 
 def make_bits(flags: list[bool], always: bool = False) -> Any:
@@ -244,9 +249,11 @@ def read_conversations(origin: Origin, tally: Tally) -> Iterator[Trajectory | Pr
 
 
 def _iter_rows(path: str) -> Iterator[dict[str, Any]]:
+    from pyarrow.parquet import ParquetFile
+
     wanted = [*OWN_COLUMNS, *JSON_COLUMNS]
     try:
-        with pq.ParquetFile(path) as file:
+        with ParquetFile(path) as file:
             columns = [name for name in wanted if name in file.schema_arrow.names]
             for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
                 yield from batch.to_pylist()

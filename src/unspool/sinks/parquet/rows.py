@@ -2,8 +2,8 @@
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -164,22 +164,15 @@ _pack = Packer().encode
 unpack = msgspec.msgpack.Decoder(list[bytes]).decode
 """The tables of a conversation, in the order of TABLES."""
 unpack_columns = msgspec.msgpack.Decoder(list[list[memoryview]]).decode
-"""The columns of a table, each as `pack_column` packs it."""
+"""The columns of a table, each as `pack_column` packs it. The second, `conversation_id`, tells how many
+rows there are."""
 
 Values = dict[str, Iterable[Any]]
 """Column → its value in every row; columns that nobody names are empty."""
 
 
 def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
-    """For every table, in order, its rows: column by column, packed."""
-    tables = dict(tables_of(trajectory, partition_by))
-    return _pack([tables.get(table, b"") for table in TABLES])
-
-
-def tables_of(
-    trajectory: Trajectory, partition_by: str | None = None
-) -> Iterator[tuple[str, bytes]]:
-    """The tables of which the conversation has rows, each as `unpack_columns` reads it."""
+    """For every table, in order, its rows as `unpack_columns` reads them; empty where it has none."""
     drop_bytes(trajectory)
     messages = trajectory.messages
     files = trajectory.files or []
@@ -224,13 +217,15 @@ def tables_of(
         ),
     }
     keys = {"source": trajectory.source, "conversation_id": trajectory.conversation_id}
+    rows: list[bytes] = []
     for table, columns in TABLES.items():
         count, values = tables[table]
+        packed: list[list[bytes]] = []
         if count:
             values.update({name: [key] * count for name, key in keys.items()})
-            nothing = [None] * count
-            packed = [pack_column(kd, list(values.get(n, nothing))) for n, kd in columns.items()]
-            yield table, _pack(packed)
+            packed = [pack_column(kind, list(values.get(n, ()))) for n, kind in columns.items()]
+        rows.append(_pack(packed) if packed else b"")
+    return _pack(rows)
 
 
 def _fields(columns: Columns, struct: type[msgspec.Struct], items: Sequence[Any]) -> Values:
@@ -299,10 +294,12 @@ def _tool_calls(messages: list[Message]) -> tuple[int, Values]:
 
 def pack_column(kind: str, values: list[Any]) -> list[bytes]:
     """The values as Arrow will have them, so that the driver need not look at each: texts by their
-    lengths and one after the other, numbers as an array.
+    lengths and one after the other, numbers as an array; nothing where all are absent.
 
     One that the column cannot hold is absent there; the JSON of the conversation has it.
     """
+    if values.count(None) == len(values):
+        return []
     if kind in ("texts", "jsons"):
         counts = [ABSENT if items is None else len(items) for items in values]
         items = [item for items in values for item in items or ()]
@@ -311,38 +308,13 @@ def pack_column(kind: str, values: list[Any]) -> list[bytes]:
         plain, fit = _FITS[kind]
         if not plain.issuperset(map(type, values)):
             values = list(map(fit, values))
-    if kind in NUMBERS:
-        code, absent = NUMBERS[kind]
+    if kind not in NUMBERS:
+        return _joined(values)
+    code, absent = NUMBERS[kind]
+    try:
         return [array(code, [absent if v is None else v for v in values]).tobytes()]
-    return _joined(values)
-
-
-def unpack_rows(rows: bytes, table: str = "conversations") -> list[list[Any]]:
-    """The values of a table's packed rows, column by column, for those who make no Arrow of them:
-    JSON as bytes, times as microseconds."""
-    return [
-        _values(kind, packed)
-        for kind, packed in zip(TABLES[table].values(), unpack_columns(rows), strict=True)
-    ]
-
-
-def _values(kind: str, packed: list[memoryview]) -> list[Any]:
-    code, nothing = NUMBERS.get(kind, ("q", ABSENT))
-    numbers: array[Any] = array(code)
-    numbers.frombytes(packed[0])
-    if kind in NUMBERS:
-        known = [None if n == nothing or n != n else n for n in numbers]
-        return [None if n is None else n == 1 for n in known] if kind == "flag" else known
-    if kind in ("texts", "jsons"):
-        items = iter(_values("long" if kind == "texts" else "json", packed[1:]))
-        return [None if n == ABSENT else list(islice(items, n)) for n in numbers]
-    values: list[Any] = []
-    at = 0
-    for length in numbers:
-        value = None if length == ABSENT else bytes(packed[1][at : at + length])
-        values.append(value if value is None or kind == "json" else value.decode())
-        at += max(length, 0)
-    return values
+    except OverflowError:  # more than 64 bits
+        return pack_column(kind, list(map(_count, values)))
 
 
 def _joined(values: list[Any]) -> list[bytes]:
@@ -377,9 +349,10 @@ _NULL = type(None)
 _FITS: dict[str, tuple[frozenset[type], Callable[[Any], Any]]] = {
     "text": (frozenset((str, _NULL)), _text),
     "long": (frozenset((str, _NULL)), _text),
-    "count": (frozenset((_NULL,)), _count),
+    "count": (frozenset((int, _NULL)), _count),
     "number": (frozenset((float, _NULL)), _number),
     "flag": (frozenset((bool, _NULL)), _flag),
-    "time": (frozenset((_NULL,)), parse_time),
+    # A message's time is told in several tables.
+    "time": (frozenset((_NULL,)), lru_cache(4096)(parse_time)),
 }
 """Kind → the types that need no second look, and what becomes of the others."""
