@@ -43,7 +43,7 @@ class Watch:
                 try:
                     command = (folder / "cmdline").read_bytes()
                     is_java = b"CoarseGrainedExecutorBackend" in command
-                    if b"pyspark.daemon" not in command and not is_java:
+                    if b"spark.daemon" not in command and not is_java:
                         continue
                     fields = (folder / "stat").read_text().rpartition(") ")[2].split()
                     status = (folder / "status").read_text()

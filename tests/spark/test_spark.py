@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.spark import make_skew, run_on_cluster
 from bench.telemetry import generate
 
 from tests.harness import CASES
@@ -178,16 +179,33 @@ def test_urls_and_parquet(session: Any, telemetry: Path, expected: Path, tmp_pat
         assert spark.column_names == list(columns)
         rows = [sorted(map(repr, found.to_pylist())) for found in (ours, spark)]
         assert rows[0] == rows[1], table
-    assert [found.parent.name for found in tmp_path.glob("tables/*/_SUCCESS")] == ["conversations"]
+    assert (tmp_path / "tables" / "_SUCCESS").exists()
+    assert sorted(
+        found.name for found in (tmp_path / "tables").iterdir() if found.is_dir()
+    ) == sorted(TABLES)
     counted = unspool("sql", "select count(*) n from messages", tmp_path / "tables", "--json")
     assert json.loads(counted.stdout) == [{"n": extraction.summary.messages}], counted.stderr
     again = tmp_path / "again.jsonl"
     back = unspool("extract", tmp_path / "tables", "-o", again, "--no-context-tag-summary")
     assert back.returncode == 0, back.stderr
     assert lines(again) == lines(expected)
-    types = {field.name: field.dataType.simpleString() for field in extraction.conversations.schema}
-    assert types["messages"] == "array<string>"
-    assert types["started_at"] == "timestamp"
+    # Spark as a reader: of files that a task wrote, and of those that `extract` writes.
+    table = session.read.parquet(f"file://{tmp_path / 'ours' / 'conversations.parquet'}")
+    for frame in (extraction.conversations, table):
+        types = {field.name: field.dataType.simpleString() for field in frame.schema}
+        assert types["messages"] == "array<string>"
+        assert types["metadata"] == types["title"] == "string"
+        assert types["started_at"] == "timestamp"
+        assert types["n_messages"] == "bigint"
+        assert types["partial"] == "array<string>"
+        assert frame.count() == extraction.summary.written
+    rows = [sorted(map(repr, frame.collect())) for frame in (extraction.conversations, table)]
+    assert rows[0] == rows[1]
+    # What Spark itself writes holds JSON as plain strings; it is read back all the same.
+    extraction.conversations.write.parquet(f"file://{tmp_path / 'by-spark'}")
+    own = unspool("extract", tmp_path / "by-spark", "-o", again, "--no-context-tag-summary")
+    assert own.returncode == 0, own.stderr
+    assert lines(again) == lines(expected)
 
 
 @pytest.mark.skipif(not os.environ.get(FULL), reason=f"at full size with {FULL}")
@@ -198,6 +216,19 @@ def test_the_bench_data(cluster: Cluster, tmp_path: Path) -> None:
     spark = unspool(*on_spark(cluster, tmp_path / "telemetry", "-o", output, "--json"))
     assert summary(spark) == summary(plain)
     assert lines(*output.glob("part-*")) == lines(ours)
+
+
+@pytest.mark.skipif(not os.environ.get(FULL), reason=f"at full size with {FULL}")
+def test_skew(tmp_path: Path) -> None:
+    """One conversation of 1 GB among 10,000 small ones, in executors of 1 GB."""
+    make_skew(tmp_path / "data")
+    (tmp_path / "spark").mkdir()
+    spark = run_on_cluster(str(tmp_path / "data"), 2, tmp_path / "spark")
+    ours = tmp_path / "ours.jsonl"
+    assert unspool("extract", tmp_path / "data", "--workers", 2, "-o", ours).returncode == 0
+    assert lines(*(tmp_path / "spark" / "out").glob("part-*")) == lines(ours)
+    joined_mb = max(map(len, lines(ours))) / 1e6
+    assert spark["python_peak_mb"] <= 2 * joined_mb
 
 
 def wait_for(ready: Callable[[], object], seconds: float = 600) -> None:
@@ -350,3 +381,5 @@ def test_what_cannot_work_is_told_in_one_line(tmp_path: Path) -> None:
     output.mkdir()
     (output / "part-0").touch()
     one_line(unspool(*extract, "--master", "local"), 1, "is not empty")
+    elsewhere = ("extract", CASES, "--engine", "spark", "--master", "local", "-o", tmp_path / "new")
+    one_line(unspool(*elsewhere, "--staging", output), 1, "is not empty")

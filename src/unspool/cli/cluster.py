@@ -23,9 +23,10 @@ SUPPORTED = (
 def run_on_cluster(context: click.Context) -> int:
     given = context.params
     output, settings = _check(context)
-    from unspool.engines.spark.elsewhere import remove_folder
-    from unspool.engines.spark.frames import run
-    from unspool.engines.spark.session import open_session  # first: it says what is not installed
+    from unspool.engines.spark.session import open_session  # it says what is not installed
+
+    from unspool.engines.spark.frames import run  # isort: skip
+    from unspool.engines.spark.output import remove_folder
 
     staging = _url(given["staging"]) if given["staging"] else f"{output}/_staging"
     quiet = given["quiet"] or given["as_json"]
@@ -77,16 +78,20 @@ def _check(context: click.Context) -> tuple[str, dict[str, str]]:
         if not equals:
             raise UsageError(f"--conf {setting}: expected NAME=VALUE")
         settings[name] = value
-    output = _url(given["output"])
-    folder = Path(output.removeprefix(_LOCAL))
-    if output.startswith(_LOCAL) and folder.exists():
+    _check_empty(given["output"], "Spark would mix its files with others")
+    if given["staging"]:
+        _check_empty(given["staging"], "what is staged there is removed with the folder")
+    return _url(given["output"]), settings
+
+
+def _check_empty(path: str, why: str) -> None:
+    url = _url(path)
+    folder = Path(url.removeprefix(_LOCAL))
+    if url.startswith(_LOCAL) and folder.exists():
         if not folder.is_dir():
-            raise OutputError(f"{given['output']} is a file; Spark writes a folder")
+            raise OutputError(f"{path} is a file; Spark needs a folder")
         if any(folder.iterdir()):
-            raise OutputError(
-                f"{given['output']} is not empty: Spark would mix its files with others"
-            )
-    return output, settings
+            raise OutputError(f"{path} is not empty: {why}")
 
 
 _LOCAL = "file://"

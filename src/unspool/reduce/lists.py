@@ -138,7 +138,7 @@ def is_empty(message: Message) -> bool:
     )
 
 
-_PORTION_BYTES = 4 << 20
+_PORTION_BYTES = 512 << 10
 """Lists are decoded together up to so many bytes: on the way there are several copies of them."""
 
 

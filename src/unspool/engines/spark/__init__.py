@@ -3,7 +3,9 @@
 session.py  Spark itself; the only user of pyspark
 frames.py   the driver: two jobs over DataFrames, and linking between them
 tasks.py    what the Python workers do: read, reduce, finish
-rows.py     bytes of any length as rows of at most 1 MB
+rows.py     bytes of any length as rows of at most 256 kB
+output.py   the files that tasks write, and how they come into place
+elsewhere.py, archive.py, daemon.py   data in no local file; workers that lack unspool; their start
 
 Nothing here is imported by the rest of unspool.
 """

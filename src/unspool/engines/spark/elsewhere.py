@@ -5,16 +5,14 @@ facts then get the place where the record really stands.
 """
 
 import re
-import shutil
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import force_setattr
-from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from unspool import sources
 from unspool.facts import AnyFact, SnapshotSeen
@@ -82,6 +80,8 @@ def discover_urls(urls: Iterable[str], source: str | None) -> Found:
 
     Raises OSError where pyarrow cannot open them.
     """
+    from pyarrow.fs import FileSelector, FileSystem, FileType  # 5 MB: not for local files
+
     found = Found()
     for url in urls:
         system, top = FileSystem.from_uri(url)
@@ -137,6 +137,8 @@ def relabelled(facts: Iterable[AnyFact], origin: str) -> Iterator[AnyFact]:
 
 def _copy(span: Origin, path: Path) -> None:
     """The span's bytes, at the places that they have in the file, with the rest of its last record."""
+    from pyarrow.fs import FileSystem
+
     system, inner = FileSystem.from_uri(span.path)
     with system.open_input_file(inner) as source, open(path, "wb") as file:
         at = max(0, span.start - 1)
@@ -149,13 +151,3 @@ def _copy(span: Origin, path: Path) -> None:
             if span.end is not None and not path.name.endswith(PACKED) and at > span.end:
                 # A line may go on from the one before: only one that begins a record is the end.
                 over = piece.find(b'\n{"', max(0, span.end - before)) >= 0
-
-
-def remove_folder(url: str) -> None:
-    """What was staged. Where it cannot be removed from here it stays; readers of Spark pass over it."""
-    if url.startswith("file:"):
-        shutil.rmtree(url.removeprefix("file:").replace("//", "/", 1), ignore_errors=True)
-        return
-    with suppress(Exception):  # each of pyarrow's file systems has errors of its own
-        system, path = FileSystem.from_uri(url)
-        system.delete_dir(path)

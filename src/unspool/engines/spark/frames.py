@@ -2,7 +2,8 @@
 
     job 1   spans ─ read ─ shuffle by conversation ─ reduce ─→ STAGING/reduced
     driver  all cards ─ link ─→ STAGING/patches
-    job 2   conversations and patches ─ shuffle ─ finish ─→ STAGING/finished
+    job 2   conversations and patches ─ shuffle ─ finish ─→ files below STAGING/finished
+    write   those files into their place
 
 Linking sees all conversations, so nothing can be finished before all are reduced. What waits lies in
 files: Spark would else read everything again for the second job. Only the DataFrame API of Spark 3.5
@@ -12,7 +13,7 @@ is used, so that it runs by Spark Connect too, which has no RDD and no SparkCont
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,17 +24,15 @@ import msgspec
 from unspool import sources
 from unspool.engines.spark import tasks
 from unspool.engines.spark.elsewhere import discover_urls, is_url
+from unspool.engines.spark.output import CONVERSATIONS, place, placed_files, staged_files
 from unspool.engines.spark.rows import (
     BATCH_ROWS,
     CONVERSATION,
     MESSAGES,
+    PARTS,
     PATCH,
     REPORT,
     SCHEMA,
-    TABLE,
-    WRITTEN,
-    output_schema,
-    output_tables,
 )
 from unspool.engines.spark.session import DataFrame, SparkSession, pandas, told_plainly
 from unspool.engines.spark.session import functions as F
@@ -47,6 +46,7 @@ from unspool.pipeline.discover import RANGE_BYTES, cut, discover
 from unspool.pipeline.finish import FILTERS
 from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.worker import SAMPLES_PER_CODE
+from unspool.sinks.parquet.rows import TABLES
 
 SHAPES = ("jsonl", "parquet")
 LEAST_SPAN_BYTES = 4 << 20
@@ -57,11 +57,26 @@ TABLE_PARTITIONS = 200
 TABLE_SOURCE = "copilot-telemetry"
 PATCHES_PER_FILE = 10_000
 
-COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
-"""Files of a task that failed, or ran twice, never get into the output."""
-MARKS_SUCCESS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+Files = dict[str, list[str]]
+MOVES = "source string, target string"
+FILES_PER_TASK = 64
+"""That are moved: in an object store each is copied."""
+TYPES = {
+    "text": "string",
+    "long": "string",
+    "texts": "array<string>",
+    "count": "bigint",
+    "number": "double",
+    "flag": "boolean",
+    "time": "timestamp",
+    "json": "string",
+    "jsons": "array<string>",
+}
+"""Kind of a column (see `sinks.parquet.rows`) → its type in Spark."""
+
 STAGED = {
-    **COMMITTER,
+    # Files of a task that failed, or ran twice, never get among the others.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
     # A reader holds a row group; the writer looks how long one is after so many rows of up to 1 MB.
     "parquet.block.size": str(16 << 20),
     "parquet.page.size.row.check.min": "1",
@@ -70,8 +85,6 @@ STAGED = {
 SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # By itself Spark writes times in a form (INT96) that does not tell that they are in UTC.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Rows of a staged file that Java holds at once; by itself it takes 4096, of up to 1 MB each.
     "spark.sql.parquet.columnarReaderBatchSize": str(BATCH_ROWS),
 }
@@ -121,6 +134,9 @@ class Extraction:
         """All of them, in order of place."""
         self._started = time.monotonic()
         self._patched = False
+        self._parts: list[str] = []
+        """What the tasks of job 2 call the files that count."""
+        self._files: Files = {}
         self._names_are_paths = True
         self._given = {p if is_url(p) else str(Path(p).absolute()): p for p in job.paths}
         """Argument as workers, which stand in other folders, have it → as it was given."""
@@ -277,45 +293,69 @@ class Extraction:
         if self._names_are_paths:
             folders = [path for path in self._given if is_url(path) or is_folder(path)]
             names = tasks.Names(folders, self._given)
-        finish = partial(tasks.finish_all, job=self.job, names=names)
+        finish = partial(
+            tasks.finish_all, job=self.job, names=names, folder=f"{self.staging}/finished"
+        )
         # What the driver wanted to know of them need not travel once more.
         rows = self._together(rows.withColumn("head", F.lit(None).cast("binary")))
-        finished = rows.mapInArrow(finish, output_schema(self.job.sink))
-        finished.write.options(**STAGED).parquet(f"{self.staging}/finished")
-        counted = self._finished.groupBy(TABLE).agg(F.count("*"), F.sum("n_messages"))
-        numbers = {table: (count, messages) for table, count, messages in counted.collect()}
-        self.summary.filtered = {name: numbers[name][0] for name in FILTERS if name in numbers}
-        self.summary.written, self.summary.messages = numbers.get(WRITTEN, (0, 0))
+        numbered = rows.withColumn("task", F.spark_partition_id().cast("long"))
+        # Of every partition Spark takes one result, whatever died meanwhile: each file counts once.
+        dropped: Counter[str] = Counter()
+        for name, count, messages in numbered.mapInArrow(finish, PARTS).collect():
+            if name in FILTERS:
+                dropped[name] += count
+            elif count:
+                self._parts.append(name)
+                self.summary.written += count
+                self.summary.messages += messages
+        self.summary.filtered = {name: dropped[name] for name in FILTERS if name in dropped}
+        self._files = self._named(f"{self.staging}/finished", staged_files)
         self.summary.seconds = time.monotonic() - self._started
 
-    @property
-    def _finished(self) -> DataFrame:
-        return self.spark.read.parquet(f"{self.staging}/finished")
+    def _named(self, folder: str, name: Callable[[str, str], dict[str, str]]) -> Files:
+        """Table → its files in the folder."""
+        files: Files = {}
+        for part in sorted(self._parts, key=lambda part: part.rpartition("/")[2]):
+            for table, file in name(self.job.sink, part).items():
+                files.setdefault(table, []).append(f"{folder}/{file}")
+        return files
 
     def table(self, name: str) -> DataFrame:
         """One of the tables of docs/parquet.md; of JSONL there is only `conversations`."""
-        columns = [f"`{column}`" for column in output_tables(self.job.sink)[name]]
-        return self._finished.where(F.col(TABLE) == name).select(*columns)
+        files = self._files.get(name, [])
+        if self.job.sink == "jsonl":
+            schema = "value string"
+        else:
+            schema = ", ".join(f"`{column}` {TYPES[kind]}" for column, kind in TABLES[name].items())
+        if not files:
+            return self.spark.createDataFrame([], schema)
+        reader = self.spark.read.schema(schema)
+        if self.job.sink == "jsonl":
+            return reader.text(files, lineSep="\n")
+        return reader.parquet(*files)
 
     @property
     def conversations(self) -> DataFrame:
-        conversations = self.table(WRITTEN)
-        return conversations.select("value") if self.job.sink == "jsonl" else conversations
+        return self.table(CONVERSATIONS)
 
     def write(self, output: str) -> None:
-        """The conversations into a folder, or for Parquet every table into one of its own. `_SUCCESS`
-        is there, beside the conversations, when all is."""
-        with told_plainly(), _settings(self.spark):
-            if self.job.sink == "jsonl":
-                # The folder may hold what was staged.
-                writer = self.conversations.write.options(**COMMITTER).mode("append")
-                writer.text(output, lineSep="\n")
-            else:
-                for name in reversed(output_tables(self.job.sink)):
-                    last = {MARKS_SUCCESS: str(name == WRITTEN).lower()}
-                    writer = self.table(name).write.options(**COMMITTER, **last)
-                    writer.parquet(f"{output}/{name}", compression="zstd")
+        """The files into a folder, or for Parquet those of every table into one of its own. `_SUCCESS`
+        is there when all is."""
+        files = self._named(output, placed_files)
+        moves = [
+            move for table in files for move in zip(self._files[table], files[table], strict=True)
+        ]
+        with told_plainly():
+            self._place(moves)
+            self._place([("", f"{output}/_SUCCESS")])
+        self._files = files
         self.summary.seconds = time.monotonic() - self._started
+
+    def _place(self, moves: list[tuple[str, str]]) -> None:
+        """By the workers: the driver of a Spark Connect server need not see the files."""
+        if moves:
+            frame = _frame(self.spark, moves, MOVES).repartition(-(-len(moves) // FILES_PER_TASK))
+            frame.mapInArrow(place, MOVES).collect()
 
 
 def _frame(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:

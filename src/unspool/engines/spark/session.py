@@ -30,6 +30,7 @@ __all__ = [
 
 CONNECT = "sc://"
 REACH_SECONDS = 5
+DAEMON = "unspool.engines.spark.daemon"
 _ADDRESS = re.compile(r"([^:/;?,]+):(\d+)")
 
 
@@ -54,6 +55,7 @@ def open_session(
             builder = builder.config("spark.ui.showConsoleProgress", str(progress).lower())
             # What linking needs of all conversations comes to the driver at once.
             builder = builder.config("spark.driver.maxResultSize", "0")
+            builder = builder.config("spark.python.daemon.module", DAEMON)
         for name, value in settings.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()

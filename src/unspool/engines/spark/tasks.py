@@ -2,7 +2,7 @@
 
     read     spans of files → facts, joined as far as one task sees them
     reduce   all facts of a conversation → trajectory and card
-    finish   trajectory and what linking says of it → a row of the output
+    finish   trajectory and what linking says of it → files (output.py)
 
 Each gets and gives Arrow batches, one at a time. A worker process serves many tasks: nothing is
 kept from one to the next.
@@ -10,9 +10,10 @@ kept from one to the next.
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -21,6 +22,7 @@ import msgspec
 from unspool import sinks, sources
 from unspool.engines.spark.elsewhere import Row, localised, relabelled
 from unspool.engines.spark.elsewhere import read_rows as read_table
+from unspool.engines.spark.output import GIVE_BACK_BYTES, write_part
 from unspool.engines.spark.rows import (
     BATCH_BYTES,
     CONVERSATION,
@@ -30,30 +32,25 @@ from unspool.engines.spark.rows import (
     PIECE_BYTES,
     READY,
     REPORT,
-    WRITTEN,
-    Finished,
     Item,
     pack,
-    tabulate,
+    tell,
     unpack,
     use_system_memory,
 )
 from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.io.memory import give_back
 from unspool.io.origins import Origin, Tally
-from unspool.io.packing import Packer, encode_json
+from unspool.io.packing import Packer
 from unspool.link import Card, Patch, make_card
 from unspool.pipeline.collect import Collection, Gathered, Place, rebuild
 from unspool.pipeline.finish import Filters, drop_reasoning, finish
 from unspool.pipeline.job import MEGABYTE, Job
 from unspool.pipeline.shuffle import pack_facts, unpack_facts
 from unspool.reduce.models import Merging
-from unspool.sinks.jsonl import drop_bytes
-from unspool.sinks.parquet.rows import tables_of
 from unspool.trajectory import (
     Message,
     Trajectory,
-    encode_trajectory,
     pack_trajectory,
     unpack_trajectory,
 )
@@ -82,8 +79,6 @@ class Report(msgspec.Struct, array_like=True):
 
 
 PROBLEMS_PER_REPORT = 1000
-PORTIONS = 8
-"""So many megabytes of a long conversation, in another form now, are given back at once."""
 encode = Packer().encode
 decode_report = msgspec.msgpack.Decoder(Report).decode
 decode_reduced = msgspec.msgpack.Decoder(Reduced).decode
@@ -92,13 +87,16 @@ _decode_key = msgspec.msgpack.Decoder(Key).decode
 _decode_place = msgspec.msgpack.Decoder(Place).decode
 _decode_patch = msgspec.msgpack.Decoder(Patch).decode
 _decode_messages = msgspec.msgpack.Decoder(list[Message]).decode
-_encode_strictly = msgspec.msgpack.Encoder().encode
 
 
 @contextmanager
 def _frugal() -> Iterator[None]:
-    """Facts hold no cycles; scanning them again and again costs a fifth of the time."""
+    """Facts hold no cycles; scanning them again and again costs a fifth of the time. After every task
+    Spark's daemon scans all the same: what was imported it need not look at."""
     use_system_memory()
+    give_back()
+    if not gc.get_freeze_count():
+        gc.freeze()
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -299,42 +297,29 @@ def _reduce(items: Iterable[Item], merging: Merging) -> Iterator[Item]:
 def _conversation(
     trajectory: Trajectory, card: Card, place: tuple[Place, Key, int]
 ) -> Iterator[Item]:
+    """The trajectory with its messages; those of a long one come after it, some at a time. They are let
+    go as they are packed: a long conversation is held once."""
     reduced = Reduced(place, card, bool(trajectory.origins), bool(trajectory.partial))
-    first, *more = _pack_portions(trajectory)
-    del trajectory
-    key = encode(place)
-    yield Item(key, 0, CONVERSATION, encode(reduced), first)
-    more.reverse()
-    while more:
-        yield Item(key, 0, MESSAGES, None, more.pop())
-
-
-def _pack_portions(trajectory: Trajectory) -> list[bytes]:
-    """The trajectory with its first messages, then the others, some at a time. Each is let go when it
-    is packed: a long conversation is held once."""
+    key, head = encode(place), encode(reduced)
     messages = trajectory.messages
     if sum(len(message.content) for message in messages) < PIECE_BYTES:
-        return [pack_trajectory(trajectory)]
+        yield Item(key, 0, CONVERSATION, head, pack_trajectory(trajectory))
+        return
     trajectory.messages = []
-    packed: list[bytes] = []
-    some: list[Message] = []
+    yield Item(key, 0, CONVERSATION, head, pack_trajectory(trajectory))
     messages.reverse()
-    try:
-        packed.append(_encode_strictly(trajectory))
-        while messages:
-            some = []
-            weight = 0
-            while messages and weight < PIECE_BYTES // 2:
-                some.append(messages.pop())
-                weight += len(some[-1].content)
-            packed.append(_encode_strictly(some))
-            if len(packed) % PORTIONS == 0:
-                give_back()
-    except (OverflowError, UnicodeEncodeError):  # as a whole, as `extract` has it
-        told = [message for portion in packed[1:] for message in _decode_messages(portion)]
-        trajectory.messages = [*told, *some, *reversed(messages)]
-        return [pack_trajectory(trajectory)]
-    return packed
+    packed = 0
+    while messages:
+        some = [messages.pop()]
+        weight = len(some[0].content)
+        while messages and weight < PIECE_BYTES // 2:
+            some.append(messages.pop())
+            weight += len(some[-1].content)
+        yield Item(key, 0, MESSAGES, None, encode(some))
+        packed += weight
+        if packed > GIVE_BACK_BYTES:
+            packed = 0
+            give_back()
 
 
 # finish
@@ -362,13 +347,27 @@ class Names(Mapping[str, str]):
         return 1
 
 
-def finish_all(batches: Batches, job: Job, names: Mapping[str, str]) -> Batches:
-    """Rows of conversations, each with its patch before it, into rows of the output."""
+def finish_all(batches: Batches, job: Job, names: Mapping[str, str], folder: str) -> Batches:
+    """Rows of conversations, each with its patch before it, into files below the folder; the rows that
+    come out name them."""
     with _frugal():
-        yield from tabulate(_finish(unpack(batches), job, names), job.sink)
+        items = unpack(batches)
+        first = next(items, None)
+        if first is None:
+            return
+        number, items = first.task, chain((first,), items)
+        del first
+        dropped: Counter[str] = Counter()
+        kept = _finish(items, job, names, dropped)
+        part, written, messages = write_part(kept, job.sink, folder, number)
+        parts = [(name, count, 0) for name, count in dropped.items()]
+        yield tell([*parts, (part, written, messages)])
 
 
-def _finish(items: Iterable[Item], job: Job, names: Mapping[str, str]) -> Iterator[Finished]:
+def _finish(
+    items: Iterable[Item], job: Job, names: Mapping[str, str], dropped: "Counter[str]"
+) -> Iterator[Trajectory]:
+    """The conversations that no filter drops."""
     filters = Filters(job)
     for _, group in groupby(items, attrgetter("key")):
         patch: Patch | None = None
@@ -387,33 +386,8 @@ def _finish(items: Iterable[Item], job: Job, names: Mapping[str, str]) -> Iterat
         if not job.reasoning:
             drop_reasoning(trajectory)
         finish(trajectory, patch, names)
-        dropped = filters.drops(trajectory)
-        if dropped is not None:
-            yield Finished(dropped)
-        elif job.sink == "jsonl":
-            count = len(trajectory.messages)
-            yield Finished(WRITTEN, _line(trajectory), count)
+        filter_name = filters.drops(trajectory)
+        if filter_name is None:
+            yield trajectory
         else:
-            for table, rows in tables_of(trajectory):
-                yield Finished(table, rows)
-
-
-def _line(trajectory: Trajectory) -> bytes | bytearray:
-    """As the sink writes it. Messages are let go one by one, so that a long conversation is held
-    once."""
-    drop_bytes(trajectory)
-    messages, trajectory.messages = trajectory.messages, []
-    empty = encode_trajectory(trajectory)
-    bare = Trajectory(conversation_id=trajectory.conversation_id, messages=[])
-    at = len(encode_trajectory(bare)) - len("]}")
-    line = bytearray(empty[:at])
-    messages.reverse()
-    given = 0
-    while messages:
-        line += encode_json(messages.pop())
-        line += b"," if messages else b""
-        if len(line) - given > PORTIONS * PIECE_BYTES:
-            given = len(line)
-            give_back()
-    line += empty[at:]
-    return line
+            dropped[filter_name] += 1
