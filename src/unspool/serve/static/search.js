@@ -49,8 +49,11 @@ export async function open(place) {
       if (asked.mode === "regex") return await stream(asked, mine);
       const answer = await ask("search", { ...asked, typing: true, limit: 200 }, "search");
       if (mine !== run) return;
+      // Whoever went down into the hits of fewer letters stays where they are.
+      const focused = [...results.querySelectorAll("a.hit")].indexOf(document.activeElement);
       results.replaceChildren(); groups.clear();
       for (const group of answer.groups) groupOf(group.id, group.title).append(...group.hits.map((hit) => hitRow(group.id, hit)));
+      if (focused >= 0) (results.querySelectorAll("a.hit")[focused] ?? input).focus({ preventScroll: true });
       told.value = `${plural(answer.hits, "hit")} in ${plural(answer.groups.length, "conversation")}${answer.capped ? ", of the latest" : ""} · ${Math.round(performance.now() - begun)} ms`;
       if (!answer.hits) results.append(h("p", { class: "empty" }, "Nothing found."));
     } catch (error) { if (mine === run) { const line = trouble(error); if (line) { results.replaceChildren(line); told.value = ""; } } }
