@@ -16,7 +16,7 @@ from tests.test_parquet import run
 from unspool.cli.sql import command
 from unspool.errors import UnspoolError
 from unspool.sinks.parquet.rows import TABLES
-from unspool.store.relations import RELATIONS
+from unspool.store.tables import RELATIONS
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from unspool.pipeline.output import write_output
 from unspool.sinks import load_combine
 from unspool.sinks.parquet.rows import TABLES
 from unspool.store.opening import reading
-from unspool.store.relations import RELATIONS, columns_of, iter_values
+from unspool.store.tables import RELATIONS, columns_of, iter_values
 from unspool.views.characters import one_line
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """The store: every conversation in one SQLite file, kept, searched, measured, aligned.
 
 schema.py    the tables, as migrations
+tables.py    their SQL, and what those who ask in SQL get of them
 opening.py   where it lies, who may read it, who writes it
 survey.py    what changed since the store read it
 reading.py   an origin's facts and raw records
@@ -21,7 +22,6 @@ search.py    what was said, by words, pieces of words or a pattern
 substrings.py  the index of pieces of words, made when it is needed
 align.py     conversations of two agents about one task
 export.py    conversations in any shape that a sink has
-relations.py the tables for those who ask in SQL
 changes.py   what changed, for readers in any process
 events.py    single events of live capture, and raw records read back
 collection.py  the store as a collection of conversations
