@@ -10,6 +10,7 @@ the k-th of its role with its words. What matches nothing stands by itself: besi
 own origin that did match, where time does not tell its place.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Set
 from itertools import zip_longest
@@ -98,6 +99,14 @@ def words(parts: list[MessageSeen]) -> str:
     return text or next((part.thinking.strip() for part in parts if part.thinking), "")
 
 
+_INVISIBLE = re.compile("[\u200b-\u200d\u2060\ufeff]")
+
+
+def visible(text: str) -> str:
+    """The text without characters that nobody sees: some channels drop them."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
+
+
 def joined_text(parts: list[MessageSeen]) -> str:
     """The text of the parts that know best; a part that another one goes on from is left out."""
     best = min((part.rank for part in parts if part.text), default=0)
@@ -146,7 +155,7 @@ class _Heard:
         for draft in self._drafts:
             shown = {part.shown.strip() for part in draft.parts if part.shown}
             for text in {words(draft.parts), joined_text(draft.parts).strip(), *shown}:
-                self._known[(draft.role, text)].add(draft)
+                self._known[(draft.role, visible(text))].add(draft)
         self._ends: dict[str, Alike] = defaultdict(Alike)
         """The last words of answers that say more than those."""
         for draft in self._drafts:
@@ -193,6 +202,8 @@ class _Heard:
         else:
             self._assembly.aliases[ident] = target.id
             self._taken.add(id(target))
+            if not text.isascii():
+                _complete(target, [fact for _, fact in group])
             for place, fact in group:
                 target.parts.append(fact)
                 self._assembly.echoed[place] = target
@@ -239,7 +250,7 @@ class _Heard:
             if target is not None and text and not words(target.parts):
                 # One store has "I look." and the call as one message, the better one as two: the
                 # words go to the message that has them (`tests/test_cursor_sent.py`).
-                alike = self._known[(first.role, text)]
+                alike = self._known[(first.role, visible(text))]
                 target = alike.find(self._taken, first.time) or target
         if target is None and first.role == "user":
             asked = self._asked.get(next((f.request for _, f in group if f.request), ""), ())
@@ -250,13 +261,31 @@ class _Heard:
         if target is None and text:
             waits = any(fact.status == "queued" for _, fact in group)
             for name in (text, *(fact.shown.strip() for _, fact in group if fact.shown)):
-                alike = self._known[(first.role, name)]
+                alike = self._known[(first.role, visible(name))]
                 target = alike.find(self._taken, first.time, waits, barred, self._channel[1])
                 if target is not None:
                     break
         if target is None and first.role == "assistant" and text in self._ends:
             target = self._ends[text].find(self._taken, first.time, barred=barred)
         return target
+
+
+def _complete(target: "Draft", echo: list[MessageSeen]) -> None:
+    """Where the thing itself lacks only characters that nobody sees, the echo's text is the whole one
+    (cases/gemini_cli/stream_and_chat):
+
+        {"type":"gemini","content":"Done |"}                                       the chat
+        {"type":"message","role":"assistant","content":"Done \u200d\u200b|"}       the stream
+    """
+    text, whole = joined_text(target.parts), joined_text(echo)
+    if len(whole) > len(text) > 0 and visible(whole) == text:
+        first = echo[0]
+        target.parts.append(
+            MessageSeen(
+                key=first.key, origin=first.origin, offset=first.offset, number=first.number,
+                time=first.time, id=first.id, role=first.role, text=whole, rank=-1,
+            )
+        )  # fmt: skip
 
 
 class Alike:
