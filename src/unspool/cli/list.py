@@ -23,6 +23,14 @@ Examples:
 """
 
 
+ID, WHEN, SOURCE, PROJECT, TURNS, TOOLS, TOKENS, TITLE = range(8)
+_RIGHT = frozenset((TURNS, TOOLS, TOKENS))
+_FIRST_TO_GO = (TOOLS, TOKENS, TURNS, PROJECT)
+"""Columns that a narrow terminal does without, so that titles can be read."""
+ID_WIDTH = 12
+TITLE_WIDTH = 28
+
+
 @click.command("list", epilog=EXAMPLES)
 @click.argument("paths", nargs=-1, metavar="[PATH]…")
 @click.option("--source", type=click.Choice([*sources.SOURCES, "atif"]), help="Only of this agent.")
@@ -100,7 +108,11 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
     widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
     if width:
         widths[ID] = min(widths[ID], ID_WIDTH)  # a longer one pushes its own row, not all rows
-    shown = _shown(widths, width)
+    shown = list(range(TITLE))
+    for at in _FIRST_TO_GO if width else ():
+        if width - sum(widths[column] + 2 for column in shown) >= min(TITLE_WIDTH, widths[TITLE]):
+            break
+        shown.remove(at)
     lines: list[str] = []
     for number, row in enumerate(rows):
         cells = []
@@ -116,22 +128,4 @@ def _table(entries: Sequence[Entry], everything: Sequence[Entry]) -> list[str]:
             cells[0] = click.style(cells[0], fg="yellow")
             cells[1] = click.style(cells[1], dim=True)
         lines.append("  ".join([*cells, title]).rstrip())
-    return list(lines)
-
-
-ID, WHEN, SOURCE, PROJECT, TURNS, TOOLS, TOKENS, TITLE = range(8)
-_RIGHT = frozenset((TURNS, TOOLS, TOKENS))
-_FIRST_TO_GO = (TOOLS, TOKENS, TURNS, PROJECT)
-"""Columns that a narrow terminal does without, so that titles can be read."""
-ID_WIDTH = 12
-TITLE_WIDTH = 28
-
-
-def _shown(widths: list[int], width: int) -> list[int]:
-    """The columns before the title; on a narrow terminal only so many that it has some room."""
-    shown = list(range(TITLE))
-    for at in _FIRST_TO_GO if width else ():
-        if width - sum(widths[column] + 2 for column in shown) >= min(TITLE_WIDTH, widths[TITLE]):
-            break
-        shown.remove(at)
-    return shown
+    return lines

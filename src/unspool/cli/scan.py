@@ -9,7 +9,6 @@ from unspool import sinks
 from unspool.cli.screen import Display, print_json
 from unspool.inspect.scan import (
     Findings,
-    Holding,
     Trouble,
     found_paths,
     main_places,
@@ -61,7 +60,15 @@ def command(paths: tuple[str, ...] = (), as_json: bool = False, verbose: bool = 
             )
     else:
         for holding in findings.holdings:
-            click.echo(f"{click.style(holding.source, bold=True)}  {_counts(holding)}")
+            counts = [
+                plural(holding.conversations, "conversation"),
+                plural(holding.subagents, "sub-agent") if holding.subagents else "",
+                plural(holding.messages, "message"),
+                f"{size(holding.size_bytes)} in {plural(holding.files, 'file')}",
+            ]
+            click.echo(
+                f"{click.style(holding.source, bold=True)}  {', '.join(filter(None, counts))}"
+            )
             days = (day_and_time(stamp)[:10] for stamp in (holding.first, holding.last))
             span = [day for day in days if day]
             facts = [" … ".join(dict.fromkeys(span))]
@@ -94,17 +101,6 @@ def _short(path: str) -> str:
     if path == home or path.startswith(home + os.sep):
         path = "~" + path[len(home) :]
     return one_line(path)
-
-
-def _counts(holding: Holding) -> str:
-    parts = [plural(holding.conversations, "conversation")]
-    if holding.subagents:
-        parts.append(plural(holding.subagents, "sub-agent"))
-    parts += [
-        plural(holding.messages, "message"),
-        f"{size(holding.size_bytes)} in {plural(holding.files, 'file')}",
-    ]
-    return ", ".join(parts)
 
 
 def _troubles(troubles: list[Trouble], verbose: bool) -> None:

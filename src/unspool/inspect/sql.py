@@ -60,7 +60,7 @@ def ask(query: str, tables: Mapping[str, Any], spill: Path) -> Answer:
         types = [str(kind) for kind in relation.types]
         return Answer(list(relation.columns), types, chain(first, rows))
     except duckdb.Error as error:
-        raise UsageError(_told(error)) from None
+        raise UsageError(_one_line(error)) from None
 
 
 def _rows(relation: Any) -> Iterator[tuple[Any, ...]]:
@@ -68,9 +68,9 @@ def _rows(relation: Any) -> Iterator[tuple[Any, ...]]:
         for batch in relation.to_arrow_reader(BATCH_ROWS):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
     except duckdb.Error as error:
-        raise UsageError(_told(error)) from None
+        raise UsageError(_one_line(error)) from None
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """DuckDB's message on one line: without the query, which it shows again, and a mark below it."""
     return " ".join(_SHOWN.split(str(error), maxsplit=1)[0].split()) or type(error).__name__
