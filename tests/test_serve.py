@@ -27,12 +27,14 @@ from tests.conversations import sample
 from tests.harness import CASES
 from tests.served import Server, fill, serving
 from unspool.cli.sync import sync
+from unspool.errors import TookTooLong
 from unspool.hooks.spool import Layout
 from unspool.live.daemon import is_running
 from unspool.serve import events
 from unspool.serve.endpoints import ENDPOINTS
 from unspool.serve.openapi import STREAMS, description
 from unspool.serve.page import version
+from unspool.serve.readers import Readers
 from unspool.trajectory import encode_trajectory
 
 pytestmark = pytest.mark.serve
@@ -594,6 +596,25 @@ def test_many_readers_while_somebody_writes(tmp_path: Path) -> None:
         for reader in readers:
             reader.join(60)
         assert wrong == []
+
+
+def test_what_nobody_waits_for_is_not_looked_up(server: Server) -> None:
+    """Who drags a list past a hundred pages has left all of them but the last."""
+    asked: list[str] = []
+
+    async def ask() -> None:
+        readers = Readers(server.store)
+
+        async def gone() -> bool:
+            return True
+
+        with pytest.raises(TookTooLong):
+            await readers.ask(lambda _: asked.append("gone"), is_gone=gone)
+        await readers.ask(lambda _: asked.append("there"))
+        readers.close()
+
+    asyncio.run(ask())
+    assert asked == ["there"]
 
 
 def test_a_slow_reader_is_told_and_sent_away_and_a_quiet_line_is_kept_open(

@@ -55,12 +55,15 @@ Q = TypeVar("Q", bound=NoQuery)
 def make_app(
     path: Path, bell: Bell, port: int, names: tuple[str, ...] = (), token: str | None = None
 ) -> Guard:
-    readers = Readers(path)
+    readers = Readers(path, lambda: bell.closed)
 
     def answering(endpoint: Endpoint) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             query = read_query(request, endpoint.query)
-            made = await readers.ask(lambda connection: encode(endpoint.handle(connection, query)))
+            made = await readers.ask(
+                lambda connection: encode(endpoint.handle(connection, query)),
+                is_gone=request.is_disconnected,
+            )
             return _tagged(request, made, "application/json")
 
         return answer

@@ -42,6 +42,8 @@ class Bell:
         self._file: tuple[int, int] | None = None
         self._layout = Layout.beside(path)
         self._live: bool | None = None
+        self.closed = False
+        """The server ends."""
 
     async def listen(self, after: int | None) -> AsyncIterator[bytes]:
         """Server-sent events behind `after`, or from now on."""
@@ -83,6 +85,7 @@ class Bell:
 
     def close(self) -> None:
         """Everybody is sent away: the server ends."""
+        self.closed = True
         for queue in list(self._readers):
             self._dismiss(queue)
 

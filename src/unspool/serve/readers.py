@@ -5,7 +5,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -29,19 +29,31 @@ T = TypeVar("T")
 class Readers:
     """Runs functions that ask the store something, each within its time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, is_ending: Callable[[], bool] = bool) -> None:
         self.path = path
+        self._is_ending = is_ending
+        self._free = asyncio.Semaphore(THREADS)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="reader")
         self._local = threading.local()
 
-    async def ask(self, question: Callable[[sqlite3.Connection], T], seconds: float = SECONDS) -> T:
+    async def ask(
+        self,
+        question: Callable[[sqlite3.Connection], T],
+        seconds: float = SECONDS,
+        is_gone: Callable[[], Awaitable[bool]] | None = None,
+    ) -> T:
+        """`is_gone`: whether nobody waits for the answer any more, asked when its turn comes. Who drags
+        a list past a hundred pages wants the last one."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._answer, question, seconds)
+        async with self._free:
+            if self._is_ending() or (is_gone is not None and await is_gone()):
+                raise TookTooLong("nobody waits for this any more")
+            return await loop.run_in_executor(self._pool, self._answer, question, seconds)
 
     def _answer(self, question: Callable[[sqlite3.Connection], T], seconds: float) -> T:
         connection = self._connection()
         end = time.monotonic() + seconds
-        connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+        connection.set_progress_handler(lambda: time.monotonic() > end or self._is_ending(), _STEPS)
         try:
             # In one transaction: several statements of one question see the same store, whoever writes.
             connection.execute("BEGIN")

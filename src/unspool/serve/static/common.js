@@ -50,6 +50,8 @@ export async function ask(path, query = {}, name = null) {
   return data;
 }
 
+export function drop(name) { running.get(name)?.abort(); running.delete(name); }
+
 export function search(query) {
   const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== false);
   return pairs.length ? "?" + new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])) : "";

@@ -1,5 +1,5 @@
 // The list: every row one request away, however many there are. Only what is on screen is there.
-import { ask, choosers, conversationLink, count, debounce, dollars, goTo, h, lastPart, onChange, plural, prose, search as asQuery, setState, state, time, trouble } from "./common.js";
+import { ask, choosers, conversationLink, count, debounce, dollars, drop, goTo, h, lastPart, onChange, plural, prose, search as asQuery, setState, state, time, trouble } from "./common.js";
 
 const PAGE = 100, ROW = 52;
 const SORTS = { activity: "Latest activity", started: "Started", title: "Title", messages: "Messages", turns: "Turns", tools: "Tool calls", failures: "Failures", tokens: "Tokens", cost: "Cost" };
@@ -68,14 +68,16 @@ export async function open(place) {
     wanted.add(page);
     const mine = version;
     try {
-      const answer = await ask("conversations", { ...query(), limit: PAGE, cursor: page ? outline.cursors[page - 1] : undefined });
-      if (mine === version) { pages.set(page, answer.conversations); draw(); }
-    } catch (error) { /* asked again when it is scrolled to */ } finally { wanted.delete(page); }
+      const answer = await ask("conversations", { ...query(), limit: PAGE, cursor: page ? outline.cursors[page - 1] : undefined }, "page-" + page);
+      if (mine === version) pages.set(page, answer.conversations);
+    } catch (error) { if (error.name !== "AbortError") return; /* asked again when it is scrolled to */ } finally { wanted.delete(page); }
+    if (mine === version) draw();
   }
   const drawn = new Map();
   function draw() {
     const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 8);
     const last = Math.min(outline.total - 1, Math.ceil((box.scrollTop + box.clientHeight) / ROW) + 8);
+    for (const page of wanted) if (page * PAGE > last || (page + 1) * PAGE <= first) drop("page-" + page); // scrolled past
     for (const [number, row] of drawn) if (number < first || number > last || !row.isConnected) { row.remove(); drawn.delete(number); }
     for (let number = first; number <= last; number++) {
       const page = Math.floor(number / PAGE), data = pages.get(page)?.[number % PAGE];
