@@ -195,8 +195,12 @@ def title_of(prompt: str) -> str:
 
 def all_input(fresh: int | None, *cached: int | None) -> int | None:
     """The prompt's tokens, for `Scribe.usage`, where an agent counts what came from the cache, or
-    went there, apart from the rest."""
-    return None if fresh is None else fresh + sum(count or 0 for count in cached)
+    went there, apart from the rest; or those of an answer whose reasoning is counted apart."""
+    if fresh is None:
+        return None
+    for count in cached:
+        fresh += count or 0
+    return fresh
 
 
 def touched(

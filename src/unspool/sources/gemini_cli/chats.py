@@ -12,6 +12,7 @@ same ids but without tokens, thoughts and calls: so each field keeps the best th
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from unspool.sources.gemini_parts import (
     text_of,
     typed_of,
 )
-from unspool.sources.scribe import Scribe, title_of, touched
+from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 NAME = "gemini-cli"
 
@@ -237,19 +238,19 @@ class _Chat:
         self.origin = origin
         self.header = Entry()
         self.messages: dict[str, _Message] = {}
-        self.chain: list[str] = []
+        self.chain: dict[str, None] = {}
         """The ids of the messages that count, in order."""
         self.results: dict[str, tuple[str, Any]] = {}
         """Call → (time, what the model got) of results that stand in messages."""
         self.noise = 0
-        self.outputs: set[str] | None = None
-        """The files that hold results too long for the chat."""
+        self.outputs: dict[str, Path] = {}
+        """Call → the file that holds its result, where that is too long for the chat."""
 
     def take(self, offset: int, entry: Entry) -> None:
         # The program asks in this order.
         if entry.rewind is not None:
-            at = self.chain.index(entry.rewind) if entry.rewind in self.chain else 0
-            del self.chain[at:]
+            kept = takewhile(lambda ident: ident != entry.rewind, self.chain)
+            self.chain = dict.fromkeys(kept) if entry.rewind in self.chain else {}
         elif entry.id is not None:
             self._add(offset, entry)
         elif entry.changed is not None:
@@ -270,8 +271,9 @@ class _Chat:
 
     def _add(self, offset: int, entry: Entry) -> None:
         ident = entry.id or ""
-        if entry.type == "user" and responses_of(entry.content) and not text_of(entry.content):
-            for response in responses_of(entry.content):
+        responses = responses_of(entry.content) if entry.type == "user" else []
+        if responses and not text_of(entry.content):
+            for response in responses:
                 self.results.setdefault(
                     str(response.get("id") or ""), (entry.timestamp or "", response)
                 )
@@ -284,8 +286,8 @@ class _Chat:
             if ident in self.chain:
                 return
         else:
-            self.messages[ident] = _Message(entry, offset, self.chain[-1] if self.chain else ROOT)
-        self.chain.append(ident)
+            self.messages[ident] = _Message(entry, offset, next(reversed(self.chain), ROOT))
+        self.chain[ident] = None
 
     def _replace(self, offset: int, messages: list[Entry]) -> None:
         """`$set.messages`: a resume repeats them; a compression puts a snapshot in their place.
@@ -324,6 +326,9 @@ class _Chat:
             # chats/<session of the parent>/<id>.jsonl
             scribe.note("parent", {"conversation_id": path.parent.name, "kind": "subagent"})
         yield from scribe.facts
+        outputs = path.parent.parent / "tool-outputs" / f"session-{session}"
+        if outputs.is_dir():
+            self.outputs = {file.stem: file for file in outputs.iterdir() if file.suffix == ".txt"}
         for message in self.messages.values():
             entry = message.entry
             scribe = Scribe(
@@ -334,11 +339,14 @@ class _Chat:
                 entry=entry.id or "",
                 after=message.after,
             )
-            self._state(message, scribe, path, session)
+            self._state(message, scribe)
             yield from scribe.facts
 
-    def _state(self, message: _Message, scribe: Scribe, path: Path, session: str) -> None:
+    def _state(self, message: _Message, scribe: Scribe) -> None:
         entry = message.entry
+        if entry.type == "gemini":
+            self._state_answer(message, scribe)
+            return
         text, shown = text_of(entry.content), text_of(entry.displayContent)
         if entry.type == "user":
             kind = "injected" if text.startswith("<session_context>") else ""
@@ -361,14 +369,12 @@ class _Chat:
                 )
             else:
                 scribe.message(id=entry.id or "", role="user", text=text, kind=kind)
-        elif entry.type == "gemini":
-            self._state_answer(message, scribe, path, session)
         elif entry.type == "error":
             scribe.message(id=entry.id or "", role="assistant", text=text, kind="error")
         else:
             scribe.mark(entry.type or "entry", {"text": text})
 
-    def _state_answer(self, message: _Message, scribe: Scribe, path: Path, session: str) -> None:
+    def _state_answer(self, message: _Message, scribe: Scribe) -> None:
         entry = message.entry
         thoughts = [
             "\n".join(filter(None, (thought.subject, thought.description)))
@@ -398,7 +404,7 @@ class _Chat:
             if call.agentId:
                 scribe.note("child_id", call.agentId, on="call", subject=call.id)
             time, response = self.results.get(call.id, ("", None))
-            given = next((r for r in responses_of(call.result)), response) or response
+            given = next(iter(responses_of(call.result)), None) or response
             if given is None and call.status not in ("success", "error", "cancelled"):
                 continue
             text, refused = answer_of(given)
@@ -406,13 +412,8 @@ class _Chat:
             details: dict[str, Any] = {}
             if call.resultDisplay not in (None, "", text):
                 details["display"] = call.resultDisplay
-            folder = path.parent.parent / "tool-outputs" / f"session-{session}"
-            if self.outputs is None:
-                self.outputs = (
-                    {file.name for file in folder.iterdir()} if folder.is_dir() else set()
-                )
-            name = f"{call.id.rpartition('/')[2]}.txt"
-            whole = _read_text(folder / name) if name in self.outputs else ""
+            file = self.outputs.get(call.id.rpartition("/")[2])
+            whole = _read_text(file) if file is not None else ""
             if whole:
                 details["full_output"] = whole
             scribe.returned(
@@ -429,15 +430,11 @@ class _Chat:
             scribe.usage(
                 subject=entry.id or "",
                 model=entry.model or "",
-                prompt=_sum(tokens.input, tokens.tool),
-                completion=_sum(tokens.output, tokens.thoughts),
+                prompt=all_input(tokens.input, tokens.tool),
+                completion=all_input(tokens.output, tokens.thoughts),
                 cached=tokens.cached,
                 reasoning=tokens.thoughts,
             )
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    return None if first is None else first + (second or 0)
 
 
 def _read_text(path: Path) -> str:
