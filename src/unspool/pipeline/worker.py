@@ -293,6 +293,7 @@ class Worker:
         outcome = self.families[family] = FamilyResult()
         members: list[tuple[Trajectory, Reduced]] = []
         spilled = False
+        weight = 0
         for key in dict.fromkeys(keys):
             gathered = self.collection.pop(key)
             if key in self.fact_slots:
@@ -301,6 +302,7 @@ class Worker:
                 gathered = get_facts(self.slots, self.fact_slots.pop(key), gathered)
             if gathered is None:
                 continue
+            weight += gathered.weight
             try:
                 rebuilt = rebuild(key, gathered, self.job.merging)
             except Exception as error:  # a fault of ours: the other conversations go on
@@ -312,9 +314,11 @@ class Worker:
                 place = (gathered.first, key, number)
                 reduced, trajectory = self._put(trajectory, card, place)
                 outcome.reduced.append(reduced)
-                if self.early and not spilled:  # a family beyond memory is not held whole
+                # A large family that was beyond memory is not held whole. Most were put away because
+                # others came behind them.
+                if self.early and (not spilled or weight <= self.limit // 4):
                     members.append((trajectory, reduced))
-        if members and not spilled:
+        if members and len(members) == len(outcome.reduced):
             patches = link([reduced.card for _, reduced in members])
             for trajectory, reduced in members:
                 reduced.assumed = patches.get(reduced.card.key)
