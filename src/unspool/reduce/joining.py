@@ -89,11 +89,13 @@ class Joiner:
     def _lean(self, fact: SnapshotSeen) -> list[View]:
         """The same system prompt and tools come with every call: hold them once."""
         views: list[View] = []
+        shared = self._shared
         for view in fact.views:
-            system = self._shared.setdefault(view.system, view.system)
-            tools = self._shared.setdefault(view.tools, view.tools)
-            if system is not view.system or tools is not view.tools:
-                view = msgspec.structs.replace(view, system=system, tools=tools)
+            if view.system or view.tools:
+                system = shared.setdefault(view.system, view.system)
+                tools = shared.setdefault(view.tools, view.tools)
+                if system is not view.system or tools is not view.tools:
+                    view = msgspec.structs.replace(view, system=system, tools=tools)
             views.append(view)
         return views
 

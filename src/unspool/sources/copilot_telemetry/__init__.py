@@ -78,7 +78,7 @@ READERS: dict[str, Callable[[Event, Tally], list[AnyFact]]] = {
 }
 
 _NOISE_LINE = re.compile(
-    rb'\{(?:"(?!name"|eventName")\w++": ?"[^"\\]*+", ?)*+"data": ?\{"baseData": ?\{"name": ?'
+    rb'\{(?:"(?!name"|eventName")\w++": ?"[^"]*+", ?)*+"data": ?\{"baseData": ?\{"name": ?'
     rb'"(?:[^"\\/]*+/)++(?:%b)", ?"properties": ?\{'
     % b"|".join(re.escape(name.encode()) for name in sorted(NOISE))
 )

@@ -61,7 +61,7 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
         return scribe.facts
     messages = event.joined("messagesJson")
     text, escaped, gap = messages or (b"", False, False)
-    if b"copilot_cache_control" in text:
+    if text.find(b"copilot_cache_control") >= 0:
         # Marks move with every call: with them no list would be the beginning of the next.
         text = (_CACHE_MARK if escaped else _PLAIN_CACHE_MARK).sub(b"", text)
     text = text.strip(b" ")

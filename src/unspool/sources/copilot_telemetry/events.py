@@ -193,10 +193,10 @@ class Event:
 
     def number(self, name: str) -> int | None:
         raw = self.properties.get(name)
-        if raw is None:
+        if raw is None and self.measures:
             raw = self.measures.get(name)
-            if raw is None:
-                return None
+        if raw is None:
+            return None
         data = bytes(raw)
         if data.isdigit():
             return int(data)
@@ -221,10 +221,12 @@ class Event:
 
     def option_json(self, name: str) -> bytes:
         """A request option as JSON, which may be a JSON string that holds it."""
-        parts = self.joined(f"request_option_{name}") or self.joined(f"request.option.{name}")
-        if parts is None:
-            return b""
-        text, escaped, _ = parts
+        spelled, dotted = _OPTIONS[name]
+        if spelled not in self.properties:
+            if dotted not in self.properties:
+                return b""
+            spelled = dotted
+        text, escaped, _ = cast(tuple[bytes, bool, bool], self.joined(spelled))
         if escaped:
             text = b"" if text in _UNDEFINED_JSON else b'"%b"' % text
         # Short ones are one object: whoever holds them once need not compare them.
@@ -273,6 +275,9 @@ def _part_names(name: str) -> tuple[str, str, str]:
     return f"{name}_", f"{name}_02", f"{name}_03"
 
 
+_OPTIONS = {
+    name: (f"request_option_{name}", f"request.option.{name}") for name in ("system", "tools")
+}
 _UNDEFINED = "undefined"
 _UNDEFINED_JSON = (b"undefined", b'\\"undefined\\"')
 """What the sender writes for an option that is not there."""
@@ -286,7 +291,7 @@ _SHORT = 64
 def _decode_string(data: bytes) -> str:
     if data[0] != _QUOTE:
         return "" if data == b"null" else data.decode()
-    return data[1:-1].decode() if b"\\" not in data else msgspec.json.decode(data, type=str)
+    return data[1:-1].decode() if data.find(b"\\") < 0 else msgspec.json.decode(data, type=str)
 
 
 class _Strings(dict[bytes, str]):
