@@ -143,6 +143,7 @@ def test_what_cannot_be_made_after_linking_is_made_by_the_next_try(
 
     monkeypatch.setattr(Here, "reduce", fail_once)
     with capture.writer() as writer:
+        writer.update.relate()  # nothing waits yet: from now on only what changed is linked
         writer.take_files(survey(writer.connection, [str(capture.home)]).changed)
         dirty = writer.dirty()
         _, faults = writer.bring_up_to_date(dirty)
