@@ -96,7 +96,10 @@ def test_cannot_be_written(home: Path, agent_is_here: Installer) -> None:
         place.chmod(usual)
         assert told.returncode == 1
         assert told.stderr.startswith(f"unspool: claude-code: {path} cannot be ")
-        assert told.stderr.endswith(" (Permission denied); it stays as it is\n")
+        assert told.stderr.endswith(
+            " (Permission denied); it stays as it is, mend that and try again\n"
+        )
+        assert told.stderr.count("\n") == 1
         assert path.read_text() == "{}"
 
 

@@ -123,6 +123,59 @@ def test_exactly_the_events_of_the_version(
     assert settings_of(home).read_bytes() == before
 
 
+OBSERVED = {
+    "claude-code": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure PermissionDenied"
+    " Notification Stop StopFailure SubagentStart SubagentStop PostCompact PostModelSwitch"
+    " InstructionsLoaded CwdChanged SessionEnd",
+    "cursor": "sessionStart sessionEnd beforeSubmitPrompt afterAgentResponse afterAgentThought"
+    " postToolUse postToolUseFailure afterShellExecution afterMCPExecution afterFileEdit subagentStop"
+    " preCompact stop",
+    "copilot": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure Stop SubagentStop"
+    " PreCompact SessionEnd ErrorOccurred",
+    "codex": "SessionStart UserPromptSubmit PostToolUse PostCompact SubagentStop Stop SessionEnd",
+    "gemini-cli": "SessionStart BeforeAgent AfterAgent AfterTool PreCompress Notification SessionEnd",
+}
+GATES = {
+    "claude-code": "PreToolUse", "copilot": "PreToolUse", "codex": "PreToolUse",
+    "gemini-cli": "BeforeTool",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OBSERVED)
+def test_only_events_that_decide_nothing(
+    home: Path, layout: Layout, agent_is_here: Installer, name: str
+) -> None:
+    """The whole list by name; with `--gates` one more, whose answer is neither yes nor no."""
+    agent_is_here(name, "")
+    written = value_of(put(layout, name).path)["hooks"]
+    assert set(written) == set(OBSERVED[name].split())
+    if name in GATES:
+        gated = value_of(put(layout, name, gates=True).path)["hooks"]
+        assert set(gated) - set(written) == {GATES[name]}
+        text = json.dumps(gated)
+        assert 'printf \\"{}\\"' in text
+        assert "allow" not in text
+    else:
+        with pytest.raises(HooksRefused, match=f"{name}: no gate is installed"):
+            put(layout, name, gates=True)
+
+
+def test_entries_that_only_look_like_ours_stay(
+    home: Path, layout: Layout, agent_is_here: Installer
+) -> None:
+    agent_is_here("claude-code", "")
+    put(layout, "claude-code")
+    path = settings_of(home)
+    value = value_of(path)
+    (group,) = value["hooks"]["Stop"]
+    ours = group["hooks"][0]["command"]
+    looks = {"type": "command", "command": f"{ours} "}
+    value["hooks"]["Stop"].append({"hooks": [looks]})
+    path.write_text(json.dumps(value, indent=2))
+    take(layout, "claude-code")
+    assert value_of(path) == {"hooks": {"Stop": [{"hooks": [looks]}]}}
+
+
 def test_a_command_that_hangs_or_fails_tells_no_version(
     home: Path, layout: Layout, agent_is_here: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

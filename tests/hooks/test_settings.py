@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as budget
 
 from tests.hooks.settings_texts import texts
@@ -35,7 +35,7 @@ def is_inside(small: bytes, large: bytes) -> bool:
 
 
 @pytest.mark.parametrize("agent", EDITED, ids=lambda agent: agent.name)
-@budget(max_examples=60, deadline=None)
+@budget(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(texts())
 def test_install_then_remove_gives_the_same_bytes(
     agent: Agent, written: tuple[dict[str, Any], bytes]

@@ -98,5 +98,6 @@ def write_private(path: Path, data: bytes) -> None:
 
 def _refused(path: Path, name: str, verb: str, error: OSError) -> HooksRefused:
     return HooksRefused(
-        f"{name}: {path} cannot be {verb} ({error.strerror or error}); it stays as it is"
+        f"{name}: {path} cannot be {verb} ({error.strerror or error});"
+        " it stays as it is, mend that and try again"
     )

@@ -88,14 +88,12 @@ def append(text: str, path: Path, key: str | None, value: Any) -> str:
     return text[:end] + "," + text[end:tail] + written.before() + child + text[tail:]
 
 
-def remove(text: str, path: Path, matches: Callable[[Child], bool]) -> str:
-    """The text without those children of the container at `path`."""
-    while True:
-        container = at(parse(text), path)
-        found = [number for number, child in enumerate(container.children) if matches(child)]
-        if not found:
-            return text
-        text = _without(text, container, found[-1])
+def remove(text: str, path: Path, matches: Callable[[int, Child], bool]) -> str:
+    """The text without those children of the container at `path`, told by number and child."""
+    children = at(parse(text), path).children
+    for number in reversed([n for n, child in enumerate(children) if matches(n, child)]):
+        text = _without(text, at(parse(text), path), number)
+    return text
 
 
 def _without(text: str, container: Node, number: int) -> str:

@@ -107,7 +107,11 @@ class Settings:
                     inner = inner[name]
                 del inner[path[-1]]
                 name = path[-1]
-                text = jsontext.remove(self.text, tuple(path[:-1]), lambda child: child.key == name)  # noqa: B023 - used at once
+                text = jsontext.remove(
+                    self.text,
+                    tuple(path[:-1]),
+                    lambda _, child: child.key == name,  # noqa: B023 - used at once
+                )
                 self._edit(text, wanted)
         if not existed and not self.value.get(HOOKS):
             rest = {name: value for name, value in self.value.items() if name != HOOKS}
@@ -173,7 +177,4 @@ def said_by(path: Path) -> dict[str, Any]:
 
 
 def _without(text: str, path: jsontext.Path, numbers: list[int]) -> str:
-    for number in reversed(numbers):
-        place = jsontext.at(jsontext.parse(text), path).children[number].start
-        text = jsontext.remove(text, path, lambda child: child.start == place)  # noqa: B023 - used at once
-    return text
+    return jsontext.remove(text, path, lambda number, _: number in numbers)

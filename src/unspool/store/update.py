@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from unspool.facts import Key, Problem
+from unspool.io.memory import give_back
 from unspool.io.packing import Packer
 from unspool.link import Card, Patch, link, make_card
 from unspool.pipeline.collect import Gathered, rebuild
@@ -42,9 +43,9 @@ from unspool.store.rows import (
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 WRITE_BATCH = 100
-LARGEST_SHARE = 0.5
-"""Of the memory for facts: a conversation that is larger is read anew each time. Its trajectory takes
-as much again, and it would leave no room for others."""
+LARGEST_SHARE = 0.25
+"""Of the memory for facts: a conversation that is larger is read anew each time, and nothing else is
+kept meanwhile. To make it takes three times as much as its facts."""
 MADE_WHOLE = "\0"
 """`facts_of` of conversations that came as trajectories: there are no facts of them."""
 
@@ -61,6 +62,7 @@ class HotFacts:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
+        self.largest_bytes = most_bytes * LARGEST_SHARE
         self.weight = 0
         self._kept: OrderedDict[Key, tuple[Gathered, int]] = OrderedDict()
         """With the number of the last block of facts that is in it."""
@@ -73,7 +75,9 @@ class HotFacts:
         row = "SELECT ifnull(max(id), 0) FROM facts WHERE platform = ? AND external_id = ?"
         (newest,) = connection.execute(row, key).fetchone()
         gathered = get_facts(connection, key, last, before)
-        if gathered is not None and gathered.weight <= self.most_bytes * LARGEST_SHARE:
+        if gathered is not None and gathered.weight > self.largest_bytes:
+            self.forget()
+        elif gathered is not None:
             self._kept[key] = (gathered, newest)
             self.weight += gathered.weight
             while self.weight > self.most_bytes:
@@ -103,6 +107,7 @@ class Reducer:
         if gathered is None:
             return Conversation(key, [], [])
         rebuilt = rebuild(key, gathered)
+        is_large = gathered.weight > self.hot.largest_bytes
         del gathered
         made: list[Reduced] = []
         while rebuilt.conversations:
@@ -121,6 +126,9 @@ class Reducer:
                 told = self.describe(trajectory)
                 rows = only_new(self.connection, make_rows(trajectory))
             made.append(Reduced(card.key, _pack(card), None, packed, rows, told=told))
+            del trajectory
+        if is_large:
+            give_back()
         return Conversation(key, made, rebuilt.problems)
 
 
