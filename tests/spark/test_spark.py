@@ -148,9 +148,8 @@ def test_files_and_tables_give_the_same(
     digested = extract(session, table, staging=str(tmp_path / "digests"), **given)
     assert values(digested) == lines(expected)
     # A pattern is nothing that pyarrow opens: the lines come by Spark's text reader.
-    by_line = extract(
-        session, f"file://{telemetry}/*.jsonl", staging=str(tmp_path / "lines"), to="jsonl"
-    )
+    pattern = f"file://{telemetry}/*.jsonl"
+    by_line = extract(session, pattern, staging=str(tmp_path / "lines"), to="jsonl", partitions=4)
     assert placeless(values(by_line)) == placeless(lines(expected))
 
 
