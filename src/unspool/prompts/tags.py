@@ -90,7 +90,7 @@ def _iter_attributes(raw: str) -> Iterator[tuple[str, object]]:
 
 def blocks(text: str) -> list[Block]:
     """The top-level blocks of a text in order, each with those inside it."""
-    if "</" not in text and "/>" not in text:
+    if "<" not in text or ("</" not in text and "/>" not in text):
         return []  # nothing is closed
     if not ("\n<" in text or "\n <" in text or text.startswith(("<", " <"))):
         return []

@@ -84,12 +84,7 @@ def opens_from(
     tagged = blocks(text)
     if not tagged:
         return ("injected" if text in _FILLERS else None), None
-    kind = read_wording(text, tagged, catalogue, True).kind
-    summary = None
-    for block in tagged:
-        if block.name in catalogue.summaries:
-            summary = block.inner
-    return kind, summary
+    return read_wording(text, tagged, catalogue, True).kind, _summary(tagged, catalogue)
 
 
 def find_request(text: str, tagged: list[Block], catalogue: Catalogue) -> Block | None:
@@ -116,9 +111,10 @@ def _is_said(block: Block, catalogue: Catalogue) -> bool:
 
 def summary_of(text: str) -> str | None:
     """The conversation summary that a message begins from, where it holds one."""
-    tagged = blocks(text) if "<" in text else []
-    if not tagged:
-        return None
-    names = active().summaries
-    summaries = [block for block in tagged if block.name in names]
+    tagged = blocks(text)
+    return _summary(tagged, active()) if tagged else None
+
+
+def _summary(tagged: list[Block], catalogue: Catalogue) -> str | None:
+    summaries = [block for block in tagged if block.name in catalogue.summaries]
     return summaries[-1].inner if summaries else None
