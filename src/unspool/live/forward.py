@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from unspool.errors import UnspoolError
 from unspool.hooks.spool import Layout
 from unspool.live.failpoints import reach
-from unspool.live.intake import SPOOL_SECONDS, SWEEP_SECONDS, Spool, sweep, take_in
+from unspool.live.intake import SWEEP_SECONDS, Spool, sweep, take_in
 from unspool.live.mirror import Sender
 from unspool.live.queue import READ_EVENTS, Arrival, Queue, SqliteQueue
 from unspool.trajectory import Trajectory
@@ -130,7 +130,7 @@ def run_intake(
         while not stop.is_set():
             is_time = time.monotonic() - looked > LOOK_SECONDS
             if not spool.has_news() and not is_time:
-                stop.wait(SPOOL_SECONDS)
+                stop.wait(spool.wait_seconds())
                 continue
             if time.monotonic() - swept > SWEEP_SECONDS:
                 swept = time.monotonic()
@@ -151,7 +151,7 @@ def run_intake(
                     trouble = str(error)
                     tell(trouble)
                 stop.wait(LOOK_SECONDS)
-            stop.wait(SPOOL_SECONDS)
+            stop.wait(spool.wait_seconds())
     finally:
         if forward is not None:
             with suppress(UnspoolError):
