@@ -170,6 +170,7 @@ def _session_notes(records: list[Record]) -> list[Noted]:
     return [
         fact
         for record in records
+        if record.noted
         for fact in record.facts
         if type(fact) is Noted
         and (

@@ -41,37 +41,29 @@ ENDS = ("turn_end", "end")
 """Marks that stand behind the words of their own record."""
 
 
-class Draft:
+class Draft(msgspec.Struct, eq=False, gc=False):
     """A message in the making."""
 
-    __slots__ = ("calls", "id", "origin", "orphan", "parts", "place", "role", "time")
-
-    def __init__(
-        self, ident: str, role: str, place: float, time: int | None, origin: str = ""
-    ) -> None:
-        self.id = ident
-        self.origin = origin
-        self.role = role
-        self.place = place
-        self.time = time
-        self.parts: list[MessageSeen] = []
-        self.calls: list[CallDraft] = []
-        self.orphan: CallDraft | None = None
-        """Set on a result whose call nobody saw."""
+    id: str
+    role: str
+    place: float
+    time: int | None
+    origin: str = ""
+    parts: list[MessageSeen] = []
+    calls: "list[CallDraft]" = []
+    orphan: "CallDraft | None" = None
+    """Set on a result whose call nobody saw."""
 
 
-class CallDraft:
+class CallDraft(msgspec.Struct, eq=False, gc=False):
     """A tool call in the making, with what came of it."""
 
-    __slots__ = ("ended", "id", "place", "results", "seen")
-
-    def __init__(self, ident: str, place: float) -> None:
-        self.id = ident
-        self.place = place
-        self.ended = place
-        """Where its result stands."""
-        self.seen: list[ToolCalled] = []
-        self.results: list[ToolReturned] = []
+    id: str
+    place: float
+    ended: float
+    """Where its result stands."""
+    seen: list[ToolCalled] = []
+    results: list[ToolReturned] = []
 
 
 class Assembly:
@@ -230,7 +222,7 @@ class Assembly:
     def call(self, ident: str, place: float) -> CallDraft:
         call = self.calls.get(ident)
         if call is None:
-            call = self.calls[ident] = CallDraft(ident, place)
+            call = self.calls[ident] = CallDraft(ident, place, place)
         return call
 
     def _settle_places(self, total: int) -> None:

@@ -109,10 +109,11 @@ def visible(text: str) -> str:
 
 def joined_text(parts: list[MessageSeen]) -> str:
     """The text of the parts that know best; a part that another one goes on from is left out."""
-    best = min((part.rank for part in parts if part.text), default=0)
+    spoken = [part for part in parts if part.text]
+    best = min([part.rank for part in spoken], default=0)
     texts: list[str] = []
-    for part in parts:
-        if part.rank == best and part.text:
+    for part in spoken:
+        if part.rank == best:
             if texts and part.piece:
                 texts[-1] += part.text
             elif texts and part.text.startswith(texts[-1]):

@@ -23,14 +23,6 @@ from unspool.reduce.records import Listed, Record
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction
 
 
-def _first(ranked: list[MessageSeen], field: str) -> Any:
-    for part in ranked:
-        value = getattr(part, field)
-        if value:
-            return value
-    return None
-
-
 def build_messages(
     drafts: list[Draft], listed: Sequence[tuple[float, Message]] = ()
 ) -> tuple[list[Message], list[float]]:
@@ -113,38 +105,48 @@ def build_message(draft: Draft) -> list[Message]:
 
 def _build_joined(draft: Draft, parts: list[MessageSeen]) -> Message:
     """One message of its parts: each field from the part that knows best."""
-    ranked = sorted(parts, key=_by_rank)
-    extra: dict[str, Any] = {}
-    for part in sorted([part for part in parts if part.extra], key=lambda p: -p.rank):
-        extra.update(part.extra or {})
+    thoughts: list[str] = []
     attachments: list[Attachment] = []
+    stop = ""
     for part in parts:
-        attachments += [a for a in part.attachments if a not in attachments]
-    # Kind and status come from the best rank alone: a hook that repeats a summary as an ordinary
-    # prompt does not make it one.
-    least = ranked[0].rank if ranked else 0
-    best = [part for part in ranked if part.rank == least]
-    # Of a command that is kept under another name, the one that was typed (queued_command).
-    renamed = [part for part in ranked if part.shown]
-    texts: list[str] = []
-    for part in parts:
-        if texts and part.thinking.startswith(texts[-1]):
-            texts[-1] = part.thinking  # "I look" and then "I look at the file": one thought, grown
-        elif part.thinking and part.thinking not in texts:
-            texts.append(part.thinking)
+        if thoughts and part.thinking.startswith(thoughts[-1]):
+            thoughts[-1] = (
+                part.thinking
+            )  # "I look" and then "I look at the file": one thought, grown
+        elif part.thinking and part.thinking not in thoughts:
+            thoughts.append(part.thinking)
+        if part.attachments:
+            attachments += [a for a in part.attachments if a not in attachments]
+        stop = part.stop or stop
+    mode = model = request = kind = status = ""
+    typed = renamed = None
+    ranked = sorted(parts, key=_by_rank)
+    for part in ranked:
+        mode, model, request = mode or part.mode, model or part.model, request or part.request
+        if part.rank == ranked[0].rank:
+            # Kind and status come from the best rank alone: a hook that repeats a summary as an
+            # ordinary prompt does not make it one.
+            kind, status = kind or part.kind, status or part.status
+        typed = part.typed if typed is None else typed
+        if part.shown and renamed is None:
+            renamed = part.typed
+    extra: dict[str, Any] = {}
+    for part in sorted([part for part in parts if part.extra], key=_by_rank, reverse=True):
+        extra.update(part.extra or {})
     return Message(
         role=draft.role,  # type: ignore[arg-type]  # a draft takes its role from a fact
         content=joined_text(parts),
-        mode=_first(ranked, "mode"),
-        model=_first(ranked, "model"),
+        mode=mode or None,
+        model=model or None,
         id=draft.id if parts and parts[0].id else None,
-        kind=_first(best, "kind"),
-        typed=next((p.typed for p in (*renamed, *ranked) if p.typed is not None), None),
-        thinking=("\n\n".join(texts) or None),
+        kind=kind or None,
+        # Of a command that is kept under another name, the one that was typed (queued_command).
+        typed=typed if renamed is None else renamed,
+        thinking="\n\n".join(thoughts) or None,
         timestamp=format_time(draft.time),
-        request_id=_first(ranked, "request"),
-        stop_reason=next((p.stop for p in reversed(parts) if p.stop), None),
-        status=_first(best, "status"),
+        request_id=request or None,
+        stop_reason=stop or None,
+        status=status or None,
         attachments=attachments or None,
         extra=extra or None,
     )

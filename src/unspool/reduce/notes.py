@@ -52,27 +52,29 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
 
     A negative rank replaces what the message itself says.
     """
-    by_subject: dict[tuple[str, str | None], list[Noted]] = defaultdict(list)
+    on_calls: dict[str | None, list[Noted]] = defaultdict(list)
+    on_messages: dict[tuple[str, str | None], list[Noted]] = defaultdict(list)
     opening: dict[tuple[str, str | None], list[Noted]] = defaultdict(list)
     """Those on the words that opened a request or turn."""
     own = [note for note in notes if note.on != "conversation" and note.on != "entry"]
     for (on, subject, name), note in settle(own).items():
-        opens = (name in TURN_NOTES and on != "call") or (name == "timestamp" and on in _OPENED)
-        (opening if opens else by_subject)[(on, subject)].append(note)
-    if not by_subject and not opening:
+        if on == "call":
+            on_calls[subject].append(note)
+        else:
+            opens = name in TURN_NOTES or (name == "timestamp" and on in _OPENED)
+            (opening if opens else on_messages)[(on, subject)].append(note)
+    if not on_calls and not on_messages and not opening:
         return
-    on_messages = any(on != "call" for on, _ in by_subject)
-    on_calls = any(on == "call" for on, _ in by_subject)
     for message in messages:
         notes_here: list[Noted] = []
         asked = message.role == "user" and message.kind is None
-        if on_messages or asked:
+        if on_messages or (asked and opening):
             for place in (
                 ("message", message.id),
                 ("request", message.request_id),
                 ("turn", None if message.turn is None else str(message.turn)),
             ):
-                notes_here += by_subject.get(place, ())
+                notes_here += on_messages.get(place, ())
                 if asked:
                     notes_here += opening.get(place, ())
         for note in sorted(notes_here, key=_by_rank) if len(notes_here) > 1 else notes_here:
@@ -81,13 +83,12 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
                     setattr(message, note.name, note.value)
             elif note.on != "turn" or message.role == "user":
                 message.extra = {note.name: note.value, **(message.extra or {})}
-        if not on_calls or (message.role == "assistant" and not message.tool_calls):
-            continue
-        for note in by_subject.get(("call", message.tool_call_id or ""), ()):
-            if note.name == "ended_at" and message.timestamp is None:
-                message.timestamp = note.value  # a result is there when its call has ended
+        if message.timestamp is None and message.tool_call_id is not None:
+            for note in on_calls.get(message.tool_call_id, ()):
+                if note.name == "ended_at":
+                    message.timestamp = note.value  # a result is there when its call has ended
         for call in message.tool_calls or ():
-            for note in by_subject.get(("call", call.id), ()):
+            for note in on_calls.get(call.id, ()):
                 if note.name in CALLER_NOTES:
                     setattr(message, note.name, getattr(message, note.name) or note.value)
                 else:
@@ -103,7 +104,7 @@ def follow(
     for name, role in (("model", "assistant"), ("mode", "user")):
         ordered = sorted(((p, n) for p, n in notes if n.name == name), key=lambda item: item[0])
         at = [place for place, _ in ordered]
-        for message, place in zip(messages, places, strict=True):
+        for message, place in zip(messages, places, strict=True) if at else ():
             if message.role != role or getattr(message, name) or message.kind == "injected":
                 continue
             number = bisect_left(at, place)
@@ -221,7 +222,7 @@ def find_naming(records: list[Record]) -> Naming:
     naming = Naming()
     own = {record.entry for record in records}
     for record in records:
-        for fact in record.facts:
+        for fact in record.facts if record.noted else ():
             if type(fact) is Noted and fact.name == "title" and isinstance(fact.value, str):
                 if fact.on == "conversation" or (fact.on == "entry" and fact.subject in own):
                     naming.rank = min(naming.rank, fact.rank)

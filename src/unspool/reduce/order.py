@@ -59,43 +59,39 @@ def _is_withdrawn(first: Record, second: Record, edition: int, other: int) -> bo
 _KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}
 
 
-def _in_place(facts: list[AnyFact]) -> list[AnyFact]:
-    """The facts of one origin in their order, each once: they may come in any order, and twice."""
-    offset = number = -1
-    for fact in facts:
-        if fact.offset < offset or (fact.offset == offset and fact.number <= number):
-            break
-        offset, number = fact.offset, fact.number
-    else:
-        return facts  # as most come: one by one as the origin was read
-    unique = {(f.offset, f.number, _KINDS[type(f)]): f for f in reversed(facts)}
-    return [unique[place] for place in sorted(unique)]
-
-
 def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
     """The records of every origin, in its order."""
     origins: dict[str, list[AnyFact]] = {}
+    origin, own = "", list[AnyFact]()
     for fact in facts:
-        own = origins.get(fact.origin)
-        if own is None:
-            origins[fact.origin] = [fact]
+        if fact.origin is not origin:
+            origin = fact.origin
+            own = origins.setdefault(origin, [])
+        own.append(fact)
+    return {origin: _records(origin, origins[origin]) for origin in sorted(origins)}
+
+
+def _records(origin: str, facts: list[AnyFact], is_sorted: bool = False) -> list[Record]:
+    """The records of one origin. Its facts mostly come as it was read, one by one; else they are sorted
+    first, and each is taken once."""
+    records: dict[tuple[int, str], Record] = {}
+    offset, number, entry, record = -_LAST, -1, "", None
+    for fact in facts:
+        if fact.offset == offset and (fact.number > number or is_sorted):
+            number = fact.number
+        elif fact.offset > offset:
+            offset, number, record = fact.offset, fact.number, None
         else:
-            own.append(fact)
-    sequences: dict[str, list[Record]] = {}
-    for origin in sorted(origins):
-        records: dict[tuple[int, str], Record] = {}
-        offset, entry, record = -1, "", None
-        for fact in _in_place(origins[origin]):
-            if record is None or fact.offset != offset or fact.entry != entry:
-                offset, entry = fact.offset, fact.entry
-                place = (offset, entry)
-                record = records.get(place)
-                if record is None:
-                    name = entry or f"{origin}:{offset}"
-                    record = records[place] = Record(name, origin, offset)
-            record.add(fact)
-        sequences[origin] = list(records.values())
-    return sequences
+            unique = {(f.offset, f.number, _KINDS[type(f)]): f for f in reversed(facts)}
+            return _records(origin, [unique[place] for place in sorted(unique)], is_sorted=True)
+        if record is None or fact.entry != entry:
+            entry = fact.entry
+            record = records.get((offset, entry))
+            if record is None:
+                record = Record(entry or f"{origin}:{offset}", origin, offset)
+                records[(offset, entry)] = record
+        record.add(fact)
+    return list(records.values())
 
 
 def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[str]:

@@ -5,7 +5,7 @@
 
 import msgspec
 
-from unspool.facts import AnyFact, MessageSeen, ToolCalled, ToolReturned
+from unspool.facts import AnyFact, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.trajectory import Message
 
 THINGS = (MessageSeen, ToolCalled, ToolReturned)
@@ -24,7 +24,7 @@ class Listed(MessageSeen, frozen=True, kw_only=True, gc=False):
     ready: Message
 
 
-class Record(msgspec.Struct, eq=False):
+class Record(msgspec.Struct, eq=False, gc=False):
     """The facts of one record. A record seen in several places is one, its richest copy."""
 
     entry: str
@@ -43,6 +43,8 @@ class Record(msgspec.Struct, eq=False):
     """Whether it stands on a side thread."""
     withdrawn: bool = False
     """Whether it was taken out of the conversation again."""
+    noted: bool = False
+    """Whether it holds notes."""
     others: tuple[str, ...] = ()
     """The other origins that hold it too."""
 
@@ -65,6 +67,8 @@ class Record(msgspec.Struct, eq=False):
             self.telling = True
             if fact.side:
                 self.side = True
+        elif type(fact) is Noted:
+            self.noted = True
 
     @property
     def edition(self) -> int:

@@ -44,10 +44,10 @@ def find_thread(records: list[Record]) -> Thread:
         del nodes[entry]
     if not nodes:
         return Thread(*split_forks(records))
-    parents = _parents(records, nodes)
-    chain = _chains(records, nodes, parents)
-    kept = _recover(records, nodes, chain)
-    branches = _branches(records, nodes, parents, kept)
+    parents = _parents(nodes)
+    chain = _chains(nodes, parents)
+    kept = _recover(nodes, chain)
+    branches = _branches(nodes, parents, kept)
     abandoned = {record.entry for _, branch in branches for record in branch}
     return Thread(_lay_out(records, kept, abandoned), branches)
 
@@ -73,6 +73,8 @@ def _asides(nodes: dict[str, Record]) -> set[str]:
     commands that a person ran beside the conversation, and what they printed. They are no fork
     (programs hang them all on one warning, written once) and keep their place in the order."""
     children: dict[str, list[str]] = {}
+    if not any(record.spoken and not record.telling for record in nodes.values()):
+        return set()  # nothing was injected
     for entry, record in nodes.items():
         if record.after:
             children.setdefault(record.after, []).append(entry)
@@ -105,13 +107,12 @@ def _kinds(record: Record) -> set[str]:
     }
 
 
-def _parents(records: list[Record], nodes: dict[str, Record]) -> dict[str, str | None]:
+def _parents(nodes: dict[str, Record]) -> dict[str, str | None]:
     """The parent of every node; None for roots, dangling parents and where a cycle is cut."""
-    parents: dict[str, str | None] = {}
-    for record in records:
-        if record.entry in nodes:
-            after = record.after or None
-            parents[record.entry] = after if after in nodes and after != record.entry else None
+    parents = {
+        entry: record.after if record.after in nodes and record.after != entry else None
+        for entry, record in nodes.items()
+    }
     settled: set[str] = set()
     for entry, parent in parents.items():
         if parent is None or parent in settled:  # as nearly always: a parent is written first
@@ -123,7 +124,7 @@ def _parents(records: list[Record], nodes: dict[str, Record]) -> dict[str, str |
         while at is not None and at not in settled:
             if at in on_path:
                 among = set(path[path.index(at) :])
-                parents[next(record.entry for record in records if record.entry in among)] = None
+                parents[next(node for node in nodes if node in among)] = None
                 break
             path.append(at)
             on_path.add(at)
@@ -137,9 +138,7 @@ def _is_turn(record: Record) -> bool:
     return record.telling and not record.side
 
 
-def _chains(
-    records: list[Record], nodes: dict[str, Record], parents: dict[str, str | None]
-) -> dict[str, int]:
+def _chains(nodes: dict[str, Record], parents: dict[str, str | None]) -> dict[str, int]:
     """Entries on the chain → rank in it, segment after segment."""
     roots: dict[str, str] = {}
 
@@ -157,21 +156,17 @@ def _chains(
     emptied = all(record.withdrawn for record in nodes.values() if _is_turn(record))
     leaves: dict[str, str] = {}
     order: list[str] = []
-    for record in records:
-        entry = record.entry
-        if entry not in nodes:
-            continue
+    for entry, record in nodes.items():
         parent = parents[entry]
         if parent in roots and entry not in roots:
-            roots[entry] = roots[parent]
+            root = roots[entry] = roots[parent]
         else:
             climb(entry)
-        root = roots[entry]
-        if root == entry:
-            order.append(root)
-        if (record.withdrawn and not emptied) or not _is_turn(record):
-            continue
-        leaves[root] = record.entry
+            root = roots[entry]
+            if root == entry:
+                order.append(root)
+        if record.telling and not record.side and (emptied or not record.withdrawn):
+            leaves[root] = entry
     ranks: dict[str, int] = {}
     for root in order:
         at: str | None = leaves.get(root)
@@ -184,15 +179,13 @@ def _chains(
     return ranks
 
 
-def _recover(
-    records: list[Record], nodes: dict[str, Record], chain: dict[str, int]
-) -> dict[str, tuple[int, int]]:
+def _recover(nodes: dict[str, Record], chain: dict[str, int]) -> dict[str, tuple[int, int]]:
     """The chain with the off-chain parts of its messages and the results of its calls.
 
     Parallel tools fork the tree: one line per call, and each result hangs on its own call's line.
     """
     places: dict[str, tuple[int, int]] = {entry: (rank, 0) for entry, rank in chain.items()}
-    off = [record for record in records if record.entry in nodes and record.entry not in chain]
+    off = [record for entry, record in nodes.items() if entry not in chain]
     if not any(_is_turn(record) for record in off):
         return places
     wanted = {name for record in off for name in _messages(record)}
@@ -201,8 +194,8 @@ def _recover(
     call_at: dict[str, int] = {}
     parts: list[tuple[Record, str, int | None]] = []
     """Off-chain records, the message they are a part of, the rank of the part written before."""
-    for record in records:
-        rank = chain.get(record.entry)
+    for entry, record in nodes.items():
+        rank = chain.get(entry)
         if rank is not None:
             # Where the messages that have parts off the chain, and all calls, stand on it.
             for fact in record.facts:
@@ -216,7 +209,7 @@ def _recover(
                 if name in wanted:
                     first[name] = min(rank, first.get(name, rank))
                     so_far[name] = rank
-        elif record.entry in nodes:
+        else:
             parts += [(record, name, so_far.get(name)) for name in _messages(record)[:1]]
     number = 0
     for record, name, rank_before in parts:
@@ -227,7 +220,7 @@ def _recover(
             rank = first[name] if rank_before is None else rank_before
             places[record.entry] = (
                 rank,
-                number if rank_before is not None else number - len(records),
+                number if rank_before is not None else number - len(nodes),
             )
             call_at.update((call, rank) for call in _calls(record))
     for record in off:
@@ -264,7 +257,6 @@ def _calls(record: Record) -> list[str]:
 
 
 def _branches(
-    records: list[Record],
     nodes: dict[str, Record],
     parents: dict[str, str | None],
     kept: dict[str, tuple[int, int]],
@@ -285,9 +277,9 @@ def _branches(
         return top
 
     trees: dict[str, list[Record]] = {}
-    for record in records:
-        if record.entry in nodes and record.entry not in kept:
-            trees.setdefault(top_of(record.entry), []).append(record)
+    for entry, record in nodes.items():
+        if entry not in kept:
+            trees.setdefault(top_of(entry), []).append(record)
     return [
         (parents[top] or "", tree)
         for top, tree in trees.items()
@@ -299,15 +291,14 @@ def _lay_out(
     records: list[Record], kept: dict[str, tuple[int, int]], abandoned: set[str]
 ) -> list[Record]:
     """Chain records by rank; all others right behind the record that they stand behind."""
-    places: list[tuple[tuple[int, int], int, Record]] = []
+    placed: list[tuple[tuple[int, int], Record]] = []
     before: tuple[int, int] = (-1, 0)
-    for number, record in enumerate(records):
-        if record.entry in abandoned:
-            continue
-        before = kept.get(record.entry, before)
-        places.append((before, number, record))
-    places.sort(key=itemgetter(0, 1))
-    return [record for _, _, record in places]
+    for record in records:
+        if record.entry not in abandoned:
+            before = kept.get(record.entry, before)
+            placed.append((before, record))
+    placed.sort(key=itemgetter(0))  # which keeps those of one place in their order
+    return [record for _, record in placed]
 
 
 Branches = list[tuple[str, list[Record]]]
@@ -371,6 +362,7 @@ def _guesses(records: Iterable[Record]) -> set[str]:
     return {
         fact.value
         for record in records
+        if record.noted
         for fact in record.facts
         if type(fact) is Noted
         and fact.name == "title"

@@ -9,6 +9,7 @@ import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -19,7 +20,7 @@ from unspool.prompts.typed import context_kind
 from unspool.reduce.lists import identity
 from unspool.reduce.notes import apply_to_messages, apply_to_trajectory, follow
 from unspool.reduce.usage import Runs, add_usage, give_to_requests, total
-from unspool.trajectory import FileTouch, Mark, Message, Trajectory, Workspace
+from unspool.trajectory import FileTouch, Mark, Message, ToolCall, Trajectory, Workspace
 
 NOT_TYPED = frozenset(("injected", "summary", "output", "notification", "interruption", "error"))
 """Kinds of user message that are no turn of the person's."""
@@ -46,7 +47,7 @@ def complete(trajectory: Trajectory, notes: list[Noted], runs: Runs | None = Non
 
 def spread_copied(messages: list[Message]) -> None:
     """What a copied message's calls returned was copied with it; turns count from behind that."""
-    if not any(message.copied for message in messages):
+    if True not in [message.copied for message in messages]:
         return
     calls = {c.id for m in messages if m.copied for c in m.tool_calls or ()}
     own = {c.id for m in messages if not m.copied for c in m.tool_calls or ()}
@@ -145,12 +146,11 @@ def number_turns(messages: list[Message]) -> None:
     """
     turn = -1
     first_turns: dict[tuple[Any, ...], int] = {}
-    repeats = bool([message for message in messages if message.copied])
+    repeats = True in [message.copied for message in messages]
     for message in messages:
-        role = message.role
-        if role == "user" and is_turn(message):
+        if message.role == "user" and is_turn(message):
             turn += 1
-        if turn < 0 or role == "system":
+        if turn < 0 or message.role == "system":
             continue
         message.turn = turn
         if repeats:
@@ -201,26 +201,21 @@ def close_calls(trajectory: Trajectory) -> None:
                 call.status = "interrupted"
 
 
+_UNDONE = ("failed", "denied", "interrupted", "cancelled")
+"""How a call ended that did nothing to its file."""
+
+
 def take_files(trajectory: Trajectory) -> None:
     """Marks that are about files become the list of files."""
     if not trajectory.marks:
         return
-    at_call = {
-        call.id: index
-        for index, message in enumerate(trajectory.messages)
-        for call in message.tool_calls or ()
-    }
-    status = {
-        call.id: call.status for message in trajectory.messages for call in message.tool_calls or ()
-    }
-    at_id = {message.id: index for index, message in enumerate(trajectory.messages) if message.id}
-    refused = {
-        call.id
-        for message in trajectory.messages
-        for call in message.tool_calls or ()
-        if (call.extra or {}).get(DENIED_BY) == "user"
-    }
-    """Calls that the person said no to, as against a rule."""
+    calls: dict[str, tuple[int, ToolCall]] = {}
+    at_id: dict[str, int] = {}
+    for index, message in enumerate(trajectory.messages):
+        if message.id:
+            at_id[message.id] = index
+        for call in message.tool_calls or ():
+            calls[call.id] = (index, call)
     files: list[FileTouch] = []
     marks = []
     outcomes: list[Mark] = []
@@ -236,15 +231,14 @@ def take_files(trajectory: Trajectory) -> None:
         if at_message is None:
             touch.tool_call_id = touch.tool_call_id or mark.subject
         touch.timestamp = touch.timestamp or mark.timestamp
-        index = at_call.get(touch.tool_call_id or "", max(mark.index - 1, 0))
+        index, called = calls.get(touch.tool_call_id or "", (max(mark.index - 1, 0), None))
         index = at_message if at_message is not None else index
         if index < len(trajectory.messages):
             touch.index = index
             touch.turn = trajectory.messages[index].turn
-        ended = status.get(touch.tool_call_id or "")
-        if touch.outcome is None and ended in ("failed", "denied", "interrupted", "cancelled"):
-            touch.outcome = "denied" if ended == "denied" else "failed"
-            if touch.tool_call_id in refused:
+        if called is not None and touch.outcome is None and called.status in _UNDONE:
+            touch.outcome = "denied" if called.status == "denied" else "failed"
+            if (called.extra or {}).get(DENIED_BY) == "user":  # as against a rule
                 touch.outcome = "rejected"
         files.append(touch)
     for mark in outcomes:
@@ -294,7 +288,7 @@ def take_references(trajectory: Trajectory) -> None:
 
 def count_encrypted(trajectory: Trajectory) -> None:
     """Reasoning that is there but cannot be read is left out; how often is said."""
-    counted = sum(m.extra.get(ENCRYPTED, 0) for m in trajectory.messages if m.extra)
+    counted = sum([m.extra.get(ENCRYPTED, 0) for m in trajectory.messages if m.extra])
     if counted:
         trajectory.metadata[ENCRYPTED] = counted
 
@@ -314,11 +308,12 @@ def complete_workspace(trajectory: Trajectory) -> None:
         trajectory.workspace = None
         return
     if workspace.path:
-        workspace.name = workspace.name or _last_part(workspace.path)
-        digest = hashlib.sha256(workspace.path.encode("utf-8", "replace")).hexdigest()
-        workspace.hash = digest[:16]
+        name, workspace.hash = _name_and_hash(workspace.path)
+        workspace.name = workspace.name or name
 
 
-def _last_part(path: str) -> str | None:
+@lru_cache(maxsize=256)
+def _name_and_hash(path: str) -> tuple[str | None, str]:
     pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
-    return pure.name or None
+    digest = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()
+    return pure.name or None, digest[:16]

@@ -15,6 +15,7 @@ something all the same.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -102,9 +103,8 @@ class Runs:
         self.opened = sum(1 for _, mark in marks if mark.kind in OPENERS)
         spans = _spans(usage, marks)
         self.reported = len(spans)
-        self.calls = [
-            r for p, r in usage if _is_own(r) and not any(span.has_place(p) for span in spans)
-        ]
+        self._spans = spans
+        self.calls = [r for p, r in usage if _is_own(r) and not self._covers(p)]
         """Calls beside the messages (a sub-agent's, say) that no report covers."""
         self.told = [
             r
@@ -121,16 +121,18 @@ class Runs:
         self.told = [report for report in self.told if report.subject not in known]
         fill_last_gap(messages, places, usage)
         self._messages = messages
-        self._spans = spans
 
+    def _covers(self, place: float) -> bool:
+        """Whether a report does."""
+        return any(span.has_place(place) for span in self._spans) if self._spans else False
+
+    @cached_property
     def rest(self) -> list[tuple[str, Usage]]:
         """(model, usage) of what no report covers: another channel's, where it tells no less."""
         own = [
             (message.model or "", message.usage)
             for message, place in zip(self._messages, self.places, strict=True)
-            if message.usage is not None
-            and not message.copied
-            and not any(span.has_place(place) for span in self._spans)
+            if message.usage is not None and not message.copied and not self._covers(place)
         ]
         own += [(report.model, to_usage(report)) for report in self.calls]
         if not self.told:
@@ -222,9 +224,9 @@ def assign_usage(assembly: Assembly, messages: list[Message]) -> list[tuple[floa
             subject = assembly.joined.get(report.subject, report.subject)
             by_subject.setdefault(subject, []).append(report)
     for name in ("id", "request_id"):
-        for message in messages:
+        for message in messages if by_subject else ():
             subject = getattr(message, name) or ""
-            if message.role == "assistant" and subject in by_subject:
+            if subject in by_subject and message.role == "assistant":
                 reports = by_subject.pop(subject)
                 add_to_message(message, [to_usage(report) for report in reports])
     left = {report.subject for reports in by_subject.values() for report in reports}
@@ -290,7 +292,7 @@ def add_usage(trajectory: Trajectory, runs: Runs) -> None:
             silent = [to_usage(r) for r in runs.requests if r.subject not in given]
         reported = [to_usage(r) for r in runs.segments]
         beside = bool(reported or runs.calls or runs.told)
-        rest = [usage for _, usage in runs.rest()] if beside else []
+        rest = [usage for _, usage in runs.rest] if beside else []
         trajectory.usage = total_of(
             [to_usage(r) for r in runs.conversation if r.rank < Rank.EXTRACT],
             own if runs.conversation and _tells_all(trajectory.messages) else [],
@@ -375,7 +377,7 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
             reported.setdefault(report.model, []).append(to_usage(report))
     if not runs.conversation and (reported or runs.calls or runs.told):
         only = models[0] if len(set(models)) == 1 else ""
-        for model, usage in runs.rest():
+        for model, usage in runs.rest:
             if model or only:  # a summary need not say which model wrote it
                 reported.setdefault(model or only, []).append(usage)
     counts = Counter(models)
