@@ -68,6 +68,7 @@ FLOOD_EVENTS = 200
 """So many at one look are a backlog;"""
 FLOOD_SECONDS = 5.0
 """while it lasts, conversations whose turn has not ended are made anew this often."""
+LONG_SECONDS = 1.0
 CACHE_KB = 8192
 """Of the store, in memory: a daemon writes a little at a time."""
 WORTH_TELLING = 100
@@ -490,6 +491,8 @@ class _Work:
         now_ns = time.time_ns()
         self._made_at = time.monotonic()
         self._made_seconds = self._made_at - started
+        if self._made_seconds > LONG_SECONDS:
+            give_back()  # cards and rows of long conversations; the reducers need it next
         self.unaligned.update(row_id(*key) for key in written)
         if isinstance(self.queue, RemoteQueue):
             for key in written:
