@@ -86,17 +86,22 @@ class Readers:
         threading.Thread(target=self._warm_up, name="warming", daemon=True).start()
 
     def _warm_up(self) -> None:
-        with suppress(OSError, ValueError), self.path.open("rb", buffering=0) as file:
+        with suppress(OSError, ValueError):
+            # Never closed: a process that closes any handle of a file loses all its locks on it, those
+            # of SQLite, too, and a `sync` that ends would then clear away the log that readers read.
+            self._warmed = self.path.open("rb", buffering=0)
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-            at = file.seek(0, os.SEEK_END)
+            at = self._warmed.seek(0, os.SEEK_END)
             end = max(0, at - min(_WARMED_BYTES, memory // 4))
             while at > end:
                 at = max(end, at - _WARMED_AT_ONCE)
                 if hasattr(os, "posix_fadvise"):
-                    os.posix_fadvise(file.fileno(), at, _WARMED_AT_ONCE, os.POSIX_FADV_WILLNEED)
+                    os.posix_fadvise(
+                        self._warmed.fileno(), at, _WARMED_AT_ONCE, os.POSIX_FADV_WILLNEED
+                    )
                 else:
-                    file.seek(at)
-                    file.read(_WARMED_AT_ONCE)
+                    self._warmed.seek(at)
+                    self._warmed.read(_WARMED_AT_ONCE)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
