@@ -351,6 +351,8 @@ def _in_the_browser(base: str, longest: str) -> list[Row]:
             page = None
             for _ in range(8):
                 if page is None or empties_cache:
+                    if page is not None:
+                        page.context.close()  # a page that stays open still listens, and paints
                     page = browser.new_context().new_page()
                     page.add_init_script(_WATCH.replace("ELEMENT", element))
                 page.goto(base + path, wait_until="commit")
