@@ -97,7 +97,8 @@ def test_every_event_arrives_and_nobody_notices(tmp_path: Path, agent: str) -> N
     shared = agent in ("claude-code", "copilot-cli")
     assert names == {"any" if shared else lab.NAMES.get(agent, agent)}
     order = [str(payload["hook_event_name"]) for _, payload in played.payloads]
-    assert order[0] in ("SessionStart", "session.created")
+    # Copilot CLI starts the hooks of a session's start and of its first prompt side by side.
+    assert {"SessionStart", "session.created"} & set(order[: 1 + (agent == "copilot-cli")])
     assert order[-1] in ("SessionEnd", "session.idle")
     assert not any("hook success" in text or "hook error" in text for text in played.texts)
 

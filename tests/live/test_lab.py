@@ -75,7 +75,9 @@ def test_a_conversation_arrives_whole_while_it_happens(tmp_path: Path, agent: st
     fresh = tmp_path / "fresh" / "s.db"
     with writing(fresh) as connection:
         Sync(connection).run([places, str(layout.live / "logs")])
-    assert differences(rows(store), rows(fresh)) == []
+    # Whoever reads a database first after its program ended writes the index of its log anew.
+    aside = {"origins": ("state",)} if agent == "opencode" else {}
+    assert differences(rows(store, **aside), rows(fresh, **aside)) == []
 
 
 def _lay_out_logs(store: Path) -> None:
