@@ -86,7 +86,7 @@ def run_on_cluster(data: str, workers: int, folder: Path) -> dict[str, float]:
         "seconds": seconds,
         "python_cpu": sum(watch.cpu.values()),
         "java_cpu": sum(watch.java_cpu.values()),
-        "python_peak_mb": max(watch.peak_kb.values()) / 1000,
+        "python_peak_mb": max(watch.peak_kb.values()) * 1024 / 1e6,
         "output_mb": sum(f.stat().st_size for f in (folder / "out").glob("part-*")) / 1e6,
     }
 

@@ -73,7 +73,7 @@ export async function open(place) {
       svg.append(h("svg:rect", { class: "column " + name, x: number * width + width * 0.12, width: Math.max(width * 0.76, 1), y: base - height, height: Math.max(height, value ? 1 : 0), rx: Math.min(2, width / 4) }, h("svg:title", {}, `${unit === "week" ? "week of " : ""}${day}: ${show(value)}`)));
     });
     const every = Math.ceil(shown.length / Math.floor(W / 64));
-    shown.forEach((day, number) => { if (number % every === 0) svg.append(h("svg:text", { class: "axis", x: Math.min(number * width, W - 40), y: H - 6 }, unit === "day" ? day.slice(5) : day.slice(2))); });
+    shown.forEach((day, number) => { if (number % every === 0) svg.append(h("svg:text", { class: "axis", x: Math.min(number * width, W - (unit === "day" ? 34 : 52)), y: H - 6 }, unit === "day" ? day.slice(5) : day.slice(2))); });
     return h("figure", { class: "chart" }, h("figcaption", {}, label, unit === "day" ? null : h("span", { class: "faint" }, ` by ${unit}`)), svg);
   }
   function bars(rows, name) {
