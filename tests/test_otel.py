@@ -87,6 +87,15 @@ def test_second_reader_agrees(case: Path) -> None:
         assert sum(spoken) == tokens + numbered
 
 
+@pytest.mark.parametrize("case", cases("otel"), ids=case_id)
+def test_contents_that_lie_in_a_file_are_the_same(
+    case: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = facts_of(origins_of(case))
+    monkeypatch.setattr("unspool.sources.otel.spooled.MEMORY_CHARS", 0)
+    assert facts_of(origins_of(case)) == kept
+
+
 def test_head_and_tail_in_two_files(tmp_path: Path) -> None:
     lines = (OTEL / "tools/input/traces.jsonl").read_text(encoding="utf-8").splitlines(True)
     (whole,) = extract([str(OTEL / "tools/input")])

@@ -1,11 +1,11 @@
 """The contents of spans and log records, while these wait to be told in order of time.
 
 Every chat span repeats the whole history, so that a file of spans is much larger than what it tells.
-In memory stays what tells where a span belongs; its contents lie in a temporary file once they are
-many.
+In memory stays what tells where a span belongs, and the contents of the first ones; those of all others
+lie in a temporary file.
 """
 
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from unspool.io.packing import Packer
 from unspool.sources.otel.otlp import Event, Item
 
-MEMORY_BYTES = 32 << 20
+MEMORY_CHARS = 16 << 20
 _SHORT_CHARS = 300
 """Ids, names, models and counts are shorter; contents may well be, and then stay where they are."""
 
@@ -29,8 +29,9 @@ class SpooledItems:
 
     def __init__(self) -> None:
         self.items: list[Item] = []
-        """Without their contents."""
-        self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - `__exit__` closes it
+        """Those that came late without their contents."""
+        self._file = TemporaryFile()  # noqa: SIM115 - `__exit__` closes it
+        self._kept_chars = 0
         self._packer = Packer()
         self._decoder = msgspec.msgpack.Decoder(_Contents)
         self._end = 0
@@ -42,7 +43,12 @@ class SpooledItems:
         self._file.close()
 
     def put(self, item: Item) -> None:
-        """The item is kept without its contents."""
+        self.items.append(item)
+        size = _size(item.attributes) + _size(item.body)
+        size += sum(_size(event.attributes) for event in item.events)
+        if self._kept_chars + size <= MEMORY_CHARS:
+            self._kept_chars += size
+            return
         data = self._packer.encode(_Contents(item.attributes, item.events, item.body))
         self._file.write(data)
         item.contents = (self._end, len(data))
@@ -52,11 +58,10 @@ class SpooledItems:
         }
         item.events = []
         item.body = item.body if _is_short(item.body) else None
-        self.items.append(item)
 
     def whole(self, item: Item) -> Item:
         """The item with its contents, and with the log records that are events of it."""
-        own = _Contents(item.attributes, [], None)
+        own = _Contents(item.attributes, [*item.events], item.body)
         if item.contents is not None:
             self._file.seek(item.contents[0])
             own = self._decoder.decode(self._file.read(item.contents[1]))
@@ -66,6 +71,14 @@ class SpooledItems:
         return msgspec.structs.replace(
             item, attributes=own.attributes, events=own.events, body=own.body
         )
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if isinstance(value, list) else 0
 
 
 def _is_short(value: Any) -> bool:
