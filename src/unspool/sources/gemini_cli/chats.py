@@ -404,7 +404,11 @@ class _Chat:
             if call.agentId:
                 scribe.note("child_id", call.agentId, on="call", subject=call.id)
             time, response = self.results.get(call.id, ("", None))
-            given = next(iter(responses_of(call.result)), None) or response
+            # Messages that are set again hold in each call what all calls beside it gave
+            # (cases/gemini_cli/results_together).
+            responses = responses_of(call.result)
+            own = [one for one in responses if one.get("id") == call.id] or responses
+            given = own[0] if own else response
             if given is None and call.status not in ("success", "error", "cancelled"):
                 continue
             text, refused = answer_of(given)
