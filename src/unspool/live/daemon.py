@@ -265,10 +265,12 @@ class Daemon:
             else:
                 intake.start()
                 follow(self.tops, self._notice, self.stop)
-            gc.disable()  # facts hold no cycles; once a minute is enough
+            gc.disable()  # facts hold no cycles; once a minute is enough,
+            gc.freeze()  # and the program itself need not be looked through
             try:
                 self._run(folder, once)
             finally:
+                gc.unfreeze()
                 gc.enable()
                 self.stop.set()
                 if intake.ident is not None:

@@ -29,8 +29,8 @@ MOST_FILES = 10_000
 SPOOL_SECONDS = 0.05
 """The spool is looked at so often,"""
 QUIET_SPOOL_SECONDS = 0.1
-"""and where nothing came for a minute so often."""
-QUIET_SECONDS = 60.0
+"""and where nothing came for a while so often."""
+QUIET_SECONDS = 10.0
 SWEEP_SECONDS = 600.0
 SETTLED_NS = 1_000_000_000
 UNKNOWN = Hooks({})

@@ -2,8 +2,9 @@
 
 With the extra `watchfiles` the system tells as well (`notices.py`), but nothing depends on it.
 Polling is cheap where it is done by need: transcripts that are being written are looked at twice a
-second, all known files every five seconds, folders for new files every fifteen. Where nothing moved
-for ten minutes, a quarter as often. A hook that names a transcript makes it hot at once.
+second (once where none moved for ten seconds), all known files every five, folders for new files
+every fifteen. Where nothing moved for ten minutes, a quarter as often. A hook that names a transcript
+makes it hot at once.
 """
 
 import os
@@ -17,6 +18,8 @@ from unspool.pipeline.discover import COMPANIONS
 from unspool.store.survey import Changed, Known, Survey, compare, known_origin, known_origins
 
 HOT_SECONDS = 0.5
+WARM_SECONDS = 1.0
+WARM_AFTER_SECONDS = 10.0
 KNOWN_SECONDS = 5.0
 WALK_SECONDS = 15.0
 STAYS_HOT_SECONDS = 3600.0
@@ -49,7 +52,7 @@ class Monitors:
     def ring(self, path: str) -> None:
         """A hook says that this file is being written."""
         self._name(path)
-        self.hot[path] = time.monotonic()
+        self.hot[path] = self.moved = time.monotonic()
         self.rung = True
 
     def _name(self, path: str) -> None:
@@ -85,7 +88,7 @@ class Monitors:
         for path in self.noticed:
             self._look(made, looked, path)
         self.noticed.clear()
-        if self.rung or now - self._hot_at >= HOT_SECONDS:
+        if self.rung or now - self._hot_at >= self._hot_seconds(now):
             self.rung, self._hot_at = False, now
             self.hot = {p: at for p, at in self.hot.items() if now - at < STAYS_HOT_SECONDS}
             for path in list(self.hot):
@@ -126,12 +129,15 @@ class Monitors:
                 self.rested[one.path] = time.monotonic() + rest
         self.ask_again(one.path for one in changed)
 
+    def _hot_seconds(self, now: float) -> float:
+        return HOT_SECONDS if now - self.moved < WARM_AFTER_SECONDS else WARM_SECONDS
+
     def wait_seconds(self) -> float:
         """How long nobody needs to look."""
         now = time.monotonic()
         next_look = min(self._known_at + KNOWN_SECONDS, self._walk_at + WALK_SECONDS)
         if self.hot:
-            next_look = min(next_look, self._hot_at + HOT_SECONDS)
+            next_look = min(next_look, self._hot_at + self._hot_seconds(now))
         return max(next_look - now, 0)
 
 

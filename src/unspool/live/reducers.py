@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool.facts import Key
+from unspool.io.memory import give_back
 from unspool.live.failpoints import reach
 from unspool.live.states import ending_of
 from unspool.store.batches import Conversation
@@ -208,6 +209,10 @@ def _serve(pipe: Connection, store: Path, hot_bytes: int) -> None:
                 made = _made(reducer, key, patches)
                 reach("reduce-made")
                 pipe.send((key, made))
+                del made  # or it would be in memory until the next one is made
+                if reducer.was_large:
+                    gc.collect()  # empties Python's lists of free objects, which hold whole arenas
+                    give_back()
         except Exception as error:
             pipe.send(error)
 

@@ -101,13 +101,15 @@ class Reducer:
         self.connection = connection
         self.hot = HotFacts(hot_bytes)
         self.describe = describe
+        self.was_large = False
+        """Whether the last conversation was one whose facts are not kept."""
 
     def reduce(self, key: Key, patches: Mapping[Key, bytes | None]) -> Conversation:
         gathered = self.hot.get(self.connection, key)
         if gathered is None:
             return Conversation(key, [], [])
         rebuilt = rebuild(key, gathered)
-        is_large = gathered.weight > self.hot.largest_bytes
+        self.was_large = gathered.weight > self.hot.largest_bytes
         del gathered
         made: list[Reduced] = []
         while rebuilt.conversations:
@@ -127,7 +129,7 @@ class Reducer:
                 rows = only_new(self.connection, make_rows(trajectory))
             made.append(Reduced(card.key, _pack(card), None, packed, rows, told=told))
             del trajectory
-        if is_large:
+        if self.was_large:
             give_back()
         return Conversation(key, made, rebuilt.problems)
 
