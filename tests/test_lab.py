@@ -398,8 +398,10 @@ def _compactions(
         if c["after_steps"] <= len(path) and words.hold(_kept_summary(c))
     ]
     marks = [mark for mark in trajectory.marks or () if mark.kind == "compaction"]
-    if len(marks) != len(expected):
-        yield f"{len(marks)} compactions instead of {len(expected)}"
+    # Pi asks for two summaries, and joins them, where a compaction falls into the middle of a turn.
+    times = {(compaction["run"], compaction["after_steps"]) for compaction in expected}
+    if len(marks) != len(times):
+        yield f"{len(marks)} compactions instead of {len(times)}"
     summaries = [m.content for m in trajectory.messages if m.kind == "summary"]
     summaries += [str((mark.data or {}).get("summary", "")) for mark in marks]
     for told in map(_kept_summary, expected):
