@@ -4,7 +4,7 @@ Documents are built at the newest version; `versions` moves what an older one ca
 """
 
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 import msgspec
 
@@ -156,8 +156,12 @@ def fields_of(kind: type[msgspec.Struct]) -> dict[str, Field]:
     }
 
 
+def is_struct(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)  # `list[int]` is no class
+
+
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if is_struct(kind):
         return kind
     return next((struct for one in get_args(kind) if (struct := _struct_in(one))), None)
 

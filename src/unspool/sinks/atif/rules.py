@@ -22,7 +22,7 @@ from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sinks.atif import model
 from unspool.sinks.atif.lenient import AGENT_ONLY, LLM_ONLY
-from unspool.sinks.atif.model import is_media_type
+from unspool.sinks.atif.model import is_media_type, is_struct
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.steps import TOTALS
 from unspool.sinks.atif.versions import (
@@ -469,9 +469,9 @@ def _is(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return isinstance(value, str)
     if origin is list:
-        nested = issubclass(args[0], msgspec.Struct)
+        nested = is_struct(args[0])
         return isinstance(value, list) and (nested or all(_is(item, args[0]) for item in value))
-    if origin is dict or issubclass(kind, msgspec.Struct):
+    if origin is dict or is_struct(kind):
         return isinstance(value, dict)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
@@ -486,8 +486,8 @@ def _word(kind: Any) -> str:
         return words[0] if len(words) == 1 else " or ".join(re.sub(" of .*", "", w) for w in words)
     if origin is list:
         plural = {int: " of integers", float: " of numbers"}.get(args[0], " of objects")
-        return "an array" + ("" if issubclass(args[0], msgspec.Struct) else plural)
-    if origin is dict or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return "an array" + ("" if is_struct(args[0]) else plural)
+    if origin is dict or is_struct(kind):
         return "an object"
     return {int: "an integer", float: "a number", bool: "true or false"}.get(kind, "a string")
 
