@@ -87,7 +87,6 @@ def iter_json_lines(
     noise: bytes | tuple[bytes, ...] | re.Pattern[bytes] = (),
     whole: bool = False,
     lazy: bool = False,
-    refuse: "Callable[[bytes, StructType], None] | None" = None,
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
     """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
 
@@ -95,9 +94,8 @@ def iter_json_lines(
     belongs to the byte range that it begins in. `mend` cleans a decoded value, where a source cuts
     texts across fields. A line that begins with `noise` and ends as an object does is not read.
     `whole`: the shape holds whatever a record has, so that decoding it has met all its bytes. `lazy`:
-    what the shape leaves undecoded (`msgspec.Raw`) is not looked at, and the caller mends a line that
-    proves bad there: to look costs as much as to decode. `refuse` looks at it in the caller's own way,
-    and raises where it is bad.
+    what the shape leaves undecoded (`msgspec.Raw`) is not looked at: the shape does that itself, or the
+    caller mends a line that proves bad there. To look costs as much as to decode.
 
     A file of which no line is a record is read whole: an array, or objects over many lines each. The
     elements of an array are records, too: their offset is that of the array plus their number.
@@ -113,7 +111,7 @@ def iter_json_lines(
         if not (head.objects or head.is_one_line):
             yield from reader.read_whole()
             return
-    refuse_line = None if lazy or refuse else refuse_depth if whole else refuse_dirt
+    refuse_line = None if lazy else refuse_depth if whole else refuse_dirt
     shallow = 2 * DEEPEST if whole else 0  # so short a line cannot be nested too deep
     decode = shape.decode
     is_noise: Callable[[bytes], object] | None = None
@@ -149,11 +147,8 @@ def iter_json_lines(
             yield from reader.tell_flaws(offset, flaws)
         try:
             value = decode(line)
-            if refuse_line is not None:
-                if len(line) > shallow:
-                    refuse_line(line)
-            elif refuse is not None:
-                refuse(line, value)
+            if refuse_line is not None and len(line) > shallow:
+                refuse_line(line)
         except UNREADABLE:
             spoiled = [(offset, line)]
             continue

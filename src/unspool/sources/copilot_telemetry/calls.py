@@ -14,6 +14,7 @@ from typing import Any
 from unspool.facts import AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
 from unspool.io.origins import Tally
 from unspool.sources.copilot_telemetry.events import Event
+from unspool.sources.copilot_telemetry.repeats import CACHE_MARK
 from unspool.sources.copilot_telemetry.turns import (
     has_context,
     no_conversation,
@@ -31,7 +32,7 @@ _UTILITY = re.compile(
 
 def _cache_mark(quote: bytes) -> re.Pattern[bytes]:
     """A mark as a field or as a part, with the comma that goes with it: before or, in front, behind."""
-    name = quote + rb"copilot_cache_control" + quote
+    name = quote + CACHE_MARK + quote
     field = name + rb"\s*:\s*\{[^{}]*\}"
     part = rb"\{\s*" + quote + rb"type" + quote + rb"\s*:\s*" + name + rb"[^{}]*\}"
     mark = rb"(?:" + field + rb"|" + part + rb")"
@@ -59,22 +60,24 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
         elif request:
             scribe.note("served", True, on="request", subject=request)
         return scribe.facts
-    messages = event.joined("messagesJson")
-    text, escaped, gap = messages or (b"", False, False)
-    if text.find(b"copilot_cache_control") >= 0:
-        # Marks move with every call: with them no list would be the beginning of the next.
-        text = (_CACHE_MARK if escaped else _PLAIN_CACHE_MARK).sub(b"", text)
-    text = text.strip(b" ")
-    if not text.startswith(b"["):
-        tally.problems += 1
-        scribe = event.scribe(key)
-        if messages is None:
-            scribe.problem("no-messages", event.full_name)
-        else:
-            scribe.problem("messages-not-an-array", text[:1000])
-        return scribe.facts
-    broken = gap or not text.endswith(b"]")
-    body = text if broken else text[:-1].rstrip(b" ")
+    body, escaped, gap, broken = event.body, True, False, False
+    if body is None:
+        messages = event.joined("messagesJson")
+        text, escaped, gap = messages or (b"", False, False)
+        if text.find(CACHE_MARK) >= 0:
+            # Marks move with every call: with them no list would be the beginning of the next.
+            text = (_CACHE_MARK if escaped else _PLAIN_CACHE_MARK).sub(b"", text)
+        text = text.strip(b" ")
+        if not text.startswith(b"["):
+            tally.problems += 1
+            scribe = event.scribe(key)
+            if messages is None:
+                scribe.problem("no-messages", event.full_name)
+            else:
+                scribe.problem("messages-not-an-array", text[:1000])
+            return scribe.facts
+        broken = gap or not text.endswith(b"]")
+        body = text if broken else text[:-1].rstrip(b" ")
     view = _view(event, texts, len(body))
     snapshot = SnapshotSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
@@ -86,7 +89,7 @@ def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     scribe.facts.append(snapshot)
     note_context(event, scribe)
     if broken:
-        scribe.problem("messages-part-missing" if gap else "messages-cut-off", text[-200:])
+        scribe.problem("messages-part-missing" if gap else "messages-cut-off", body[-200:])
     if view.side:
         scribe.note("side", view.side, on="request", subject=request)
     return scribe.facts

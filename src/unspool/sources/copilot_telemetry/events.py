@@ -14,41 +14,17 @@ from functools import cache
 from typing import Any, cast
 
 import msgspec
-from msgspec import Raw
 
 from unspool.facts import Key, Problem
-from unspool.io.door import clean, clean_text, iter_json_lines, refuse_depth
+from unspool.io.door import clean, clean_text, iter_json_lines
 from unspool.io.origins import Origin, Tally
-from unspool.io.structs import Shape
 from unspool.io.times import parse_time
+from unspool.sources.copilot_telemetry.envelope import Envelope, Properties, bag_of
+from unspool.sources.copilot_telemetry.repeats import Repeats
 from unspool.sources.scribe import Scribe
 
 SOURCE = "copilot-telemetry"
 
-Properties = dict[str, Raw]
-
-
-class Bag(msgspec.Struct, gc=False):
-    """Properties, and measures apart from them."""
-
-    name: str | None = None
-    properties: Properties | None = None
-    measurements: Properties | None = None
-
-
-class Data(Bag, gc=False):
-    baseData: Bag | None = None
-
-
-class Envelope(Bag, gc=False):
-    eventName: str | None = None
-    time: str | int | float | None = None
-    timestamp: str | int | float | None = None
-    data: Data | None = None
-    baseData: Bag | None = None
-
-
-_ENVELOPE = Shape(Envelope)
 _decode_flat = msgspec.json.Decoder(Properties).decode
 _NONE: Properties = {}
 
@@ -58,63 +34,16 @@ def iter_events(
 ) -> Iterator["Event | Problem"]:
     """Every record of the origin; lines that begin as `noise` does are only counted."""
     path = origin.path
+    shape = Repeats()
+    body_of = shape.body_of
     for record in iter_json_lines(
-        origin, _ENVELOPE, tally, recover, mend=_mend, noise=noise or (), refuse=Inspector().refuse
+        origin, shape, tally, recover, mend=_mend, noise=noise or (), lazy=True
     ):
         if type(record) is tuple:
             offset, line, envelope = record
-            yield Event(envelope, line, path, offset)
+            yield Event(envelope, line, path, offset, body_of(envelope))
         else:
             yield cast(Problem, record)
-
-
-class Inspector:
-    """Looks whether all bytes of a record are UTF-8, at each long part of a list once: every call logs
-    the parts of the one before it again."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, bytes] = {}
-        """How a part begins → the part, which is clean."""
-
-    def refuse(self, line: bytes, envelope: Envelope) -> None:
-        refuse_depth(line)
-        if line.isascii():
-            return
-        if len(line) < _LONG_LINE:
-            line.decode()
-            return
-        at = 0
-        for value in (_bag(envelope).properties or _NONE).values():
-            if not _LONG_PART <= len(memoryview(value)) <= _LONGEST_PART:
-                continue
-            part = bytes(value)
-            beginning = part[:_BEGINNING]
-            if self._known.get(beginning) != part:
-                part.decode()
-                if len(self._known) >= _PARTS:
-                    self._known.clear()
-                self._known[beginning] = part
-            start = line.find(beginning, at)
-            if line.startswith(part, start):
-                line[at:start].decode()
-                at = start + len(part)
-        line[at:].decode()
-
-
-_LONG_LINE = 1 << 15
-_LONG_PART = 4096
-_LONGEST_PART = 1 << 16
-_BEGINNING = 64
-_PARTS = 256
-
-
-def _bag(envelope: Envelope) -> Bag:
-    """Where the properties stand."""
-    data = envelope.data
-    bag: Bag = envelope
-    if data is not None:
-        bag = data.baseData or (data if data.properties else envelope)
-    return envelope.baseData or bag
 
 
 def _mend(value: Any) -> Any:
@@ -141,6 +70,7 @@ class Event:
     """One record: its name after the last slash, its properties whatever the envelope."""
 
     __slots__ = (
+        "body",
         "full_name",
         "measures",
         "name",
@@ -151,11 +81,20 @@ class Event:
         "time",
     )
 
-    def __init__(self, envelope: Envelope, line: bytes, origin: str, offset: int) -> None:
+    def __init__(
+        self,
+        envelope: Envelope,
+        line: bytes,
+        origin: str,
+        offset: int,
+        body: bytes | None = None,
+    ) -> None:
         self.origin = origin
         self.offset = offset
+        self.body = body
+        """The whole message list but for its closing bracket, where the reader has it already."""
         data = envelope.data
-        bag = _bag(envelope)
+        bag = bag_of(envelope)
         properties = bag.properties
         if properties is None:
             flat = data is None and envelope.baseData is None
@@ -245,6 +184,8 @@ class Event:
     def joined(self, name: str) -> tuple[bytes, bool, bool] | None:
         """A property that may be cut into name, name_02, …: (its text undecoded, whether it is the
         inside of a JSON string, whether a part is missing)."""
+        if self.body is not None and name == "messagesJson":
+            return self.body + b"]", True, False
         properties = self.properties
         first = properties.get(name)
         if first is None:

@@ -1,0 +1,100 @@
+"""A list that goes on from the one before it is read as if its line stood alone."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.telemetry import PART, Event, call
+from unspool.facts import AnyFact
+from unspool.io.origins import Origin, Tally
+from unspool.sources.copilot_telemetry import read, repeats
+
+WORDS = ["the", "größe", "漢字", "“so”", "a\\b", "\n", '"', "[]", "}]", "{", "😀", "\u2028"]
+
+
+def words(rng: random.Random, count: int) -> str:
+    return " ".join(rng.choices(WORDS, k=count))
+
+
+def growing_lists(rng: random.Random) -> list[list[dict[str, Any]]]:
+    """Lists of one conversation: most go on from one before, some go back, some begin otherwise."""
+    whole = [{"role": "system", "content": words(rng, 1500)}]
+    lists = [list(whole)]
+    for _ in range(12):
+        step = rng.random()
+        if step < 0.15 and len(whole) > 2:
+            whole = whole[: rng.randint(1, len(whole))]
+        elif step < 0.25:
+            whole = [{"role": "system", "content": words(rng, 900)}, *whole[1:]]
+        for _ in range(rng.randint(0, 3)):
+            whole = [*whole, {"role": "user", "content": words(rng, rng.randint(0, 900))}]
+        lists.append(list(whole))
+    return lists
+
+
+def spoil(event: Event, rng: random.Random) -> Event:
+    """Some of the odd things that happen to a list on its way."""
+    properties = event["data"]["baseData"]["properties"]
+    names = [name for name in properties if name.startswith("messagesJson")]
+    what = rng.random()
+    if what < 0.08 and len(names) > 2:
+        del properties[rng.choice(names[1:])]
+    elif what < 0.16:
+        properties[names[-1]] = properties[names[-1]][: rng.randint(0, 200)]
+    elif what < 0.24:
+        properties[names[0]] = properties.pop(names[0])  # no longer beside its other parts
+    elif what < 0.32:
+        mark = '"copilot_cache_control":{"type":"ephemeral"},'
+        properties[names[0]] = properties[names[0]].replace('"role"', f'{mark}"role"', 1)
+    elif what < 0.36:
+        properties["messagesJson"] = json.loads('[[{"role":"user","content":"nested"}]]')
+    elif what < 0.40:
+        return {"name": event["name"], "time": event.get("time"), **properties}
+    return event
+
+
+def line_of(event: Event, rng: random.Random) -> bytes:
+    if rng.random() < 0.5:
+        return json.dumps(event).encode()
+    text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    data = text.encode()
+    if rng.random() < 0.05:
+        at = rng.randrange(200, len(data))
+        data = data[:at] + b"\xff" + data[at:]
+    return data
+
+
+def facts_of(folder: Path, lines: list[bytes]) -> list[AnyFact]:
+    path = folder / "log.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    return [
+        msgspec.structs.replace(
+            fact,
+            offset=0,
+            **{"views": tuple(msgspec.structs.replace(v, offset=0) for v in fact.views)}
+            if hasattr(fact, "views")
+            else {},
+        )
+        for fact in read(Origin(path=str(path), name="log.jsonl"), Tally())
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_list_that_goes_on_is_read_as_one_that_stands_alone(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    lines: list[bytes] = []
+    conversations = {name: iter(growing_lists(rng)) for name in ("c1", "c2")}
+    for second in range(26):
+        name = f"c{1 + second % 2}"
+        made = call(next(conversations[name]), second, name, size=rng.choice((PART, 3000)))
+        lines.append(line_of(spoil(made, rng) if rng.random() < 0.5 else made, rng))
+    together = facts_of(tmp_path, lines)
+    monkeypatch.setattr(repeats, "_SHORT_LINE", 1 << 30)
+    assert together == [fact for line in lines for fact in facts_of(tmp_path, [line])]
+    assert len(together) >= len(lines)
