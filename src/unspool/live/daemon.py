@@ -27,18 +27,13 @@ from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.memory import give_back
 from unspool.io.temporary import scratch, take_lock
 from unspool.live.forward import Forward, RemoteQueue
-from unspool.live.intake import (
-    SWEEP_SECONDS,
-    Spool,
-    read_payload,
-    sweep,
-    take_in,
-)
+from unspool.live.intake import SWEEP_SECONDS, read_payload, sweep, take_in
 from unspool.live.monitors import Monitors
 from unspool.live.notices import follow
 from unspool.live.queue import Arrival, Backlog, Queue, SqliteQueue
 from unspool.live.reducers import REDUCERS, Pool
 from unspool.live.schedule import Due, Schedule
+from unspool.live.spool import Spool
 from unspool.live.states import RUNNING, doings
 from unspool.live.writer import Fault, Taken, Writer, clear
 from unspool.store.align import align_again
@@ -51,8 +46,6 @@ from unspool.store.rows import get_trajectory
 from unspool.store.survey import Changed, Survey
 from unspool.store.sync import Sync
 
-LOOK_SECONDS = 1.0
-"""The spool is listed so often whether or not it has changed, and what was sent on is asked after."""
 RETRY_SECONDS = 1.0
 STATUS_SECONDS = 2.0
 STATUS_AT_LEAST_SECONDS = 30.0
@@ -193,18 +186,13 @@ class Daemon:
 
     # intake
 
-    def _take_in(self) -> None:
+    def _take_in(self, spool: Spool) -> None:
         """The thread that empties the spool."""
         queue: Queue | None = None
         forward: Forward | None = None
         swept = 0.0
-        spool = Spool(self.layout)
-        looked = 0.0
         while not self.stop.is_set():
-            if not spool.has_news() and time.monotonic() - looked < LOOK_SECONDS:
-                time.sleep(spool.wait_seconds())
-                continue
-            looked = time.monotonic()
+            came = False
             try:
                 if queue is None:
                     queue, forward = self._open_intake()
@@ -212,6 +200,7 @@ class Daemon:
                     sweep(self.layout)
                     swept = time.monotonic()
                 for batch in take_in(self.layout, queue):
+                    came = True
                     self.transcripts.extend(_transcripts(batch))
                     self.bell.set()
                     if self.stop.is_set():
@@ -222,9 +211,9 @@ class Daemon:
             except (UnspoolError, OSError) as error:
                 # What is in the spool stays there.
                 self._trouble("intake", str(error))
-                spool = Spool(self.layout)
                 self.stop.wait(RETRY_SECONDS)
-            time.sleep(spool.wait_seconds())
+            else:
+                spool.wait(came)
         if queue is not None:
             queue.close()
 
@@ -252,7 +241,10 @@ class Daemon:
 
     def run(self, once: bool = False) -> None:
         with only_daemon(self.layout, self.store), scratch() as folder:
-            intake = threading.Thread(target=self._take_in, name="intake", daemon=True)
+            spool = Spool(self.layout, self.stop)
+            intake = threading.Thread(
+                target=self._take_in, args=(spool,), name="intake", daemon=True
+            )
             if self._is_given_queue and self.forward_to is None:
                 pass  # a worker: what arrives here is another's to send
             elif once:
@@ -274,7 +266,9 @@ class Daemon:
                 gc.enable()
                 self.stop.set()
                 if intake.ident is not None:
+                    spool.wake()
                     intake.join()
+                spool.close()
 
     def _run(self, folder: Path, once: bool) -> None:
         while not self.stop.is_set():

@@ -15,13 +15,11 @@ from typing import Protocol, runtime_checkable
 from unspool.errors import UnspoolError
 from unspool.hooks.spool import Layout
 from unspool.live.failpoints import reach
-from unspool.live.intake import SWEEP_SECONDS, Spool, sweep, take_in
+from unspool.live.intake import SWEEP_SECONDS, sweep, take_in
 from unspool.live.mirror import Sender
 from unspool.live.queue import READ_EVENTS, Arrival, Queue, SqliteQueue
+from unspool.live.spool import LOOK_SECONDS, Spool
 from unspool.trajectory import Trajectory
-
-LOOK_SECONDS = 1.0
-"""How often files are looked at that nobody else reads, and the queue is asked what the store has."""
 
 
 @runtime_checkable
@@ -125,34 +123,34 @@ def run_intake(
     forward: Forward | None = None
     trouble = ""
     looked = swept = float("-inf")
-    spool = Spool(layout)
+    spool = Spool(layout, stop)
     try:
         while not stop.is_set():
-            is_time = time.monotonic() - looked > LOOK_SECONDS
-            if not spool.has_news() and not is_time:
-                stop.wait(spool.wait_seconds())
-                continue
-            if time.monotonic() - swept > SWEEP_SECONDS:
-                swept = time.monotonic()
-                sweep(layout)
-            for _ in take_in(layout, journal):
-                pass
-            if is_time:
-                looked = time.monotonic()
-                sender.step()
+            came = False
             try:
+                if time.monotonic() - swept > SWEEP_SECONDS:
+                    swept = time.monotonic()
+                    sweep(layout)
+                for _ in take_in(layout, journal):
+                    came = True
+                if time.monotonic() - looked >= LOOK_SECONDS:
+                    looked = time.monotonic()
+                    sender.step()
                 forward = forward or Forward(journal, open_queue())
                 forward.step()
                 if trouble:
                     tell("the queue: it works again")
                 trouble = ""
-            except UnspoolError as error:
+            except (UnspoolError, OSError) as error:
+                # What is in the spool stays there, and what is in the journal.
                 if str(error) != trouble:
                     trouble = str(error)
                     tell(trouble)
                 stop.wait(LOOK_SECONDS)
-            stop.wait(spool.wait_seconds())
+            else:
+                spool.wait(came)
     finally:
+        spool.close()
         if forward is not None:
             with suppress(UnspoolError):
                 forward.step()

@@ -26,13 +26,7 @@ BATCH_EVENTS = 100
 BATCH_BYTES = 4 * 1024 * 1024
 MOST_FILES = 10_000
 """Of a long backlog so many are looked at before the folder is listed again."""
-SPOOL_SECONDS = 0.05
-"""The spool is looked at so often,"""
-QUIET_SPOOL_SECONDS = 0.1
-"""and where nothing came for a while so often."""
-QUIET_SECONDS = 10.0
 SWEEP_SECONDS = 600.0
-SETTLED_NS = 1_000_000_000
 UNKNOWN = Hooks({})
 """Of an agent that no source reads."""
 
@@ -154,33 +148,6 @@ def _waiting(folder: Path) -> list[_File]:
     except (FileNotFoundError, NotADirectoryError):
         return []  # no hooks are installed
     return sorted(files)[:MOST_FILES]
-
-
-class Spool:
-    """Looks at the spool again and again: one question to the system where nothing has come."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.path = str(layout.new)
-        self._empty_at = -1
-        self._moved = time.monotonic()
-
-    def has_news(self) -> bool:
-        """Whether something may lie there. A rename into the folder changes the folder's time, which
-        ticks every few milliseconds: one that is younger than a second may be another's, too."""
-        try:
-            changed_at = os.stat(self.path).st_mtime_ns  # noqa: PTH116 - twenty times a second
-        except OSError:
-            return False  # no hooks are installed
-        is_same = changed_at == self._empty_at
-        if not is_same:
-            self._moved = time.monotonic()
-        self._empty_at = changed_at
-        return not is_same or time.time_ns() - changed_at < SETTLED_NS
-
-    def wait_seconds(self) -> float:
-        """Until it is looked at again."""
-        is_quiet = time.monotonic() - self._moved > QUIET_SECONDS
-        return QUIET_SPOOL_SECONDS if is_quiet else SPOOL_SECONDS
 
 
 def sweep(layout: Layout) -> int:
