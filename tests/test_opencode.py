@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.harness import CASES, corpus
@@ -86,6 +87,16 @@ def test_the_database_says_what_was_taken_back_and_not_the_files_left_behind(
         (made,) = extract(paths, source="opencode")
         assert [message.content for message in made.messages] == ["words of msg_1"]
         assert [branch.messages[0].content for branch in made.branches or ()] == ["words of msg_2"]
+
+
+def test_one_worker_and_two_tell_the_same_of_several_databases_with_files_beside_them() -> None:
+    """One worker reads the largest database last, session by session; two gather all facts first."""
+    one, two = (
+        [msgspec.to_builtins(made) for made in extract([str(CASES / "opencode")], workers=workers)]
+        for workers in (1, 2)
+    )
+    assert one == two
+    assert sorted(made["conversation_id"] for made in one) == ["ses_1", "ses_2"]
 
 
 def _write(path: Path, value: object) -> None:

@@ -162,6 +162,9 @@ class Plan(msgspec.Struct):
     workers: int
     owners: dict[Key, int] = {}
     """Of these families, the worker to whom each belongs."""
+    last: Origin | None = None
+    """A database that tells one conversation behind the other. It is read behind all shared spans,
+    so that each of its conversations is known, and reduced, when the next one begins."""
 
     def owner(self, family: Key) -> int:
         if self.workers == 1:
@@ -207,6 +210,10 @@ def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
         for family in sorted(sizes, key=lambda family: (-sizes[family], family)):
             plan.owners[family] = loads.index(min(loads))
             loads[plan.owners[family]] += sizes[family]
+    else:
+        in_turn = [span for span in plan.shared if sources.tells_in_turn(span.source)]
+        plan.last = max(in_turn, key=lambda span: span.size, default=None)
+        plan.shared = [span for span in plan.shared if span is not plan.last]
     return plan
 
 

@@ -164,15 +164,26 @@ class Worker:
     def _is_mine(self, key: Key) -> bool:
         return self.plan.owner(family_of(key)) == self.number
 
-    def _read_span(self, span: Origin, only: Container[Key] | None = None) -> None:
+    def _read_span(
+        self,
+        span: Origin,
+        only: Container[Key] | None = None,
+        told: Callable[[], None] | None = None,
+    ) -> None:
         """Its facts into the collection. Read once more, `only` some families count, and what was
-        told of its records and problems stays as it is."""
+        told of its records and problems stays as it is. `told` is called before another family
+        begins."""
         collection, tally = self.collection, self.tally
         if only is not None:
             tally = Tally()
         count, done = 0, span.start
+        key = NOBODY
         try:
             for fact in sources.read(span, tally, self.job.recover):
+                if told is not None and fact.key is not key and fact.key != NOBODY:
+                    if family_of(fact.key) != family_of(key):
+                        told()
+                    key = fact.key
                 if only is not None and (type(fact) is Problem or family_of(fact.key) not in only):
                     continue
                 if collection.weight > self.limit:
@@ -265,6 +276,10 @@ class Worker:
         for key in {**self.collection.conversations, **self.fact_slots}:
             waiting.setdefault(family_of(key), []).append(key)
         late: set[Key] = set()
+        if self.plan.last is not None:
+            self._read_span(self.plan.last, told=lambda: self._reduce_told(waiting, late))
+            self._reduce_told(waiting, late)
+            self._put_problems()
         for family, spans in self.plan.families.items():
             if self.plan.owner(family) != self.number:
                 continue
@@ -288,6 +303,22 @@ class Worker:
         for family, keys in waiting.items():
             self._reduce_family(family, keys)
         return Strays(late, self.strays)
+
+    def _reduce_told(self, waiting: dict[Key, list[Key]], late: set[Key]) -> None:
+        """What the database that is read last has told to its end, unless files of its own follow."""
+        families: dict[Key, None] = {}
+        for key in self.collection.take_met():
+            family = family_of(key)
+            if family in self.families:
+                late.add(family)
+                self.collection.pop(key)
+                self.fact_slots.pop(key, None)
+                continue
+            waiting.setdefault(family, []).append(key)
+            if family not in self.plan.families:
+                families[family] = None
+        for family in families:
+            self._reduce_family(family, waiting.pop(family))
 
     def _reduce_family(self, family: Key, keys: Iterable[Key]) -> None:
         outcome = self.families[family] = FamilyResult()
@@ -344,6 +375,7 @@ class Worker:
         late = {family for family in strays.late if self._is_mine(family)}
         if late:
             spans = [span for span in self.plan.shared if span.source not in sinks.READERS]
+            spans += [self.plan.last] if self.plan.last is not None else []
             for family in sorted(late):
                 spans += [*self.plan.families.get(family, ()), *strays.told_by.get(family, ())]
             for span in dict.fromkeys(spans):

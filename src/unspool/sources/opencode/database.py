@@ -159,7 +159,8 @@ class _Reader:
 
     def _parts(self, message: str) -> list[Part]:
         rows = self.connection.execute(
-            "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? ORDER BY id", (message,)
+            "SELECT CAST(id AS BLOB), CAST(data AS BLOB) FROM part WHERE message_id = ? ORDER BY id",
+            (message,),
         )
         parts: list[Part] = []
         for ident, data in rows:
@@ -167,7 +168,8 @@ class _Reader:
             if isinstance(data, bytes) and b'"type":"step-' in data[:200]:
                 continue
             part = self._typed(PART, data)
-            part.id = ident
+            if part.type == "tool" and not part.callID:
+                part.id = ident.decode("utf-8", "replace")
             parts.append(part)
         return parts
 

@@ -11,10 +11,13 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from unspool.facts import ROOT, Attachment, Key, Rank
+from unspool.io.door import UNREADABLE, read_json
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
+from unspool.io.values import field_of
 from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 NAME = "opencode"
@@ -28,6 +31,9 @@ _STEPS = frozenset((
 """Parts that repeat what the message says, or say nothing of it."""
 FILES, DATABASE = 0, 1
 """Editions: OpenCode went over from files to a database, and left the files where they were."""
+
+
+NOTHING = Raw(b"")
 
 
 class Time(msgspec.Struct, gc=False):
@@ -70,11 +76,11 @@ class State(msgspec.Struct, gc=False):
     """What became of a tool call."""
 
     status: str = ""
-    input: Any = None
+    input: Raw = NOTHING
     output: str | None = None
     error: Any = None
-    title: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Raw = NOTHING
+    """Holds the output once more, which is not decoded a second time."""
     time: Time | None = None
     content: list[dict[str, Any]] | None = None
 
@@ -116,6 +122,8 @@ class Message(msgspec.Struct, gc=False):
 
 
 SESSION, MESSAGE, PART = Shape(Session), Shape(Message), Shape(Part)
+_decode = msgspec.json.Decoder().decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw] | None).decode
 
 
 def state_session(session: Session, scribe: Scribe, agent: str = "OpenCode") -> None:
@@ -257,21 +265,27 @@ class Teller:
 
 def state_call(part: Part, message: str, scribe: Scribe) -> None:
     state = part.state or State()
-    given = state.input if isinstance(state.input, dict) else {}
+    arguments = bytes(state.input).decode("utf-8", "replace")
     name = part.tool or part.name
-    if name == "invalid" and isinstance(given.get("tool"), str):
+    unknown = False
+    if name == "invalid":
         # A tool that does not exist: {"tool":"invalid","input":{"tool":"foo"}}.
-        name = given["tool"]
+        asked = field_of(_value(state.input), "tool")
+        unknown = isinstance(asked, str)
+        name = asked if unknown else name
     call = part.callID or part.id
+    told_at = scribe.time
+    if state.time is not None:
+        scribe.time = parse_time(state.time.start)
     scribe.call(
         id=call,
         message=message,
         name=name,
-        arguments=msgspec.json.encode(state.input).decode() if state.input is not None else "",
-        files=touched(_TOUCHES, name, given, "filePath"),
-        time=parse_time(state.time.start) if state.time else scribe.time,
+        arguments=arguments if arguments != "null" else "",
+        files=touched(_TOUCHES, name, arguments, "filePath"),
     )
-    metadata = state.metadata or {}
+    scribe.time = told_at
+    metadata = _metadata(state.metadata)
     child = metadata.get("sessionId") or metadata.get("sessionID")
     if isinstance(child, str):
         scribe.note("child_id", child, on="call", subject=call)
@@ -281,15 +295,13 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
     text = state.output
     if text is None and state.content is not None:
         text = "\n".join(str(item.get("text") or "") for item in state.content)
-    unknown = given.get("tool") == name
     failed = state.status == "error" or unknown or metadata.get("exit") not in (None, 0)
-    details = {
-        key: value
-        for key, value in metadata.items()
-        if value is not None and key not in ("output", "preview") and value != text
-    }
-    if state.time is not None and state.time.compacted:
-        details["pruned"] = True  # later calls of the model were given less; the text is still here
+    details = {key: value for key, value in metadata.items() if value is not None and value != text}
+    if state.time is not None:
+        scribe.time = parse_time(state.time.end)
+        if state.time.compacted:
+            # Later calls of the model were given less; the text is still here.
+            details["pruned"] = True
     scribe.returned(
         call=call,
         name=name,
@@ -297,8 +309,28 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
         failed=failed,
         status="denied" if error.startswith(_DENIED) else "",
         details=details or None,
-        time=parse_time(state.time.end) if state.time else scribe.time,
     )
+    scribe.time = told_at
+
+
+def _metadata(raw: Raw) -> dict[str, Any]:
+    """What a tool tells of its run beside the output."""
+    try:
+        fields = _decode_fields(raw or b"null")
+    except UNREADABLE:  # no object
+        return {}
+    return {
+        name: _value(value)
+        for name, value in (fields or {}).items()
+        if name != "output" and name != "preview"
+    }
+
+
+def _value(raw: Raw) -> Any:
+    try:
+        return _decode(raw)
+    except UNREADABLE:
+        return next(iter(read_json(bytes(raw)).values), None)
 
 
 def _is_typed(part: Part) -> bool:
