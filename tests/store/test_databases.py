@@ -19,7 +19,6 @@ from tests.telemetry import write
 from tests.test_extract import ENV
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.schema import MIGRATIONS, add_attempts
 from unspool.store.survey import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
 
 BUBBLE = "bubbleId:c1:b1"
@@ -144,31 +143,6 @@ from unspool.cli import group
 group.main(sys.argv[2:], standalone_mode=False)
 opened(sys.argv[1], "w").write(json.dumps(read))
 """
-
-
-def test_a_store_of_the_time_before_counters_looks_again_once(
-    database: Path, tmp_path: Path
-) -> None:
-    store, home = tmp_path / "s.db", tmp_path / "home"
-    sync(store, home)
-    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        connection.execute("ALTER TABLE origins DROP COLUMN attempt")
-        connection.execute("DROP TABLE pieces_due")
-        connection.execute("ALTER TABLE facts DROP COLUMN gone_since")
-        for kind in ("made", "changed", "removed"):
-            connection.execute(f"DROP TRIGGER conversation_{kind}")
-        for table in ("changes", "cursors", "activity"):
-            connection.execute(f"DROP TABLE {table}")
-        for index in ("raw_traces_by_event", "conversations_listed"):
-            connection.execute(f"DROP INDEX {index}")
-        for column in ("event_id", "event_type", "sequence", "received_at"):
-            connection.execute(f"ALTER TABLE raw_traces DROP COLUMN {column}")
-        connection.execute("UPDATE origins SET state = ''")
-        connection.execute(f"PRAGMA user_version = {MIGRATIONS.index(add_attempts)}")
-    assert sync(store, home).read == 1
-    assert sync(store, home).read == 0
-    assert words(store) == ["first"]
-    sound(store)
 
 
 def test_a_database_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
