@@ -103,6 +103,23 @@ def test_a_log_that_is_begun_anew_is_seen(database: Path, tmp_path: Path) -> Non
     assert words(store) == ["end"]
 
 
+@pytest.mark.parametrize("database", ["wal"], indirect=True)
+def test_what_a_killed_editor_left_is_read_once(database: Path, tmp_path: Path) -> None:
+    """The first who opens it then makes the index of the log anew: the same one, counted from 0."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    killed = f"""
+import os, sqlite3
+connection = sqlite3.connect({str(database)!r}, isolation_level=None)
+for word in ("left", "right"):
+    connection.execute("UPDATE cursorDiskKV SET value = replace(value, 'first', ?)", (word,))
+os._exit(1)
+"""
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    assert sync(store, home).read == 1
+    assert words(store) == ["left"]
+    assert sync(store, home).read == 0
+
+
 def test_nothing_but_headers_is_read_when_nothing_changed(database: Path, tmp_path: Path) -> None:
     store, home = tmp_path / "s.db", tmp_path / "home"
     write(home / "a.jsonl", talk("one"))
