@@ -1,6 +1,8 @@
 """When conversations are made anew: ends of turns first, also in a backlog, and nobody all the time."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,6 +84,23 @@ def test_in_a_backlog_ends_of_turns_go_first(clock: Clock) -> None:
     clock.pass_(daemon.FLOOD_SECONDS)
     assert len(work._due(daemon.FLOOD_EVENTS)) == schedule.MOST_AT_ONCE
     assert len(work._due(daemon.FLOOD_EVENTS - 1)) == schedule.MOST_AT_ONCE  # it is over
+
+
+def test_processes_that_start_are_no_cost_of_a_conversation(clock: Clock) -> None:
+    """Else the second change after a quiet time would wait for four times as long."""
+    work: Any = daemon._Work.__new__(daemon._Work)
+    work.schedule = Schedule()
+    work.writer = SimpleNamespace(
+        reducers=SimpleNamespace(ready=lambda: clock.pass_(5)),
+        bring_up_to_date=lambda due: (set(due), []),
+    )
+    work.daemon, work.queue, work.lags, work.unaligned = SimpleNamespace(lags=[]), None, {}, set()
+    work._turn, work._tell_changes = nullcontext, lambda: None
+    work.schedule.touch([ENDED], urgent=True)
+    work._bring_up_to_date(work.schedule.take())
+    work.schedule.touch([ENDED], urgent=True)
+    clock.pass_(schedule.LEAST_BETWEEN_SECONDS)
+    assert list(work.schedule.take()) == [ENDED]
 
 
 def test_the_events_themselves_tell_that_a_turn_ended(tmp_path: Path) -> None:

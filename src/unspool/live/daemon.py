@@ -481,6 +481,7 @@ class _Work:
         self.seq = last_change(self.connection)  # thousands of lines tell nobody anything
 
     def _bring_up_to_date(self, due: dict[Key, Due]) -> None:
+        self.writer.reducers.ready()
         started = time.monotonic()
         with self._turn():
             written, faults = self.writer.bring_up_to_date(due)

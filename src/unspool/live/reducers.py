@@ -53,6 +53,8 @@ class Here:
 
     def awake(self) -> None: ...
 
+    def ready(self) -> None: ...
+
     def rest(self) -> bool:
         """Whether something was let go of."""
         return False
@@ -147,10 +149,19 @@ class Pool:
             if worker is None:
                 self._start(number)
 
+    def ready(self) -> None:
+        """Waits until those that start can be asked: that is no cost of what is asked first."""
+        for number, worker in enumerate(self.workers):
+            try:
+                if worker is not None:
+                    worker.await_start()
+            except (EOFError, OSError):
+                self._lose(number)
+
     def _answer(self, number: int) -> Answer | Exception | None:
         worker = self.workers[number]
         try:
-            return worker.pipe.recv() if worker is not None else None
+            return worker.receive() if worker is not None else None
         except (EOFError, OSError):
             self._lose(number)
             return None
@@ -186,6 +197,16 @@ class _Worker:
                 words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, process_group=0
             )
         self.pipe = Connection(ours.detach())
+        self._has_started = False
+
+    def await_start(self) -> None:
+        if not self._has_started:
+            self.pipe.recv()
+            self._has_started = True
+
+    def receive(self) -> Any:
+        self.await_start()
+        return self.pipe.recv()
 
     def close(self) -> None:
         self.pipe.close()
@@ -195,6 +216,7 @@ class _Worker:
 
 def _serve(pipe: Connection, store: Path, hot_bytes: int) -> None:
     gc.disable()  # facts hold no cycles
+    pipe.send(None)  # it is there
     reducer: Reducer | None = None
     while True:
         forgotten, request = pipe.recv()
