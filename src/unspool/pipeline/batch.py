@@ -23,7 +23,7 @@ from unspool.link import Patch, Patches, link
 from unspool.pipeline.discover import STDIN, Found, discover_with_streams, make_plan
 from unspool.pipeline.finish import FILTERS, Written, drop_reasoning, finish, sampled
 from unspool.pipeline.job import Job, Progress, Summary
-from unspool.pipeline.shuffle import FactSlots, Slot, Slots
+from unspool.pipeline.shuffle import NO_SLOT, FactSlots, Slot, Slots, family_of
 from unspool.pipeline.worker import SAMPLES_PER_CODE, Outcome, Reduced, Strays, Task
 from unspool.pipeline.workers import OneHere, Several, Workers
 from unspool.prompts.census import TagScan
@@ -105,12 +105,15 @@ class Run:
         if families:
             tasks = _family_tasks(reduced, patches)
         else:
+            self._recall(reduced, patches)
             for number, one in enumerate(reduced):
                 patch = patches.get(one.card.key)
-                if one.written is not None and one.assumed == patch:
+                # (Where the files of its family are gone by now, what was written of it stands.)
+                is_final = one.assumed == patch or one.slot == NO_SLOT
+                if one.written is not None and is_final:
                     one.written.number = number
                     written.append(one.written)
-                else:
+                elif one.slot != NO_SLOT:
                     scanned = one.written is not None and one.written.dropped is None
                     tasks.append(Task(number, [(one.slot, patch)], scanned))
         for more, scan in self.workers.share("write", tasks):
@@ -129,6 +132,19 @@ class Run:
         self.summary.empty = [item.ident for item in kept if not item.pieces]
         self.summary.messages = sum(item.messages for item in kept if item.pieces)
         return kept
+
+    def _recall(self, reduced: list[Reduced], patches: Patches) -> None:
+        """Conversations of which linking knows more than their family did into the spool, from where
+        they are written again."""
+        changed = [
+            one
+            for one in reduced
+            if one.slot == NO_SLOT and one.assumed != patches.get(one.card.key)
+        ]
+        families = list(dict.fromkeys(family_of(one.place[1]) for one in changed))
+        for slots in self.workers.share("recall", families) if families else ():
+            for one in changed:
+                one.slot = slots.get(one.place, one.slot)
 
     def trajectories(self) -> Iterator[Trajectory]:
         """The conversations as objects instead, in order, one at a time."""

@@ -27,6 +27,8 @@ class Slot(NamedTuple):
     size: int
 
 
+NO_SLOT = Slot("", 0, 0)
+
 FactSlots = dict[Key, list[Slot]]
 """Conversation → where its facts lie."""
 
@@ -51,7 +53,7 @@ class Spool:
 
     def put(self, data: bytes) -> Slot:
         if self._file is None:
-            self._file = open(self.path, "wb")  # noqa: SIM115 - closed by close()
+            self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
         self._file.write(data)
         slot = Slot(self.path, self._end, len(data))
         self._end += len(data)

@@ -9,7 +9,8 @@ where these tell nothing, to who has read most of it.
    linking makes of that family alone; behind them come the families that only shared files told of;
 4. settle: a file may hold more than its path says. Families that were reduced too early for that are
    read once more, by the worker to whom they belong;
-5. write: conversations of which linking, which sees all, knows more than their family did.
+5. recall: families of whose conversations linking, which sees all, knows more are read once more;
+6. write: those conversations.
 
 The same code runs in the calling process when there is one worker.
 """
@@ -30,6 +31,7 @@ from unspool.pipeline.discover import Plan
 from unspool.pipeline.finish import Writer, Written
 from unspool.pipeline.job import Job
 from unspool.pipeline.shuffle import (
+    NO_SLOT,
     FactSlots,
     Slot,
     Slots,
@@ -55,12 +57,18 @@ class Strays(msgspec.Struct):
     """Family → the files of others that tell of it."""
 
 
-class Reduced(msgspec.Struct):
-    """A trajectory in a spool file, with what the driver must know of it."""
+Standing = tuple[Place, Key, int]
+"""Where a conversation stands in the output."""
 
-    place: tuple[Place, Key, int]
-    slot: Slot
+
+class Reduced(msgspec.Struct):
+    """What the driver must know of a trajectory."""
+
+    place: Standing
     card: Card
+    slot: Slot = NO_SLOT
+    """Where it lies in a spool file. One that was written at once lies in none, where its family's
+    files are all that tells of it: they can be read once more."""
     merged: bool = False
     partial: bool = False
     written: Written | None = None
@@ -225,8 +233,9 @@ class Worker:
                     self.collection.problems.append(item)
                     continue
                 key = (item.source, item.conversation_id)
-                place = ((span.path, span.start + number), key, 0)
-                self.ready.append(self._put(item, make_card(item), place)[0])
+                one = _reduced(item, make_card(item), ((span.path, span.start + number), key, 0))
+                one.slot = self.trajectories.put(pack_trajectory(item))
+                self.ready.append(one)
         except OSError as error:
             self._unreadable(span, error)
 
@@ -286,6 +295,7 @@ class Worker:
             for span in spans:
                 self._read_span(span)
             keys = waiting.pop(family, [])
+            elsewhere = bool(keys)
             for key in self.collection.take_met():
                 told = family_of(key)
                 if told == family:
@@ -298,7 +308,7 @@ class Worker:
                     late.add(told)
                     self.collection.pop(key)
                     self.fact_slots.pop(key, None)
-            self._reduce_family(family, keys)
+            self._reduce_family(family, keys, elsewhere)
             self._put_problems()
         for family, keys in waiting.items():
             self._reduce_family(family, keys)
@@ -320,7 +330,8 @@ class Worker:
         for family in families:
             self._reduce_family(family, waiting.pop(family))
 
-    def _reduce_family(self, family: Key, keys: Iterable[Key]) -> None:
+    def _reduce_family(self, family: Key, keys: Iterable[Key], elsewhere: bool = True) -> None:
+        """`elsewhere`: other files than the family's own tell of it."""
         outcome = self.families[family] = FamilyResult()
         members: list[tuple[Trajectory, Reduced]] = []
         spilled = False
@@ -342,31 +353,28 @@ class Worker:
             outcome.superseded += rebuilt.superseded
             outcome.problems += rebuilt.problems
             for number, (trajectory, card) in enumerate(rebuilt.conversations):
-                place = (gathered.first, key, number)
-                reduced, trajectory = self._put(trajectory, card, place)
+                reduced = _reduced(trajectory, card, (gathered.first, key, number))
                 outcome.reduced.append(reduced)
-                # A large family that was beyond memory is not held whole. Most were put away because
-                # others came behind them.
-                if self.early and (not spilled or weight <= self.limit // 4):
-                    members.append((trajectory, reduced))
-        if members and len(members) == len(outcome.reduced):
-            patches = link([reduced.card for _, reduced in members])
-            for trajectory, reduced in members:
-                reduced.assumed = patches.get(reduced.card.key)
-                if reduced.assumed is None or not reduced.assumed.absorbed:
-                    reduced.written = self.writer.write([(trajectory, reduced.assumed)])
-
-    def _put(
-        self, trajectory: Trajectory, card: Card, place: tuple[Place, Key, int]
-    ) -> tuple[Reduced, Trajectory]:
-        """The trajectory into the spool, and as it would come out of there."""
-        try:
-            data = _pack(trajectory)
-        except (OverflowError, UnicodeEncodeError):  # what no file can hold is left out, or mended
-            data = pack_trajectory(trajectory)
-            trajectory = unpack_trajectory(data)
-        merged, partial = bool(trajectory.origins), bool(trajectory.partial)
-        return Reduced(place, self.trajectories.put(data), card, merged, partial), trajectory
+                members.append((trajectory, reduced))
+            # A large family that was beyond memory is not held whole. Most were put away because
+            # others came behind them.
+            if not self.early or (spilled and weight > self.limit // 4):
+                for trajectory, reduced in members:
+                    reduced.slot = self.trajectories.put(pack_trajectory(trajectory))
+                members.clear()
+        patches = link([reduced.card for _, reduced in members]) if members else {}
+        for trajectory, reduced in members:
+            try:
+                data = _pack(trajectory)
+            except (OverflowError, UnicodeEncodeError):
+                # What no file can hold is left out, or mended.
+                data = pack_trajectory(trajectory)
+                trajectory = unpack_trajectory(data)
+            if elsewhere:
+                reduced.slot = self.trajectories.put(data)
+            reduced.assumed = patches.get(reduced.card.key)
+            if reduced.assumed is None or not reduced.assumed.absorbed:
+                reduced.written = self.writer.write([(trajectory, reduced.assumed)])
 
     # 4. settle
 
@@ -397,7 +405,21 @@ class Worker:
         samples = [problem for some in self.problem_samples.values() for problem in some]
         return Outcome(reduced, superseded, self.tally, self.problem_counts, samples)
 
-    # 5. write
+    # 5. recall
+
+    def recall(self, families: Iterable[Key]) -> dict[Standing, Slot]:
+        """The conversations of families that were written at once, in the spool."""
+        self.early = False
+        slots: dict[Standing, Slot] = {}
+        for family in families:
+            for span in self.plan.families[family]:
+                self._read_span(span, only=(family,))
+            self._reduce_family(family, {**self.collection.conversations, **self.fact_slots})
+            slots |= {one.place: one.slot for one in self.families.pop(family).reduced}
+        self.trajectories.close()
+        return slots
+
+    # 6. write
 
     def write(self, tasks: Iterable[Task]) -> tuple[list[Written], TagScan]:
         """What was not written early, or not as linking wants it; and the prompt tags of all."""
@@ -410,3 +432,8 @@ class Worker:
             done[-1].number = task.number
         self.writer.spool.close()
         return done, self.writer.scan
+
+
+def _reduced(trajectory: Trajectory, card: Card, place: Standing) -> Reduced:
+    merged, partial = bool(trajectory.origins), bool(trajectory.partial)
+    return Reduced(place, card, merged=merged, partial=partial)
