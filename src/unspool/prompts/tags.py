@@ -111,13 +111,14 @@ def _blocks(text: str) -> list[Block]:
     """The blocks where all is well nested, as it nearly always is; else paired name by name."""
     top: list[Block] = []
     opened: list[Block] = []
-    for match in _TAG.finditer(text):
+    tags = list(_TAG.finditer(text))
+    for match in tags:
         slash, name, attributes, empty, alone = match.groups()
         start = match.start(1)
         end = match.end(4) + 1
         if slash == "</":
             if not opened or opened[-1].name != name:
-                return _crossed(text)
+                return _crossed(text, tags)
             block = opened.pop()
             block.inner_end, block.end = start, end
             continue
@@ -125,7 +126,7 @@ def _blocks(text: str) -> list[Block]:
         (opened[-1].children if opened else top).append(block)
         if not empty and (alone or not _close_on_line(block)):
             opened.append(block)
-    return _crossed(text) if opened else top
+    return _crossed(text, tags) if opened else top
 
 
 def _close_on_line(block: Block) -> bool:
@@ -138,19 +139,20 @@ def _close_on_line(block: Block) -> bool:
     return at >= 0
 
 
-def _crossed(text: str) -> list[Block]:
+def _crossed(text: str, matches: list[re.Match[str]]) -> list[Block]:
     """The blocks of a text in which tags are left open, or cross each other."""
     blocks: list[Block] = []
     tags: list[Tag] = []
-    for match in _TAG.finditer(text):
+    for match in matches:
         slash, name, attributes, empty, alone = match.groups()
         start = match.start(1)
         end = match.end(4) + 1
-        block = Block(text, name, attributes, start, end, end, end)
-        if slash == "<" and (empty or (not alone and _close_on_line(block))):
-            blocks.append(block)
-        else:
-            tags.append(Tag(name, start, end, slash == "</", attributes, bool(alone)))
+        if slash == "<" and (empty or not alone):
+            block = Block(text, name, attributes, start, end, end, end)
+            if empty or _close_on_line(block):
+                blocks.append(block)
+                continue
+        tags.append(Tag(name, start, end, slash == "</", attributes, bool(alone)))
     # Pair within each name, as if there were no others.
     waiting: dict[str, list[Tag]] = {}
     for number, tag in enumerate(tags):

@@ -34,7 +34,6 @@ from unspool.serve.queries import (
     NoQuery,
     OneQuery,
     PairQuery,
-    PlaceQuery,
     RawQuery,
     SearchQuery,
 )
@@ -85,7 +84,7 @@ ENDPOINTS = (
         conversation.items,
     ),
     Endpoint(
-        "/api/conversation/place", "Where on the page a message stands", PlaceQuery, Place,
+        "/api/conversation/place", "Where on the page a message stands", RawQuery, Place,
         conversation.place,
     ),
     Endpoint(

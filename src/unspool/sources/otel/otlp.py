@@ -49,8 +49,6 @@ class Item(msgspec.Struct, gc=False):
     body: Any = None
     resource: dict[str, Any] = {}
     scope: str = ""
-    product: str = ""
-    """The agent that sent it (agents.py)."""
     number: int = 0
     """Its place among all items of the file, in order of time."""
     contents: tuple[int, int] | None = None
@@ -62,11 +60,8 @@ class Item(msgspec.Struct, gc=False):
         """The first of the attributes that says something, as text."""
         for name in names:
             value = self.attributes.get(name)
-            if isinstance(value, str):
-                if value:
-                    return value
-            elif value is not None:
-                return msgspec.json.encode(value).decode()
+            if value not in (None, ""):
+                return value if isinstance(value, str) else msgspec.json.encode(value).decode()
         return ""
 
     def count(self, *names: str) -> int | None:
@@ -200,11 +195,7 @@ def _ident(value: Any) -> str:
 
 
 def _first(value: dict[str, Any], *names: str) -> Any:
-    for name in names:
-        found = value.get(name)
-        if found is not None and found != "":
-            return found
-    return None
+    return next((value[name] for name in names if value.get(name) not in (None, "")), None)
 
 
 def _list(value: dict[str, Any], *names: str) -> list[dict[str, Any]]:

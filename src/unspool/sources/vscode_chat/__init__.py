@@ -15,6 +15,7 @@ from unspool.facts import AnyFact
 from unspool.io.databases import BACKUP, MAGIC, is_spare
 from unspool.io.origins import Head, Origin, Tally, Touched, read_head
 from unspool.sources.vscode_chat.documents import (
+    MUTATION,
     is_archive,
     read_archive,
     read_document,
@@ -40,7 +41,6 @@ __all__ = [
 
 RANGES = False
 
-_MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
 _MUTATION_FIELDS = frozenset(("kind", "k", "v", "i"))
 _REQUESTS = re.compile(rb'"requests"\s*:\s*\[')
 _STORES = ("state.vscdb", f"state.vscdb{BACKUP}")
@@ -84,7 +84,7 @@ def _is_cursors(head: Head) -> bool:
 
 
 def _is_log(head: Head, data: bytes) -> bool:
-    if _MUTATION.match(data) is not None or (_is_stored(head) and head.name.endswith(".jsonl")):
+    if MUTATION.match(data) is not None or (_is_stored(head) and head.name.endswith(".jsonl")):
         return True
     # Lines are only parsed where they can be short: the head of a whole document is not one.
     lines = head.name.endswith(".jsonl") and b'"kind"' in data
@@ -146,8 +146,11 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         from unspool.sources.vscode_chat.stores import read_store
 
         return read_store(origin, tally)
-    if name.endswith(".jsonl") and path.parent.name in CHAT_FOLDERS:
-        return read_log(origin, tally, recover)
+    if path.parent.name in CHAT_FOLDERS:
+        if name.endswith(".jsonl"):
+            return read_log(origin, tally, recover)
+        if name.endswith(".json"):
+            return read_document(origin, tally, recover)
     head = read_head(origin.path)
     data = _start(head)
     if is_archive(head):
@@ -160,7 +163,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         from unspool.sources.vscode_chat.replay import read_replay
 
         return read_replay(origin, tally)
-    return read_document(origin, tally)
+    return read_document(origin, tally, recover)
 
 
 def touched(path: str, position: str) -> Touched | None:

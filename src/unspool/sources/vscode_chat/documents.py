@@ -30,6 +30,8 @@ from unspool.sources.vscode_chat.edits import state_facts
 from unspool.sources.vscode_chat.model import CHAT, REQUEST
 from unspool.sources.vscode_chat.mutations import INITIAL, Replay, decode_mutation
 
+MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
+"""How a line of a log begins."""
 _REQUEST = re.compile(rb'\{\s*"(?:requestId|message|variableData|response)"\s*:')
 _INITIAL = re.compile(rb'\s*\{\s*"kind"\s*:\s*0\s*,')
 _SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
@@ -42,13 +44,17 @@ _ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplemented
 """What a broken, a packed in an unknown way, or an encrypted archive may raise."""
 
 
-def read_document(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """A flat JSON document: an export, or a stored chat."""
+def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
+    """A flat JSON document: an export, or a stored chat (which may be a log under the old name)."""
     data, damage = read_whole(origin.path)
     if damage and not data:
         yield lost(origin, tally, Flaw("unreadable", 0, damage))
         return
     data = data.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf")
+    if MUTATION.match(data):
+        del data
+        yield from read_log(origin, tally, recover)
+        return
     flaws: list[Flaw] = []
     if len(data) > LONGEST_BYTES:
         data, flaws = cut_long_strings(without_long_images(data))
