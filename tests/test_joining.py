@@ -1,17 +1,14 @@
 """What saves work must change nothing that comes out: joining lists, looking at long lines, dealing."""
 
-import json
 import random
 from itertools import accumulate
 
 import pytest
 
 from unspool.facts import SnapshotSeen, View
-from unspool.io.door import UNREADABLE, refuse_dirt
 from unspool.pipeline.discover import Plan
 from unspool.reduce import joining
 from unspool.reduce.joining import Joiner
-from unspool.sources.copilot_telemetry import events
 
 KEY = ("copilot-telemetry", "c")
 
@@ -63,29 +60,6 @@ def test_a_broken_list_is_joined_with_its_equal_alone() -> None:
     for number, broken in enumerate((False, True, True)):
         joiner.add(snapshot(b"[" + b"1," * 2000, number, broken))
     assert sorted(len(fact.views) for fact in joiner.facts()) == [1, 2]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_byte_that_is_no_utf8_is_seen_wherever_it_stands(seed: int) -> None:
-    rng = random.Random(seed)
-    inspector = events.Inspector()
-    body = "".join(rng.choices("añ漢 b", k=60_000))
-    for size in range(20_000, 60_000, 5_000):
-        parts = {
-            f"messagesJson_{at // 8192 + 1:02d}": body[at : min(at + 8192, size)]
-            for at in range(0, size, 8192)
-        }
-        properties = {"conversationId": "ü", **parts, "mode": "é"}
-        value = {"name": "engine.messages", "properties": properties}
-        line = json.dumps(value, ensure_ascii=False).encode()
-        inspector.refuse(line, events._ENVELOPE.decode(line))
-        for _ in range(20):
-            at = rng.choice([i for i in rng.sample(range(len(line)), 400) if line[i] >= 0x80])
-            bad = line[:at] + b"\xff" + line[at + 1 :]
-            with pytest.raises(UNREADABLE):
-                refuse_dirt(bad)
-            with pytest.raises(UNREADABLE):
-                inspector.refuse(bad, events._ENVELOPE.decode(bad))
 
 
 def test_a_conversation_belongs_to_who_has_read_most_of_it() -> None:

@@ -214,3 +214,53 @@ def test_wrong_types_raise_nothing(seed: int, tmp_path: Path) -> None:
         (tmp_path / path.name).write_text("\n".join(map(json.dumps, values)), encoding="utf-8")
         origin = Origin(str(tmp_path / path.name), path.name, "otel")
         reduce_all(facts_of([origin]))
+
+
+_SPELLINGS = {
+    "as it is": lambda line: line,
+    "escaped": lambda line: line.replace("é".encode(), rb"\u00e9"),
+    "escaped in the list, too": lambda line: line.replace("é".encode(), rb"\\u00e9"),
+    "spaced": lambda line: line.replace(b'"value":{', b'"value": { '),
+    "no UTF-8": lambda line: line.replace("é".encode(), b"\xe9"),
+    "half a pair": lambda line: line.replace("é".encode(), rb"\ud83d"),
+}
+
+
+@pytest.mark.parametrize("spelling", _SPELLINGS)
+def test_a_list_may_be_spelled_unlike_the_one_before(spelling: str, tmp_path: Path) -> None:
+    history: list[dict[str, Any]] = []
+    lines: list[bytes] = []
+    for number in range(3):
+        history.append(_said("user", f"café {number}"))
+        answer = _said("assistant", f"thé {number}")
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.conversation.id": "c1",
+            "gen_ai.input.messages": _compact(history),
+            "gen_ai.output.messages": _compact([answer]),
+        }
+        pairs = [{"key": k, "value": {"stringValue": v}} for k, v in attributes.items()]
+        span = {"traceId": "a" * 32, "spanId": f"{number + 1:016x}", "name": "chat"}
+        span |= {"startTimeUnixNano": str(1_790_000_000_000_000_000 + number * 10**9)}
+        scopes = [{"spans": [{**span, "attributes": pairs}]}]
+        line = _compact({"resourceSpans": [{"scopeSpans": scopes}]}).encode()
+        lines.append(_SPELLINGS[spelling](line) if number == 1 else line)
+        history.append(answer)
+    path = tmp_path / "traces.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    (made,) = extract([str(path)])
+    told = [message.content for message in made.messages]
+    whole = [f"{word} {number}" for number in range(3) for word in ("café", "thé")]
+    if spelling in ("no UTF-8", "half a pair"):
+        assert "th� 1" in told
+        assert set(whole) <= set(told)
+    else:
+        assert told == whole
+
+
+def _said(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -63,6 +63,11 @@ def plain_reading(folder: Path) -> dict[str, list[tuple[str, str]]]:
     told: dict[str, list[tuple[str, str]]] = {}
     results: dict[tuple[str, str], str] = {}
     asked: set[tuple[str, str]] = set()
+    run: dict[tuple[str, str], str] = {}
+    """A run → the call that it is of."""
+    by_id = {(one["session"], one["id"]) for one in records if one["kind"] == "tool"}
+    likely: list[tuple[str, tuple[str, Any], str]] = []
+    """Calls that no run names: (session, name and arguments, id)."""
     seen: set[tuple[str, str]] = set()
     for record in records:
         session = record["session"]
@@ -87,13 +92,23 @@ def plain_reading(folder: Path) -> dict[str, list[tuple[str, str]]]:
             for call in record.get("calls", ()):
                 asked.add((session, call["id"]))
                 said.append(("result of", call["id"]))
+                if (session, call["id"]) not in by_id:
+                    likeness = (call["name"], json.loads(call["arguments"]))
+                    likely.append((session, likeness, call["id"]))
         elif record["kind"] == "tool" and (session, record["id"]) not in asked:
+            likeness = (record["name"], json.loads(record.get("arguments") or "{}"))
+            waiting = [call for call in likely if call[:2] == (session, likeness)]
+            if waiting:
+                run[(session, record["id"])] = waiting[0][2]
+                likely.remove(waiting[0])
+                continue
             asked.add((session, record["id"]))
             said += [("assistant", ""), ("result of", record["id"])]
         elif record["kind"] == "result":
             error = record.get("error", {})
             text = record.get("result", f"{error.get('type')}: {error.get('message')}")
-            results.setdefault((session, record["id"]), text)
+            call = run.get((session, record["id"]), record["id"])
+            results.setdefault((session, call), text)
     return {
         session: [
             ("tool", results[(session, text)]) if role == "result of" else (role, text)

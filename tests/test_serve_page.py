@@ -1,5 +1,6 @@
 """The server's page, driven in a real headless Chromium."""
 
+import json
 import os
 import re
 import shutil
@@ -203,6 +204,11 @@ def test_sub_agents_branches_and_raw_records(open_page: Open, server: Server) ->
     page.locator("details.agent .raw").first.click()
     wait_until(page, "document.querySelector('dialog pre')?.textContent.includes('isSidechain')")
     page.keyboard.press("Escape")
+    page.locator("details.run:has(.result) > summary").first.click()
+    page.locator(".result").first.hover()
+    page.locator(".result > .raw").first.click()
+    wait_until(page, "document.querySelector('dialog pre')?.textContent.includes('tool_result')")
+    page.keyboard.press("Escape")
     wait_until(page, "!document.querySelector('dialog[open]')")
     page.locator("nav ul a").first.click()
     wait_until(page, "location.search.includes('%2F') || location.search.includes('/')")
@@ -215,6 +221,18 @@ def test_sub_agents_branches_and_raw_records(open_page: Open, server: Server) ->
     page.locator("main .unit").first.hover()
     page.locator("main .raw").first.click()
     wait_until(page, "document.querySelector('dialog pre')?.textContent.includes('parentUuid')")
+    page.keyboard.press("Escape")
+    page.locator("details.branch > summary").first.click()
+    page.locator("details.branch .unit").first.hover()
+    page.locator("details.branch .raw").first.click()
+    wait_until(
+        page, "document.querySelector('dialog[open] h2')?.textContent.includes('of branch 1')"
+    )
+    left = server.get("/api/conversation/raw", id=ident(server, "e20d7fe7"), message=0, branch=0)[
+        "records"
+    ][0]
+    shown = page.locator("dialog[open] pre").first.text_content()
+    assert json.loads(shown) == json.loads(left["text"])
 
 
 def test_a_conversation_grows_while_it_is_read(

@@ -10,6 +10,7 @@ import pytest
 
 from tests.telemetry import PART, Event, call
 from unspool.facts import AnyFact
+from unspool.io.door import UNREADABLE
 from unspool.io.origins import Origin, Tally
 from unspool.sources.copilot_telemetry import read, repeats
 
@@ -98,3 +99,19 @@ def test_a_list_that_goes_on_is_read_as_one_that_stands_alone(
     monkeypatch.setattr(repeats, "_SHORT_LINE", 1 << 30)
     assert together == [fact for line in lines for fact in facts_of(tmp_path, [line])]
     assert len(together) >= len(lines)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_byte_that_is_no_utf8_is_seen_wherever_it_stands(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = repeats.Repeats()
+    messages: list[dict[str, Any]] = []
+    for _ in range(8):
+        messages.append({"role": "user", "content": "".join(rng.choices("añ漢 b", k=5000))})
+        made = call(messages, conversation="ü", mode="é")
+        line = json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode()
+        assert shape.body_of(shape.decode(line)) is not None
+        for _ in range(20):
+            at = rng.choice([i for i in rng.sample(range(len(line)), 400) if line[i] >= 0x80])
+            with pytest.raises(UNREADABLE):
+                shape.decode(line[:at] + b"\xff" + line[at + 1 :])

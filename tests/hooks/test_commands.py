@@ -185,9 +185,15 @@ def test_project(home: Path, agent_is_here: Installer, monkeypatch: pytest.Monke
     assert (home / "repo" / ".cursor" / "hooks.json").exists()
     assert "not installed" in run("status", "cursor")[1]
     assert "installed" in run("status", "cursor", "--project")[1]
+    other = home / "repo-2"
+    (other / ".git").mkdir(parents=True)
+    monkeypatch.chdir(other)
+    run("install", "--project")
+    monkeypatch.chdir(inside)
     assert run("remove")[2] == "unspool: no hooks are installed\n"
     assert run("remove", "--project")[0] == 0
     assert not (home / "repo" / ".cursor").exists()
+    assert (other / ".cursor" / "hooks.json").exists()
 
 
 def test_spool_lies_beside_the_store(home: Path, agent_is_here: Installer) -> None:

@@ -50,8 +50,8 @@ NOT_COMPARED = (
 )
 
 
-def rows(path: Path, **more: tuple[str, ...]) -> dict[str, list[str]]:
-    """All that a store says, as text, table by table; `more` columns that are not compared."""
+def rows(path: Path) -> dict[str, list[str]]:
+    """All that a store says, as text, table by table."""
     found: dict[str, list[str]] = {}
     with reading(path) as connection:
         connection.row_factory = sqlite3.Row
@@ -71,7 +71,7 @@ def rows(path: Path, **more: tuple[str, ...]) -> dict[str, list[str]]:
             found[table] = sorted(
                 json.dumps(
                     {k: row[k].hex() if isinstance(row[k], bytes) else row[k] for k in row.keys()  # noqa: SIM118 - a Row
-                     if k not in ASIDE.get(table, ()) + more.get(table, ())},
+                     if k not in ASIDE.get(table, ())},
                     sort_keys=True,
                 )
                 for row in connection.execute(f"SELECT * FROM {table}")

@@ -46,6 +46,9 @@ def test_install_and_remove(tmp_path: Path) -> None:
     env = {**ENV, "HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}
     command = [sys.executable, "-m", "unspool", "service"]
     file = tmp_path / ".config/systemd/user/unspool-watch.service"
+    enabled = file.parent / "default.target.wants" / file.name  # as `systemctl enable` does
+    enabled.parent.mkdir(parents=True)
+    enabled.symlink_to(file)
     for args, is_there in (
         (["install", "--dry-run"], False),
         (["install"], True),
@@ -54,3 +57,4 @@ def test_install_and_remove(tmp_path: Path) -> None:
         done = subprocess.run([*command, *args], env=env, capture_output=True)
         assert done.returncode == 0, done.stderr
         assert file.exists() is is_there
+    assert not enabled.is_symlink()

@@ -19,7 +19,6 @@ from tests.telemetry import write
 from tests.test_extract import ENV
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.schema import MIGRATIONS, add_attempts
 from unspool.store.survey import HEADER_BYTES, INDEX_HEADER_BYTES, LOG_HEADER_BYTES
 
 BUBBLE = "bubbleId:c1:b1"
@@ -104,6 +103,23 @@ def test_a_log_that_is_begun_anew_is_seen(database: Path, tmp_path: Path) -> Non
     assert words(store) == ["end"]
 
 
+@pytest.mark.parametrize("database", ["wal"], indirect=True)
+def test_what_a_killed_editor_left_is_read_once(database: Path, tmp_path: Path) -> None:
+    """The first who opens it then makes the index of the log anew: the same one, counted from 0."""
+    store, home = tmp_path / "s.db", tmp_path / "home"
+    killed = f"""
+import os, sqlite3
+connection = sqlite3.connect({str(database)!r}, isolation_level=None)
+for word in ("left", "right"):
+    connection.execute("UPDATE cursorDiskKV SET value = replace(value, 'first', ?)", (word,))
+os._exit(1)
+"""
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    assert sync(store, home).read == 1
+    assert words(store) == ["left"]
+    assert sync(store, home).read == 0
+
+
 def test_nothing_but_headers_is_read_when_nothing_changed(database: Path, tmp_path: Path) -> None:
     store, home = tmp_path / "s.db", tmp_path / "home"
     write(home / "a.jsonl", talk("one"))
@@ -144,31 +160,6 @@ from unspool.cli import group
 group.main(sys.argv[2:], standalone_mode=False)
 opened(sys.argv[1], "w").write(json.dumps(read))
 """
-
-
-def test_a_store_of_the_time_before_counters_looks_again_once(
-    database: Path, tmp_path: Path
-) -> None:
-    store, home = tmp_path / "s.db", tmp_path / "home"
-    sync(store, home)
-    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        connection.execute("ALTER TABLE origins DROP COLUMN attempt")
-        connection.execute("DROP TABLE pieces_due")
-        connection.execute("ALTER TABLE facts DROP COLUMN gone_since")
-        for kind in ("made", "changed", "removed"):
-            connection.execute(f"DROP TRIGGER conversation_{kind}")
-        for table in ("changes", "cursors", "activity"):
-            connection.execute(f"DROP TABLE {table}")
-        for index in ("raw_traces_by_event", "conversations_listed"):
-            connection.execute(f"DROP INDEX {index}")
-        for column in ("event_id", "event_type", "sequence", "received_at"):
-            connection.execute(f"ALTER TABLE raw_traces DROP COLUMN {column}")
-        connection.execute("UPDATE origins SET state = ''")
-        connection.execute(f"PRAGMA user_version = {MIGRATIONS.index(add_attempts)}")
-    assert sync(store, home).read == 1
-    assert sync(store, home).read == 0
-    assert words(store) == ["first"]
-    sound(store)
 
 
 def test_a_database_that_is_damaged_in_the_middle(tmp_path: Path) -> None:

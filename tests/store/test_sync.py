@@ -22,7 +22,7 @@ from unspool.store.intake import Report
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
 from unspool.store.rows import get_trajectory
-from unspool.store.schema import MIGRATIONS, migrate
+from unspool.store.schema import FIRST, newest
 from unspool.store.sync import Sync
 from unspool.trajectory import Trajectory
 
@@ -247,7 +247,7 @@ def test_a_full_disk_is_one_line(home: Path, tmp_path: Path) -> None:
 def test_a_store_from_a_newer_version_is_one_line(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     connection = sqlite3.connect(store)
-    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.execute(f"PRAGMA user_version = {newest() + 1}")
     connection.close()
     with pytest.raises(StoreError, match="newer"), writing(store):
         pass
@@ -261,17 +261,13 @@ def test_what_is_no_store_is_one_line(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("version", range(len(MIGRATIONS)))
-def test_every_older_version_is_migrated(version: int, tmp_path: Path) -> None:
-    old = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
-    for step in MIGRATIONS[:version]:
-        step(old)
-    old.execute(f"PRAGMA user_version = {version}")
-    assert migrate(old) == len(MIGRATIONS) - version
-    new = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(new)
-    schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
-    assert old.execute(schema).fetchall() == new.execute(schema).fetchall()
+def test_a_store_from_before_the_first_release_is_one_line(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    connection = sqlite3.connect(store)
+    connection.execute(f"PRAGMA user_version = {FIRST - 1}")
+    connection.close()
+    with pytest.raises(StoreError, match="sync"), writing(store):
+        pass
 
 
 def test_store_commands(home: Path, tmp_path: Path) -> None:

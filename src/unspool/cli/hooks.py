@@ -104,13 +104,13 @@ def install(
 def remove(names: tuple[str, ...], project: bool, dry_run: bool, store_path: str | None) -> int:
     """Take the hooks out of the settings again."""
     layout = Layout.beside(path_of(store_path))
-    folder = str(_project()) if project else ""
+    folder = _project() if project else None
     entries = [
         entry
         for entry in manifest.load(layout).installed
         if entry.project == project
         and (not names or entry.agent in names)
-        and entry.path.startswith(folder)
+        and (folder is None or entry.path == str(AGENTS[entry.agent].file(folder)))
     ]
     for name in names or ([] if entries else ["unspool"]):
         if not any(entry.agent == name for entry in entries):

@@ -53,7 +53,8 @@ def remove(store_path: str | None) -> None:
     if not made.path.exists():
         say(f"unspool: there is no {made.path}", err=True)
         return
-    made.path.unlink()
+    for path in (*made.links, made.path):
+        path.unlink(missing_ok=True)
     say(f"{made.path} is removed. If it runs, end it with")
     for line in made.stop:
         say(f"  {line}")

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _FRACTION = re.compile(r"(\.\d{6})\d+")
 _SPACED = re.compile(r"^(\d{4}-\d\d-\d\d) (\d)")
 
@@ -27,11 +26,6 @@ def parse_time(value: object) -> int | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return _from_number(value)
         return None
-    if len(value) == 24 and value[23] == "Z" and value[19] == "." and value.isascii():
-        start = _minute_micros(value[:17])  # the shape that nearly every log has
-        rest = value[17:19] + value[20:23]
-        if start is not None and rest.isdigit() and rest < "60":
-            return start + int(rest) * 1000
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -50,16 +44,6 @@ def parse_time(value: object) -> int | None:
     return _from_datetime(moment)
 
 
-@lru_cache(maxsize=1024)
-def _minute_micros(text: str) -> int | None:
-    """Microseconds of `YYYY-MM-DDThh:mm:`, if it is that and later than 1970."""
-    try:
-        micros = _from_datetime(datetime.fromisoformat(text + "00"))
-    except ValueError:
-        return None
-    return micros if text[10] in "Tt " and text[16] == ":" else None
-
-
 def _from_number(value: float) -> int | None:
     if not 0 < value < _MICROS_LIMIT * 1000:
         return None
@@ -76,9 +60,10 @@ def _from_datetime(moment: datetime) -> int | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:
-        micros = (moment - _EPOCH) // _MICROSECOND
+        since = moment - _EPOCH
     except OverflowError:
         return None
+    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     return micros if micros > 0 else None
 
 

@@ -27,7 +27,7 @@ def find_ties(by_key: Cards) -> Ties:
             spawners.setdefault((card.source, child), key)
         for link in card.children:
             child_key = (link.source or card.source, link.conversation_id)
-            ties[(key, child_key)] = _merged(link, ties.get((key, child_key)))
+            ties[(key, child_key)] = _merged(link, ties.get((key, child_key)), card)
     # (source, call that a child names) → the one conversation that made the call. A log may name
     # only the session that a sub-agent ran in, though another sub-agent started it.
     named = {
@@ -50,7 +50,8 @@ def find_ties(by_key: Cards) -> Ties:
             elif card.parent.kind == "subagent":
                 parent_key = spawners.get(key, parent_key)
             down = msgspec.structs.replace(card.parent, conversation_id=card.id, source=None)
-            ties[(parent_key, key)] = _merged(down, ties.get((parent_key, key)))
+            parent = by_key.get(parent_key)
+            ties[(parent_key, key)] = _merged(down, ties.get((parent_key, key)), parent)
     return ties
 
 
@@ -170,12 +171,17 @@ def _age(card: Card) -> tuple[str, str]:
     return (card.started_at, card.id)
 
 
-def _merged(first: Link, second: Link | None) -> Link:
+def _merged(first: Link, second: Link | None, parent: Card | None) -> Link:
     if second is None:
         return first
+    call = first.tool_call_id or second.tool_call_id
+    if parent is not None and second.tool_call_id and call not in parent.calls:
+        call = (
+            second.tool_call_id
+        )  # the other is the id of an echo (cases/recorder/runs_without_ids)
     return msgspec.structs.replace(
         first,
-        tool_call_id=first.tool_call_id or second.tool_call_id,
+        tool_call_id=call,
         message_id=first.message_id or second.message_id,
         name=first.name or second.name,
     )

@@ -91,11 +91,13 @@ class Monitors:
         if self.rung or now - self._hot_at >= self._hot_seconds(now):
             self.rung, self._hot_at = False, now
             self.hot = {p: at for p, at in self.hot.items() if now - at < STAYS_HOT_SECONDS}
+            is_moving = now - self.moved < WARM_AFTER_SECONDS
             for path in list(self.hot):
                 self._look(made, looked, path)
-                for beside in _files_below(os.path.splitext(path)[0]):  # noqa: PTH122 - sub-agents'
-                    if beside not in self.known:  # those that are being written are hot themselves
-                        self._look(made, looked, beside)
+                if is_moving:
+                    for beside in _files_below(os.path.splitext(path)[0]):  # noqa: PTH122 - sub-agents'
+                        if beside not in self.known:  # those that are written are hot themselves
+                            self._look(made, looked, beside)
         if now - self._walk_at >= WALK_SECONDS * slow:
             self._walk_at = self._known_at = now
             for top in self.tops:

@@ -23,7 +23,9 @@ class Service(NamedTuple):
     start: list[str]
     """What the user types to start it now and with every login,"""
     stop: list[str]
-    """and before it is removed."""
+    """and what ends it when its file is gone."""
+    links: tuple[Path, ...] = ()
+    """What starting it with every login leaves beside the file."""
 
 
 def service(
@@ -43,11 +45,14 @@ def service(
         )
     if platform.startswith("linux"):
         config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+        units = config / "systemd" / "user"
         return Service(
-            config / "systemd" / "user" / UNIT,
+            units / UNIT,
             _unit(command),
             ["systemctl --user daemon-reload", f"systemctl --user enable --now {UNIT}"],
-            [f"systemctl --user disable --now {UNIT}"],
+            # Not `disable`: of a unit without a file it only says that there is none.
+            [f"systemctl --user stop {UNIT}", "systemctl --user daemon-reload"],
+            (units / "default.target.wants" / UNIT,),
         )
     raise UsageError("there are services for Linux (systemd) and macOS (launchd) only")
 

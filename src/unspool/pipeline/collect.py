@@ -25,7 +25,7 @@ from unspool.facts import (
     ToolReturned,
 )
 from unspool.link import Card, make_card
-from unspool.reduce import reduce_facts
+from unspool.reduce import Provenance, reduce_facts
 from unspool.reduce.joining import Joiner
 from unspool.reduce.models import MERGE_ALL, Merging
 from unspool.trajectory import Trajectory
@@ -147,9 +147,14 @@ class Rebuilt(msgspec.Struct):
     problems: list[Problem]
 
 
-def rebuild(key: Key, gathered: Gathered, merging: Merging = MERGE_ALL) -> Rebuilt:
+def rebuild(
+    key: Key,
+    gathered: Gathered,
+    merging: Merging = MERGE_ALL,
+    provenance: Provenance | None = None,
+) -> Rebuilt:
     """The second seam: the facts of one key become trajectories and cards."""
-    reduction = reduce_facts(key, gathered.facts, merging, gathered.joiner)
+    reduction = reduce_facts(key, gathered.facts, merging, gathered.joiner, provenance)
     conversations = [
         (trajectory, make_card(trajectory, naming))
         for trajectory, naming in reduction.conversations()

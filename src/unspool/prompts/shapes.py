@@ -33,6 +33,44 @@ _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", "summary_text"}
 _NOTHING_TYPES = {"copilot_cache_control", "cache_control", "cacheBreakpoint"}
 
 
+class SentFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    name: str
+    arguments: str
+
+
+class SentCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    id: str
+    function: SentFunction
+    type: str
+
+
+class SentMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The message that most lists consist of, with nothing in it that is not read:
+
+    {"role": "assistant", "content": "…", "tool_calls": [{"id": "c1", "type": "function", "function": …
+    """
+
+    role: Role
+    content: str
+    tool_calls: list[SentCall] = []
+    tool_call_id: str | None = None
+
+    def to_message(self) -> Message:
+        message = Message(self.role, self.content)
+        if self.tool_calls:
+            message.tool_calls = [
+                ToolCall(
+                    call.id,
+                    call.type or "function",
+                    ToolFunction(call.function.name, call.function.arguments),
+                )
+                for call in self.tool_calls
+            ]
+        if self.role == "tool":
+            message.tool_call_id = self.tool_call_id or None
+        return message
+
+
 def to_messages(value: Any) -> list[Message]:
     """The messages that one element of a message list stands for; empty where it is none."""
     if not isinstance(value, dict):

@@ -47,7 +47,13 @@ from unspool.reduce.clocks import set_clocks
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.joining import Joiner
 from unspool.reduce.lists import Lists, read_lists
-from unspool.reduce.messages import build_marks, build_messages, count_preserved
+from unspool.reduce.messages import (
+    Provenance,
+    Statement,
+    build_marks,
+    build_messages,
+    count_preserved,
+)
 from unspool.reduce.models import MERGE_ALL, Merging
 from unspool.reduce.notes import (
     Naming,
@@ -97,10 +103,12 @@ def reduce_facts(
     facts: Iterable[AnyFact],
     merging: Merging = MERGE_ALL,
     joiner: Joiner | None = None,
+    provenance: Provenance | None = None,
 ) -> Reduction:
     """Fold the facts of one conversation. The order in which they come does not matter.
 
-    `joiner`: message lists beside the facts, joined as they came in.
+    `joiner`: message lists beside the facts, joined as they came in. `provenance` is told which
+    facts each message is made from.
     """
     joiner = Joiner() if joiner is None else joiner
     references: list[ListSeen | PieceSeen] = []
@@ -123,7 +131,7 @@ def reduce_facts(
         beside = Beside(fact for record in ordered.records for fact in record.facts)
         lists = read_lists(key, snapshots, *read_references(references))
         reduction.problems = lists.problems
-        strands = _strands(key, lists, beside, merging)
+        strands = _strands(key, lists, beside, merging, provenance)
         records = sum(len(listing.calls) for listing in lists.lists) + len(lists.answers)
         used = sum(strand.used for strand in strands.values())
         reduction.superseded += max(records - used, 0)
@@ -133,16 +141,16 @@ def reduce_facts(
         own = None  # all lists are sub-agents', or cannot be read: what other events tell is all
     whole = None
     if own is not None or spoken or not listed:
-        whole = _reduce_records(key, main, _session_notes(ordered.records), own)
+        whole = _reduce_records(key, main, _session_notes(ordered.records), own, provenance)
         made.append(whole)
     for _, strand in sorted(strands.items()):
-        trajectory = _reduce_records(strand.key, [], [], strand)
+        trajectory = _reduce_records(strand.key, [], [], strand, provenance)
         trajectory.parent = Link(conversation_id=key[1])
         made.append(trajectory)
     for root, records_of_side in sides:
         ident = (key[0], f"{key[1]}/{root}")
         side_notes = _side_notes(records_of_side)
-        trajectory = _reduce_records(ident, records_of_side, side_notes)
+        trajectory = _reduce_records(ident, records_of_side, side_notes, None, provenance)
         if not trajectory.messages:
             continue
         call = _only_call(root, ordered.records)
@@ -153,12 +161,14 @@ def reduce_facts(
     return reduction
 
 
-def _strands(key: Key, lists: Lists, beside: Beside, merging: Merging) -> dict[str, Strand]:
+def _strands(
+    key: Key, lists: Lists, beside: Beside, merging: Merging, provenance: Provenance | None
+) -> dict[str, Strand]:
     """What the lists tell of the conversation itself (""), and of its sub-agents' runs."""
     strands: dict[str, Strand] = {}
     for side, group in by_side(lists.lists, lists.answers, beside).items():
         strand = Strand((key[0], f"{key[1]}/{side}") if side else key, *group)
-        strand.tell(Beside(()) if side else beside, merging)
+        strand.tell(Beside(()) if side else beside, merging, provenance)
         strands[side] = strand
     return strands
 
@@ -222,7 +232,11 @@ def _only_call(root: str, records: list[Record]) -> str | None:
 
 
 def _reduce_records(
-    key: Key, records: list[Record], notes: list[Noted], strand: Strand | None = None
+    key: Key,
+    records: list[Record],
+    notes: list[Noted],
+    strand: Strand | None,
+    provenance: Provenance | None,
 ) -> Trajectory:
     thread = find_thread(records)
     if strand is not None:
@@ -233,14 +247,14 @@ def _reduce_records(
     told = assembly.notes if strand is None or not strand.alone else strand.notes
     own = [note for note in told if note.on not in ("conversation", "entry")]
     assembly.notes = own + still_told(notes, thread)
-    messages, places = build_messages(assembly.in_order(), assembly.listed)
+    messages, places = build_messages(assembly.in_order(), assembly.listed, provenance)
     if strand is None or not strand.alone:
         mark_injected(messages)
     trajectory = Trajectory(conversation_id=key[1], messages=messages, source=key[0])
     usage = assign_usage(assembly, messages)
     trajectory.marks = build_marks(assembly.marks, places, messages, assembly.adrift) or None
     count_preserved(trajectory.marks, thread.records, places)
-    trajectory.branches = _branches(thread, places) or None
+    trajectory.branches = _branches(thread, places, provenance) or None
     # The file with the first message-bearing record (or the last list), and all others.
     origins = {record.origin for record in records}
     if strand is not None:
@@ -292,7 +306,7 @@ def _only_echoes(records: list[Record]) -> bool:
     )
 
 
-def _branches(thread: Thread, places: list[float]) -> list[Branch]:
+def _branches(thread: Thread, places: list[float], provenance: Provenance | None) -> list[Branch]:
     """The abandoned branches, each with the number of messages kept up to its fork."""
     made: list[Branch] = []
     if not thread.branches:
@@ -301,7 +315,7 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
     for fork, records in thread.branches:
         assembly = Assembly()
         assembly.take(records)
-        messages, own = build_messages(assembly.in_order(), assembly.listed)
+        messages, own = build_messages(assembly.in_order(), assembly.listed, provenance)
         assign_usage(assembly, messages)
         marks = build_marks(assembly.marks, own, messages, assembly.adrift)
         apply_to_messages(assembly.notes, messages)
@@ -318,4 +332,4 @@ def _branches(thread: Thread, places: list[float]) -> list[Branch]:
     return made
 
 
-__all__ = ["Reduction", "apply_to_trajectory", "reduce_facts"]
+__all__ = ["Provenance", "Reduction", "Statement", "apply_to_trajectory", "reduce_facts"]

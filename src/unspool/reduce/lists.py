@@ -20,7 +20,7 @@ import msgspec
 from unspool.facts import Key, ListSeen, PieceSeen, Problem, SnapshotSeen, View
 from unspool.io.door import clean, recover_json, refuse_depth
 from unspool.io.memory import give_back
-from unspool.prompts.shapes import list_to_messages
+from unspool.prompts.shapes import SentMessage, list_to_messages
 from unspool.trajectory import Message
 
 When = tuple[int, str, int]
@@ -159,7 +159,7 @@ def read_lists(
         some, size = [snapshots.pop()], 0
         while snapshots and (size := size + len(some[-1].text)) < _PORTION_BYTES:
             some.append(snapshots.pop())
-        whole = _read_whole([fact for fact in some if not fact.broken])
+        whole = _read_whole([fact for fact in some if not fact.broken], answers)
         inputs += whole or ()
         waiting = some if whole is None else [fact for fact in some if fact.broken]
         while waiting:
@@ -242,8 +242,9 @@ def _pieces(fact: SnapshotSeen, ends: list[int]) -> list[bytes]:
     return [fact.text[start + 1 : end] for start, end in pairwise([0, *ends])]
 
 
-def _read_whole(snapshots: list[SnapshotSeen]) -> list[Listing] | None:
-    """All lists of a conversation, decoded in one go; None where one of them is not clean.
+def _read_whole(snapshots: list[SnapshotSeen], answers: list[Answer]) -> list[Listing] | None:
+    """All lists of a conversation, decoded in one go; None where one of them is not clean. Those that
+    are plain answers go to the answers.
 
     Unescaped, one may prove to be the beginning of another that is spelled otherwise.
     """
@@ -279,25 +280,38 @@ def _read_whole(snapshots: list[SnapshotSeen]) -> list[Listing] | None:
         return None
     if len(decoded) != len(pieces_left):
         return None
+    listings: list[Listing] = []
     values = iter(decoded)
-    return [_listing(text.seen, text.ends, values) for text in joined]
+    for text in joined:
+        view = text.seen[0][1]
+        if len(text.seen) > 1 or view.requested or not _tells_answer(view):
+            listings.append(_listing(text.seen, text.ends, values))
+            continue
+        piece = next(values)
+        messages, odd = piece
+        if odd or len(messages) != 1 or messages[0].role != "assistant" or is_empty(messages[0]):
+            listings.append(_listing(text.seen, text.ends, iter([piece])))
+        else:
+            answers.append(Answer(view, messages[0]))
+    return listings
 
 
 _text_of_list = operator.attrgetter("text")
 
 
-def _listing(
-    seen: list[tuple[int, View]], ends: list[int], decoded: Iterator[list[Any]]
-) -> Listing:
+Piece = tuple[list[Message], bool]
+"""Messages of a list, and whether some of its elements are none."""
+
+
+def _listing(seen: list[tuple[int, View]], ends: list[int], decoded: Iterator[Piece]) -> Listing:
     """The messages of a list that was decoded piece by piece, and how many of them each call saw."""
     messages: list[Message] = []
     counts: dict[int, int] = {}
     trouble = ""
-    for end, values in zip(ends, decoded):  # noqa: B905 - `decoded` goes on with the next list
-        for value in values:
-            if type(value) is not dict:
-                trouble = "message-not-an-object"
-        for message in list_to_messages(values):
+    for end, (told, odd) in zip(ends, decoded):  # noqa: B905 - `decoded` goes on with the next list
+        if odd:
+            trouble = "message-not-an-object"
+        for message in told:
             if (message.content and not message.content.isspace()) or not is_empty(message):
                 messages.append(message)
         counts[end] = len(messages)
@@ -400,6 +414,7 @@ def unescape(text: bytes) -> bytes:
 
 
 _decode_strings = msgspec.json.Decoder(list[str]).decode
+_decode_sent = msgspec.json.Decoder(list[list[SentMessage]]).decode
 _decode_lists = msgspec.json.Decoder(list[list[Any]]).decode
 
 
@@ -407,21 +422,28 @@ def _unescape_all(pieces: list[bytes]) -> list[str]:
     return _decode_strings(b'["%b"]' % b'","'.join(pieces)) if pieces else []
 
 
-def _decode_pieces(pieces: list[str]) -> list[list[Any]]:
-    """Elements of arrays that stand one behind the other, per piece."""
+def _decode_pieces(pieces: list[str]) -> list[Piece]:
+    """The messages of arrays that stand one behind the other, per piece."""
     array = f"[[{'],['.join(pieces)}]]".encode()
     refuse_depth(array)
-    return _decode_lists(array)
+    try:
+        return [([sent.to_message() for sent in piece], False) for piece in _decode_sent(array)]
+    except msgspec.ValidationError:  # of another shape, or with more to tell
+        return [_piece(values) for values in _decode_lists(array)]
 
 
-def _decode_piece(piece: bytes, escaped: bool) -> list[Any]:
+def _decode_piece(piece: bytes, escaped: bool) -> Piece:
     try:
         (text,) = _unescape_all([piece]) if escaped else [piece.decode()]
-        (values,) = _decode_pieces([text])
-        return values
+        (messages,) = _decode_pieces([text])
+        return messages
     except (msgspec.DecodeError, ValueError):
         pass  # not clean: read as far as it is JSON, or refused
-    return decode_array(b"[%b]" % (unescape(piece) if escaped else piece))
+    return _piece(decode_array(b"[%b]" % (unescape(piece) if escaped else piece)))
+
+
+def _piece(values: list[Any]) -> Piece:
+    return list_to_messages(values), any(type(value) is not dict for value in values)
 
 
 def decode_array(text: bytes) -> list[Any]:
@@ -489,8 +511,11 @@ def _is_answer(listing: Listing, call: Call) -> bool:
         return False
     if call.count == 0:
         return bool(view.answered or view.completion is not None) and not listing.missing
-    told = bool(view.answered or view.completion is not None or view.call)
-    return told and listing.messages[0].role == "assistant"
+    return _tells_answer(view) and listing.messages[0].role == "assistant"
+
+
+def _tells_answer(view: View) -> bool:
+    return bool(view.answered or view.completion is not None or view.call)
 
 
 def _unique(answers: list[Answer]) -> list[Answer]:

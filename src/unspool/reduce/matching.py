@@ -3,7 +3,7 @@
     {"tool_name": "Bash", "tool_input": {"command": "ls"}}         no id: the first call of Bash with
     {"tool_name": "Bash", "tool_input": {"command": "ls"}, …}      these arguments, and the second
 
-(cases/claude_code/hooks_oldest, cases/cursor/hooks_tools)
+(cases/claude_code/hooks_oldest, cases/cursor/hooks_tools, cases/recorder/runs_without_ids)
 
 A channel is an origin at a rank. What has an id that is known already is that call; one without an
 id, or one of a higher rank with a likeness, is the k-th with its signature.
@@ -27,8 +27,10 @@ Signature = tuple[str, str]
 
 def signature(fact: ToolCalled | ToolReturned) -> Signature:
     """What a call without an id is known by."""
-    if fact.like:
-        return "", fact.like
+    return ("", fact.like) if fact.like else _named(fact)
+
+
+def _named(fact: ToolCalled | ToolReturned) -> Signature:
     try:
         value = msgspec.json.decode(fact.arguments.encode("utf-8", "replace"))
         return fact.name, msgspec.json.encode(value, order="deterministic").decode()
@@ -82,17 +84,22 @@ class Calls:
             units += [(call.place, call) for call in self._named[channel]]
         units += self._called[channel]
         for place, unit in sorted(units, key=lambda item: item[0]):
-            key = signature(unit if isinstance(unit, ToolCalled) else unit.seen[0])
+            fact = unit if isinstance(unit, ToolCalled) else unit.seen[0]
+            key = signature(fact)
             if key not in free:
-                free[key] = [call for call in candidates.get(key, ()) if id(call) not in taken]
+                alike = candidates.get(key, [])
+                if fact.like and (listed := candidates.get(_named(fact))):
+                    # A message list tells no likeness.
+                    alike = sorted([*alike, *listed], key=lambda call: call.place)
+                free[key] = [call for call in alike if id(call) not in taken]
             number = used[key]
             used[key] += 1
             target = free[key][number] if number < len(free[key]) else None
             if isinstance(unit, ToolCalled):
                 self._attach(unit, place, target, key, number)
-            elif target is not None and unit.seen[0].like:
-                self._tie(unit.seen[0], unit.place, target)
-                self._seen_at.setdefault((unit.seen[0].origin, id(target)), unit.place)
+            elif target is not None and fact.like:
+                self._tie(fact, unit.place, target)
+                self._seen_at.setdefault((fact.origin, id(target)), unit.place)
                 target.seen += unit.seen
                 target.results += unit.results
                 del self._assembly.calls[unit.id]
@@ -126,8 +133,9 @@ class Calls:
         target.seen.append(fact)
 
     def _tie(self, fact: ToolCalled | ToolReturned, place: float, target: "CallDraft") -> None:
-        first = (target.seen or target.results)[0]
-        if first.origin != fact.origin:
+        known = target.seen or target.results
+        if all(other.origin != fact.origin for other in known):
+            first = known[0]
             timed = fact.time is not None and first.time is not None
             self._assembly.anchors.tie(fact.origin, place, target, timed)
 

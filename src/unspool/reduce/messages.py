@@ -15,16 +15,48 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import Attachment, Marked, MessageSeen, Rank, ToolReturned
+from unspool.facts import AnyFact, Attachment, Key, Marked, MessageSeen, Rank, ToolReturned, View
 from unspool.io.times import format_time, parse_time
 from unspool.reduce.drafts import ENDS, CallDraft, Draft
 from unspool.reduce.echoes import joined_text
 from unspool.reduce.records import Listed, Record
 from unspool.trajectory import Mark, Message, ToolCall, ToolFunction
 
+Statement = AnyFact | View
+"""Who told of a message: both know the place of their record."""
+
+
+class Provenance:
+    """Which statements every message was made from, for whoever wants to know it."""
+
+    def __init__(self) -> None:
+        self._statements: dict[int, tuple[Message, list[Statement]]] = {}
+        """By the message itself, which is kept: no other one can have its number."""
+        self._listed: dict[tuple[Key, str], Statement] = {}
+        """Record of a message list → who logged the list."""
+
+    def of(self, message: Message) -> list[Statement]:
+        return self._statements[id(message)][1] if id(message) in self._statements else []
+
+    def note_listed(self, key: Key, entry: str, message: Message, seen: Statement) -> None:
+        self._listed[key, entry] = seen
+        self._statements[id(message)] = (message, [seen])
+
+    def note_built(self, draft: Draft, built: list[Message]) -> None:
+        """A message is made of its parts and its calls; a result behind it of what came of its call."""
+        calls = [draft.orphan] if draft.orphan is not None else draft.calls
+        results = {call.id: call.results for call in calls}
+        whole: list[AnyFact] = [*draft.parts, *(fact for call in calls for fact in call.seen)]
+        for message in built:
+            facts = results.get(message.tool_call_id or "", ()) if message.role == "tool" else whole
+            told = [self._listed.get((fact.key, fact.entry), fact) for fact in facts]
+            self._statements[id(message)] = (message, told)
+
 
 def build_messages(
-    drafts: list[Draft], listed: Sequence[tuple[float, Message]] = ()
+    drafts: list[Draft],
+    listed: Sequence[tuple[float, Message]] = (),
+    provenance: Provenance | None = None,
 ) -> tuple[list[Message], list[float]]:
     """The messages of the drafts, each with the results of its calls behind it, and their places.
 
@@ -43,6 +75,8 @@ def build_messages(
         # made it, and linking has to know (cases/claude_code/hooks_and_subagent).
         if whole and rank >= Rank.ECHO:
             built[0].extra = {**(built[0].extra or {}), "echo_only": True}
+        if provenance is not None:
+            provenance.note_built(draft, built)
         messages.extend(built)
         places.extend([draft.place] * len(built))
     return messages, places

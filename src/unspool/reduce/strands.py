@@ -19,6 +19,7 @@ from unspool.facts import (
     AnyFact,
     Key,
     Marked,
+    MessageSeen,
     Noted,
     Rank,
     ToolCalled,
@@ -38,6 +39,7 @@ from unspool.reduce.candidates import (
     same_answer,
 )
 from unspool.reduce.lists import Answer, Listing, When, by_time, decode_tools, identity, is_empty
+from unspool.reduce.messages import Provenance
 from unspool.reduce.models import Merging, annotate, stamp, take_usage
 from unspool.reduce.records import LIST, Listed, Record
 from unspool.reduce.references import fill_gaps
@@ -75,6 +77,7 @@ class Strand:
         self.notes: list[Noted] = []
         self.partial: list[str] = []
         self.times = [view.time for view in self.all_views if view.time is not None]
+        self.provenance: Provenance | None = None
         self.alone = True
         """Whether nobody else tells of the conversation, but as a last resort."""
         self.rank = Rank.ITSELF
@@ -88,8 +91,9 @@ class Strand:
         naming = [view for view in self.all_views if lists[view.tools]]
         return lists[max(naming, key=lambda v: (v.time or -1, v.origin, v.offset)).tools]
 
-    def tell(self, beside: Beside, merging: Merging) -> None:
+    def tell(self, beside: Beside, merging: Merging, provenance: Provenance | None = None) -> None:
         """Make the records; `beside` is what all other records of the conversation state."""
+        self.provenance = provenance
         self.alone = beside.best >= Rank.LAST_RESORT
         self.rank = Rank.COPY if beside.best < Rank.ECHO else Rank.ITSELF
         if self.alone:
@@ -112,11 +116,11 @@ class Strand:
         for number, winner in enumerate(self.winners):
             if number:
                 self.records.append(self._compaction(f"{LIST}{number}", winner.first.view))
-            times = _seen_at(winner)
+            views = _first_views(winner)
             pending: list[ToolCalled] = []
             for index, message in enumerate(winner.messages):
                 entry = f"{LIST}{number}.{index}"
-                self.records.append(self._record(entry, message, times[index], pending))
+                self.records.append(self._record(entry, message, views[index], pending))
             fork = f"{LIST}{number}.{len(winner.messages) - 2}"
             for index, retry in enumerate(winner.retries):
                 record = self._record(f"{LIST}{number}.retry{index}", retry, None, [])
@@ -140,11 +144,19 @@ class Strand:
         return record
 
     def _record(
-        self, entry: str, message: Message, time: int | None, pending: list[ToolCalled]
+        self,
+        entry: str,
+        message: Message,
+        seen: View | MessageSeen | None,
+        pending: list[ToolCalled],
     ) -> Record:
-        """One message of a list as a record. `pending` are the calls that wait for their result."""
+        """One message of a list as a record, and who told it first. `pending` are the calls that
+        wait for their result."""
         record = Record(entry, self.last_view.origin, 0)
-        record.time = time
+        if seen is not None:
+            record.time = seen.time
+            if self.provenance is not None:
+                self.provenance.note_listed(self.key, entry, message, seen)
         if self.alone:
             record.ready = message
             return record
@@ -206,9 +218,9 @@ class Strand:
             messages = [message for winner in self.winners for message in winner.messages]
             left = _left_over(messages, self.views, last, late, beside)
         else:
-            left = [(answer.view.time, answer.message) for answer in late]
-        for number, (time, message) in enumerate(left):
-            self.records.append(self._record(f"{LIST}late.{number}", message, time, []))
+            left = [(answer.view, answer.message) for answer in late]
+        for number, (seen, message) in enumerate(left):
+            self.records.append(self._record(f"{LIST}late.{number}", message, seen, []))
         if left and self.alone:
             self.partial.append("input-missing")
 
@@ -250,24 +262,30 @@ def _result(place: dict[str, Any], message: Message, pending: list[ToolCalled]) 
     )
 
 
-def _seen_at(winner: Candidate) -> list[int | None]:
-    """Per message the time of the first call that saw it, or of the call that gave it."""
-    times: list[int | None] = [None] * len(winner.messages)
+def _first_views(winner: Candidate) -> list[View | None]:
+    """Per message the first call, by its time, that saw it, or the call that gave it."""
+    views: list[View | None] = [None] * len(winner.messages)
     for call in winner.calls:
         at = call.count + winner.lead - 1
-        time = call.view.time
-        if 0 <= at < len(times) and time is not None:
-            earlier = times[at]
-            times[at] = time if earlier is None else min(earlier, time)
-        if call.answer is not None and at + 1 < len(times) and times[at + 1] is None:
-            times[at + 1] = call.answer.view.time
-    first: int | None = None
-    for at in range(len(times) - 1, -1, -1):
-        time = times[at]
-        if time is not None and (first is None or time < first):
-            first = time
-        times[at] = first
-    return times
+        if 0 <= at < len(views) and _is_earlier(call.view, views[at]):
+            views[at] = call.view
+        if call.answer is not None and at + 1 < len(views):
+            behind = views[at + 1]
+            if behind is None or behind.time is None:
+                views[at + 1] = call.answer.view
+    first: View | None = None
+    for at in range(len(views) - 1, -1, -1):
+        view = views[at]
+        if view is not None and _is_earlier(view, first):
+            first = view
+        views[at] = first
+    return views
+
+
+def _is_earlier(view: View, other: View | None) -> bool:
+    if other is None or other.time is None:
+        return other is None or view.time is not None
+    return view.time is not None and view.time < other.time
 
 
 def _by_message(views: list[View], notes: list[Noted]) -> list[Noted]:
@@ -309,7 +327,7 @@ def _meet(last: Message, following: list[Message]) -> None:
             return
 
 
-Left = tuple[int | None, Message]
+Left = tuple[View | MessageSeen, Message]
 
 
 def _left_over(
@@ -328,7 +346,7 @@ def _left_over(
     spoken = beside.spoken
     asked = _asked(views, beside.notes) if spoken else set()
     placed: list[tuple[tuple[When, int], Left]] = [
-        ((answer.when, 1), (answer.view.time, answer.message)) for answer in answers
+        ((answer.when, 1), (answer.view, answer.message)) for answer in answers
     ]
     first: dict[str, When] = {}
     for answer in reversed(answers):
@@ -350,9 +368,9 @@ def _left_over(
             mode=fact.mode or None,
         )
         if fact.role == "user":  # the event of a prompt is sent when its turn is over
-            placed.append(((first.get(fact.request, when), 0), (fact.time, made)))
+            placed.append(((first.get(fact.request, when), 0), (fact, made)))
         elif fact.request not in first:
-            placed.append(((when, 2), (fact.time, made)))
+            placed.append(((when, 2), (fact, made)))
     return [left for _, left in sorted(placed, key=lambda item: item[0])]
 
 

@@ -34,17 +34,25 @@ from unspool.serve.queries import (
     ItemsQuery,
     MessagesQuery,
     OneQuery,
+    PlaceQuery,
     RawQuery,
 )
-from unspool.serve.records import records_of
+from unspool.serve.records import Found, records_of
 from unspool.sinks import Family
 from unspool.sinks.html.markup import Markup, element, join, message_id
 from unspool.sinks.html.page import masthead
-from unspool.sinks.html.parts import item_part, speaking_again, turn_id, turn_part
+from unspool.sinks.html.parts import aside_part, item_part, speaking_again, turn_id, turn_part
 from unspool.store.blocks import expand
 from unspool.store.collection import StoreCollection
 from unspool.store.ids import row_id, shown_id
-from unspool.trajectory import Link, Message, Trajectory, encode_trajectory, unpack_trajectory
+from unspool.trajectory import (
+    Branch,
+    Link,
+    Message,
+    Trajectory,
+    encode_trajectory,
+    unpack_trajectory,
+)
 from unspool.views import Aside, Call, Item, Reading, Said, Turn, read_family
 from unspool.views.characters import one_line
 from unspool.views.figures import plural
@@ -210,9 +218,12 @@ def items(connection: sqlite3.Connection, query: ItemsQuery) -> Items:
     made: list[ItemPiece] = []
     for number in range(query.first, min(query.first + query.count, len(opened.items))):
         turn, item, again = opened.items[number]
-        html: Markup = item_part(reading, item, turn, again, agents.of_call)
-        if isinstance(item, Aside) and not item.agent:
-            html = join([html, _compare(opened, item)])
+        if isinstance(item, Aside):
+            own = msgspec.structs.replace(item.reading, prefix=query.prefix + item.reading.prefix)
+            aside = msgspec.structs.replace(item, reading=own)
+            html = join([aside_part(aside), None if item.agent else _compare(opened, item)])
+        else:
+            html = item_part(reading, item, turn, again, agents.of_call)
         made.append(ItemPiece(number, turn_id(reading, turn), html, list(held(item))))
     if query.first + query.count >= len(opened.items):
         made += agents.left_over(len(opened.items))
@@ -278,7 +289,7 @@ class _Agents:
         return element("details", attributes, element("summary", None, title), inner)
 
 
-def place(connection: sqlite3.Connection, query: RawQuery) -> Place:
+def place(connection: sqlite3.Connection, query: PlaceQuery) -> Place:
     opened = shelf.open(connection, query.id)
     if query.message >= len(opened.reading.trajectory.messages):
         raise UnknownConversation(f"{query.id} has no message {query.message}")
@@ -312,17 +323,21 @@ class _OnlyMessages(msgspec.Struct):
 def branch(connection: sqlite3.Connection, query: BranchQuery) -> Branched:
     opened = shelf.open(connection, query.id)
     trajectory = opened.reading.trajectory
-    branches = trajectory.branches or []
-    if query.branch >= len(branches):
-        raise UnknownConversation(f"{query.id} has no branch {query.branch}")
-    # As the page numbers them: in the order in which they stand in it.
-    left = sorted(branches, key=lambda one: one.index)[query.branch]
+    left = _branch(opened, query.branch)
     rest = trajectory.messages[left.index : left.index + max(len(left.messages) * 2, 20)]
     sides = [
         _side(trajectory, part, prefix)
         for part, prefix in ((left.messages, "left-"), (rest, "right-"))
     ]
     return Branched(left.reason or "abandoned", left.index, *sides)
+
+
+def _branch(opened: Opened, number: int) -> Branch:
+    """As the page numbers them: in the order in which they stand in it."""
+    branches = opened.reading.trajectory.branches or []
+    if number >= len(branches):
+        raise UnknownConversation(f"{shown_id(opened.row)} has no branch {number}")
+    return sorted(branches, key=lambda one: one.index)[number]
 
 
 def _side(trajectory: Trajectory, part: list[Message], prefix: str) -> str:
@@ -334,10 +349,47 @@ def _side(trajectory: Trajectory, part: list[Message], prefix: str) -> str:
 
 def raw(connection: sqlite3.Connection, query: RawQuery) -> RawRecords:
     """The records that a message was made from."""
-    trajectory = shelf.open(connection, query.id).reading.trajectory
-    if query.message >= len(trajectory.messages):
+    opened = shelf.open(connection, query.id)
+    trajectory = opened.reading.trajectory
+    branches = trajectory.branches or []
+    line = 0
+    messages = trajectory.messages
+    if query.branch is not None:
+        left = _branch(opened, query.branch)
+        line, messages = next(n for n, one in enumerate(branches, 1) if one is left), left.messages
+    if query.message >= len(messages):
         raise UnknownConversation(f"{query.id} has no message {query.message}")
-    return records_of(connection, trajectory, query.message)
+    found = records_of(connection, trajectory, opened.version, line, query.message)
+    if found.note and messages[query.message].copied:
+        found = _records_above(connection, opened, messages[query.message], set()) or found
+    return RawRecords(query.message, *found)
+
+
+def _records_above(
+    connection: sqlite3.Connection, opened: Opened, message: Message, seen: set[str]
+) -> Found | None:
+    """Of a message that a fork was given: its record is in the file of what the fork goes on from."""
+    trajectory = opened.reading.trajectory
+    above = trajectory.parent
+    if above is None or opened.row in seen:
+        return None
+    try:
+        ident = shown_id(row_id(above.source or trajectory.source, above.conversation_id))
+        opened = shelf.open(connection, ident)
+    except UnknownConversation:
+        return None
+    for number, one in enumerate(opened.reading.trajectory.messages):
+        if _same(one, message):
+            found = records_of(connection, opened.reading.trajectory, opened.version, 0, number)
+            if found.note:
+                return _records_above(connection, opened, one, {*seen, opened.row})
+            return found
+    return None
+
+
+def _same(one: Message, other: Message) -> bool:
+    names = ("role", "id", "tool_call_id", "content")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 class Download(NamedTuple):

@@ -34,6 +34,7 @@ from unspool.serve.queries import (
     NoQuery,
     OneQuery,
     PairQuery,
+    PlaceQuery,
     RawQuery,
     SearchQuery,
 )
@@ -84,7 +85,7 @@ ENDPOINTS = (
         conversation.items,
     ),
     Endpoint(
-        "/api/conversation/place", "Where on the page a message stands", RawQuery, Place,
+        "/api/conversation/place", "Where on the page a message stands", PlaceQuery, Place,
         conversation.place,
     ),
     Endpoint(

@@ -87,8 +87,13 @@ class BranchQuery(OneQuery, kw_only=True, forbid_unknown_fields=True):
     branch: Count
 
 
-class RawQuery(OneQuery, kw_only=True, forbid_unknown_fields=True):
+class PlaceQuery(OneQuery, kw_only=True, forbid_unknown_fields=True):
     message: Count
+
+
+class RawQuery(PlaceQuery, kw_only=True, forbid_unknown_fields=True):
+    branch: Count | None = None
+    """The abandoned branch whose message it is."""
 
 
 class ExportQuery(OneQuery, kw_only=True, forbid_unknown_fields=True):

@@ -1,24 +1,32 @@
 """Records: what the agent itself wrote of a message, out of the raw copies that the store keeps.
 
-A log is kept line by line, and a fact tells at which byte its line stood. A document or a database is
-kept whole, and no fact knows its bytes: there the part is looked for that names the message's id, or
-else says its words: an object of the document, a row of a table. Where no part does, the message was
-put together from several, and the file itself is shown.
+The conversation is put together once more from its facts, and this time it is noted which facts each
+message is made from: a fact knows its origin, and in a log also the byte at which its record stands.
+Of a document or a database no fact knows the bytes: there the part is looked for that names the ids
+of the facts, or else says the message's words: an object of the document, a row of a table.
 """
 
 import json
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from unspool.facts import AnyFact, Key, MessageSeen, ToolCalled, ToolReturned
+from unspool.facts import Key, ToolReturned, View
 from unspool.io.temporary import scratch
-from unspool.serve.answers import RawRecord, RawRecords
+from unspool.link import Patch
+from unspool.pipeline.collect import rebuild
+from unspool.pipeline.finish import finish
+from unspool.reduce import Provenance, Statement
+from unspool.serve.answers import RawRecord
 from unspool.store.blocks import decode_block, expand, get_facts, iter_raw
+from unspool.store.ids import row_id
 from unspool.store.update import owner_of
 from unspool.trajectory import Message, Trajectory, text_of
 
@@ -30,7 +38,19 @@ _SHORT = 3
 """Words of so few characters stand everywhere; they are looked for as a whole value."""
 _LONGEST_KEY = 500
 _PARSED_BYTES = 64_000_000
+_TRACED = 8
+"""Of so many conversations it is kept what their messages were made from."""
+_JOINTS = re.compile(r"[:/#]")
 _DATABASE = b"SQLite format 3\x00"
+_patch = msgspec.msgpack.Decoder(Patch).decode
+
+
+class Told(NamedTuple):
+    """Where a message was told of, and by which ids."""
+
+    origin: str
+    offset: int
+    ids: tuple[str, ...]
 
 
 class Wanted(NamedTuple):
@@ -50,75 +70,157 @@ class Wanted(NamedTuple):
             written = {form for text in written for form in (f'"{text}"', f'\\"{text}\\"')}
         return [text.encode() for text in written]
 
+    def is_told(self, records: list[RawRecord]) -> bool:
+        forms = self.in_bytes()
+        return any(form in record.text.encode() for record in records for form in forms)
 
-def records_of(connection: sqlite3.Connection, trajectory: Trajectory, number: int) -> RawRecords:
-    message = trajectory.messages[number]
-    owner = owner_of(connection, (trajectory.source, trajectory.conversation_id))
+
+class Found(NamedTuple):
+    records: list[RawRecord]
+    note: str = ""
+
+
+Of = TypeVar("Of")
+Lines = list[list[list[Of]]]
+"""What belongs to every message: of the conversation itself, and then of each of its branches."""
+
+
+class Traces:
+    """What the messages of the conversations that were asked for last were made from."""
+
+    def __init__(self) -> None:
+        self._traced: OrderedDict[tuple[Key, str], Lines[Told]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, connection: sqlite3.Connection, key: Key, version: str) -> Lines[Told]:
+        with self._lock:
+            if (key, version) in self._traced:
+                self._traced.move_to_end((key, version))
+                return self._traced[key, version]
+        lines = _trace(connection, key)
+        traced = [[[*map(_told, statements)] for statements in line] for line in lines]
+        with self._lock:
+            self._traced[key, version] = traced
+            while len(self._traced) > _TRACED:
+                self._traced.popitem(last=False)
+        return traced
+
+
+traces = Traces()
+
+
+def _trace(connection: sqlite3.Connection, key: Key) -> Lines[Statement]:
+    owner = owner_of(connection, key)
     gathered = get_facts(connection, owner) if owner is not None else None
-    facts: list[AnyFact] = list(gathered.facts) if gathered is not None else []
-    stating = [fact for fact in facts if _names(fact, message)]
-    stating = stating or [fact for fact in facts if _says(fact, message)]
-    places: dict[str, set[int]] = {}
-    for fact in stating:
-        places.setdefault(fact.origin, set()).add(fact.offset)
-    if not stating:
-        paths = {fact.origin for fact in facts} or {trajectory.file_path or ""}
-        places = {path: set() for path in (*paths, *(trajectory.origins or ()))}
+    if owner is None or gathered is None:
+        return []
+    provenance = Provenance()
+    for trajectory, card in rebuild(owner, gathered, provenance=provenance).conversations:
+        if card.key == key:
+            (packed,) = connection.execute(
+                "SELECT patch FROM cards WHERE platform = ? AND external_id = ?", key
+            ).fetchone()
+            finish(trajectory, _patch(packed) if packed is not None else None)
+            lines = [trajectory.messages, *(one.messages for one in trajectory.branches or ())]
+            return [[provenance.of(message) for message in line] for line in lines]
+    return []
+
+
+def _told(statement: Statement) -> Told:
+    names: tuple[str, ...] = ()
+    if not isinstance(statement, View):
+        own = (
+            statement.call if isinstance(statement, ToolReturned) else getattr(statement, "id", "")
+        )
+        names = tuple(name for name in (own or statement.entry,) if name)
+    return Told(statement.origin, statement.offset, names)
+
+
+def records_of(
+    connection: sqlite3.Connection, trajectory: Trajectory, version: str, line: int, number: int
+) -> Found:
+    """The records of a message: of the conversation (line 0) or of its n-th branch (line n)."""
+    lines = [trajectory.messages, *(branch.messages for branch in trajectory.branches or ())]
+    message = lines[line][number]
+    key = (trajectory.source, trajectory.conversation_id)
+    traced = traces.of(connection, key, version)
+    # (A daemon may have written the conversation anew since it was opened.)
+    is_known = [*map(len, traced)] == [*map(len, lines)]
+    told = traced[line][number] if is_known else []
+    records = _find(connection, trajectory, message, told)
+    if records:
+        return Found(records[:MOST])
+    paths = {one.origin for one in told} or {trajectory.file_path or ""}
+    records = [record for path in sorted(paths) for record in _whole(connection, path)]
+    if records:
+        note = "No part of what was read is this message's alone. This is where it stands."
+        return Found(records[:MOST], note)
+    statements = _trace(connection, key)[line][number] if told else [message]
+    note = "The store holds no copy of its record that anybody could read. This is what was read."
+    texts = [(getattr(one, "origin", ""), msgspec.json.encode(one).decode()) for one in statements]
+    return Found([_record(origin, None, "", text) for origin, text in texts[:MOST]], note)
+
+
+def _find(
+    connection: sqlite3.Connection, trajectory: Trajectory, message: Message, told: list[Told]
+) -> list[RawRecord]:
+    offsets: dict[str, set[int]] = {}
+    for one in told:
+        offsets.setdefault(one.origin, set()).add(one.offset)
+    if not told:
+        rows = connection.execute(
+            "SELECT o.path FROM conversation_origins c JOIN origins o ON o.id = c.origin_id"
+            " WHERE c.conversation_id = ?",
+            (row_id(trajectory.source, trajectory.conversation_id),),
+        )
+        offsets = {path: set() for (path,) in rows}
+    ways = [*_ways_to_know(message, told)]
+    return _search(connection, offsets, ways) or _search(
+        connection, {path: set() for path in _beside(connection, offsets)}, ways
+    )
+
+
+def _search(
+    connection: sqlite3.Connection, places: dict[str, set[int]], ways: list[Wanted]
+) -> list[RawRecord]:
     records: list[RawRecord] = []
-    for wanted in _ways_to_know(message, stating):
+    for wanted in ways:
+        # Ids may lead to one part of the message (a call), and its words stand in another one.
+        if records and (wanted.whole or wanted.is_told(records)):
+            continue
         for path in sorted(places):
-            offsets = sorted(places[path])
-            records += _from_origin(connection, owner, path, offsets, wanted)
-        if records:
-            break
-    note = ""
-    if not records:
-        note = "No one part of what was read tells of this message alone: this is the beginning of all."
-        records = [record for path in sorted(places) for record in _beginning(connection, path)]
-    if not records and owner is None:
-        note = "It came in a whole conversation, not as a record. This is the message."
-        text = msgspec.json.encode(message).decode()
-        records = [_record(trajectory.file_path or "", None, f"messages[{number}]", text)]
-    elif not records:
-        note = "The store holds no raw records of it: it was synced without them."
-    return RawRecords(number, records[:MOST], note)
+            offsets = sorted(places[path]) if not records else []
+            records += _from_origin(connection, path, offsets, wanted)
+    return records
 
 
-def _names(fact: AnyFact, message: Message) -> bool:
-    """Whether the fact tells of the message by id."""
-    if isinstance(fact, MessageSeen):
-        return bool(message.id) and message.id in (fact.id, fact.entry)
-    if isinstance(fact, ToolReturned):
-        return bool(message.tool_call_id) and fact.call == message.tool_call_id
-    calls = {call.id for call in message.tool_calls or ()}
-    return isinstance(fact, ToolCalled) and bool(fact.id) and fact.id in calls
+def _beside(connection: sqlite3.Connection, paths: Iterable[str]) -> list[str]:
+    """Files that were kept because another one in their folder is read together with them: they
+    state nothing by themselves (the values of Cursor's ItemTable, a file for each)."""
+    folders = {str(Path(path).parent) for path in paths if path}
+    rows = connection.execute(
+        "SELECT path FROM origins o WHERE source != '' AND EXISTS (SELECT 1 FROM raw_traces r WHERE"
+        " r.origin_id = o.id) AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.origin_id = o.id)"
+    )
+    return [path for (path,) in rows if str(Path(path).parent) in folders]
 
 
-def _says(fact: AnyFact, message: Message) -> bool:
-    """Whether the fact has the message's words, where no id is common to both."""
-    if isinstance(fact, MessageSeen):
-        return bool(fact.text) and (fact.role, fact.text) == (message.role, message.content)
-    if isinstance(fact, ToolReturned):
-        return message.role == "tool" and bool(fact.text) and fact.text == message.content
-    calls = {(call.name, call.function.arguments) for call in message.tool_calls or ()}
-    return isinstance(fact, ToolCalled) and (fact.name, fact.arguments) in calls
-
-
-def _ways_to_know(message: Message, stating: Iterable[AnyFact]) -> Iterator[Wanted]:
-    ids = {message.id, message.tool_call_id}
+def _ways_to_know(message: Message, told: Sequence[Told]) -> Iterator[Wanted]:
+    ids = {message.id, message.tool_call_id, *(name for one in told for name in one.ids)}
     if not any(ids):
         ids |= {call.id for call in message.tool_calls or ()}
-    if message.id and not any(message.id == getattr(fact, "id", None) for fact in stating):
-        ids |= {fact.entry for fact in stating}
     yield Wanted(tuple(sorted(ident for ident in ids if ident)), True)
-    text = text_of(message) or message.content
-    longest = max(_plain_pieces(text), key=len, default="")[:_WORDS].strip()
-    if len(longest) > _SHORT:
-        yield Wanted((longest,), False)
-    elif text:
-        yield Wanted((text,), True)
+    for text in (text_of(message) or message.content, message.thinking or ""):
+        longest = max(_plain_pieces(text), key=len, default="")[:_WORDS].strip()
+        if len(longest) > _SHORT:
+            yield Wanted((longest,), False)
+        elif text:
+            yield Wanted((text,), True)
     for call in message.tool_calls or ():
         yield Wanted((call.name,), True)
+    # Of ids that were put together ("r2/response", "span:4444444444444444") the agent's own part.
+    parts = {part for ident in ids if ident for part in _JOINTS.split(ident)}
+    yield Wanted(tuple(sorted(part for part in parts if re.search(r"\d", part))), True)
 
 
 def _plain_pieces(text: str) -> list[str]:
@@ -129,11 +231,7 @@ def _plain_pieces(text: str) -> list[str]:
 
 
 def _from_origin(
-    connection: sqlite3.Connection,
-    owner: Key | None,
-    path: str,
-    offsets: list[int],
-    wanted: Wanted,
+    connection: sqlite3.Connection, path: str, offsets: list[int], wanted: Wanted
 ) -> Iterator[RawRecord]:
     found = connection.execute(
         "SELECT o.id, max(r.event_types LIKE '{\"document\"%' OR r.event_types LIKE '{\"database\"%'),"
@@ -145,7 +243,7 @@ def _from_origin(
         return
     origin, whole, size = found
     if not whole:
-        yield from _lines(connection, origin, owner, path, offsets, wanted)
+        yield from _lines(connection, origin, path, offsets, wanted)
         return
     pieces = iter_raw(connection, origin)
     _, beginning = next(pieces, (0, b""))
@@ -156,89 +254,115 @@ def _from_origin(
         yield from _parts(path, b"".join((beginning, *rest)), offsets, wanted)
 
 
-def _beginning(connection: sqlite3.Connection, path: str) -> Iterator[RawRecord]:
-    for (origin,) in connection.execute("SELECT id FROM origins WHERE path = ?", (path,)):
-        for offset, data in islice(iter_raw(connection, origin), 1):
-            yield _record(path, offset, "", data.decode("utf-8", "replace"))
-
-
 def _lines(
-    connection: sqlite3.Connection,
-    origin: int,
-    owner: Key | None,
-    path: str,
-    offsets: list[int],
-    wanted: Wanted,
+    connection: sqlite3.Connection, origin: int, path: str, offsets: list[int], wanted: Wanted
 ) -> Iterator[RawRecord]:
     """Lines of a log: those that are known, or the first that holds what is wanted."""
     sought = wanted.in_bytes() if not offsets else []
-    # A line that is known may stand among another's: a sub-agent's last words in its parent's.
-    whose = owner if owner is not None and not offsets else (None, None)
+    left = set(offsets)
     rows = connection.execute(
-        "SELECT data FROM raw_traces WHERE origin_id = ?1 AND (?2 IS NULL OR platform = ?2 AND"
-        " external_id = ?3) ORDER BY first_offset",
-        (origin, *whose),
+        "SELECT data FROM raw_traces WHERE origin_id = ? AND first_offset <= ? ORDER BY first_offset",
+        (origin, max(offsets, default=1 << 62)),
     )
     for (data,) in rows:
         for offset, line in decode_block(expand(data)):
-            if offset in offsets or any(one in line for one in sought):
+            # A record may be glued to the one before it, in the middle of a line.
+            here = {at for at in left if offset <= at < offset + len(line)}
+            left -= here
+            if here or any(one in line for one in sought):
                 yield _record(path, offset, "", line.decode("utf-8", "replace"))
                 if not offsets:
                     return
 
 
 def _parts(path: str, data: bytes, offsets: list[int], wanted: Wanted) -> Iterator[RawRecord]:
-    """Lines, or objects of one document."""
-    at_lines = [at for at in offsets if at == 0 or data[at - 1 : at] == b"\n"]
-    if offsets and at_lines == offsets and b"\n" in data.rstrip():
-        lines = [(at, data[at:].partition(b"\n")[0] if at < len(data) else b"") for at in offsets]
-        if all(map(_is_object, (line for _, line in lines))):
-            yield from (
-                _record(path, at, "", line.decode("utf-8", "replace")) for at, line in lines
-            )
-            return
+    """Objects of one document; of what is none, the records that begin at these bytes."""
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        at = 0
-        for line in data.splitlines(keepends=True):
-            if any(one in line for one in wanted.in_bytes()):
-                yield _record(path, at, "", line.decode("utf-8", "replace"))
-                if not wanted.whole:
-                    return
-            at += len(line)
+        if b"\0" in data:
+            return  # nobody could read it
+        known = [at for at in offsets if at >= 0 and (at == 0 or data[at - 1 : at] == b"\n")]
+        for at in known or _holding(data, wanted):
+            yield _record(path, at, "", _written_at(data, at))
         return
     for where, part in _objects(document, wanted):
         yield _record(path, None, where, msgspec.json.encode(part).decode())
 
 
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(line), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
+def _whole(connection: sqlite3.Connection, path: str) -> Iterator[RawRecord]:
+    """All that was kept of a document, or its beginning."""
+    for (origin,) in connection.execute(
+        "SELECT id FROM origins WHERE path = ?", (path,)
+    ).fetchall():
+        for _, data in islice(iter_raw(connection, origin), 1):
+            if b"\0" not in data:
+                yield _record(path, None, "", data.decode("utf-8", "replace"))
+
+
+def _holding(data: bytes, wanted: Wanted) -> Iterator[int]:
+    """Where the lines begin that hold what is wanted; of mere words the first one."""
+    at = 0
+    for line in data.splitlines(keepends=True):
+        if any(one in line for one in wanted.in_bytes()):
+            yield at
+            if not wanted.whole:
+                return
+        at += len(line)
+
+
+def _written_at(data: bytes, at: int) -> str:
+    """The line that begins there; the whole object, where its brace stands alone in it. A line
+    without an object is a heading ("user:"): all up to the next empty line."""
+    end = data.find(b"\n", at)
+    line = data[at : end if end >= 0 else len(data)]
+    if line.strip().endswith(b"{"):
+        text = data[at : at + SHOWN_BYTES].decode("utf-8", "replace")
+        try:
+            return text[: json.JSONDecoder().raw_decode(text, text.index("{"))[1]]
+        except ValueError:
+            pass
+    if b"{" not in line:
+        end = data.find(b"\n\n", at)
+        line = data[at : end if end >= 0 else len(data)]
+    return line.decode("utf-8", "replace")
 
 
 def _objects(document: Any, wanted: Wanted) -> list[tuple[str, Any]]:
-    """The outermost objects, below the document itself, that name it; the first that says its words."""
+    """The outermost objects that name it, or the first that says its words; the document itself only
+    where nothing in it does."""
     found: list[tuple[str, Any]] = []
-    waiting: list[tuple[str, Any]] = [("", document)]
+    itself: list[tuple[str, Any]] = []
+    waiting: list[tuple[str, Any, tuple[str, Any]]] = [("", document, ("", document))]
+    """Where, what, and the object around it that is more than a name for a value."""
     while waiting:
-        where, value = waiting.pop()
+        where, value, around = waiting.pop()
         if isinstance(value, list):
-            inner = [(f"{where}[{number}]", one) for number, one in enumerate(value)]
+            inner = [(f"{where}[{number}]", one, around) for number, one in enumerate(value)]
         elif isinstance(value, dict):
             texts = [one for one in value.values() if isinstance(one, str)]
-            if (where or not isinstance(document, dict)) and any(map(wanted.is_in, texts)):
-                found.append((where, value))
-                if len(found) >= (MOST if wanted.whole else 1):
-                    return found
-                continue
-            inner = [(f"{where}.{name}" if where else name, one) for name, one in value.items()]
+            for one in value.values():
+                texts += (
+                    [text for text in one if isinstance(text, str)] if isinstance(one, list) else []
+                )
+            holder = around if len(value) <= 2 and where else (where, value)
+            if any(map(wanted.is_in, texts)):
+                # {"key": "tool.call.id", "value": {"stringValue": "c1"}} is an attribute of a span.
+                part = around if len(value) == 1 else (where, value)
+                if not part[0]:
+                    itself = [part]
+                elif part not in found:
+                    found.append(part)
+                    if len(found) >= (MOST if wanted.whole else 1):
+                        return found
+                    continue
+            inner = [
+                (f"{where}.{name}" if where else name, one, holder) for name, one in value.items()
+            ]
         else:
             continue
         waiting += reversed(inner)
-    return found
+    return found or itself
 
 
 def _rows(path: str, beginning: bytes, rest: Iterable[bytes], wanted: Wanted) -> list[RawRecord]:

@@ -12,7 +12,7 @@ import platformdirs
 
 from unspool.errors import StoreBusy, StoreError
 from unspool.io.temporary import take_lock
-from unspool.store.schema import APPLICATION_ID, MIGRATIONS, migrate, version_of
+from unspool.store.schema import APPLICATION_ID, migrate, newest, version_of
 
 VARIABLE = "UNSPOOL_STORE"
 NAME = "conversations.db"
@@ -93,7 +93,7 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
     try:
         _refuse_others(connection, path)
-        if version_of(connection) < len(MIGRATIONS):
+        if version_of(connection) < newest():
             raise StoreError(f"the store {path} is of an older version, and it is read-only")
     except BaseException:
         connection.close()

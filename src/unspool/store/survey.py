@@ -273,13 +273,16 @@ def _stem(path: str) -> str:
 # A database with a rollback journal counts its transactions in its header: equal counters, equal
 # contents, whatever size and time say. In WAL mode that counter stands still. There it is the log that
 # tells (its salts change whenever it is begun anew), and where the database is in use the index of the
-# log, which counts transactions too; and as a checkpoint leaves no trace in any of them, the time.
+# log, which says how far it is valid; and as a checkpoint leaves no trace in any of them, the time.
 # The backup that an editor keeps beside a database is read only where that one is missing or broken: it
 # counts as changed whenever the database does.
 
 HEADER_BYTES = 100
 LOG_HEADER_BYTES = 32
 INDEX_HEADER_BYTES = 48
+INDEX_CONTENTS = slice(16, 40)
+"""How far the log is valid, its pages, checksum and salts. The count of changes before them begins anew
+when the first one opens the database after its program was killed, though nothing was written."""
 _WRITE_VERSION = 18
 _WAL = 2
 
@@ -320,7 +323,7 @@ def _log_state(path: str) -> str:
     except OSError:
         return ""
     try:
-        index = _start(path + "-shm", INDEX_HEADER_BYTES).hex()
+        index = _start(path + "-shm", INDEX_HEADER_BYTES)[INDEX_CONTENTS].hex()
     except OSError:
         index = str(status.st_mtime_ns)  # a log that is begun anew keeps its length
     return f"{status.st_size} {log.hex()} {index}"

@@ -1,5 +1,5 @@
-"""Tables: the SQL that makes the store, as it was when each version was new; and what those who ask in
-SQL get of them, with the types that SQLite does not keep."""
+"""Tables: the SQL that makes the store, and what those who ask in SQL get of them, with the types that
+SQLite does not keep."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -18,7 +18,8 @@ CREATE TABLE origins (
     records INTEGER NOT NULL DEFAULT 0,
     first_seen TEXT NOT NULL,
     last_read TEXT NOT NULL,
-    gone_since TEXT                 -- the file is no longer there; its conversations are
+    gone_since TEXT,                -- the file is no longer there; its conversations are
+    attempt TEXT NOT NULL DEFAULT '' -- a half-written version, not taken
 );
 CREATE TABLE facts (
     id INTEGER PRIMARY KEY,
@@ -27,7 +28,8 @@ CREATE TABLE facts (
     origin_id INTEGER NOT NULL REFERENCES origins(id),
     source TEXT NOT NULL,
     first_offset INTEGER NOT NULL,  -- of a message-bearing record
-    data BLOB NOT NULL              -- zstandard of MessagePack
+    data BLOB NOT NULL,             -- zstandard of MessagePack
+    gone_since TEXT                 -- the database no longer tells of the conversation
 );
 CREATE INDEX facts_by_conversation ON facts(platform, external_id);
 CREATE INDEX facts_by_origin ON facts(origin_id);
@@ -42,8 +44,13 @@ CREATE TABLE raw_traces (
     first_offset INTEGER NOT NULL,
     records INTEGER NOT NULL,
     size_bytes INTEGER NOT NULL,    -- before compression
-    data BLOB NOT NULL              -- zstandard of MessagePack: [[offset, bytes], ...]
+    data BLOB NOT NULL,             -- zstandard of MessagePack: [[offset, bytes], ...]
+    event_id TEXT,                  -- of one live event; NULL: a block of records
+    event_type TEXT,
+    sequence INTEGER,               -- its number in the queue
+    received_at TEXT                -- when it arrived
 );
+CREATE UNIQUE INDEX raw_traces_by_event ON raw_traces(event_id) WHERE event_id IS NOT NULL;
 CREATE INDEX raw_traces_by_origin ON raw_traces(origin_id, first_offset);
 CREATE INDEX raw_traces_by_conversation ON raw_traces(platform, external_id);
 CREATE TABLE dirty (
@@ -122,6 +129,14 @@ CREATE TABLE conversations (
     UNIQUE(external_id, platform)
 );
 CREATE INDEX conversations_by_end ON conversations(ended_at);
+-- All that lists, filters and figures ask of conversations and calls stands in an index: a store that
+-- the disk has not read yet answers from a few megabytes.
+CREATE INDEX conversations_listed ON conversations(
+    ifnull(ended_at, started_at), id, parent_id, messages, partial, source, project, model, title,
+    branch, external_id, started_at, ended_at, turns, tools, tool_failures, children, prompt_tokens,
+    completion_tokens, cost_usd, agent_version, cached_tokens, cache_write_tokens, lines_added,
+    lines_removed
+);
 CREATE TABLE trajectories (
     conversation_id TEXT PRIMARY KEY REFERENCES conversations(id) ON DELETE CASCADE,
     data BLOB NOT NULL              -- zstandard of MessagePack: the whole trajectory
@@ -134,6 +149,7 @@ CREATE TABLE cards (
     patch BLOB,                     -- MessagePack: what linking found out
     PRIMARY KEY (platform, external_id)
 ) WITHOUT ROWID;
+CREATE INDEX cards_by_facts ON cards(facts_of);
 CREATE TABLE conversation_turns (
     conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
     turn_index INTEGER NOT NULL,
@@ -197,8 +213,8 @@ CREATE TABLE tool_calls (
     child_id TEXT,
     turn_index INTEGER
 );
-CREATE INDEX tool_calls_by_conversation ON tool_calls(conversation_id);
-CREATE INDEX tool_calls_by_name ON tool_calls(name);
+CREATE INDEX tool_calls_by_conversation
+    ON tool_calls(conversation_id, name, message_index, is_error);
 CREATE TABLE files_touched (
     id INTEGER PRIMARY KEY,
     conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
@@ -237,6 +253,7 @@ CREATE TABLE links (
     tool_call_id TEXT,
     PRIMARY KEY (parent_id, child_id, kind)
 ) WITHOUT ROWID;
+CREATE INDEX links_by_child ON links(child_id);
 CREATE TABLE conversation_origins (
     conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
     origin_id INTEGER NOT NULL REFERENCES origins(id),
@@ -251,6 +268,8 @@ CREATE TABLE conversation_alignments (
     FOREIGN KEY (claude_conversation_id) REFERENCES conversations(id),
     FOREIGN KEY (cursor_conversation_id) REFERENCES conversations(id)
 );
+CREATE INDEX alignments_by_claude ON conversation_alignments(claude_conversation_id);
+CREATE INDEX alignments_by_cursor ON conversation_alignments(cursor_conversation_id);
 """
 
 SEARCH = """
@@ -266,17 +285,47 @@ CREATE VIRTUAL TABLE words USING fts5(
     content='texts', content_rowid='id',
     tokenize="unicode61 remove_diacritics 2 tokenchars '_'"
 );
-CREATE VIRTUAL TABLE pieces USING fts5(
-    typed, answered, called,
-    content='texts', content_rowid='id', tokenize='trigram'
+CREATE VIRTUAL TABLE pieces USING fts5( -- without places: these were nine tenths of its size
+    typed, answered, called, returned,
+    content='texts', content_rowid='id', tokenize='trigram', detail='none'
 );
+CREATE TABLE pieces_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- not yet in `pieces`
 """
 
-INDEXES = """
-CREATE INDEX cards_by_facts ON cards(facts_of);
-CREATE INDEX links_by_child ON links(child_id);
-CREATE INDEX alignments_by_claude ON conversation_alignments(claude_conversation_id);
-CREATE INDEX alignments_by_cursor ON conversation_alignments(cursor_conversation_id);
+LIVE = """
+CREATE TABLE changes (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice, also after old rows are dropped
+    conversation TEXT NOT NULL,     -- conversations.id
+    kind TEXT NOT NULL,             -- new, changed, removed
+    at TEXT NOT NULL
+);
+CREATE INDEX changes_by_time ON changes(at);
+CREATE TRIGGER conversation_made AFTER INSERT ON conversations BEGIN
+    INSERT INTO changes (conversation, kind, at)
+        VALUES (NEW.id, 'new', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+END;
+CREATE TRIGGER conversation_changed AFTER UPDATE ON conversations BEGIN
+    INSERT INTO changes (conversation, kind, at)
+        VALUES (NEW.id, 'changed', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+END;
+CREATE TRIGGER conversation_removed AFTER DELETE ON conversations BEGIN
+    INSERT INTO changes (conversation, kind, at)
+        VALUES (OLD.id, 'removed', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+END;
+CREATE TABLE cursors (
+    name TEXT PRIMARY KEY,          -- the queue that events came from
+    position TEXT NOT NULL          -- the last event of it that the store has
+) WITHOUT ROWID;
+CREATE TABLE activity (
+    platform TEXT NOT NULL,
+    external_id TEXT NOT NULL,
+    state TEXT NOT NULL,            -- working, waiting, idle, failed, ended
+    tool TEXT,                      -- the one that runs now
+    since TEXT NOT NULL,            -- when the state began
+    at TEXT NOT NULL,               -- when it was last heard of
+    hooked INTEGER NOT NULL DEFAULT 1, -- a hook told it, so the transcript has to wait its turn
+    PRIMARY KEY (platform, external_id)
+) WITHOUT ROWID;
 """
 
 RELATIONS = (

@@ -412,7 +412,10 @@ class Update:
                 self._put_rows(key, make_rows(trajectory))
 
     def _put_rows(self, key: Key, rows: Rows) -> None:
-        put_rows(self.connection, rows, self._ids_of(rows.origins))
+        known = "SELECT origin_id FROM conversation_origins WHERE conversation_id = ?"
+        # (A file that is a trajectory names the files that it was once made from, not itself.)
+        ids = self._ids_of(rows.origins) or [one for (one,) in self._execute(known, (rows.ident,))]
+        put_rows(self.connection, rows, ids)
         self.written.add(key)
 
     def _kept_patch(self, key: Key) -> Patch | None:

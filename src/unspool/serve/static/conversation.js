@@ -159,27 +159,29 @@ export async function open(place) {
     const button = event.target.closest(".compare");
     if (!button) return;
     try {
-      const pair = await ask("conversation/branch", { id: info.id, branch: button.dataset.branch });
+      const pair = await ask("conversation/branch", { id: conversationOf(button), branch: button.dataset.branch });
       side.replaceChildren(h("header", {}, h("h2", {}, `Branch: ${pair.reason}`), h("span", {}, `after ${plural(pair.before, "shared message")}`), h("button", { type: "button", class: "close" }, "Close")),
         h("div", { class: "columns" }, h("section", { "aria-label": "Abandoned branch" }, h("h3", {}, "Abandoned"), setHtml(h("div"), pair.branch)), h("section", { "aria-label": "Main line" }, h("h3", {}, "What came instead"), setHtml(h("div"), pair.main))));
       side.showModal();
     } catch (error) { button.after(trouble(error) ?? ""); }
   });
+  // The conversation that a thing on the page is of: this one, or the sub-agent's in whose fold it stands.
+  const conversationOf = (thing) => thing.closest("details.agent[data-agent]")?.dataset.agent ?? info.id;
   function current() {
-    const unit = document.activeElement?.closest?.(".unit") ?? document.elementFromPoint(innerWidth / 2, bar.getBoundingClientRect().bottom + 24)?.closest(".unit");
-    return unit ? messageOf(unit) : null;
+    const at = document.activeElement?.closest?.(".result[id], .unit") ?? document.elementFromPoint(innerWidth / 2, bar.getBoundingClientRect().bottom + 24)?.closest(".unit");
+    return at ? messageOf(at) : null;
   }
-  // A message of this conversation, or of the sub-agent in whose fold it stands.
-  function messageOf(unit) {
-    const at = /(?:^|-)m(\d+)/.exec(unit.id);
-    return at ? [unit.closest("details.agent")?.dataset.agent ?? info.id, Number(at[1]) - 1] : null;
+  // Of a conversation (m12; its second call: m12-2), or of its third abandoned branch (b3-m12).
+  function messageOf(thing) {
+    const at = /(?:^|-)(?:b(\d+)-)?m(\d+)(?:-\d+)?$/.exec(thing.id);
+    return at ? { id: conversationOf(thing), message: Number(at[2]) - 1, branch: at[1] && Number(at[1]) - 1 } : null;
   }
   async function showRaw(place) {
     if (place === null) return;
-    const [id, message] = place;
     try {
-      const raw = await ask("conversation/raw", { id, message });
-      side.replaceChildren(h("header", {}, h("h2", {}, `Message ${message + 1} as it was written`), h("button", { type: "button", class: "close" }, "Close")),
+      const raw = await ask("conversation/raw", place);
+      const whose = place.branch === undefined ? "" : ` of branch ${place.branch + 1}`;
+      side.replaceChildren(h("header", {}, h("h2", {}, `Message ${place.message + 1}${whose} as it was written`), h("button", { type: "button", class: "close" }, "Close")),
         raw.note ? h("p", {}, raw.note) : "",
         ...raw.records.map((record) => h("figure", { class: "diff" }, h("figcaption", {}, `${record.origin}${record.offset === undefined ? "" : ` at byte ${record.offset.toLocaleString("en")}`}${record.where ? `: ${record.where}` : ""}${record.truncated ? " (the beginning of it)" : ""}`), h("pre", { class: "output", tabindex: "0" }, pretty(record.text)))));
       side.showModal();
@@ -189,10 +191,13 @@ export async function open(place) {
   main.addEventListener("mouseover", offerRaw);
   main.addEventListener("focusin", offerRaw);
   function offerRaw(event) {
-    const unit = event.target.closest?.(".unit[id]");
-    const margin = unit?.querySelector(":scope > header .margin, :scope > .run > summary .margin");
-    if (!margin || margin.querySelector(".raw") || !messageOf(unit)) return;
-    margin.prepend(h("button", { type: "button", class: "raw", title: "The record as the agent wrote it", onclick: (click) => { click.preventDefault(); click.stopPropagation(); showRaw(messageOf(unit)); } }, "raw"));
+    const unit = event.target.closest?.(".unit[id]"), result = event.target.closest?.(".result[id]");
+    offer(unit, unit?.querySelector(":scope > header .margin, :scope > .run > summary .margin, :scope > .intent"));
+    offer(result, result);
+  }
+  function offer(thing, margin) {
+    if (!margin || margin.querySelector(":scope > .raw") || !messageOf(thing)) return;
+    margin.prepend(h("button", { type: "button", class: "raw", title: "The record as the agent wrote it", onclick: (click) => { click.preventDefault(); click.stopPropagation(); showRaw(messageOf(thing)); } }, "raw"));
   }
 
   /* search: the server knows all of it, also what is not loaded */

@@ -1,5 +1,6 @@
 """OpenTelemetry GenAI: OTLP files, with the spans and log records of any agent.
 
+lines.py     JSON lines, decoded but for what chat spans repeat
 otlp.py      spans and log records, in every form that they are written in
 protobuf.py  the same out of binary files
 spooled.py   their contents, while they wait for their turn
@@ -14,15 +15,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import zstandard
 
 from unspool.errors import MissingExtra
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, read_head
-from unspool.io.structs import Shape
 from unspool.sources.otel.agents import NAME, product_of
+from unspool.sources.otel.lines import LineShape
 from unspool.sources.otel.logs import tell_log
 from unspool.sources.otel.otlp import Item, is_flat, items_of
 from unspool.sources.otel.spans import Traces, operation_of
@@ -43,13 +43,6 @@ _REQUEST = (
 )  # fmt: skip
 _PROTOBUF = re.compile(rb"(?:[\x00-\x09].{3}|" + _VARINT + rb")?" + _REQUEST, re.DOTALL)
 _PACKED = re.compile(rb"[\x00-\x09].{3}(\x28\xb5\x2f\xfd)", re.DOTALL)
-
-
-class Anything(msgspec.Struct, gc=False):
-    """A line is taken as it is: too many forms of it exist."""
-
-
-_LINE = Shape(Anything)
 
 
 def claims(head: Head) -> bool:
@@ -124,8 +117,8 @@ def _values(
             return
         yield from iter_values(origin, tally)
         return
-    for line in iter_json_lines(origin, _LINE, tally, recover):
-        yield line if isinstance(line, Problem) else msgspec.json.decode(line[1])
+    for line in iter_json_lines(origin, LineShape(), tally, recover, lazy=True):
+        yield line if isinstance(line, Problem) else line[2].value
 
 
 def _tell_log(traces: Traces, item: Item, tally: Tally) -> list[AnyFact]:

@@ -19,6 +19,7 @@ _BY_NAME = (
     ("copilot_chat.", "vscode-chat"),
 )
 """How events and spans of an agent begin → its product."""
+_NAMED = tuple(beginning for beginning, _ in _BY_NAME)
 _BY_SERVICE = {
     "claude-code": "claude-code",
     "codex": "codex",
@@ -47,10 +48,9 @@ _OWN_IDS = {
 def product_of(item: Item) -> str:
     if item.scope == OURS:
         return NAME
-    names = (item.name, item.text("event.name"), item.body if isinstance(item.body, str) else "")
-    for beginning, product in _BY_NAME:
-        if any(name.startswith(beginning) for name in names):
-            return product
+    for name in (item.name, item.text("event.name"), item.body):
+        if isinstance(name, str) and name.startswith(_NAMED):
+            return next(product for beginning, product in _BY_NAME if name.startswith(beginning))
     service = str(item.resource.get("service.name") or "")
     if service in _BY_SERVICE:
         return _BY_SERVICE[service]

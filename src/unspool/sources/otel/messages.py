@@ -15,10 +15,10 @@ import msgspec
 
 from unspool.facts import Attachment
 from unspool.io.door import read_json
+from unspool.sources.otel.lines import INPUT, unescaped
 from unspool.sources.otel.otlp import Event, Item
 
 CUT = "...[truncated, original "
-_INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _OLD_ROLES = {
     "gen_ai.system.message": "system",
@@ -73,24 +73,33 @@ class History:
         self._begin()
 
     def _begin(self) -> None:
-        self.text = ""
+        self.text: Any = ""
+        """Of the list, without its closing bracket."""
         self.given: list[Said] = []
         self.ids: list[str] = []
         self._running = sha256(self._before.encode())
 
     def take(self, text: Any) -> tuple[int, list[tuple[int, str]], bool]:
-        """The list; how much of it is known, the system prompts in the rest, whether it is cut off."""
+        """The list, escaped and without its closing bracket where it is bytes (`lines.py`); how much of
+        it is known, the system prompts in the rest, whether it is cut off."""
+        closing = "]" if isinstance(text, bytes) else ""
+        if isinstance(text, str) and text.endswith("]"):
+            text, closing = text[:-1], "]"
         shared, rest = 0, text
-        if isinstance(text, str) and self.text and text.startswith(self.text[:-1]):
-            if text == self.text:
+        if self.text and closing and type(text) is type(self.text) and text.startswith(self.text):
+            behind = text[len(self.text) :]
+            if not behind:
                 return len(self.given), [], False
-            if text[len(self.text) - 1] == ",":
-                shared, rest = len(self.given), "[" + text[len(self.text) :]
+            if behind[:1] in (",", b","):
+                shared, rest = len(self.given), behind[1:]
+        if isinstance(rest, bytes):
+            rest = unescaped(rest)
+        if isinstance(rest, str):
+            rest = ("[" if shared else "") + rest + closing
         messages, is_cut = _messages(rest, "user")
-        whole = isinstance(text, str) and text.endswith("]") and not is_cut
         if not shared:
             self._begin()
-        self.text = text if whole else ""
+        self.text = text if closing and not is_cut else ""
         return shared, self.add(messages), is_cut
 
     def add(self, messages: list[Said]) -> list[tuple[int, str]]:
@@ -129,13 +138,13 @@ class Exchange(msgspec.Struct, gc=False):
 
 def exchange_of(item: Item, history: History) -> Exchange:
     """The contents of a span, wherever its convention puts them."""
-    shared, listed, is_cut = history.take(item.attributes.get(_INPUT))
+    shared, listed, is_cut = history.take(item.attributes.get(INPUT))
     given = history.given
     answers, _ = _messages(item.attributes.get(_OUTPUT), "assistant")
     for event in item.events:
         if event.name == "gen_ai.client.inference.operation.details":
             if not given:
-                shared, listed, _ = history.take(event.attributes.get(_INPUT))
+                shared, listed, _ = history.take(event.attributes.get(INPUT))
                 given = history.given
             answers = answers or _messages(event.attributes.get(_OUTPUT), "assistant")[0]
     if not given and not answers:

@@ -49,6 +49,8 @@ class Item(msgspec.Struct, gc=False):
     body: Any = None
     resource: dict[str, Any] = {}
     scope: str = ""
+    product: str = ""
+    """The agent that sent it (agents.py)."""
     number: int = 0
     """Its place among all items of the file, in order of time."""
     contents: tuple[int, int] | None = None
@@ -60,8 +62,11 @@ class Item(msgspec.Struct, gc=False):
         """The first of the attributes that says something, as text."""
         for name in names:
             value = self.attributes.get(name)
-            if value not in (None, ""):
-                return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            if isinstance(value, str):
+                if value:
+                    return value
+            elif value is not None:
+                return msgspec.json.encode(value).decode()
         return ""
 
     def count(self, *names: str) -> int | None:
@@ -195,7 +200,11 @@ def _ident(value: Any) -> str:
 
 
 def _first(value: dict[str, Any], *names: str) -> Any:
-    return next((value[name] for name in names if value.get(name) not in (None, "")), None)
+    for name in names:
+        found = value.get(name)
+        if found is not None and found != "":
+            return found
+    return None
 
 
 def _list(value: dict[str, Any], *names: str) -> list[dict[str, Any]]:

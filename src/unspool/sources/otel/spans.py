@@ -91,7 +91,7 @@ class Traces:
         """Runs of agents of which engine calls are known."""
         self.trace_sessions: dict[tuple[str, str], str] = {}
         for item in self.items:
-            product = product_of(item)
+            product = item.product = product_of(item)
             session = session_of(item, product)
             if session and item.trace:
                 self.trace_sessions.setdefault((product, item.trace), session)
@@ -140,7 +140,7 @@ class Traces:
 
     def outer_run(self, item: Item) -> Item | None:
         """The run of another conversation that this run is in, without a call between."""
-        product = product_of(item)
+        product = item.product
         session = session_of(item, product)
         for above in self.above(item):
             if operation_of(above) == "invoke_agent":
@@ -150,7 +150,7 @@ class Traces:
     def key(self, item: Item) -> Key:
         """A sub-agent that has no conversation id of its own is named after its run; a known agent
         names it after the call."""
-        product = product_of(item)
+        product = item.product
         session = self.session(item, product)
         nested = self.run(item)
         if nested is None or self.session(nested[1], product) != session:

@@ -74,7 +74,7 @@ class SpooledItems:
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
@@ -82,6 +82,6 @@ def _size(value: Any) -> int:
 
 
 def _is_short(value: Any) -> bool:
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         return len(value) <= _SHORT_CHARS
     return not isinstance(value, list | dict)

@@ -16,6 +16,7 @@ from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import format_time
+from unspool.io.values import parse_object
 from unspool.prompts.shapes import arguments_text, to_messages
 from unspool.sources.recorder.entries import FORMAT, Entry, Tokens
 from unspool.sources.scribe import Scribe
@@ -144,7 +145,7 @@ def _read_request(entry: Entry, scribe: Scribe) -> None:
             for index, call in enumerate(message.tool_calls or ()):
                 scribe.call(
                     **at, id=call.id, message=ident, name=call.name, arguments=call.arguments,
-                    index=index,
+                    index=index, like=_likeness(call.name, call.arguments),
                 )  # fmt: skip
     if not scribe.facts:
         scribe.link()
@@ -171,7 +172,7 @@ def _read_response(entry: Entry, scribe: Scribe) -> None:
     for index, call in enumerate(entry.calls):
         scribe.call(
             entry=ident, id=call.id, message=ident, name=call.name, arguments=call.arguments,
-            index=index,
+            index=index, like=_likeness(call.name, call.arguments),
         )  # fmt: skip
     if entry.usage is not None:
         usage = {name: getattr(entry.usage, name) for name in Tokens.__struct_fields__}
@@ -191,12 +192,26 @@ def _error_text(error: dict[str, Any]) -> str:
 
 def _read_tool(entry: Entry, scribe: Scribe) -> None:
     """A call as it was run: an echo of the call that the model asked for."""
+    arguments = arguments_text(entry.arguments)
     scribe.call(
-        id=entry.id, message=entry.message, name=entry.name,
-        arguments=arguments_text(entry.arguments), rank=1, extra=entry.data,
+        id=entry.id, message=entry.message, name=entry.name, arguments=arguments,
+        like=_likeness(entry.name, arguments), rank=1, extra=entry.data,
     )  # fmt: skip
     # When the tool really ran: when it was asked for, and when the model was told, are other times.
     scribe.note("started_at", format_time(entry.time), -1, "call", entry.id)
+
+
+def _likeness(name: str, arguments: str) -> str:
+    """A program that runs a tool need not pass on the id that the model gave the call: then the run
+    has an id of the recorder's own (cases/recorder/runs_without_ids).
+
+    {"kind":"response",…,"calls":[{"id":"call_1","name":"read","arguments":"{\\"path\\": \\"a\\"}"}]}
+    {"kind":"tool",…,"id":"3f0c…","name":"read","arguments":"{\\"path\\":\\"a\\"}"}
+    """
+    given = parse_object(arguments)
+    if given is not None:
+        arguments = msgspec.json.encode(given, order="deterministic").decode()
+    return f"{name} {arguments}"
 
 
 def _read_result(entry: Entry, scribe: Scribe) -> None:
