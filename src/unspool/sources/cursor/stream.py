@@ -5,16 +5,17 @@
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any, Literal
 
 import msgspec
 
-from unspool.facts import NOBODY, AnyFact, Key, Problem, Rank
-from unspool.io.door import iter_json_lines
+from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text, to_messages
+from unspool.sources import streams
 from unspool.sources.cursor.entries import Entries, Steps, rank_of, whole
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
@@ -35,8 +36,7 @@ class Usage(msgspec.Struct):
     totalCost: Number = None
 
 
-class Event(msgspec.Struct):
-    type: str | None = None
+class Event(streams.Event, gc=False):
     subtype: str | None = None
     session_id: str | None = None
     timestamp_ms: Any = None
@@ -81,13 +81,7 @@ def _is_event(value: dict[str, object]) -> bool:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    stream = Stream(origin.path)
-    for record in iter_json_lines(origin, EVENT, tally, recover):
-        if isinstance(record, Problem):
-            yield record
-        else:
-            yield from stream.read(*record, tally)
-    yield from stream.end()
+    return streams.read_stream(origin, tally, recover, EVENT, Stream())
 
 
 class Gathered(msgspec.Struct):
@@ -99,46 +93,38 @@ class Gathered(msgspec.Struct):
     texts: list[str]
 
 
-class Stream:
+class Stream(streams.Stream[Event]):
     """One run. Deltas are gathered until something else comes."""
 
-    def __init__(self, origin: str) -> None:
-        self.origin = origin
-        self.key: Key = NOBODY
+    def __init__(self) -> None:
+        self._session = ""
         self._entries = Entries("stream")
         self._steps = Steps()
         self._deltas: Gathered | None = None
-        self._ready: list[AnyFact] = []
+        self._closed: list[AnyFact] = []
         """Facts of deltas that something else has closed."""
         self._last = ""
         """The last text that was told in pieces."""
 
-    def read(self, offset: int, line: bytes, event: Event, tally: Tally) -> Iterator[AnyFact]:
-        if event.session_id:
-            self.key = ("cursor", event.session_id)
-        scribe = Scribe(
-            self.key, self.origin, offset, entry=self._entries.of(line),
+    def scribe(self, event: Event, data: bytes, path: str, offset: int) -> Scribe:
+        self._session = event.session_id or self._session
+        return Scribe(
+            ("cursor", self._session), path, offset, entry=self._entries.of(data),
             time=parse_time(event.timestamp_ms), rank=RANK,
         )  # fmt: skip
-        reader = _READERS.get(event.type or "")
-        if self.key == NOBODY:
-            tally.problems += 1
-            scribe.problem("missing-conversation-id", line)
-        elif reader is None:
-            tally.unrecognise(event.type or "no type", self.origin, offset)
-        else:
-            reader(self, scribe, event)
-        yield from self._told()
-        if self._deltas is None or self._deltas.scribe is not scribe:
-            yield from scribe.facts
 
-    def end(self) -> list[AnyFact]:
+    def tell(self, event: Event, scribe: Scribe) -> int | None:
+        reader = _READERS.get(event.type)
+        if reader is None:
+            return None
+        reader(self, scribe, event)
+        scribe.facts += self._closed
+        self._closed = []
+        return 0
+
+    def close(self) -> list[AnyFact]:
         self._close()
-        return self._told()
-
-    def _told(self) -> list[AnyFact]:
-        facts, self._ready = self._ready, []
-        return facts
+        return self._closed
 
     def _close(self) -> None:
         """The open deltas are one part of their step."""
@@ -147,7 +133,7 @@ class Stream:
             text = "".join(deltas.texts)
             self._last = text if deltas.kind == "text" else self._last
             deltas.scribe.message(id=deltas.step, role="assistant", **{deltas.kind: text})
-            self._ready += deltas.scribe.facts
+            self._closed += deltas.scribe.facts
 
     def _gather(
         self, scribe: Scribe, event: Event, kind: Literal["thinking", "text"], text: str
@@ -158,18 +144,20 @@ class Stream:
             return
         self._close()
         step = self._steps.part(kind, scribe.entry, event.model_call_id or "")
-        self._deltas = Gathered(scribe, step, kind, [text])
+        first = copy(scribe)
+        first.facts = []  # what this line tells now is of deltas before it
+        self._deltas = Gathered(first, step, kind, [text])
 
     def read_system(self, scribe: Scribe, event: Event) -> None:
         self._close()
         self._steps.close()
         notes = {
-            "session_id": self.key[1],
+            "session_id": self._session,
             "workspace.path": clean_path(event.cwd) if event.cwd else None,
             "permission_mode": event.permissionMode,
         }
         for name, value in notes.items():
-            scribe.note(name, value, rank_of(self.key, name, value, RANK))
+            scribe.note(name, value, rank_of(scribe.key, name, value, RANK))
         if event.model and event.model != "default":
             scribe.note("model", event.model, RANK, on="following")
         scribe.mark("start", event.pick("apiKeySource", "permissionMode"), rank=RANK)
