@@ -1,7 +1,6 @@
 """`unspool hooks`: have agents tell of their events as they happen."""
 
 import difflib
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ from unspool.cli.screen import coloured, print_json, say, verdict
 from unspool.errors import HooksRefused, StoreError
 from unspool.hooks import install as installing
 from unspool.hooks import manifest
-from unspool.hooks.agents import AGENTS, Agent
+from unspool.hooks.agents import AGENTS
 from unspool.hooks.install import Change
 from unspool.hooks.spool import Layout
 from unspool.hooks.status import Status, running, status
@@ -229,15 +228,11 @@ def _recheck(done: list[Change]) -> bool:
             f" end {change.agent.title}, then try once more",
             err=True,
         )
-    for agent in _distinct(change.agent for change in done):
+    for agent in {change.agent.name: change.agent for change in done}.values():
         for pid, folder in running(agent):
             where = f" in {folder}" if folder else ""
             say(f"{agent.name}: restart the session of process {pid}{where} to see it", err=True)
     return bool(undone)
-
-
-def _distinct(agents: Iterable[Agent]) -> list[Agent]:
-    return list({agent.name: agent for agent in agents}.values())
 
 
 def _project() -> Path:

@@ -100,12 +100,6 @@ class Calls:
         if card.parent is not None and card.parent.kind == "subagent":
             self.children.add(card.key)
 
-    def of_run(self, child: Card) -> Caller | None:
-        return self.runs.get(child.run) if child.run else None
-
-    def of_task(self, child: Card) -> Caller | None:
-        return self.tasks.get(child.id.removeprefix(f"{child.session_id}/"))
-
     def of_words(self, child: Card) -> Caller | None:
         """The first free call with its words: of whom it names as its parent, else of another
         sub-agent. (Some agents count many conversations as one session: these do not mix.)"""
@@ -152,7 +146,9 @@ def _caller(child: Card, by_key: Cards, sessions: dict[Key, Calls]) -> Caller | 
     keys = [_session_key(child)] + ([_session_key(parent)] if parent is not None else [])
     for key in dict.fromkeys(keys):
         calls = sessions.get(key, Calls())
-        caller = calls.of_run(child) or calls.of_task(child) or calls.of_words(child)
+        caller = calls.runs.get(child.run) if child.run else None
+        caller = caller or calls.tasks.get(child.id.removeprefix(f"{child.session_id}/"))
+        caller = caller or calls.of_words(child)
         if caller is not None and caller[0] != child.key:
             return caller
     return None

@@ -19,11 +19,11 @@ def parts_of(content: Any) -> list[dict[str, Any]]:
     return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
 
 
-def text_of(content: Any, thought: bool = False) -> str:
-    """The words, or with `thought` the reasoning."""
+def text_of(content: Any) -> str:
+    """The words, without the reasoning."""
     if isinstance(content, str):
-        return "" if thought else content
-    texts = (part.get("text") for part in parts_of(content) if bool(part.get("thought")) is thought)
+        return content
+    texts = (part.get("text") for part in parts_of(content) if not part.get("thought"))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 

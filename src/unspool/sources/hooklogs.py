@@ -6,6 +6,7 @@ object; one JSON array; objects over many lines; and the payload inside an envel
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -67,7 +68,7 @@ def read_log(origin: Origin, recover: bool = False) -> Iterator[Logged]:
     before: Moment | None = None
     # Objects over many lines need their commas.
     for offset, prefix, data in _objects(iter_lines(origin, ends=b"\r\n\0 \t")):
-        moment = prefix_moment(prefix)
+        moment = find_moment(prefix.decode("utf-8", "replace")) if prefix else None
         if data:
             yield from _parse(data, offset, moment if moment is not None else before, recover)
         before = None if data else moment
@@ -129,11 +130,6 @@ def _parse(data: bytes, offset: int, moment: Moment | None, recover: bool) -> It
         yield Logged(offset + len(values), code=code, text=data, lost=lost)
 
 
-def prefix_moment(prefix: bytes) -> Moment | None:
-    """The time that a script wrote before a payload."""
-    return find_moment(prefix.decode("utf-8", "replace")) if prefix else None
-
-
 def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any], Moment | None]:
     """The payload inside what the logging script put around it, and the time that it noted.
 
@@ -175,8 +171,8 @@ def noted_moment(value: Mapping[str, Any]) -> Moment | None:
     return None
 
 
-def head_payloads(head: Head, most: int = 20) -> Iterator[dict[str, Any]]:
-    """The payloads at the beginning of a file that may be a hook log."""
+def head_payloads(head: Head) -> Iterator[dict[str, Any]]:
+    """The first twenty payloads of a file that may be a hook log."""
     if b"{" not in head.data or head.data[:16] == b"SQLite format 3\0":
         return
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -186,10 +182,5 @@ def head_payloads(head: Head, most: int = 20) -> Iterator[dict[str, Any]]:
     else:
         lines = ((0, line.strip()) for line in data.split(b"\n"))
         objects = (part for _, _, part in _objects(lines))
-    for part in objects:
-        for logged in _parse(part, 0, None, recover=False) if part else ():
-            if logged.value is not None:
-                yield logged.value
-                most -= 1
-                if not most:
-                    return
+    found = (logged for part in objects if part for logged in _parse(part, 0, None, recover=False))
+    yield from islice((logged.value for logged in found if logged.value is not None), 20)

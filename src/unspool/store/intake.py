@@ -127,7 +127,10 @@ class Intake:
                 )
                 self._forget(taking)
                 self.put(taking, items)
-                self._forget_old(taking)
+                # Behind the reading: what a database no longer tells of, the store keeps.
+                for key in taking.told:
+                    if forget_old_facts(self.connection, ident, key, taking.last, now()):
+                        taking.touched.add(key)
                 if before:
                     taking.touched |= keep_lost(self.connection, ident, before, now())
                 point.keep = self._is_better(changed, taking, was_whole)
@@ -177,12 +180,6 @@ class Intake:
             taking.last = last_fact(self.connection) if taking.told else 0
         else:
             taking.touched.update(forget_facts(self.connection, taking.ident))
-
-    def _forget_old(self, taking: Taking) -> None:
-        """Behind the reading: what a database no longer tells of, the store keeps."""
-        for key in taking.told:
-            if forget_old_facts(self.connection, taking.ident, key, taking.last, now()):
-                taking.touched.add(key)
 
     def put(self, taking: Taking, items: Iterator[Item]) -> None:
         """What the items tell of an origin, up to its end."""

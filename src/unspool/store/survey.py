@@ -220,7 +220,12 @@ def recognised(changed: Changed) -> Origin | None:
     known = changed.known
     head = read_head(changed.path)
     name = sinks.recognise(head) or sources.recognise(head)
-    if known is not None and changed.change == "grown" and _only_grew(changed.path, known):
+    if (
+        known is not None
+        and changed.change == "grown"
+        and known.read_bytes
+        and tail_hash(changed.path, known.read_bytes) == known.tail_hash
+    ):
         # A short log may look like another one, or like none, while it grows: then all of it is
         # read, as what it was.
         same = name == known.source and head.has_lines
@@ -239,10 +244,6 @@ def _origin(changed: Changed, source: str, lines: bool, start: int = 0) -> Origi
 def is_log(origin: Origin) -> bool:
     """Whether its records are lines: a log of objects over several lines is read as a whole."""
     return origin.lines and in_lines(origin.path, origin.source)
-
-
-def _only_grew(path: str, known: Known) -> bool:
-    return bool(known.read_bytes) and tail_hash(path, known.read_bytes) == known.tail_hash
 
 
 def iter_batches(changed: list[Changed], size: int) -> Iterator[list[Changed]]:

@@ -50,7 +50,10 @@ class Sync:
         self.report.unchanged = found.unchanged
         for _ in found.unreadable:
             self.report.count("unreadable")
-        self._mark_gone(found)
+        self.report.gone = len(found.gone)
+        if found.gone or found.back:
+            with transaction(self.connection):
+                mark_gone(self.connection, found.gone, found.back)
         collecting = gc.isenabled()
         gc.disable()  # facts hold no cycles; scanning them again and again costs a fifth of the time
         try:
@@ -72,12 +75,6 @@ class Sync:
                 gc.enable()
         self.report.written = len(self.update.written)
         return self.report
-
-    def _mark_gone(self, found: Survey) -> None:
-        self.report.gone = len(found.gone)
-        if found.gone or found.back:
-            with transaction(self.connection):
-                mark_gone(self.connection, found.gone, found.back)
 
     def _take_batch(self, items: Iterator[Item]) -> None:
         with transaction(self.connection):

@@ -52,6 +52,7 @@ def _policy() -> str:
 
 def make_page(family: Family) -> str:
     reading = read_family(family.root, family.descendants)
+    script = element("script", None, Markup(_code()))
     return "<!doctype html>\n" + element(
         "html",
         {"lang": "en"},
@@ -68,19 +69,15 @@ def make_page(family: Family) -> str:
             element("title", None, reading.title),
             element("style", None, Markup(asset("page.css"))),
         ),
-        element("body", None, _bar(reading), _sidebar(reading), _main(reading), _help(), _script()),
+        element("body", None, _bar(), _sidebar(reading), _main(reading), _help(), script),
     )
-
-
-def _script() -> Markup:
-    return element("script", None, Markup(_code()))
 
 
 def _code() -> str:
     return asset("reader.js") + asset("page.js")
 
 
-def _bar(reading: Reading) -> Markup:
+def _bar() -> Markup:
     menu = element(
         "button",
         {"id": "menu", "type": "button", "aria-expanded": "false", "aria-controls": "turns",
@@ -185,14 +182,10 @@ def masthead(reading: Reading) -> Markup:
         {"class": "masthead"},
         element("h1", {"dir": "auto"}, reading.title),
         element("dl", {"class": "facts"}, facts),
-        _partial(trajectory),
+        element("p", {"class": "warning"}, "Incomplete: ", ", ".join(trajectory.partial))
+        if trajectory.partial
+        else None,
     )
-
-
-def _partial(trajectory: Trajectory) -> Markup | None:
-    if not trajectory.partial:
-        return None
-    return element("p", {"class": "warning"}, "Incomplete: ", ", ".join(trajectory.partial))
 
 
 def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:

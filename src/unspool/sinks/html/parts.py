@@ -82,10 +82,11 @@ def said_parts(
         kind: str = "error" if said.error else said.category
         kind += " again" if again else ""
         is_prompt = said is turn.prompt
+        only_thinks = bool(message.thinking) and not message.content.strip()
         yield element(
             "article",
             {
-                "class": f"unit message {kind}" + (" only-reasoning" if _only_thinks(said) else ""),
+                "class": f"unit message {kind}" + (" only-reasoning" if only_thinks else ""),
                 "id": ident,
                 "tabindex": "-1",
                 "aria-label": f"Message {said.index + 1}: {speaker(message)}",
@@ -99,10 +100,6 @@ def said_parts(
         # The message itself must have a place to link to, also where it is nothing but calls.
         own = ident if not body and not number else f"{ident}-{number + 1}"
         yield call_part(reading, call, own, agents(reading, call))
-
-
-def _only_thinks(said: Said) -> bool:
-    return bool(said.message.thinking) and not said.message.content.strip()
 
 
 def speaker(message: Message) -> str:

@@ -151,7 +151,7 @@ class Sent:
         if role == "tool":
             self._read_results(scribe, message)
         elif role == "system":
-            self._say(scribe, id=ident, role="system", text=text)
+            scribe.message(id=ident, role="system", text=text)
         elif role == "user":
             kind = ""
             if message.own.isSummary is True:
@@ -163,8 +163,8 @@ class Sent:
                 Attachment(kind="image") for part in message.parts if part.type == "image"
             )
             if text or images:
-                self._say(
-                    scribe, id=ident, role="user", text=text, typed=typed, kind=kind,
+                scribe.message(
+                    id=ident, role="user", text=text, typed=typed, kind=kind,
                     mode="" if kind else self._mode, attachments=images,
                     request=request_id(message.own.requestId),
                 )  # fmt: skip
@@ -173,8 +173,8 @@ class Sent:
             hidden = any(part.type == "redacted-reasoning" for part in parts)
             # The reasoning tells the model of each step, the message only sometimes.
             models = (_model(message.own), *(part.model for part in parts), self._model)
-            self._say(
-                scribe, id=ident, role="assistant", text=text, thinking=_joined(parts, "reasoning"),
+            scribe.message(
+                id=ident, role="assistant", text=text, thinking=_joined(parts, "reasoning"),
                 kind="summary" if message.own.isSummary is True else "",
                 request=request_id(message.own.requestId), model=next(filter(None, models), ""),
                 extra={"reasoning_encrypted": True} if hidden else None,
@@ -187,9 +187,6 @@ class Sent:
                     files=touches(name, given),
                 )  # fmt: skip
         return scribe.facts
-
-    def _say(self, scribe: Scribe, **fields: Any) -> None:
-        scribe.message(**fields)
 
     def _read_results(self, scribe: Scribe, message: Message) -> None:
         outcome = message.own.highLevelToolCallResult

@@ -19,6 +19,7 @@ from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
+from unspool.io.values import dict_of
 from unspool.sources import gemini_parts
 from unspool.sources.scribe import Scribe, title_of, touched
 
@@ -110,13 +111,9 @@ def is_chat(head: Head) -> bool:
         return b'"parentSessionId"' in head.data and b'"agentId"' in head.data
     return any(
         {"uuid", "sessionId", "type"} <= value.keys()
-        and ("provenance" in value or _has_parts(value.get("message")))
+        and ("provenance" in value or "parts" in dict_of(value.get("message")))
         for value in head.objects
     )
-
-
-def _has_parts(message: object) -> bool:
-    return isinstance(message, dict) and "parts" in message
 
 
 def session_of(path: str) -> str | None:
