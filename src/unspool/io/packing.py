@@ -61,3 +61,12 @@ def encode_json(value: Any) -> bytes:
         return _json.encode(value)
     except UnicodeEncodeError:
         return _json.encode(clean(msgspec.to_builtins(value)))
+
+
+def append_json(value: Any, buffer: bytearray) -> None:
+    """The same, behind what the buffer holds."""
+    end = len(buffer)
+    try:
+        _json.encode_into(value, buffer, -1)
+    except UnicodeEncodeError:
+        buffer[end:] = encode_json(value)

@@ -99,7 +99,7 @@ def _whole_numbers(kind: Any, values: Sequence[int]) -> Any:
 def _bytes(values: Sequence[Any], kind: Any = pa.binary()) -> Any:  # noqa: B008 - a constant
     ends = array("i", accumulate((len(value or b"") for value in values), initial=0))
     data = b"".join(filter(None, values))
-    known = make_bits([value is not None for value in values])
+    known = make_bits(bytes([value is not None for value in values]))
     return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(ends), pa.py_buffer(data)])
 
 

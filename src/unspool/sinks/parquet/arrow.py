@@ -189,46 +189,51 @@ def _array(kind: str, parts: list[list[memoryview]], counts: list[int]) -> Any:
         return pa.nulls(sum(counts), _TYPES[kind])
     code, nothing = NUMBERS.get(kind, ("q", ABSENT))
     numbers: array[Any] = array(code)
+    missing = array(code, [nothing]).tobytes()
     for part, count in zip(parts, counts, strict=True):
-        if part:
-            numbers.frombytes(part[0])
+        numbers.frombytes(part[0] if part else missing * count)
+    known = _known(kind, numbers, nothing)
+    bits, absent = make_bits(known), known.count(0)
+    if kind in NUMBERS:
+        if kind == "flag":
+            data = make_bits(numbers.tobytes().replace(missing, b"\0"), True)
         else:
-            numbers.extend([nothing] * count)
-    if kind == "number":  # NaN equals nothing
-        known = [number == number for number in numbers]
-    else:
-        known = [number != nothing for number in numbers] if nothing in numbers else []
-    bits, absent = make_bits(known), known.count(False)
+            data = pa.py_buffer(numbers)
+        return pa.Array.from_buffers(_TYPES[kind], len(numbers), [bits, data], absent)
+    if absent:  # of the other lengths none fills its eight bytes with ones, nor begins with them
+        numbers = array("q", numbers.tobytes().replace(missing, bytes(8)))
+    ends = pa.py_buffer(array("q", accumulate(numbers, initial=0)))
     if kind in ("text", "long"):
         data = b"".join(part[1] for part in parts if part)
-        ends = pa.py_buffer(_ends(numbers, absent))
         return pa.LargeStringArray.from_buffers(
             len(numbers), ends, pa.py_buffer(data), bits, absent
         )
-    if kind in ("texts", "jsons"):
-        items = _array(
-            "json" if kind == "jsons" else "long", [part[1:] for part in parts], [0] * len(parts)
-        )
-        ends = pa.py_buffer(_ends(numbers, absent))
-        return pa.Array.from_buffers(
-            _TYPES[kind], len(numbers), [bits, ends], absent, children=[items]
-        )
-    data = pa.py_buffer(numbers) if kind != "flag" else make_bits([n == 1 for n in numbers], True)
-    return pa.Array.from_buffers(_TYPES[kind], len(numbers), [bits, data], absent)
+    items = _array(
+        "json" if kind == "jsons" else "long", [part[1:] for part in parts], [0] * len(parts)
+    )
+    return pa.Array.from_buffers(_TYPES[kind], len(numbers), [bits, ends], absent, children=[items])
 
 
-def _ends(lengths: "array[Any]", absent: int) -> "array[int]":
-    """Where each begins, and where the last one ends."""
-    sizes = (max(length, 0) for length in lengths) if absent else lengths
-    return array("q", accumulate(sizes, initial=0))
+def _known(kind: str, numbers: "array[Any]", nothing: float) -> bytes:
+    """A byte of each: 0 where it is absent, else 1. (NaN equals nothing.)"""
+    if kind == "number":
+        return bytes([number == number for number in numbers])
+    if kind in ("count", "time"):
+        return bytes([number != nothing for number in numbers])
+    # Of lengths and flags only the absent one is negative: its last byte has all bits.
+    return numbers.tobytes()[numbers.itemsize - 1 :: numbers.itemsize].translate(_NOT_ABSENT)
 
 
-def make_bits(flags: list[bool], always: bool = False) -> Any:
-    """A bitmap, the first flag in the lowest bit; nothing where all are true."""
-    if all(flags) and not always:
+_NOT_ABSENT = bytes(255 * [1] + [0])
+_DIGITS = b"0" + 255 * b"1"
+
+
+def make_bits(flags: bytes, always: bool = False) -> Any:
+    """A bitmap of bytes that are 0 or 1, the first in the lowest bit; nothing where all are 1."""
+    if 0 not in flags and not always:
         return None
-    digits = "".join("1" if flag else "0" for flag in reversed(flags))
-    return pa.py_buffer(int(digits or "0", 2).to_bytes(len(flags) // 8 + 1, "little"))
+    digits = flags[::-1].translate(_DIGITS)
+    return pa.py_buffer(int(digits or b"0", 2).to_bytes(len(flags) // 8 + 1, "little"))
 
 
 def read_conversations(origin: Origin, tally: Tally) -> Iterator[Trajectory | Problem]:

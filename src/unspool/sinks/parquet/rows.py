@@ -2,15 +2,15 @@
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import attrgetter
+from operator import sub
 from typing import Any
 
 import msgspec
 
 from unspool.io.door import clean_text
-from unspool.io.packing import Packer, encode_json
+from unspool.io.packing import Packer, append_json, encode_json
 from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
 from unspool.sinks.jsonl import drop_bytes
@@ -161,79 +161,60 @@ NUMBERS: dict[str, tuple[str, float]] = {
 _BARE = Trajectory(conversation_id="", messages=[])
 _OPENING = encode_json(_BARE)[:-1]
 _pack = Packer().encode
-unpack = msgspec.msgpack.Decoder(list[bytes]).decode
-"""The tables of a conversation, in the order of TABLES."""
+_unpack_tables = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_NO_ROWS = _pack([])
 unpack_columns = msgspec.msgpack.Decoder(list[list[memoryview]]).decode
 """The columns of a table, each as `pack_column` packs it. The second, `conversation_id`, tells how many
 rows there are."""
 
-Values = dict[str, Iterable[Any]]
+Packed = list[bytes | bytearray]
+
+Values = dict[str, Sequence[Any]]
 """Column → its value in every row; columns that nobody names are empty."""
 
 
+def unpack(rows: bytes) -> list[bytes]:
+    """For every table, in order, its rows as `unpack_columns` reads them; empty where it has none.
+
+    Each is a copy: a row of a small table waits for many others, and would hold the whole conversation.
+    """
+    return [b"" if (own := bytes(table)) == _NO_ROWS else own for table in _unpack_tables(rows)]
+
+
 def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
-    """For every table, in order, its rows as `unpack_columns` reads them; empty where it has none."""
+    """The rows of a conversation in every table, as `unpack` reads them."""
     drop_bytes(trajectory)
     messages = trajectory.messages
-    files = trajectory.files or []
-    marks = trajectory.marks or []
-    used = [at for at, message in enumerate(messages) if message.usage is not None]
     tables: dict[str, tuple[int, Values]] = {
-        "conversations": (1, {n: (v,) for n, v in _conversation(trajectory, partition_by).items()}),
-        "messages": (
-            len(messages),
-            {
-                **_fields(TABLES["messages"], Message, messages),
-                "message_index": range(len(messages)),
-                "message_id": map(attrgetter("id"), messages),
-                "tool_name": map(attrgetter("name"), messages),
-                "n_tool_calls": (len(message.tool_calls or ()) for message in messages),
-            },
-        ),
+        "conversations": (1, _conversation(trajectory, partition_by)),
+        "messages": (len(messages), _messages(messages)),
         "tool_calls": _tool_calls(messages),
-        "files": (
-            len(files),
-            {
-                **_fields(TABLES["files"], FileTouch, files),
-                "message_index": map(attrgetter("index"), files),
-                "tool_name": map(attrgetter("tool"), files),
-            },
-        ),
-        "usage": (
-            len(used),
-            {
-                **_fields(TABLES["usage"], Message, [messages[at] for at in used]),
-                **_fields(TABLES["usage"], Usage, [messages[at].usage for at in used]),
-                "message_index": used,
-            },
-        ),
-        "marks": (
-            len(marks),
-            {
-                **_fields(TABLES["marks"], Mark, marks),
-                "message_index": map(attrgetter("index"), marks),
-                "data": (None if m.data is None else encode_json(m.data) for m in marks),
-            },
-        ),
+        "files": _files(trajectory.files or []),
+        "usage": _usage(messages),
+        "marks": _marks(trajectory.marks or []),
     }
-    keys = {"source": trajectory.source, "conversation_id": trajectory.conversation_id}
-    rows: list[bytes] = []
-    for table, columns in TABLES.items():
-        count, values = tables[table]
-        packed: list[list[bytes]] = []
-        if count:
-            values.update({name: [key] * count for name, key in keys.items()})
-            packed = [pack_column(kind, list(values.get(n, ()))) for n, kind in columns.items()]
-        rows.append(_pack(packed) if packed else b"")
-    return _pack(rows)
+    keys = [pack_column("text", [key]) for key in (trajectory.source, trajectory.conversation_id)]
+    packed: list[list[Packed]] = []
+    for table, (count, values) in tables.items():
+        columns = list(TABLES[table].items())[len(keys) :]
+        packed.append(
+            [
+                *([part * count for part in key] for key in keys),
+                *(pack_column(kind, values.get(name, ())) for name, kind in columns),
+            ]
+            if count
+            else []
+        )
+    return _pack(packed)
 
 
-def _fields(columns: Columns, struct: type[msgspec.Struct], items: Sequence[Any]) -> Values:
-    """The columns that are fields of the same name."""
-    return {n: map(attrgetter(n), items) for n in struct.__struct_fields__ if n in columns}
+def _fields(struct: type[msgspec.Struct], items: Sequence[Any]) -> Values:
+    """Field → its value of every item."""
+    columns = zip(*map(msgspec.structs.astuple, items), strict=True)
+    return dict(zip(struct.__struct_fields__, columns, strict=bool(items)))
 
 
-def _conversation(trajectory: Trajectory, partition_by: str | None) -> dict[str, Any]:
+def _conversation(trajectory: Trajectory, partition_by: str | None) -> Values:
     workspace = trajectory.workspace or Workspace()
     own = [message for message in trajectory.messages if not message.copied]
     rest = msgspec.structs.replace(
@@ -244,7 +225,7 @@ def _conversation(trajectory: Trajectory, partition_by: str | None) -> dict[str,
         # A column that only the folder's name tells is here too: the file alone is whole.
         **{name: getattr(_BARE, name) for name in OWN_COLUMNS if name != partition_by},
     )
-    return {
+    values = {
         **msgspec.structs.asdict(trajectory.usage or Usage()),
         **{name: getattr(trajectory, name) for name in OWN_COLUMNS},
         "started_at": trajectory.started_at,
@@ -260,12 +241,22 @@ def _conversation(trajectory: Trajectory, partition_by: str | None) -> dict[str,
         "n_tool_failures": sum(1 for message in own if message.is_error),
         "parent_id": trajectory.parent.conversation_id if trajectory.parent else None,
         "parent_kind": trajectory.parent.kind if trajectory.parent else None,
-        "messages": list(map(encode_json, trajectory.messages)),
-        "tools": None
-        if trajectory.tool_definitions is None
-        else list(map(encode_json, trajectory.tool_definitions)),
+        "messages": trajectory.messages,
+        "tools": trajectory.tool_definitions,
         "metadata": encode_json(trajectory.metadata),
         "extra": b"{" + encode_json(rest).removeprefix(_OPENING).removeprefix(b","),
+    }
+    return {name: (value,) for name, value in values.items()}
+
+
+def _messages(messages: list[Message]) -> Values:
+    fields = _fields(Message, messages)
+    return {
+        **fields,
+        "message_index": list(range(len(messages))),
+        "message_id": fields.get("id", ()),
+        "tool_name": fields.get("name", ()),
+        "n_tool_calls": [len(calls or ()) for calls in fields.get("tool_calls", ())],
     }
 
 
@@ -279,51 +270,99 @@ def _tool_calls(messages: list[Message]) -> tuple[int, Values]:
     calls = [call for message in messages for call in message.tool_calls or ()]
     answers = [results.get(call.id) for call in calls]
     return len(calls), {
-        **_fields(TABLES["tool_calls"], ToolCall, calls),
+        **_fields(ToolCall, calls),
         "message_index": indexes,
-        "tool_call_id": map(attrgetter("id"), calls),
-        "tool_name": map(attrgetter("name"), calls),
-        "arguments": map(attrgetter("arguments"), calls),
+        "tool_call_id": [call.id for call in calls],
+        "tool_name": [call.function.name for call in calls],
+        "arguments": [call.function.arguments for call in calls],
         "result_index": answers,
-        "is_error": (None if at is None else messages[at].is_error for at in answers),
-        "turn": map(attrgetter("turn"), callers),
-        "model": map(attrgetter("model"), callers),
-        "copied": map(attrgetter("copied"), callers),
+        "is_error": [None if at is None else messages[at].is_error for at in answers],
+        "turn": [message.turn for message in callers],
+        "model": [message.model for message in callers],
+        "copied": [message.copied for message in callers],
     }
 
 
-def pack_column(kind: str, values: list[Any]) -> list[bytes]:
+def _files(files: list[FileTouch]) -> tuple[int, Values]:
+    fields = _fields(FileTouch, files)
+    return len(files), {
+        **fields,
+        "message_index": fields.get("index", ()),
+        "tool_name": fields.get("tool", ()),
+    }
+
+
+def _usage(messages: list[Message]) -> tuple[int, Values]:
+    indexes = [at for at, message in enumerate(messages) if message.usage is not None]
+    return len(indexes), {
+        **_fields(Message, [messages[at] for at in indexes]),
+        **_fields(Usage, [messages[at].usage for at in indexes]),
+        "message_index": indexes,
+    }
+
+
+def _marks(marks: list[Mark]) -> tuple[int, Values]:
+    fields = _fields(Mark, marks)
+    return len(marks), {
+        **fields,
+        "message_index": fields.get("index", ()),
+        "data": [None if mark.data is None else encode_json(mark.data) for mark in marks],
+    }
+
+
+def pack_column(kind: str, values: Sequence[Any]) -> Packed:
     """The values as Arrow will have them, so that the driver need not look at each: texts by their
     lengths and one after the other, numbers as an array; nothing where all are absent.
 
     One that the column cannot hold is absent there; the JSON of the conversation has it.
     """
-    if values.count(None) == len(values):
+    absent = values.count(None)
+    if absent == len(values):
         return []
     if kind in ("texts", "jsons"):
         counts = [ABSENT if items is None else len(items) for items in values]
         items = [item for items in values for item in items or ()]
-        return [array("q", counts).tobytes(), *_joined(items)]
+        packed = _joined(items, 0) if kind == "texts" else _jsons(items)
+        return [array("q", counts).tobytes(), *packed]
     if kind in _FITS:
         plain, fit = _FITS[kind]
         if not plain.issuperset(map(type, values)):
             values = list(map(fit, values))
+            absent = values.count(None)
     if kind not in NUMBERS:
-        return _joined(values)
-    code, absent = NUMBERS[kind]
+        return _joined(values, absent)
+    code, nothing = NUMBERS[kind]
+    numbers = [nothing if v is None else v for v in values] if absent else values
     try:
-        return [array(code, [absent if v is None else v for v in values]).tobytes()]
+        return [array(code, numbers).tobytes()]
     except OverflowError:  # more than 64 bits
         return pack_column(kind, list(map(_count, values)))
 
 
-def _joined(values: list[Any]) -> list[bytes]:
-    try:
-        encoded = [value.encode() if type(value) is str else value for value in values]
-    except UnicodeEncodeError:  # half a surrogate pair
-        encoded = [clean_text(v).encode() if type(v) is str else v for v in values]
-    lengths = array("q", [ABSENT if value is None else len(value) for value in encoded])
-    return [lengths.tobytes(), b"".join(filter(None, encoded))]
+def _joined(values: Sequence[Any], absent: int) -> Packed:
+    """Texts, or bytes, of which so many are absent."""
+    known = [value for value in values if value is not None] if absent else values
+    if known and type(known[0]) is str:
+        try:
+            encoded = list(map(str.encode, known))
+        except UnicodeEncodeError:  # half a surrogate pair
+            encoded = [clean_text(text).encode() for text in known]
+    else:
+        encoded = list(known)
+    lengths = array("q", map(len, encoded))
+    if absent:
+        rest = iter(lengths)
+        lengths = array("q", [ABSENT if value is None else next(rest) for value in values])
+    return [lengths.tobytes(), b"".join(encoded)]
+
+
+def _jsons(items: Sequence[Any]) -> Packed:
+    data = bytearray()
+    ends = [0]
+    for item in items:
+        append_json(item, data)
+        ends.append(len(data))
+    return [array("q", map(sub, ends[1:], ends)).tobytes(), data]
 
 
 def _text(value: Any) -> str | None:
