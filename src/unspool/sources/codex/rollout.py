@@ -13,35 +13,24 @@ through the file in order and keeps what the lines before have said.
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from unspool.facts import ROOT, AnyFact, Attachment, Problem, Rank
+from unspool.facts import ROOT, AnyFact, Problem, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
-from unspool.prompts.shapes import image_of
-from unspool.sources.codex.patches import files_of_changes, files_of_patch
-from unspool.sources.codex.records import BARE, LINE, Counts, Item, Line, Part, Payload, TokenInfo
-from unspool.sources.codex.threads import find_asker, find_rollout
+from unspool.sources.codex.contents import content_of, is_injected, texts_of, typed_of
+from unspool.sources.codex.headers import path_of_agent, state_header
+from unspool.sources.codex.records import BARE, LINE, Counts, Item, Line, Part, Payload
+from unspool.sources.codex.threads import find_rollout
+from unspool.sources.codex.tokens import Tokens, report
+from unspool.sources.codex.tools import CALLS, OUTPUTS, Tools
 from unspool.sources.scribe import Scribe, title_of
 
 NAME = "codex"
 
-_INJECTED = (
-    "<environment_context>", "<user_instructions>", "# AGENTS.md instructions for", "<turn_aborted>",
-    "<permissions instructions>", "<hook_prompt ", "<skill>", "<recommended_plugins>",
-    "<codex_internal_context ", "<subagent_notification>", "<user_shell_command>", "<model_switch>",
-    "<collaboration_mode>", "<INSTRUCTIONS>", "<user_action>",
-)  # fmt: skip
-"""How messages begin that nobody typed, in files that do not say so themselves."""
-_EXIT = re.compile(
-    r'(?:Exit code: |Process exited with code |"exit_code": ?)(-?\d+)'
-    r"|\A(Script failed|unsupported call)"
-)
-_FAILED = ("Script failed", "unsupported call")
 _TASK = re.compile(r"\AMessage Type: (\w+)\n(?:.*\n)*?Payload:\n", re.MULTILINE)
 _NOISE = frozenset((
     "world_state", "inter_agent_communication", "inter_agent_communication_metadata",
@@ -62,27 +51,6 @@ _UNREAD = re.compile(
 _SHOWN_TWICE = frozenset(("UserMessage", "AgentMessage", "Reasoning"))
 """Items of the screen that stand among those of the model too."""
 _NOISE_ITEMS = frozenset(("ghost_snapshot", "configuration_update"))
-_CALLS = frozenset((
-    "function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call",
-    "image_generation_call",
-))  # fmt: skip
-_OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output", "tool_search_output"))
-_ENDED = frozenset(("web_search_call", "image_generation_call"))
-"""Tools that run at the model's side: the call is its own end."""
-
-
-class Pending:
-    """A call that waits for its output, and what ran meanwhile."""
-
-    __slots__ = ("commands", "files", "written")
-
-    def __init__(self, written: str) -> None:
-        self.written = written
-        self.commands: list[dict[str, Any]] = []
-        self.files: list[dict[str, Any]] = []
-
-
-_NOTHING_RAN = Pending("")
 
 
 def read_rollout(origin: Origin, tally: Tally, recover: bool, thread: str) -> Iterator[AnyFact]:
@@ -110,18 +78,11 @@ class _Rollout:
         """What stood before each prompt: where a rollback leads to."""
         self.answer = ""
         """The id of the answer whose items are being read."""
-        self.unpaid = ""
-        """The last answer whose tokens are not told yet."""
-        self.total: int | None = None
-        self.ahead: tuple[Counts, Scribe] | None = None
-        """Tokens that were told before the answer that they are of (0.47 to 0.55)."""
-        self.pays_after = False
-        """Whether tokens are told behind their answer, as all other versions do."""
+        self.tokens = Tokens()
+        self.tools = Tools()
         self.reviewing = False
         self.reviewers: set[str] = set()
         self.is_fork = False
-        self.has_records = False
-        self.pending: dict[str, Pending] = {}
         self.summary = ""
         self.repeats: dict[str, int] = {}
         self.prompts = 0
@@ -140,11 +101,11 @@ class _Rollout:
                 continue
             offset, data, record = line
             yield from self._read_line(offset, data, record)
-        if self.ahead is not None:
-            counts, scribe = self.ahead
+        if self.tokens.ahead is not None:
+            counts, scribe = self.tokens.ahead
             self.tally.noise -= 1
             before = len(scribe.facts)
-            self._report(counts, scribe, "call", self._moment())
+            report(counts, scribe, self.model, "call", self._moment())
             yield from scribe.facts[before:]
         if not self.prompts:
             # A rollout without items of the model: what its events tell is all there is.
@@ -196,21 +157,10 @@ class _Rollout:
                 self.spoken.append((payload, offset, stamp))
             return True
         if payload.type == "token_count":
-            return self.reviewing or not self._is_counted(payload.info)
+            return self.reviewing or not self.tokens.is_counted(payload.info, self.is_fork)
         if payload.type == "item_completed" and payload.item is not None:
             return not self.reviewing and payload.item.type in _SHOWN_TWICE
         return payload.type in _NOISE_EVENTS or not payload.type
-
-    def _is_counted(self, info: TokenInfo | None) -> bool:
-        """Whether a count is one of a response that nobody counted yet. Half of them repeat the total
-        before; where a record per response stands beside them, they all do. A fork may begin with the
-        last count of its parent."""
-        total = info.total_token_usage.total_tokens if info and info.total_token_usage else None
-        if info is None or total is None or total == self.total:
-            return False
-        inherited = self.is_fork and self.total is None and not self.unpaid
-        self.total = total
-        return info.last_token_usage is not None and not inherited and not self.has_records
 
     def _scribe(self, offset: int, time: str | None, entry: str = "") -> Scribe:
         if time != self.stamp:
@@ -242,43 +192,9 @@ class _Rollout:
         self.starts_at = payload.subagent_history_start_ordinal or 0
         self.is_fork = payload.forked_from_id is not None
         self.folder = payload.cwd or ""
+        self.agent_path = path_of_agent(payload)
         scribe = self._scribe(offset, payload.timestamp or line.timestamp)
-        scribe.note("agent", "Codex")
-        for name, value in (
-            ("agent_version", payload.cli_version),
-            ("workspace.path", payload.cwd),
-            ("originator", payload.originator),
-            ("agent_name", payload.agent_nickname),
-        ):
-            if value:
-                scribe.note(name, value)
-        git = payload.git if isinstance(payload.git, dict) else {}
-        for name, value in (
-            ("workspace.branch", git.get("branch")),
-            ("workspace.commit", git.get("commit_hash")),
-            ("workspace.repository", git.get("repository_url")),
-        ):
-            if isinstance(value, str):
-                scribe.note(name, value)
-        # "source":{"subagent":{"thread_spawn":{"parent_thread_id":"…","agent_path":"/root/scout"}}}
-        source = payload.source.get("subagent") if isinstance(payload.source, dict) else None
-        spawn = source.get("thread_spawn") if isinstance(source, dict) else None
-        spawn = spawn if isinstance(spawn, dict) else {}
-        self.agent_path = payload.agent_path or str(spawn.get("agent_path") or "") or "/root"
-        parent = payload.parent_thread_id or spawn.get("parent_thread_id")
-        if source == "review" and not parent and scribe.time is not None:
-            parent = find_asker(self.origin.path, self.key[1], payload.cwd or "", scribe.time)
-        if isinstance(parent, str) and parent:
-            scribe.note("parent", {"conversation_id": parent, "kind": "subagent"})
-        elif payload.forked_from_id:
-            scribe.note("parent", {"conversation_id": payload.forked_from_id, "kind": "fork"})
-        if source:
-            kind = source if isinstance(source, str) else "subagent"
-            scribe.note("agent_type", str(spawn.get("agent_role") or kind))
-        told = payload.base_instructions or payload.instructions
-        instructions = told.get("text") if isinstance(told, dict) else told
-        if isinstance(instructions, str) and instructions:
-            scribe.message(id=f"{self.key[1]}:instructions", role="system", text=instructions)
+        state_header(payload, self.origin.path, scribe)
         base = payload.history_base
         path = find_rollout(self.origin.path, base.thread_id) if base is not None else None
         if base is not None and path is None:
@@ -309,8 +225,9 @@ class _Rollout:
         for offset, data, record in lines:
             if record.type != "session_meta":
                 yield from other._read_line(offset, data, record)
-        for name in ("model", "previous", "turns", "total", "repeats", "prompts"):
+        for name in ("model", "previous", "turns", "repeats", "prompts"):
             setattr(self, name, getattr(other, name))
+        self.tokens.total = other.tokens.total
 
     # what the model was sent, and what it said
 
@@ -320,7 +237,7 @@ class _Rollout:
         if kind in _NOISE_ITEMS:
             self.tally.noise += 1
         elif kind == "message" and payload.role == "assistant":
-            text, _ = _content(payload.content)
+            text, _ = content_of(payload.content)
             if line.metadata is not None and line.metadata.compaction_output:
                 # Looks like an answer, and is the summary of the compaction that comes next.
                 self._close()
@@ -331,12 +248,12 @@ class _Rollout:
         elif kind == "message":
             self._read_message(payload, scribe)
         elif kind == "reasoning":
-            parts = [*_texts(payload.summary), *_texts(payload.content)]
+            parts = [*texts_of(payload.summary), *texts_of(payload.content)]
             hidden = {"encrypted_reasoning": 1} if payload.encrypted_content and not parts else None
             self._say(payload, scribe, thinking="\n\n".join(parts), extra=hidden)
-        elif kind in _CALLS:
+        elif kind in CALLS:
             self._read_call(payload, scribe)
-        elif kind in _OUTPUTS:
+        elif kind in OUTPUTS:
             self._read_output(payload, scribe)
         elif kind == "agent_message":
             self._read_agent_message(payload, scribe)
@@ -356,26 +273,23 @@ class _Rollout:
         """The answer that an item belongs to; its first item names it."""
         if self.answer:
             return
-        self.answer = self.unpaid = ident
-        if self.ahead is not None:
-            counts, _ = self.ahead
-            self.ahead, self.unpaid = None, ""
-            self._report(counts, scribe, "message", ident)
+        self.answer = ident
+        self.tokens.open(ident, self.model, scribe)
 
     def _close(self) -> None:
         self.answer = ""
 
     def _read_message(self, payload: Payload, scribe: Scribe) -> None:
         self._close()
-        text, attachments = _content(payload.content)
+        text, attachments = content_of(payload.content)
         role = "user" if payload.role == "user" else "system"
-        kind = "injected" if role == "system" or _is_injected(payload, text) else ""
+        kind = "injected" if role == "system" or is_injected(payload, text) else ""
         before = self.previous
         ident = self._chain(payload, scribe, "message")
         if not kind:
             self.turns.append(before)
             self.prompts += 1
-            typed = _typed(payload.content)
+            typed = typed_of(payload.content)
             if typed or text:
                 scribe.note("title", title_of(typed or text), Rank.GUESS)
             scribe.message(id=ident, role=role, text=text, typed=typed, attachments=attachments)
@@ -389,7 +303,7 @@ class _Rollout:
         "Message Type: NEW_TASK\\n…Payload:\\n"},{"type":"encrypted_content",…}]}
         """
         self._close()
-        text, _ = _content(payload.content)
+        text, _ = content_of(payload.content)
         hidden = "".join(
             part.encrypted_content for part in payload.content or () if isinstance(part, Part)
         )
@@ -411,113 +325,38 @@ class _Rollout:
         if task and words:
             scribe.note("title", title_of(words), Rank.GUESS)
 
-    # tools
-
     def _read_call(self, payload: Payload, scribe: Scribe) -> None:
         ident = self._chain(payload, scribe, "call")
         if not self.answer:
             self._open(ident, scribe)
             scribe.message(id=ident, role="assistant", model=self.model)
-        call = payload.call_id or ident
-        given = payload.arguments if payload.arguments is not None else payload.input
-        if given is None and payload.action:
-            given = bytes(payload.action).decode("utf-8", "replace")
-        text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-        name = payload.name or payload.type.removesuffix("_call")
-        self.pending[call] = Pending(text)
-        files = files_of_patch(text) if name == "apply_patch" else []
-        scribe.call(id=call, message=self.answer, name=name, arguments=text, files=tuple(files))
-        if payload.type in _ENDED:
-            scribe.returned(call=call, text=None, failed=False)
+        self.tools.state_call(payload, payload.call_id or ident, self.answer, scribe)
 
     def _read_output(self, payload: Payload, scribe: Scribe) -> None:
         self._close()
-        call = payload.call_id or ""
-        pending = self.pending.pop(call, _NOTHING_RAN)
-        output = payload.output
-        if isinstance(output, dict):  # an older shape: {"content": "…", "success": true}
-            content = output.get("content")
-            output = content if isinstance(content, str) else msgspec.json.encode(output).decode()
-        text, attachments = _content(output, "")
-        codes = [c["exit_code"] for c in pending.commands if c.get("exit_code") is not None]
-        start = text[:400]
-        told = _EXIT.search(start) if "xit" in start or start.startswith(_FAILED) else None
-        if told and not codes:
-            codes = [int(told[1]) if told[1] else 1]
-        denied = "blocked by PreToolUse hook" in text[:400] or "rejected by user" in text[:200]
-        details: dict[str, Any] = {}
-        if pending.commands:
-            if len(pending.commands) == 1 and pending.commands[0].get("output", "") in text:
-                pending.commands[0].pop("output", None)  # the model got all of it
-            details["commands"] = pending.commands
-        elif codes:
-            details["exit_code"] = codes[0]
         self._chain(payload, scribe, "output")
-        scribe.returned(
-            call=call,
-            text=text,
-            failed=any(codes) if codes else None,
-            status="denied" if denied else "",
-            details=details or None,
-            files=tuple(pending.files),
-            attachments=attachments,
-        )
-        agent = _spawned(text)
-        if agent:
-            scribe.note("child_id", agent, on="call", subject=call)
+        self.tools.state_output(payload, scribe)
+
+    # everything else
 
     def _read_shown(self, item: Item, scribe: Scribe) -> None:
         """What a turn did as the screen shows it; messages stand in the items of the model too."""
-        if item.type == "CommandExecution":
-            command = item.command
-            shown = command[-1] if isinstance(command, list) and command else command
-            ran = {"command": shown, "exit_code": item.exit_code, "output": item.aggregated_output}
-            pending = self._running(item.id, str(shown))
-            if pending is not None:
-                pending.commands.append({k: v for k, v in ran.items() if v is not None})
-        elif item.type == "FileChange":
-            pending = self._running(item.id, next(iter(item.changes or {}), ""))
-            if pending is not None:
-                pending.files += files_of_changes(item.changes or {})
-        elif item.type == "SubAgentActivity" and item.kind == "started" and item.agent_thread_id:
-            scribe.note("child_id", item.agent_thread_id, on="call", subject=item.id)
-        elif item.type == "CollabAgentToolCall" and item.tool == "spawn_agent":
-            for thread in (item.receiver_thread_ids or [])[:1]:
-                scribe.note("child_id", thread, on="call", subject=item.id)
-        elif item.type == "EnteredReviewMode":
+        if item.type == "EnteredReviewMode":
             self._enter_review(item.user_facing_hint, scribe)
         elif item.type == "ExitedReviewMode":
             self.reviewing = False
             scribe.mark("review_end")
+        else:
+            self.tools.take_ran(item, scribe)
         if not scribe.facts:
             self.tally.noise += 1
-
-    def _running(self, item: str, word: str) -> Pending | None:
-        """The call that did it: by its id; where JavaScript called the tool, the first that waits
-        and names what was done, else the first that waits."""
-        if item in self.pending or not self.pending:
-            return self.pending.get(item)
-        escaped = msgspec.json.encode(word).decode()[1:-1]
-        for pending in self.pending.values():
-            if escaped in pending.written or Path(word).name in pending.written:
-                return pending
-        return next(iter(self.pending.values()))
-
-    # everything else
 
     def _read_event(self, payload: Payload, line: Line, scribe: Scribe, offset: int) -> None:
         kind = payload.type
         if self.reviewing and self._is_reviewers(payload, scribe):
             self.tally.noise += not scribe.facts
         elif kind == "token_count" and payload.info and payload.info.last_token_usage:
-            if self.unpaid or self.pays_after:
-                self.pays_after = True
-                self._pay(payload.info.last_token_usage, scribe, "")
-            else:
-                if self.ahead is not None:
-                    self._report(self.ahead[0], scribe, "call", self._moment())
-                self.ahead = (payload.info.last_token_usage, scribe)
-                self.tally.noise += 1  # its tokens are told with the answer
+            self._read_count(payload.info.last_token_usage, scribe)
         elif kind == "item_completed":
             self._read_shown(payload.item or Item(), scribe)
         elif kind in ("task_complete", "turn_complete"):
@@ -604,36 +443,33 @@ class _Rollout:
 
     # tokens
 
+    def _read_count(self, counts: Counts, scribe: Scribe) -> None:
+        tokens = self.tokens
+        if tokens.unpaid or tokens.pays_after:
+            tokens.pays_after = True
+            self._pay(counts, scribe, "")
+            return
+        if tokens.ahead is not None:
+            report(tokens.ahead[0], scribe, self.model, "call", self._moment())
+        tokens.ahead = (counts, scribe)
+        self.tally.noise += 1  # its tokens are told with the answer
+
     def _read_usage_record(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
-        self.has_records = True
+        self.tokens.has_records = True
         self._pay(payload.usage, scribe, payload.response_id or "")
 
     def _pay(self, counts: Counts | None, scribe: Scribe, response: str) -> None:
         """The tokens of the answer whose items were read last; else of a call beside them, such as
         the one that made a summary."""
         self._close()
-        subject, self.unpaid = self.unpaid, ""
-        if subject and not self.summary:
-            self._report(counts or Counts(), scribe, "message", subject)
+        answer = self.tokens.take_unpaid()
+        if answer and not self.summary:
+            report(counts or Counts(), scribe, self.model, "message", answer)
         else:
-            self._report(counts or Counts(), scribe, "call", response or self._moment())
+            report(counts or Counts(), scribe, self.model, "call", response or self._moment())
 
     def _moment(self) -> str:
-        return f"{self.previous}:{self.total}"
-
-    def _report(
-        self, counts: Counts, scribe: Scribe, on: Literal["message", "call"], subject: str
-    ) -> None:
-        scribe.usage(
-            on=on,
-            subject=subject,
-            model=self.model,
-            prompt=counts.input_tokens,
-            completion=counts.output_tokens,
-            cached=counts.cached_input_tokens,
-            cache_write=counts.cache_write_input_tokens,
-            reasoning=counts.reasoning_output_tokens,
-        )
+        return f"{self.previous}:{self.tokens.total}"
 
 
 _LINES: dict[str, Callable[[_Rollout, Payload, Line, Scribe, int], None]] = {
@@ -643,57 +479,3 @@ _LINES: dict[str, Callable[[_Rollout, Payload, Line, Scribe, int], None]] = {
     "compacted": _Rollout._read_compacted,
     "token_usage_record": _Rollout._read_usage_record,
 }
-
-
-def _texts(parts: list[Part] | str | None) -> list[str]:
-    if isinstance(parts, str):
-        return [parts] if parts else []
-    return [part.text for part in parts or () if part.text]
-
-
-def _content(
-    content: str | list[Part] | None, between: str = "\n"
-) -> tuple[str, tuple[Attachment, ...]]:
-    if not isinstance(content, list):
-        return content or "", ()
-    images = [part for part in content if part.image_url]
-    attachments = tuple(image_of({"image_url": part.image_url}) for part in images)
-    return between.join(part.text for part in content if part.text), attachments
-
-
-def _typed(content: str | list[Part] | None) -> str | None:
-    """What was typed, where the program wrapped pictures that came with it:
-
-    [{"text":"<image name=[Image #1]>"},{"image_url":…},{"text":"</image>"},{"text":"What is it?"}]
-    """
-    parts = content if isinstance(content, list) else []
-    if not any(part.text.startswith("<image ") for part in parts):
-        return None
-    words: list[str] = []
-    inside = False
-    for part in parts:
-        inside = inside or part.text.startswith("<image ")
-        if not inside and part.text:
-            words.append(part.text)
-        inside = inside and part.text != "</image>"
-    return "\n".join(words)
-
-
-def _is_injected(payload: Payload, text: str) -> bool:
-    passthrough = payload.internal_chat_message_metadata_passthrough
-    kinds = passthrough.content_item_kinds if passthrough else None
-    if kinds:
-        return not any(kind.startswith("user.") for kind in kinds)
-    return text.lstrip().startswith(_INJECTED)
-
-
-def _spawned(text: str) -> str | None:
-    """The thread that `spawn_agent` started: {"agent_id":"01a1…","nickname":"Dalton"}."""
-    if not text.startswith('{"agent_id":'):
-        return None
-    try:
-        told = msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
-        return None
-    agent = told.get("agent_id") if isinstance(told, dict) else None
-    return agent if isinstance(agent, str) else None
