@@ -19,7 +19,13 @@ from unspool.io.origins import Head
 from unspool.io.values import list_of
 from unspool.sources import hooklogs
 from unspool.sources.claude_code.handback import read_handback
-from unspool.sources.claude_code.lines import NAME, child_id, convert_blocks, flat_text
+from unspool.sources.claude_code.lines import (
+    NAME,
+    child_id,
+    convert_blocks,
+    decode_raws,
+    flat_text,
+)
 from unspool.sources.claude_code.results import read_outcome
 from unspool.sources.claude_code.transcript import COMMAND_GUESS, files_of
 from unspool.sources.claude_code.words import read_words
@@ -94,7 +100,7 @@ def unwrap(value: Payload) -> Payload | None:
 
 def may_be_log(head: Head) -> bool:
     """Whether a word stands there that every payload, or what a script put around it, has."""
-    return any(name in head.data for name in (b"hook_event_name", b"transcript_path", b"hook_type"))
+    return head.names_hook or b"transcript_path" in head.data or b"hook_type" in head.data
 
 
 def is_log(values: Iterable[Payload]) -> bool:
@@ -227,13 +233,13 @@ def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
         # The batch alone tells of a call that a rule denied (2.1.325; cases/claude_code/hooks_denied):
         # {"hook_event_name":"PostToolBatch","tool_calls":[{"tool_use_id":"toolu_1",
         #  "tool_response":"Permission to use Bash with command x has been denied."}]}
-        refused = read_outcome(b"", response, failed=True).status == "denied"
+        refused = read_outcome(msgspec.UNSET, response, failed=True).status == "denied"
         status = "denied" if refused and response.rstrip().endswith("denied.") else ""
         _returned(payload, scribe, text=response, failed=bool(status), status=status)
         return
     touch = None
     if isinstance(response, dict) and "filePath" in response:
-        touch = read_outcome(msgspec.json.encode(response), "", failed=False).touch
+        touch = read_outcome(decode_raws(msgspec.json.encode(response)), "", failed=False).touch
     call = _returned(
         payload,
         scribe,

@@ -1,18 +1,22 @@
 """Lines: one JSON object of a transcript or a stream, decoded once into a typed struct.
 
-Only what is read is typed; the heavy rest (`toolUseResult`, `data`, tool input) stays undecoded.
+Only what is read is typed; the heavy rest (the fields of `toolUseResult`, `data`, tool input) stays
+undecoded.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from unspool.io.structs import Shape
 
 NAME = "claude-code"
 NOTHING = Raw(b"")
+
+Returned = dict[str, Raw] | list[Any] | str | int | float | bool | None | UnsetType
+"""What a tool returned beside what the model got: mostly an object, whose fields may be long."""
 
 
 class Block(msgspec.Struct, gc=False):
@@ -68,7 +72,7 @@ class Line(msgspec.Struct, gc=False):
     sessionId: str | None = None
     timestamp: str | None = None
     message: Body | None = None
-    toolUseResult: Raw = NOTHING
+    toolUseResult: Returned = UNSET
     isSidechain: bool | None = None
     isMeta: bool | None = None
     isCompactSummary: bool | None = None
@@ -99,7 +103,7 @@ class Line(msgspec.Struct, gc=False):
     parent_tool_use_id: str | None = None
     is_api_error_message: bool | None = None
     isSynthetic: bool | None = None
-    tool_use_result: Raw = NOTHING
+    tool_use_result: Returned = UNSET
 
 
 BODY = Shape(Body)

@@ -5,8 +5,9 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from unspool.sources.claude_code.lines import decode_raws
+from unspool.sources.claude_code.lines import NOTHING, Returned, decode_raws
 from unspool.sources.diffs import count_lines
 
 FILE_TOOLS = {
@@ -64,15 +65,15 @@ class Outcome(msgspec.Struct):
     """Where the whole output was put."""
 
 
-def read_outcome(raw: bytes, text: str, failed: bool, content: bytes = b"") -> Outcome:
+def read_outcome(
+    returned: Returned, text: str, failed: bool, content: msgspec.Raw = NOTHING
+) -> Outcome:
     """`content`: the text, undecoded, as it stands in the result."""
     outcome = Outcome()
-    if raw[:1] == b"{":
-        _read_fields(outcome, decode_raws(raw), text, content)
-    elif raw and raw != b"null":
-        value = msgspec.json.decode(raw)
-        if not _repeats(value, text):
-            outcome.details = value
+    if isinstance(returned, dict):
+        _read_fields(outcome, returned, text, content)
+    elif returned is not None and returned is not UNSET and not _repeats(returned, text):
+        outcome.details = returned
     if failed:
         reason = text.removeprefix("Error: ").removeprefix("<tool_use_error>")
         if reason.startswith(_REJECTED):
@@ -81,7 +82,7 @@ def read_outcome(raw: bytes, text: str, failed: bool, content: bytes = b"") -> O
             outcome.status = "denied"
         elif reason.startswith("[Request interrupted by user"):
             outcome.status = "interrupted"
-    if not outcome.agent and (not raw or _is_agents(outcome.details)):
+    if not outcome.agent and (returned is UNSET or _is_agents(outcome.details)):
         outcome.agent = agent_in(text)
     if not outcome.persisted and text.startswith("<persisted-output>"):
         saved = _SAVED.search(text[:4000])
@@ -111,7 +112,7 @@ def _repeats(value: Any, text: str) -> bool:
 
 
 def _read_fields(
-    outcome: Outcome, fields: dict[str, msgspec.Raw], text: str, content: bytes
+    outcome: Outcome, fields: dict[str, msgspec.Raw], text: str, content: msgspec.Raw
 ) -> None:
     details: dict[str, Any] = {}
     is_file = "filePath" in fields
@@ -124,7 +125,7 @@ def _read_fields(
         elif name == "file":
             details[name] = _lean_file(raw)
         elif name in _TEXTS:
-            if bytes(raw) == content:
+            if raw == content:
                 continue
             value = msgspec.json.decode(raw)
             if not (isinstance(value, str) and (value.strip() in text)):

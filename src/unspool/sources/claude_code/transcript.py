@@ -271,8 +271,10 @@ def _read_result(line: Line, block: Block, scribe: Scribe) -> None:
     content = parse_blocks(block.content)
     text = flat_text(content)
     failed = bool(block.is_error)
-    returned = bytes(line.toolUseResult or line.tool_use_result)
-    outcome = read_outcome(returned, text, failed, bytes(block.content))
+    returned = line.toolUseResult
+    if returned is msgspec.UNSET:
+        returned = line.tool_use_result
+    outcome = read_outcome(returned, text, failed, block.content)
     if line.toolDenialKind and outcome.status in ("", "interrupted"):
         # {"toolDenialKind":"user-rejected","toolUseResult":{"interrupted":true},…}
         outcome.status = _DENIALS.get(line.toolDenialKind, "denied")
