@@ -65,9 +65,10 @@ def _read_task(event: Event, call: str, arguments: Any, lookup: Lookup) -> None:
     if event.rank or not isinstance(arguments, dict) or "prompt" not in arguments:
         return
     task = arguments["prompt"]
-    if not isinstance(task, str) or call not in lookup.started:
+    started = lookup.started(call) if isinstance(task, str) else None
+    if started is None:
         return
-    child = (event.root[0], f"{event.root[1]}/{lookup.started[call]}")
+    child = (event.root[0], f"{event.root[1]}/{started}")
     event.message(key=child, id=f"task:{call}", role="user", text=task, rank=Rank.EXTRACT)
     title = arguments.get("description") or arguments.get("name")
     if isinstance(title, str) and title:
