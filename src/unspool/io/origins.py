@@ -117,6 +117,12 @@ class Head:
         """The folders above the file, outermost first."""
         return self._pure.parts[:-1]
 
+    @cached_property
+    def names_hook(self) -> bool:
+        """Whether the field stands there that names the event of a hook: the sources of all agents that
+        have hooks ask."""
+        return b"hook_event_name" in self.data
+
     @property
     def is_one_line(self) -> bool:
         """Whether the first line is longer than what is here."""

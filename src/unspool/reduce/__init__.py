@@ -98,6 +98,9 @@ class Reduction(msgspec.Struct):
         ]
 
 
+_LISTS: frozenset[type] = frozenset((SnapshotSeen, ListSeen, PieceSeen))
+
+
 def reduce_facts(
     key: Key,
     facts: Iterable[AnyFact],
@@ -112,14 +115,16 @@ def reduce_facts(
     """
     joiner = Joiner() if joiner is None else joiner
     references: list[ListSeen | PieceSeen] = []
-    rest: list[AnyFact] = []
-    for fact in facts:
-        if type(fact) is SnapshotSeen:
-            joiner.add(fact)
-        elif type(fact) is ListSeen or type(fact) is PieceSeen:
-            references.append(fact)
-        else:
-            rest.append(fact)
+    rest = list(facts)
+    if not _LISTS.isdisjoint(map(type, rest)):
+        told, rest = rest, []
+        for fact in told:
+            if type(fact) is SnapshotSeen:
+                joiner.add(fact)
+            elif type(fact) is ListSeen or type(fact) is PieceSeen:
+                references.append(fact)
+            else:
+                rest.append(fact)
     snapshots = joiner.take()
     listed = bool(snapshots or references)
     ordered = put_in_order(set_clocks(rest))

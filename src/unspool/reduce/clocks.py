@@ -37,7 +37,11 @@ Evidence = tuple[str, str]
 
 def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
     """The facts, those of logs without a zone at their true times; else they keep their note."""
-    local = {fact.origin for fact in facts if type(fact) is Noted and _is_zoneless(fact)}
+    local = {
+        fact.origin
+        for fact in facts
+        if type(fact) is Noted and fact.name == ZONE and fact.value == NO_ZONE
+    }
     if not local:
         return facts
     votes = _votes(facts, local)

@@ -228,5 +228,5 @@ def find_naming(records: list[Record]) -> Naming:
                     naming.rank = min(naming.rank, fact.rank)
                 elif fact.on == "entry":
                     naming.offered[digest(fact.subject)] = (fact.rank, fact.value)
-    naming.entries = b"".join(digest(r.entry) for r in records if r.after is not None)
+    naming.entries = b"".join([digest(r.entry) for r in records if r.after is not None])
     return naming

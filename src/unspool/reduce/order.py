@@ -45,6 +45,8 @@ def put_in_order(facts: Iterable[AnyFact]) -> Ordered:
             kept.others = (*earlier.others, *record.others, gone.origin)
             kept.withdrawn = _is_withdrawn(record, earlier, *editions_of)
             best[record.entry] = kept
+    if len(sequences) == 1:
+        return Ordered(list(best.values()), superseded)
     order = merge({name: [r.entry for r in records] for name, records in sequences.items()}, best)
     return Ordered([best[entry] for entry in order], superseded)
 
@@ -74,32 +76,30 @@ def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
 def _records(origin: str, facts: list[AnyFact], is_sorted: bool = False) -> list[Record]:
     """The records of one origin. Its facts mostly come as it was read, one by one; else they are sorted
     first, and each is taken once."""
-    records: dict[tuple[int, str], Record] = {}
-    offset, number, entry, record = -_LAST, -1, "", None
+    records: list[Record] = []
+    offset, number, entry = -_LAST, -1, ""
+    here: dict[str, Record] = {}
+    """The records at the offset, by their ids: mostly one."""
     for fact in facts:
-        if fact.offset == offset and (fact.number > number or is_sorted):
-            number = fact.number
-        elif fact.offset > offset:
-            offset, number, record = fact.offset, fact.number, None
+        if fact.offset > offset:
+            offset, here, record = fact.offset, {}, None
+        elif fact.offset == offset and (fact.number > number or is_sorted):
+            record = here[entry] if fact.entry == entry else here.get(fact.entry)
         else:
             unique = {(f.offset, f.number, _KINDS[type(f)]): f for f in reversed(facts)}
             return _records(origin, [unique[place] for place in sorted(unique)], is_sorted=True)
-        if record is None or fact.entry != entry:
-            entry = fact.entry
-            record = records.get((offset, entry))
-            if record is None:
-                record = Record(entry or f"{origin}:{offset}", origin, offset)
-                records[(offset, entry)] = record
+        number, entry = fact.number, fact.entry
+        if record is None:
+            record = here[entry] = Record(entry or f"{origin}:{offset}", origin, offset)
+            records.append(record)
         record.add(fact)
-    return list(records.values())
+    return records
 
 
 def merge(sequences: dict[str, list[str]], records: dict[str, Record]) -> list[str]:
     """One order of entries out of the orders of the origins."""
     if not sequences:
         return []
-    if len(sequences) == 1:
-        return list(dict.fromkeys(next(iter(sequences.values()))))
     blocks = [_merge_linked(group, records) for group in _linked(sequences, records)]
     blocks.sort(key=lambda block: _sort_key(block, records))
     timed = [block for block in blocks if _clock(block, records)]

@@ -44,7 +44,7 @@ class Dialect(NamedTuple):
 
 
 def is_log(head: Head, dialect: Dialect) -> bool:
-    return b"hook_event_name" in head.data and any(
+    return head.names_hook and any(
         isinstance(value.get("session_id"), str) and dialect.is_own(value)
         for value in head_payloads(head)
     )

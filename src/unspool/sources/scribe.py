@@ -38,32 +38,18 @@ from unspool.facts import (
 from unspool.io.door import sample
 
 
-class Scribe:
+class Scribe(msgspec.Struct, eq=False, gc=False):
     """The facts of one record, in the order in which they are told."""
 
-    __slots__ = ("after", "entry", "facts", "key", "offset", "origin", "rank", "side", "time")
-
-    def __init__(
-        self,
-        key: Key,
-        origin: str,
-        offset: int,
-        *,
-        time: int | None = None,
-        entry: str = "",
-        after: str | None = PREVIOUS,
-        rank: int = 0,
-        side: bool = False,
-    ) -> None:
-        self.facts: list[AnyFact] = []
-        self.key = key
-        self.origin = origin
-        self.offset = offset
-        self.time = time
-        self.entry = entry
-        self.after = after
-        self.rank = rank
-        self.side = side
+    key: Key
+    origin: str
+    offset: int
+    time: int | None = None
+    entry: str = ""
+    after: str | None = PREVIOUS
+    rank: int = 0
+    side: bool = False
+    facts: list[AnyFact] = []
 
     def at(self, *, entry: str, after: str | None) -> "Scribe":
         """A scribe for a record of this line that has an id; both write to the same facts."""

@@ -67,16 +67,12 @@ _NAMES = {
 }
 
 
-class Companion(Scribe):
+class Companion(Scribe, kw_only=True, eq=False, gc=False):
     """A file as a whole, and the scribe of what it says about the session that it belongs to."""
 
-    __slots__ = ("data", "name", "text")
-
-    def __init__(self, path: str, data: bytes, product: str) -> None:
-        super().__init__((product, folder_session(path) or ""), path, 0)
-        self.name = PurePath(path).name
-        self.data = data
-        self.text = data.rstrip(b"\0").decode("utf-8", "replace").removeprefix("\ufeff")
+    name: str
+    data: bytes
+    text: str
 
     def json(self) -> Any:
         values = read_json(self.data).values
@@ -85,7 +81,15 @@ class Companion(Scribe):
 
 def read_companion(origin: Origin, tally: Tally, kind: str, product: str) -> Iterator[AnyFact]:
     with open_origin(origin.path) as file:
-        companion = Companion(origin.path, file.read(), product)
+        data = file.read()
+    companion = Companion(
+        (product, folder_session(origin.path) or ""),
+        origin.path,
+        0,
+        name=PurePath(origin.path).name,
+        data=data,
+        text=data.rstrip(b"\0").decode("utf-8", "replace").removeprefix("\ufeff"),
+    )
     tally.records += 1
     READERS[kind](companion)
     tally.noise += not companion.facts

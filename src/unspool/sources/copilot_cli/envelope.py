@@ -30,17 +30,13 @@ class Envelope(msgspec.Struct, gc=False):
 _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
-class Event(Scribe):
+class Event(Scribe, kw_only=True, eq=False, gc=False):
     """The scribe of a log, at one event after the other; the facts are about the event's own agent."""
 
-    __slots__ = ("data", "envelope", "root")
-
-    def __init__(self, root: Key, origin: str, rank: int = 0) -> None:
-        super().__init__(root, origin, 0, rank=rank)
-        self.root = root
-        """The session; `key` is the sub-agent where the event is one's."""
-        self.envelope = Envelope()
-        self.data: dict[str, Any] = {}
+    root: Key
+    """The session; `key` is the sub-agent where the event is one's."""
+    envelope: Envelope = msgspec.field(default_factory=Envelope)
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def begin(self, offset: int, envelope: Envelope, data: dict[str, Any], key: Key) -> None:
         self.facts = []
@@ -73,11 +69,11 @@ class Event(Scribe):
     def chosen(self, *names: str) -> dict[str, Any]:
         """These fields of the data, as far as they are there."""
         data = self.data
-        return {
-            snake(name): data[name]
-            for name in names
-            if name in data and data[name] is not None and data[name] not in _EMPTY
-        }
+        present: dict[str, Any] = {}
+        for name in names:
+            if name in data and data[name] is not None and data[name] not in _EMPTY:
+                present[snake(name)] = data[name]
+        return present
 
 
 def made_id(offset: int, line: bytes) -> str:

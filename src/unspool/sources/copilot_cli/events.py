@@ -160,7 +160,8 @@ def read_events(
 ) -> Iterator[AnyFact]:
     """The facts of an event log about the conversation `root` and its sub-agents."""
     records = iter_json_lines(origin, _SHAPE, tally, recover, _BEGINS, noise=_UNREAD, whole=True)
-    event = Event(root, origin.path, rank)
+    event = Event(root, origin.path, 0, rank=rank, root=root)
+    keys = {"": root}
     for record in records:
         if isinstance(record, Problem):
             yield record
@@ -180,7 +181,9 @@ def read_events(
         key, call = root, data.get("parentToolCallId")
         if (call or envelope.agentId) and kind not in _ABOUT_A_CHILD:
             child = lookup.child(envelope.agentId or "", str_of(call))
-            key = (root[0], f"{root[1]}/{child}") if child else root
+            if child not in keys:
+                keys[child] = (root[0], f"{root[1]}/{child}")
+            key = keys[child]
         event.begin(offset, envelope, data, key)
         reader = READERS.get(kind)
         if reader is not None:

@@ -58,7 +58,7 @@ def read_file(origin: Origin, tally: Tally, product: str, recover: bool) -> Iter
             stem = origin.path.replace("\\", "/").rpartition("/")[2].removesuffix(".json")
             named = stem.removeprefix("session_").rpartition("_")[0] or stem
         key = (product, named)
-        event = Event(key, origin.path)
+        event = Event(key, origin.path, 0, root=key)
         event.begin(number, Envelope(id=""), {}, key)
         event.note("session_id", named)
         event.note("agent", "GitHub Copilot CLI")
