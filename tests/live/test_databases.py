@@ -11,10 +11,11 @@ import pytest
 from bench.store import cursor
 
 from tests.live.test_live_is_batch import Capture, differences, rows
+from unspool.live.monitors import Monitors
 from unspool.sources.cursor import editor
 from unspool.sources.vscode_chat import stores
 from unspool.store.events import iter_events
-from unspool.store.opening import reading
+from unspool.store.opening import reading, writing
 
 
 @pytest.fixture
@@ -41,6 +42,17 @@ def say(path: Path, ident: str, bubble: str, text: str) -> None:
         put = "INSERT INTO cursorDiskKV VALUES (?, ?)"
         connection.execute(put, (f"bubbleId:{ident}:{bubble}", json.dumps(value)))
         connection.execute(put, (key, json.dumps(head)))
+
+
+def test_the_store_itself_is_not_followed(tmp_path: Path) -> None:
+    """It changes with all that is said of it; and to open it beside SQLite drops SQLite's locks."""
+    store = tmp_path / "data" / "s.db"
+    link = tmp_path / "link"
+    link.symlink_to(store.parent)
+    with writing(store) as connection:
+        for name in ("data", "link"):
+            found = Monitors(connection, [str(tmp_path / name)]).poll()
+            assert (found.changed, found.unchanged) == ([], 0)
 
 
 def test_only_what_changed_is_read(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from unspool.hooks.spool import Layout
 from unspool.live import redis_queue
 from unspool.live.forward import Forward
 from unspool.live.intake import take_in
-from unspool.live.mirror import Piece, _encode, apply, mirror_folder
+from unspool.live.mirror import Piece, Sender, _encode, apply, mirror_folder
 from unspool.live.queue import Arrival, SqliteQueue
 from unspool.live.redis_queue import RedisQueue
 
@@ -294,6 +294,19 @@ def test_another_machine_feeds_the_store_while_redis_dies(server: Server, tmp_pa
     assert not (there / "none.db").exists()
 
 
+def test_an_intake_sends_what_is_new_and_nothing_of_its_own(tmp_path: Path) -> None:
+    layout = Layout.beside(tmp_path / "none.db")
+    layout.make()
+    journal = SqliteQueue(layout.live / "queue.db")
+    (tmp_path / "s1.jsonl").write_text(transcript(0))
+    sender = Sender(journal, [str(tmp_path)], layout.live)
+    assert [sender.step(), sender.step()] == [1, 0]
+    with (tmp_path / "s1.jsonl").open("a") as file:
+        file.write(transcript(1))
+    assert sender.step() == 1
+    journal.close()
+
+
 def test_an_unreachable_redis_is_one_line_and_the_spool_keeps(
     server: Server, tmp_path: Path
 ) -> None:
@@ -301,14 +314,15 @@ def test_an_unreachable_redis_is_one_line_and_the_spool_keeps(
     store = tmp_path / "home" / "store.db"
     layout = Layout.beside(store)
     layout.make()
-    drop(layout, "any.1", payload(tool_use_id="t1"), 10**18)
     with watching(store, server, "all", str(tmp_path / "home")) as process:
-        line = process.stderr.readline()
-        while "watching" in line:
-            line = process.stderr.readline()
-        assert "redis://127.0.0.1" in line
-        server.start()
-        wait_for(lambda: len(events_in(store)) == 1)
+        assert "watching" in process.stderr.readline()
+        for number in (1, 2):
+            drop(layout, f"any.{number}", payload(tool_use_id=f"t{number}"), 10**18 + number)
+            assert "redis://127.0.0.1" in process.stderr.readline()
+            server.start()
+            wait_for(lambda number=number: len(events_in(store)) == number)  # type: ignore[misc]
+            assert "it works again" in process.stderr.readline()
+            server.kill()
 
 
 def test_a_worker_killed_before_it_acknowledges_doubles_nothing(

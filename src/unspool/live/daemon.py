@@ -178,6 +178,7 @@ class Daemon:
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         self.faults: dict[Key, int] = {}
         self._troubles: dict[str, str] = {}
+        self._telling = threading.Lock()
         self._states: dict[Key, tuple[str, str | None]] = {}
         self._status_at = self._status_written = 0.0
         self._told_backlog = False
@@ -228,14 +229,19 @@ class Daemon:
         return journal, Forward(journal, self.forward_to())
 
     def _trouble(self, what: str, text: str) -> None:
-        """Said once, not on every try."""
-        if self._troubles.get(what) != text:
+        """Said once, not on every try, and not by both threads."""
+        with self._telling:
+            is_said = text in self._troubles.values()
             self._troubles[what] = text
-            self.tell(News(_now(), "trouble", text=text))
+            if not is_said:
+                self.tell(News(_now(), "trouble", text=text))
 
     def _well(self, what: str) -> None:
-        if self._troubles.pop(what, None) is not None:
-            self.tell(News(_now(), "trouble", text=f"{what}: it works again"))
+        if what in self._troubles:
+            with self._telling:
+                text = self._troubles.pop(what)
+                if text not in self._troubles.values():
+                    self.tell(News(_now(), "trouble", text=f"it works again, after: {text}"))
 
     # the main thread
 

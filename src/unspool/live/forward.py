@@ -119,7 +119,7 @@ def run_intake(
     """An intake without a store: the spool and the bytes of files, sent until `stop` is set."""
     layout.make()
     journal = SqliteQueue(journal_path)
-    sender = Sender(journal, tops)
+    sender = Sender(journal, tops, layout.live)
     forward: Forward | None = None
     trouble = ""
     looked = swept = float("-inf")
@@ -139,7 +139,7 @@ def run_intake(
                 forward = forward or Forward(journal, open_queue())
                 forward.step()
                 if trouble:
-                    tell("the queue: it works again")
+                    tell(f"it works again, after: {trouble}")
                 trouble = ""
             except (UnspoolError, OSError) as error:
                 # What is in the spool stays there, and what is in the journal.

@@ -20,6 +20,7 @@ import msgspec
 
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.folders import walk
+from unspool.live.monitors import KNOWN_SECONDS, STAYS_HOT_SECONDS, WALK_SECONDS
 from unspool.live.queue import Arrival, SqliteQueue
 from unspool.pipeline.discover import COMPANIONS
 from unspool.store.reading import copied_database
@@ -66,33 +67,53 @@ def _head(path: str, size: int) -> str:
 class Sender:
     """What of the files under some folders was sent."""
 
-    def __init__(self, journal: SqliteQueue, tops: Iterable[str]) -> None:
+    def __init__(self, journal: SqliteQueue, tops: Iterable[str], live: Path) -> None:
         self.journal = journal
         self.tops = list(tops)
+        self.live = str(live) + os.sep
+        """Ours: the journal would send itself, and to open it beside SQLite drops SQLite's locks."""
         self.host = socket.gethostname()
+        self._sent: dict[str, tuple[int, int]] = {}
+        """Path → size and time of what was looked at last."""
+        self._hot: dict[str, float] = {}
+        """Path → when it last moved."""
+        self._known_at = self._walk_at = float("-inf")
         journal.connection.executescript(_SENT)
 
     def step(self) -> int:
-        """Put what grew into the journal; how many pieces."""
+        """Put what grew into the journal, as far as it is time to look; how many pieces."""
         total = 0
-        for top in self.tops:
-            for path, _ in _walked(top):
-                if not path.endswith(COMPANIONS):
-                    with suppress(OSError, sqlite3.Error):
-                        total += self._send(path)
+        now = time.monotonic()
+        for path in self._due(now):
+            with suppress(OSError, sqlite3.Error):
+                status = os.stat(path)  # noqa: PTH116 - thousands of files
+                modified = status.st_mtime_ns
+                with suppress(FileNotFoundError):
+                    modified = max(modified, os.stat(path + "-wal").st_mtime_ns)  # noqa: PTH116
+                if self._sent.get(path) != (status.st_size, modified):
+                    self._hot[path] = now
+                    total += self._send(path, status, modified)
+                    self._sent[path] = status.st_size, modified
         return total
 
-    def _send(self, path: str) -> int:
-        status = Path(path).stat()
-        database = is_database(path)
-        modified = max(
-            [status.st_mtime_ns]
-            + [
-                Path(path + end).stat().st_mtime_ns
-                for end in ("-wal",)
-                if Path(path + end).exists()
+    def _due(self, now: float) -> list[str]:
+        """By need, like the monitors: what moves, all that is known, or what may be new."""
+        self._hot = {p: at for p, at in self._hot.items() if now - at < STAYS_HOT_SECONDS}
+        if now - self._walk_at >= WALK_SECONDS:
+            self._walk_at = self._known_at = now
+            return [
+                path
+                for top in self.tops
+                for path, _ in _walked(top)
+                if not path.endswith(COMPANIONS) and not path.startswith(self.live)
             ]
-        )
+        if now - self._known_at >= KNOWN_SECONDS:
+            self._known_at = now
+            return list(self._sent)
+        return list(self._hot)
+
+    def _send(self, path: str, status: os.stat_result, modified: int) -> int:
+        database = is_database(path)
         row = self.journal.connection.execute(
             "SELECT edition, offset, head, mtime_ns FROM files WHERE path = ?", (path,)
         ).fetchone()

@@ -15,7 +15,16 @@ from pathlib import Path
 
 from unspool.io.folders import walk
 from unspool.pipeline.discover import COMPANIONS
-from unspool.store.survey import Changed, Known, Survey, compare, known_origin, known_origins
+from unspool.store.survey import (
+    Changed,
+    Known,
+    Survey,
+    compare,
+    known_origin,
+    known_origins,
+    own_files,
+    store_path,
+)
 
 HOT_SECONDS = 0.5
 WARM_SECONDS = 1.0
@@ -37,7 +46,8 @@ class Monitors:
     def __init__(self, connection: sqlite3.Connection, tops: Iterable[str]) -> None:
         self.connection = connection
         self.tops = [os.path.abspath(top) for top in tops]  # noqa: PTH100 - compared as text
-        self.live = str(Path(_own_path(connection)).parent / "live")
+        self.live = str(store_path(connection).parent / "live")
+        self.own = own_files(connection)
         self.known: dict[str, Known] = known_origins(connection)
         self.names: dict[str, str] = dict(connection.execute("SELECT path, name FROM origins"))
         self.hot: dict[str, float] = {}
@@ -83,7 +93,7 @@ class Monitors:
         """What changed since, as far as it is time to look."""
         now = time.monotonic()
         slow = BACK_OFF if now - self.moved > QUIET_SECONDS else 1
-        made = Survey()
+        made = Survey(own=self.own)
         looked: set[str] = set()
         for path in self.noticed:
             self._look(made, looked, path)
@@ -141,10 +151,6 @@ class Monitors:
         if self.hot:
             next_look = min(next_look, self._hot_at + self._hot_seconds(now))
         return max(next_look - now, 0)
-
-
-def _own_path(connection: sqlite3.Connection) -> str:
-    return str(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:

@@ -50,6 +50,7 @@ RECENT_CONVERSATIONS = 500
 RECENT_BYTES = 8 * 1024 * 1024
 """A larger conversation is not put there: the store has it."""
 _BEGINNING = "0-0"
+_AWAY = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
 class RedisQueue:
@@ -83,6 +84,9 @@ class RedisQueue:
             yield
         except (redis.RedisError, OSError) as error:
             text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            # Closed, refused, too slow: one trouble, told once. Of a wrong password the server tells.
+            if isinstance(error, _AWAY) and not isinstance(error, redis.AuthenticationError):
+                text = "it cannot be reached"
             raise QueueError(f"the queue {_shown(self.address)}: {text}") from None
 
     def prepare(self) -> None:

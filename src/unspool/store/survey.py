@@ -17,6 +17,7 @@ from unspool.io.databases import BACKUP, MAGIC
 from unspool.io.folders import walk
 from unspool.io.origins import Origin, read_head
 from unspool.pipeline.discover import COMPANIONS
+from unspool.store.opening import file_of
 
 TAIL_BYTES = 4096
 LOGS = (".jsonl", ".ndjson")
@@ -61,17 +62,19 @@ class Survey(msgspec.Struct):
     gone: list[int] = []
     unreadable: list[OSError] = []
     """Folders and files that may not be looked at: they are not gone."""
+    own: frozenset[tuple[int, int]] = frozenset()
+    """Device and inode of the store's own files, which may lie among what it reads. They are not opened
+    beside SQLite: to close any handle of a file drops the locks that this process has on it."""
 
 
 def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     """Everything under the paths, compared with what the store has read."""
     origins = known_origins(connection)
-    findings = Survey()
-    own = list(_own_files(connection))
-    met: set[str] = {*own}
+    findings = Survey(own=own_files(connection))
+    met: set[str] = set()
     tops = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - compared as text below
     # What live capture keeps beside the store: its logs are no files, and its files no origins.
-    live = str(Path(own[0]).parent / "live")
+    live = str(store_path(connection).parent / "live")
     for top in tops:
         for path, name in _walk(top, findings):
             if path in met or path.endswith(COMPANIONS) or _is_under(path, live):
@@ -85,11 +88,15 @@ def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
     return findings
 
 
-def _own_files(connection: sqlite3.Connection) -> Iterator[str]:
-    """The store may lie among what it reads; it is not one of its own origins."""
-    for _, _, path in connection.execute("PRAGMA database_list"):
-        yield path
-        yield f"{path}.lock"
+def store_path(connection: sqlite3.Connection) -> Path:
+    return Path(connection.execute("PRAGMA database_list").fetchone()[2])
+
+
+def own_files(connection: sqlite3.Connection) -> frozenset[tuple[int, int]]:
+    """By whatever names they are met."""
+    paths = [path for _, _, path in connection.execute("PRAGMA database_list")]
+    files = (file_of(Path(path + end)) for path in paths for end in ("", ".lock"))
+    return frozenset(file for file in files if file is not None)
 
 
 def _walk(top: str, findings: Survey) -> Iterator[tuple[str, str]]:
@@ -135,6 +142,8 @@ def compare(findings: Survey, path: str, name: str, known: Known | None) -> None
         status = os.stat(path)  # noqa: PTH116 - thousands of files
         if not status.st_size:
             return  # nothing yet, or about to be written anew
+        if (status.st_dev, status.st_ino) in findings.own:
+            return
         if known is not None and _is_same(path, status, known):
             findings.unchanged += 1
             if known.gone:
