@@ -177,17 +177,24 @@ def test_by_keyboard_alone(open_page: Open) -> None:
 
 def test_a_long_conversation_opens_at_any_message(open_page: Open, server: Server) -> None:
     name = ident(server, "A long one")
-    page = open_page(f"/conversation?id={quote(name)}#m4000")
-    wait_until(page, "document.activeElement.closest('#m4000, [id^=m39], [id^=m40]')")
+    (item,) = server.get("/api/conversation/items", id=name, first=2000, count=1)["items"]
+    first = f"m{item['messages'][0] + 1}"  # of its piece, so that the one above comes near, too
+    page = open_page(f"/conversation?id={quote(name)}#{first}")
+    wait_until(page, f"document.activeElement.id === '{first}'")
+    top = f"document.getElementById('{first}').getBoundingClientRect().top"
+    before = page.evaluate(top)
+    wait_until(page, "!document.querySelector('.waiting[data-piece=\"99\"]')")
+    assert abs(page.evaluate(top) - before) < 3  # what loads above does not move it
     loaded = page.evaluate("document.querySelectorAll('.piece:not(.waiting)').length")
     assert loaded < 12  # the rest of 5,000 messages was not asked for
     page.locator("nav a").nth(3).click()
-    wait_until(page, "document.querySelector('#t3, #t4')")
-    # What loads above it meanwhile moves it out of sight again: whoever looks for it scrolls on.
-    wait_until(
-        page,
-        "(piece => (piece.scrollIntoView(), !piece.classList.contains('waiting')))"
-        "(document.querySelectorAll('.piece')[30])",
+    wait_until(page, "document.activeElement.closest('.turn')?.dataset.turn === 't4'")
+    page.evaluate("document.querySelectorAll('.piece')[30].scrollIntoView()")
+    wait_until(page, "!document.querySelectorAll('.piece')[30].classList.contains('waiting')")
+    assert (
+        0
+        <= page.evaluate("document.querySelectorAll('.piece')[30].getBoundingClientRect().top")
+        < 200
     )
     page.get_by_label("Search this conversation").fill("make part 1009")
     wait_until(page, "document.getElementById('found').value.includes('1 message')")

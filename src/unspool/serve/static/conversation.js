@@ -2,6 +2,7 @@
 import { ask, conversationLink, debounce, h, onChange, plural, search as asQuery, setHtml, state, trouble, visible } from "./common.js";
 
 const PIECE = 20, GUESS = 180; // items in a piece, and their height before it is known
+const MOVES = ["wheel", "touchmove", "mousedown", "keydown"]; // what a reader moves on by
 const FILTERS = [["user", "You", true], ["assistant", "Assistant", true], ["tools", "Tools", true], ["error", "Errors", true], ["reasoning", "Reasoning", true], ["injected", "Context", false]];
 const KEYS = [["j  k", "next, previous message"], ["n  p", "next, previous turn"], ["e", "next error"], ["o", "open or close"], ["x", "expand or collapse what is loaded"], ["r", "raw record of this message"], ["f", "follow while it grows"], ["/", "search; Enter goes to the next place"], ["g c", "back to the list"], ["?", "this help"]];
 
@@ -73,7 +74,9 @@ export async function open(place) {
     return piece.loading ??= (async () => {
       try {
         const answer = await ask("conversation/items", { id: info.id, first: number * PIECE, count: PIECE });
+        const settle = steady();
         fillPiece(piece.box, answer.items);
+        settle();
         piece.version = answer.version;
       } catch (error) { const told = trouble(error); if (told) piece.box.replaceChildren(told); }
       finally { piece.loading = null; }
@@ -102,18 +105,56 @@ export async function open(place) {
     }
     if (!agent) for (const one of sections) reader.watch.observe(one);
   }
+  /* What is read stays where it is while pieces above it load: the browser's own anchoring gives up where
+     the box around its anchor changes. */
+  let held = null; // the message that was gone to, and how far down: until the reader moves on
+  const line = () => bar.getBoundingClientRect().bottom + 8;
+  function atLine() {
+    const at = line(), below = (thing) => thing.getBoundingClientRect().bottom > at;
+    const box = pieces.find((piece) => below(piece.box))?.box;
+    return box && ([...box.querySelectorAll(".unit[id]")].find(below) ?? box);
+  }
+  function steady() {
+    const thing = held ? held.thing : atLine();
+    if (!thing) return () => {};
+    const box = thing.getBoundingClientRect();
+    // Of a piece that was not loaded and began above: as far down in it as before.
+    const share = thing.matches(".waiting") && box.top < line() ? (line() - box.top) / box.height : null;
+    return () => {
+      const now = thing.isConnected ? thing : document.getElementById(thing.id);
+      if (!now) return;
+      const to = now.getBoundingClientRect(), top = held ? held.top : share === null ? box.top : line() - share * to.height;
+      if (held) Object.assign(held, { thing: now, height: body.offsetHeight });
+      if (Math.abs(to.top - top) >= 1) scrollBy({ top: to.top - top, behavior: "instant" });
+    };
+  }
+  const hold = (thing) => { held = { thing, top: thing.getBoundingClientRect().top, height: body.offsetHeight }; };
+  // Somebody drags the scroll bar: nothing has grown, and yet it stands elsewhere.
+  const dragged = () => { if (held && body.offsetHeight === held.height && Math.abs(held.thing.getBoundingClientRect().top - held.top) > 2) held = null; };
+  addEventListener("scroll", dragged, { passive: true });
+  let keyed = false;
+  const letGo = (event) => {
+    held = null;
+    keyed = event.type === "keydown";
+    if (keyed) setTimeout(() => { keyed = false; });
+  };
+  for (const name of MOVES) addEventListener(name, letGo, { passive: true, capture: true });
+  main.addEventListener("focusin", (event) => { if (keyed && event.target.matches(".unit[id]")) hold(event.target); });
+  const sizes = new ResizeObserver(() => { if (held) steady()(); });
+  sizes.observe(body);
+  function goToThing(target) {
+    reader.show(target);
+    hold(target);
+  }
   async function goToItem(number, anchor) {
     await load(Math.floor(number / PIECE));
     const target = document.getElementById(anchor);
-    if (!target) return;
-    reader.show(target);
-    // What was only guessed above may have moved it.
-    requestAnimationFrame(() => target.scrollIntoView({ block: "start" }));
+    if (target) goToThing(target);
   }
   async function toAnchor() {
     const anchor = decodeURIComponent(location.hash.slice(1));
     if (!anchor) return;
-    if (document.getElementById(anchor)) return reader.show(document.getElementById(anchor));
+    if (document.getElementById(anchor)) return goToThing(document.getElementById(anchor));
     const turn = info.turns.find((one) => one.anchor === anchor);
     if (turn) return goToItem(turn.item, anchor);
     const message = /^m(\d+)(-\d+)?$/.exec(anchor);
@@ -246,7 +287,7 @@ export async function open(place) {
 
   /* while it grows */
   const following = () => follow.getAttribute("aria-pressed") === "true";
-  const toEnd = async () => { await load(pieces.length - 1); scrollTo(0, document.documentElement.scrollHeight); };
+  const toEnd = async () => { held = null; await load(pieces.length - 1); scrollTo(0, document.documentElement.scrollHeight); };
   follow.addEventListener("click", () => { follow.setAttribute("aria-pressed", String(!following())); if (following()) toEnd(); });
   addEventListener("wheel", unfollow, { passive: true });
   function unfollow(event) { if (event.deltaY < 0 && following()) follow.setAttribute("aria-pressed", "false"); }
@@ -270,5 +311,5 @@ export async function open(place) {
   addEventListener("hashchange", toAnchor);
   await load(0);
   await toAnchor();
-  return () => { reader.end(); near.disconnect(); forget(); removeEventListener("hashchange", toAnchor); removeEventListener("wheel", unfollow); CSS.highlights?.clear(); };
+  return () => { reader.end(); near.disconnect(); sizes.disconnect(); removeEventListener("scroll", dragged); for (const name of MOVES) removeEventListener(name, letGo, { capture: true }); forget(); removeEventListener("hashchange", toAnchor); removeEventListener("wheel", unfollow); CSS.highlights?.clear(); };
 }
