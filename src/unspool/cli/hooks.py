@@ -144,11 +144,11 @@ def show_status(
     layout = Layout.beside(path_of(store_path))
     folder = _project() if project else None
     seen = _last_events(path_of(store_path), layout)
-    told = [status(layout, AGENTS[name], folder, seen.get) for name in names or AGENTS]
+    statuses = [status(layout, AGENTS[name], folder, seen.get) for name in names or AGENTS]
     if as_json:
-        print_json(told, indent=0)
+        print_json(statuses, indent=0)
         return
-    for one in told:
+    for one in statuses:
         if one.state == "absent" and not names:
             continue
         say(f"{one.agent:<12} {one.state:<14} {_figures(one)}".rstrip())
@@ -174,11 +174,11 @@ def _last_events(store: Path, layout: Layout) -> dict[str, int]:
             (DATABASE_TRACE,),
         )
         heard += [(platform, parse_time(at) or 0) for platform, at in rows]
-    found: dict[str, int] = {}
+    last_heard: dict[str, int] = {}
     for platform, at in heard:
         agent = "copilot" if platform in COPILOTS else platform
-        found[agent] = max(at, found.get(agent, 0))
-    return found
+        last_heard[agent] = max(at, last_heard.get(agent, 0))
+    return last_heard
 
 
 def _figures(one: Status) -> str:

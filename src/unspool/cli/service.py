@@ -33,15 +33,15 @@ def _service(store_path: str | None) -> Service:
 @store_option
 def install(dry_run: bool, store_path: str | None) -> None:
     """Write the service's file, and say how to start it."""
-    made = _service(store_path)
+    unit = _service(store_path)
     if dry_run:
-        click.echo(made.text, nl=False)
-        say(f"unspool: this would be {made.path}", err=True)
+        click.echo(unit.text, nl=False)
+        say(f"unspool: this would be {unit.path}", err=True)
         return
-    made.path.parent.mkdir(parents=True, exist_ok=True)
-    made.path.write_text(made.text, encoding="utf-8")
-    say(f"{made.path} is written. Start it with")
-    for line in made.start:
+    unit.path.parent.mkdir(parents=True, exist_ok=True)
+    unit.path.write_text(unit.text, encoding="utf-8")
+    say(f"{unit.path} is written. Start it with")
+    for line in unit.start:
         say(f"  {line}")
 
 
@@ -49,12 +49,12 @@ def install(dry_run: bool, store_path: str | None) -> None:
 @store_option
 def remove(store_path: str | None) -> None:
     """Remove the service's file."""
-    made = _service(store_path)
-    if not made.path.exists():
-        say(f"unspool: there is no {made.path}", err=True)
+    unit = _service(store_path)
+    if not unit.path.exists():
+        say(f"unspool: there is no {unit.path}", err=True)
         return
-    for path in (*made.links, made.path):
+    for path in (*unit.links, unit.path):
         path.unlink(missing_ok=True)
-    say(f"{made.path} is removed. If it runs, end it with")
-    for line in made.stop:
+    say(f"{unit.path} is removed. If it runs, end it with")
+    for line in unit.stop:
         say(f"  {line}")

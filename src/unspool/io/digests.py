@@ -9,9 +9,9 @@ _EMPTY = hashlib.blake2b(digest_size=WIDTH)
 
 
 def digest(text: str) -> bytes:
-    made = _EMPTY.copy()  # a third faster than to make one
+    hasher = _EMPTY.copy()  # a third faster than to make one
     try:
-        made.update(text.encode())  # to say how to encode takes as long as all else
+        hasher.update(text.encode())  # to say how to encode takes as long as all else
     except UnicodeEncodeError:
-        made.update(text.encode("utf-8", "replace"))
-    return made.digest()
+        hasher.update(text.encode("utf-8", "replace"))
+    return hasher.digest()

@@ -31,11 +31,11 @@ def tamed(value: Any) -> Any:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, msgspec.Struct):
-        made: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for field in msgspec.structs.fields(value):
-            held = getattr(value, field.name)
-            made[field.name] = None if field.type is not Any and _is_wild(held) else tamed(held)
-        return msgspec.structs.replace(value, **made)
+            inner = getattr(value, field.name)
+            fields[field.name] = None if field.type is not Any and _is_wild(inner) else tamed(inner)
+        return msgspec.structs.replace(value, **fields)
     if isinstance(value, dict):
         return {tamed(key): tamed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

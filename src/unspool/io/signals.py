@@ -40,8 +40,8 @@ class AtOnce:
         self._before = _answer(_leave)
 
     def __exit__(self, *_: object) -> None:
-        for number, known in self._before.items():
-            signal.signal(number, known)
+        for number, answer in self._before.items():
+            signal.signal(number, answer)
 
 
 class Later:
@@ -54,8 +54,8 @@ class Later:
         self._before = _answer(lambda number, frame: self._waiting.append(number), heard)
 
     def __exit__(self, *_: object) -> None:
-        for number, known in self._before.items():
-            signal.signal(number, known)
+        for number, answer in self._before.items():
+            signal.signal(number, answer)
         for number in self._waiting:
             signal.raise_signal(number)
 

@@ -27,13 +27,13 @@ def scratch(parent: str | None = None) -> Iterator[Path]:
         parent = parent or tempfile.gettempdir()
         with suppress(OSError):
             sweep(parent)
-        made = tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent)
+        folder = tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent)
     try:
-        with _locked(Path(made.name)):
-            yield Path(made.name)
+        with _locked(Path(folder.name)):
+            yield Path(folder.name)
     finally:
         with Later():
-            made.cleanup()
+            folder.cleanup()
 
 
 @cache

@@ -64,11 +64,11 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     if patch.times:
         # The times of requests to the words that they were made with, where these have none.
         for message in trajectory.messages:
-            told = patch.times.get(message.request_id or "") if message.role == "user" else None
-            if told and message.timestamp is None and message.kind is None:
-                message.timestamp = told
-                trajectory.started_at = min(trajectory.started_at or told, told)
-                trajectory.ended_at = max(trajectory.ended_at or told, told)
+            asked_at = patch.times.get(message.request_id or "") if message.role == "user" else None
+            if asked_at and message.timestamp is None and message.kind is None:
+                message.timestamp = asked_at
+                trajectory.started_at = min(trajectory.started_at or asked_at, asked_at)
+                trajectory.ended_at = max(trajectory.ended_at or asked_at, asked_at)
     if patch.modes:
         for message in trajectory.messages:
             if message.role == "user" and message.kind is None and message.mode is None:
@@ -79,11 +79,11 @@ def apply_patch(trajectory: Trajectory, patch: Patch | None) -> None:
     if patch.dropped:
         drop_calls(trajectory, set(patch.dropped))
     if patch.copied or patch.replayed:
-        known, names = set(iter_digests(patch.copied)), set(iter_digests(patch.replayed))
+        copied, names = set(iter_digests(patch.copied)), set(iter_digests(patch.replayed))
         given = _given(trajectory, names)
         leave_out(
             trajectory,
-            lambda m: id(m) in given or digest_of(m) in known or _is_replay(m, names),
+            lambda m: id(m) in given or digest_of(m) in copied or _is_replay(m, names),
         )
     for call in iter_calls(trajectory) if patch.spawned else ():
         call.child_id = patch.spawned.get(call.id, call.child_id)

@@ -62,8 +62,8 @@ def find_titles(by_key: dict[Key, Card]) -> dict[Key, str]:
     offered: dict[tuple[str, bytes], tuple[int, str]] = {}
     for key, card in sorted(by_key.items()):
         for entry, offer in card.naming.offered.items():
-            known = offered.get((key[0], entry))
-            if known is None or offer[0] <= known[0]:
+            best_offer = offered.get((key[0], entry))
+            if best_offer is None or offer[0] <= best_offer[0]:
                 offered[(key[0], entry)] = offer
     titles: dict[Key, str] = {}
     for key, card in by_key.items() if offered else ():

@@ -94,10 +94,10 @@ def _plain(value: dict[str, Any]) -> Message | None:
     role, content = value.get("role"), value.get("content")
     if type(content) is not str or type(role) is not str:
         return None
-    known = _ROLES.get(role) or _ROLES.get(role.lower())
-    if known is None:
+    speaker = _ROLES.get(role) or _ROLES.get(role.lower())
+    if speaker is None:
         return None
-    return Message(known, content) if len(value) == 2 else _message(known, content, value)
+    return Message(speaker, content) if len(value) == 2 else _message(speaker, content, value)
 
 
 _RESPONSE_ITEMS = {"reasoning", "function_call", "custom_tool_call", "message"}
@@ -289,12 +289,12 @@ def image_of(part: dict[str, Any]) -> Attachment:
         if source.get("type") == "base64" or "data" in source:
             return binary("image", text(source.get("data")), text(source.get("media_type")))
         return Attachment(kind="image", uri=text(source.get("url")))
-    found = part.get("image_url", part.get("url"))
+    address = part.get("image_url", part.get("url"))
     media_type = text(part.get("media_type"))
-    if isinstance(found, dict):
-        media_type = text(found.get("media_type")) or media_type
-        found = found.get("url")
-    url = text(found)
+    if isinstance(address, dict):
+        media_type = text(address.get("media_type")) or media_type
+        address = address.get("url")
+    url = text(address)
     if url.startswith("data:"):
         head, _, data = url[5:].partition(",")
         return binary("image", data, head.split(";")[0] or media_type)

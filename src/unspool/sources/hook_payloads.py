@@ -152,13 +152,13 @@ def failed(payload: Payload, scribe: Scribe) -> None:
 
 
 def _end(payload: Payload, scribe: Scribe, **outcome: Any) -> None:
-    known = called(payload)
+    asked = called(payload)
     took = payload.get("duration_ms")
     duration = float(took) if isinstance(took, int | float) else None
-    if known["id"]:  # without one the result itself tells which call it answers
-        scribe.call(**known, **({"rank": outcome["rank"]} if "rank" in outcome else {}))
-    ident = known.pop("id")
-    scribe.returned(call=ident, **known, duration_ms=duration, **outcome)
+    if asked["id"]:  # without one the result itself tells which call it answers
+        scribe.call(**asked, **({"rank": outcome["rank"]} if "rank" in outcome else {}))
+    ident = asked.pop("id")
+    scribe.returned(call=ident, **asked, duration_ms=duration, **outcome)
 
 
 def _text(response: Any) -> str | None:

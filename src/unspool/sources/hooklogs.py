@@ -182,5 +182,7 @@ def head_payloads(head: Head) -> Iterator[dict[str, Any]]:
     else:
         lines = ((0, line.strip()) for line in data.split(b"\n"))
         objects = (part for _, _, part in _objects(lines))
-    found = (logged for part in objects if part for logged in _parse(part, 0, None, recover=False))
-    yield from islice((logged.value for logged in found if logged.value is not None), 20)
+    stretches = (
+        logged for part in objects if part for logged in _parse(part, 0, None, recover=False)
+    )
+    yield from islice((logged.value for logged in stretches if logged.value is not None), 20)

@@ -190,8 +190,8 @@ class Batch:
         cards: list[Card] = [card for one in rebuilt.values() for _, card in one.conversations]
         patches = dict(link(cards))
         for key in list(rebuilt):
-            made, reduced = rebuilt.pop(key), []
-            for trajectory, card in made.conversations:
+            whole, reduced = rebuilt.pop(key), []
+            for trajectory, card in whole.conversations:
                 patch = patches.get(card.key)
                 absorbed = patch is not None and patch.absorbed
                 rows = None
@@ -200,7 +200,7 @@ class Batch:
                     rows = make_rows(trajectory)
                 packed = _pack(patch) if patch is not None else None
                 reduced.append(Reduced(card.key, _pack(card), None, packed, rows, absorbed))
-            yield Conversation(key, reduced, made.problems)
+            yield Conversation(key, reduced, whole.problems)
 
 
 def _begin(changed: Changed) -> Began:

@@ -153,11 +153,11 @@ def facts_told(connection: sqlite3.Connection, origin_id: int) -> Told:
         " WHERE origin_id = ? AND gone_since IS NULL ORDER BY id",
         (origin_id,),
     )
-    told: Told = {}
+    by_key: Told = {}
     for platform, ident, source, data in rows:
-        facts = told.setdefault((str(platform), str(ident)), (str(source), []))[1]
+        facts = by_key.setdefault((str(platform), str(ident)), (str(source), []))[1]
         facts += _decode_facts(expand(data))
-    return told
+    return by_key
 
 
 def keep_lost(connection: sqlite3.Connection, origin_id: int, before: Told, now: str) -> set[Key]:

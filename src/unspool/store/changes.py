@@ -73,17 +73,17 @@ def follow(
     SQLite's data version tells, for some microseconds, whether any other connection has written.
     """
     version = -1
-    told = time.monotonic()
+    last_news = time.monotonic()
     while not is_done():
         (now,) = connection.execute("PRAGMA data_version").fetchone()
         if now != version:
             version = now
             while (news := changes_after(connection, seq)).changes or news.reset:
                 seq = news.seq
-                told = time.monotonic()
+                last_news = time.monotonic()
                 yield news
-        if time.monotonic() - told >= idle_seconds:
-            told = time.monotonic()
+        if time.monotonic() - last_news >= idle_seconds:
+            last_news = time.monotonic()
             yield News(seq, [])
         time.sleep(poll_seconds)
 

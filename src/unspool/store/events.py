@@ -65,8 +65,8 @@ def put_events(connection: sqlite3.Connection, origin_id: int, events: list[Even
 
 def stamp(time_ns: int) -> str:
     """With the microseconds that it has, whatever they are: texts of one length sort by time."""
-    made = datetime.fromtimestamp(time_ns // 1000 / 1_000_000, UTC)
-    return made.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    moment = datetime.fromtimestamp(time_ns // 1000 / 1_000_000, UTC)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def position(connection: sqlite3.Connection, queue: str) -> str:
@@ -94,10 +94,10 @@ def iter_events(
     )
     for path, data, event_id, kind, sequence, received_at in rows:
         for offset, record in _decode(expand(data)):
-            made = kind or type_of(record, "")
-            if only_type is not None and made != only_type:
+            event_type = kind or type_of(record, "")
+            if only_type is not None and event_type != only_type:
                 continue
-            event = RawEvent(key[0], made, path, offset, event_id, sequence, received_at)
+            event = RawEvent(key[0], event_type, path, offset, event_id, sequence, received_at)
             _put_payload(event, record)
             yield event
 

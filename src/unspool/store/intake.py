@@ -169,8 +169,10 @@ class Intake:
             self.connection.execute("DELETE FROM raw_traces WHERE origin_id = ?", (taking.ident,))
             statement = "DELETE FROM problems WHERE origin_id = ? AND external_id = ?"
             self.connection.executemany(statement, [(taking.ident, ident) for ident in only])
-            told = keys_of(self.connection, taking.ident)
-            taking.told = [key for key in told if key[0] == taking.origin.source and key[1] in only]
+            before = keys_of(self.connection, taking.ident)
+            taking.told = [
+                key for key in before if key[0] == taking.origin.source and key[1] in only
+            ]
             taking.last = last_fact(self.connection)
             return
         else:

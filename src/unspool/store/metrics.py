@@ -27,7 +27,7 @@ def total_changes(trajectory: Trajectory) -> int:
 
 def acceptance_decisions(trajectory: Trajectory) -> list[dict[str, Any]]:
     """What became of each change, where something tells."""
-    made = []
+    decisions = []
     for touch in changes(trajectory):
         if touch.outcome in KEPT or touch.outcome in REFUSED:
             decision = {"path": touch.path, "outcome": touch.outcome}
@@ -35,8 +35,8 @@ def acceptance_decisions(trajectory: Trajectory) -> list[dict[str, Any]]:
                 value = getattr(touch, name)
                 if value is not None:
                     decision[name] = value
-            made.append(decision)
-    return made
+            decisions.append(decision)
+    return decisions
 
 
 def acceptance_rate(trajectory: Trajectory) -> float | None:
@@ -65,6 +65,6 @@ def tool_sequence(trajectory: Trajectory) -> list[str]:
 
 
 def lines(trajectory: Trajectory, field: str) -> int | None:
-    made = [touch for touch in changes(trajectory) if touch.outcome not in NOT_MADE]
-    known = [value for touch in made if (value := getattr(touch, field)) is not None]
-    return sum(known) if known else None
+    kept = [touch for touch in changes(trajectory) if touch.outcome not in NOT_MADE]
+    counts = [value for touch in kept if (value := getattr(touch, field)) is not None]
+    return sum(counts) if counts else None

@@ -148,13 +148,13 @@ def iter_records(
 def _lines(part: Origin, end: int, owners: Owners) -> Iterator[RawRecord]:
     key: Key = next((owner.key for owner in owners.of.values()), NOBODY)
     for offset, line in _exact_lines(part, end):
-        known = owners.of.get(offset)
-        if known is not None:
-            key = known.key
+        stating = owners.of.get(offset)
+        if stating is not None:
+            key = stating.key
         # A line that states nothing may state something to a better reader: it stays with those
         # around it.
-        kind = event_type(line, known.kind if known else "")
-        yield RawRecord(offset, key, kind, known.time if known else None, line)
+        kind = event_type(line, stating.kind if stating else "")
+        yield RawRecord(offset, key, kind, stating.time if stating else None, line)
 
 
 def _exact_lines(part: Origin, end: int) -> Iterator[tuple[int, bytes]]:

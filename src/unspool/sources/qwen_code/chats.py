@@ -243,12 +243,12 @@ def _read_answer(line: Line, parts: Any, scribe: Scribe) -> None:
         )
     if counts is not None:
         prompt, total = counts.promptTokenCount, counts.totalTokenCount
-        told = (counts.candidatesTokenCount or 0) + (counts.thoughtsTokenCount or 0)
+        counted = (counts.candidatesTokenCount or 0) + (counts.thoughtsTokenCount or 0)
         scribe.usage(
             subject=line.uuid,
             model=line.model or "",
             prompt=prompt,
-            completion=total - prompt if total is not None and prompt is not None else told,
+            completion=total - prompt if total is not None and prompt is not None else counted,
             cached=counts.cachedContentTokenCount,
             reasoning=counts.thoughtsTokenCount,
         )

@@ -75,10 +75,10 @@ class _Talk:
 
     def close(self) -> list[AnyFact]:
         """What was said without tokens is the program's: "Context compressed (10524 -> ~8107)."."""
-        said = [msgspec.structs.replace(fact, rank=Rank.STANDIN) for fact in self.waiting]
-        said += self.unsaid
+        closed = [msgspec.structs.replace(fact, rank=Rank.STANDIN) for fact in self.waiting]
+        closed += self.unsaid
         self.answer, self.thought, self.waiting, self.unsaid = "", "", [], []
-        return said
+        return closed
 
     def think(self) -> str:
         """The reasoning that led to what is said now."""

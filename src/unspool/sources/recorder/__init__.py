@@ -178,8 +178,8 @@ def _read_response(entry: Entry, scribe: Scribe) -> None:
         usage = {name: getattr(entry.usage, name) for name in Tokens.__struct_fields__}
         # Beside the tokens, where a replayed request log has them.
         times = {"duration_ms": entry.duration_ms, "time_to_first_token_ms": entry.first_token_ms}
-        known = {name: value for name, value in times.items() if value is not None}
-        usage["extra"] = {**known, **(entry.usage.extra or {})} or None
+        measured = {name: value for name, value in times.items() if value is not None}
+        usage["extra"] = {**measured, **(entry.usage.extra or {})} or None
         scribe.usage(entry=ident, subject=ident, **usage)
     if entry.duration_ms is not None:
         scribe.note("duration_ms", entry.duration_ms, on="message", subject=ident, entry=ident)
