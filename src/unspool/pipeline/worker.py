@@ -372,6 +372,7 @@ class Worker:
                 trajectory = unpack_trajectory(data)
             if elsewhere:
                 reduced.slot = self.trajectories.put(data)
+            del data  # before the line is made, which is as long
             reduced.assumed = patches.get(reduced.card.key)
             if reduced.assumed is None or not reduced.assumed.absorbed:
                 reduced.written = self.writer.write([(trajectory, reduced.assumed)])

@@ -290,8 +290,15 @@ class Assembly:
 
     def _mark_files(self, call: CallDraft) -> None:
         """What the call did to files: per path, each field from the fact that knows best."""
-        told: list[ToolCalled | ToolReturned] = [*call.results, *call.seen]
-        facts = [fact for fact in told if fact.files]
+        facts: list[ToolCalled | ToolReturned] = []
+        for result in call.results:
+            if result.files:
+                facts.append(result)
+        for seen in call.seen:
+            if seen.files:
+                facts.append(seen)
+        if not facts:
+            return
         touched: dict[str, tuple[ToolCalled | ToolReturned, dict[str, Any]]] = {}
         for fact in sorted(facts, key=_by_rank) if len(facts) > 1 else facts:
             for touch in fact.files:

@@ -227,6 +227,8 @@ def build_call(call: CallDraft, result: ToolReturned | None) -> ToolCall:
 
 def _begun(call: CallDraft) -> int | None:
     """When the call was run, where a record of that stands beside the message that asked for it."""
+    if len(call.seen) == 1:
+        return call.seen[0].time
     run = [fact.time for fact in call.seen if not fact.message and fact.time is not None]
     if run:
         ends = [result.time for result in call.results if result.time is not None]
