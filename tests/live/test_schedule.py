@@ -13,7 +13,10 @@ from tests.live.test_watch import SESSION
 from unspool.facts import Key
 from unspool.live import daemon, schedule
 from unspool.live.intake import make_arrival
+from unspool.live.monitors import Monitors
 from unspool.live.schedule import Schedule
+from unspool.store.opening import writing
+from unspool.store.survey import Known
 
 QUIET, ENDED = ("claude-code", "quiet"), ("claude-code", "ended")
 
@@ -101,6 +104,29 @@ def test_processes_that_start_are_no_cost_of_a_conversation(clock: Clock) -> Non
     work.schedule.touch([ENDED], urgent=True)
     clock.pass_(schedule.LEAST_BETWEEN_SECONDS)
     assert list(work.schedule.take()) == [ENDED]
+
+
+def test_new_files_are_found_in_time_and_nobody_looks_all_the_time(
+    clock: Clock, tmp_path: Path
+) -> None:
+    """Also where nothing moved for ten minutes, and for an hour."""
+    (tmp_path / "home").mkdir()
+    with writing(tmp_path / "s.db") as connection:
+        watched = Monitors(connection, [str(tmp_path / "home")])
+        for number, quiet_seconds in enumerate((5, 700, 4000)):
+            quiet_until = clock.now + quiet_seconds
+            while clock.now < quiet_until:
+                assert not watched.poll().changed
+                assert watched.wait_seconds() > 0
+                clock.pass_(watched.wait_seconds() / 2)
+            written = clock.now
+            (tmp_path / "home" / f"{number}.jsonl").write_text("{}\n")
+            while not (found := watched.poll().changed):
+                clock.pass_(watched.wait_seconds())
+            assert clock.now - written <= 16
+            (one,) = found  # and it is taken in
+            size, at = one.size_bytes, one.mtime_ns
+            watched.known[one.path] = Known(number, "claude-code", size, at, "", size, "", 0, "")
 
 
 def test_the_events_themselves_tell_that_a_turn_ended(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 With the extra `watchfiles` the system tells as well (`notices.py`), but nothing depends on it.
 Polling is cheap where it is done by need: transcripts that are being written are looked at twice a
 second (once where none moved for ten seconds), all known files every five, folders for new files
-every fifteen. Where nothing moved for ten minutes, a quarter as often. A hook that names a transcript
-makes it hot at once.
+every fifteen; where nothing moved for ten minutes, known files with these. A hook that names a
+transcript makes it hot at once.
 """
 
 import os
@@ -33,7 +33,6 @@ KNOWN_SECONDS = 5.0
 WALK_SECONDS = 15.0
 STAYS_HOT_SECONDS = 3600.0
 QUIET_SECONDS = 600.0
-BACK_OFF = 4
 DATABASE_SECONDS = 1.0
 """A database that is being written is looked at so often,"""
 DATABASE_COST = 4
@@ -92,7 +91,6 @@ class Monitors:
     def poll(self) -> Survey:
         """What changed since, as far as it is time to look."""
         now = time.monotonic()
-        slow = BACK_OFF if now - self.moved > QUIET_SECONDS else 1
         made = Survey(own=self.own)
         looked: set[str] = set()
         for path in self.noticed:
@@ -108,13 +106,13 @@ class Monitors:
                     for beside in _files_below(os.path.splitext(path)[0]):  # noqa: PTH122 - sub-agents'
                         if beside not in self.known:  # those that are written are hot themselves
                             self._look(made, looked, beside)
-        if now - self._walk_at >= WALK_SECONDS * slow:
+        if now - self._walk_at >= WALK_SECONDS:
             self._walk_at = self._known_at = now
             for top in self.tops:
                 for path, name in _walk(top, made):
                     self.names.setdefault(path, name)
                     self._look(made, looked, path)
-        elif now - self._known_at >= KNOWN_SECONDS * slow:
+        elif now - self._known_at >= self._known_seconds(now):
             self._known_at = now
             for path, known in self.known.items():
                 if not known.gone and known.source:
@@ -141,13 +139,16 @@ class Monitors:
                 self.rested[one.path] = time.monotonic() + rest
         self.ask_again(one.path for one in changed)
 
+    def _known_seconds(self, now: float) -> float:
+        return KNOWN_SECONDS if now - self.moved < QUIET_SECONDS else WALK_SECONDS
+
     def _hot_seconds(self, now: float) -> float:
         return HOT_SECONDS if now - self.moved < WARM_AFTER_SECONDS else WARM_SECONDS
 
     def wait_seconds(self) -> float:
         """How long nobody needs to look."""
         now = time.monotonic()
-        next_look = min(self._known_at + KNOWN_SECONDS, self._walk_at + WALK_SECONDS)
+        next_look = min(self._known_at + self._known_seconds(now), self._walk_at + WALK_SECONDS)
         if self.hot:
             next_look = min(next_look, self._hot_at + self._hot_seconds(now))
         return max(next_look - now, 0)
