@@ -34,11 +34,14 @@ from unspool.live.daemon import is_running
 from unspool.serve import events
 from unspool.serve.conversation import raw, shelf
 from unspool.serve.endpoints import ENDPOINTS
+from unspool.serve.findings import figures
 from unspool.serve.openapi import STREAMS, description
 from unspool.serve.page import version
-from unspool.serve.queries import RawQuery
+from unspool.serve.queries import FiguresQuery, RawQuery
 from unspool.serve.readers import Readers
 from unspool.store.ids import shown_id
+from unspool.store.opening import transaction, writing
+from unspool.store.rows import put_trajectory
 from unspool.trajectory import encode_trajectory
 
 pytestmark = pytest.mark.serve
@@ -229,6 +232,19 @@ def test_search_in_all_its_ways(server: Server) -> None:
         lines = [json.loads(line) for line in answer]
     assert lines[-1] == {"done": True, "late": False}
     assert len(lines) == 4
+
+
+def test_figures_hold_until_something_changes(tmp_path: Path) -> None:
+    root, children = sample()
+    with writing(tmp_path / "store.db") as connection:
+        with transaction(connection):
+            put_trajectory(connection, root, [])
+        before = figures(connection, FiguresQuery(by="source"))
+        assert figures(connection, FiguresQuery(by="source")) is before
+        with transaction(connection):
+            put_trajectory(connection, children[0], [])
+        after = figures(connection, FiguresQuery(by="source"))
+    assert after.rows[0].subagents == before.rows[0].subagents + 1
 
 
 def test_figures_are_those_of_stats(server: Server) -> None:

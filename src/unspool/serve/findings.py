@@ -1,6 +1,8 @@
 """Search, figures and alignment: what several conversations say together."""
 
 import sqlite3
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -22,11 +24,13 @@ from unspool.serve.conversations import find, listed
 from unspool.serve.queries import FiguresQuery, NoQuery, PairQuery, SearchQuery
 from unspool.store import search as searching
 from unspool.store.align import align, in_order
+from unspool.store.changes import last_change
 from unspool.store.filters import Filters
 from unspool.store.ids import shown_id
-from unspool.store.stats import stats
+from unspool.store.stats import Group, stats
 
 MOST_EVENTS = 5000
+MOST_KEPT = 50
 
 
 def search(connection: sqlite3.Connection, query: SearchQuery) -> Findings:
@@ -64,10 +68,35 @@ def make_hit(hit: searching.Hit) -> Hit:
     return Hit(hit.message_index, hit.role, hit.field, snippet, hit.turn, hit.timestamp, hit.tool)
 
 
-def figures(connection: sqlite3.Connection, query: FiguresQuery) -> FiguresAnswer:
-    rows = stats(connection, query.by, query.filters(tool=query.tool, file=query.file))
+class Kept:
+    """Figures that were asked for lately: they hold until something in the store changes."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[object, ...], FiguresAnswer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def figures(self, connection: sqlite3.Connection, query: FiguresQuery) -> FiguresAnswer:
+        (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
+        filters = query.filters(tool=query.tool, file=query.file)
+        key = (path, last_change(connection), query.by, *msgspec.structs.astuple(filters))
+        with self._lock:
+            if key in self._kept:
+                return self._kept[key]
+        answer = _figures(connection, query.by, filters)
+        with self._lock:
+            self._kept[key] = answer
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return answer
+
+
+figures = Kept().figures
+
+
+def _figures(connection: sqlite3.Connection, by: Group, filters: Filters) -> FiguresAnswer:
+    rows = stats(connection, by, filters)
     return FiguresAnswer(
-        query.by,
+        by,
         [
             FiguresRow(
                 **msgspec.structs.asdict(row),

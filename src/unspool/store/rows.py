@@ -131,6 +131,7 @@ def _make_rows(trajectory: Trajectory) -> Rows:
     ident = row_id(trajectory.source, trajectory.conversation_id)
     session = _session(trajectory)
     messages, texts = _messages(ident, trajectory)
+    turns = _turns(ident, trajectory)
     references: list[Row] = [
         (ident, *_reference(ref), ref.get("turn"), as_json(ref))
         for ref in trajectory.references or ()
@@ -149,7 +150,8 @@ def _make_rows(trajectory: Trajectory) -> Rows:
         texts,
         [
             ("model_usage", _model_usage(ident, trajectory)),
-            ("conversation_turns", _turns(ident, trajectory)),
+            ("model_work", _model_work(ident, trajectory, turns)),
+            ("conversation_turns", turns),
             ("tool_calls", _calls(ident, trajectory)),
             ("files_touched", _files(ident, trajectory)),
             ("git_references", references),
@@ -367,6 +369,26 @@ def _model_usage(ident: str, trajectory: Trajectory) -> list[Row]:
     ]
 
 
+def _model_work(ident: str, trajectory: Trajectory, turns: list[Row]) -> list[Row]:
+    """Turns, calls and failures by model, as far as messages tell theirs."""
+    failed = _failed(trajectory)
+    work: dict[str, list[int]] = {}
+    for _, _, _, _, model, *_, first in turns:
+        if model is not None and not trajectory.messages[first].copied:
+            work.setdefault(model, [0, 0, 0])[0] += 1
+    for message in trajectory.messages:
+        if message.tool_calls and message.model is not None and not message.copied:
+            done = work.setdefault(message.model, [0, 0, 0])
+            done[1] += len(message.tool_calls)
+            done[2] += sum(1 for call in message.tool_calls if failed.get(call.id))
+    return [(ident, model, *done) for model, done in work.items()]
+
+
+def _failed(trajectory: Trajectory) -> dict[str | None, bool | None]:
+    """Call → whether it failed, where its result is known."""
+    return {m.tool_call_id: m.is_error for m in trajectory.messages if m.role == "tool"}
+
+
 def _files(ident: str, trajectory: Trajectory) -> list[Row]:
     return [
         (
@@ -379,7 +401,7 @@ def _files(ident: str, trajectory: Trajectory) -> list[Row]:
 
 
 def _calls(ident: str, trajectory: Trajectory) -> list[Row]:
-    failed = {m.tool_call_id: m.is_error for m in trajectory.messages if m.role == "tool"}
+    failed = _failed(trajectory)
     return [
         (
             None, ident, index, call.id, call.name, clip(call.arguments), call.status,
@@ -438,6 +460,7 @@ def drop_rows(connection: sqlite3.Connection, ident: str, kept: int = 0) -> None
     )
     for table in (
         "model_usage",
+        "model_work",
         "tool_calls",
         "files_touched",
         "git_references",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from unspool.errors import StoreError
-from unspool.store.tables import CONVERSATIONS, LIVE, ORIGINS, SEARCH
+from unspool.store.tables import CONVERSATIONS, LIVE, ORIGINS, SEARCH, WORK
 
 APPLICATION_ID = 0x756E7370
 """`unsp`, so that `file` and others can tell a store from any other database."""
@@ -18,8 +18,17 @@ FIRST = 12
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
+    _run(connection, ORIGINS, CONVERSATIONS, SEARCH, LIVE)
+
+
+def add_work(connection: sqlite3.Connection) -> None:
+    """What every model did, so that nobody has to ask all messages."""
+    _run(connection, WORK)
+
+
+def _run(connection: sqlite3.Connection, *scripts: str) -> None:
     """Statement by statement: `executescript` would end the transaction that we are in."""
-    for script in (ORIGINS, CONVERSATIONS, SEARCH, LIVE):
+    for script in scripts:
         statement = ""
         for line in script.splitlines(keepends=True):
             statement += line
@@ -28,7 +37,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
                 statement = ""
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [create_tables]
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [create_tables, add_work]
 
 
 def newest() -> int:

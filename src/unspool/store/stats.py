@@ -418,6 +418,19 @@ def add_work(connection: sqlite3.Connection, filters: Filters, table: Table) -> 
     """Turns, calls and failures of every model, and the models whose tokens nobody counted."""
     terms, values = filters.of_conversations()
     when, times = filters.of_moments("x.started_at")
+    if not when:
+        for model, ident, inner, *work in connection.execute(
+            "SELECT w.model, c.id, c.parent_id IS NOT NULL, w.turns, w.tool_calls, w.tool_failures"
+            f" FROM model_work w JOIN conversations c ON c.id = w.conversation_id"
+            f" WHERE {where(terms)}",
+            values,
+        ):
+            if filters.model is None or filters.model.lower() in model.lower():
+                row = table.join(model, ident, bool(inner))
+                row.turns += 0 if inner else work[0]
+                row.tool_calls += work[1]
+                row.tool_failures += work[2]
+        return
     for field, source in _WORK.items():
         rows = connection.execute(
             f"SELECT x.model, c.id, c.parent_id IS NOT NULL, count(*), sum(ifnull(x.failed, 0))"

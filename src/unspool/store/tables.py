@@ -328,6 +328,28 @@ CREATE TABLE activity (
 ) WITHOUT ROWID;
 """
 
+WORK = """
+CREATE TABLE model_work (           -- what each model did in a conversation, copied messages aside
+    conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
+    model TEXT NOT NULL,
+    turns INTEGER NOT NULL,
+    tool_calls INTEGER NOT NULL,
+    tool_failures INTEGER NOT NULL,
+    PRIMARY KEY (conversation_id, model)
+) WITHOUT ROWID;
+INSERT INTO model_work
+    SELECT conversation_id, model, sum(turns), sum(calls), sum(failures) FROM (
+        SELECT n.conversation_id, n.model, 1 AS turns, 0 AS calls, 0 AS failures
+            FROM conversation_turns n CROSS JOIN messages m
+            ON m.conversation_id = n.conversation_id AND m.message_index = n.first_message
+            WHERE NOT m.copied AND n.model IS NOT NULL
+        UNION ALL SELECT m.conversation_id, m.model, 0, 1, ifnull(t.is_error, 0)
+            FROM tool_calls t CROSS JOIN messages m
+            ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index
+            WHERE m.model IS NOT NULL
+    ) GROUP BY 1, 2;
+"""
+
 RELATIONS = (
     "conversations",
     "conversation_turns",
@@ -336,6 +358,7 @@ RELATIONS = (
     "tool_calls",
     "files_touched",
     "model_usage",
+    "model_work",
     "git_references",
     "checkpoints",
     "links",
