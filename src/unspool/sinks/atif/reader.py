@@ -280,23 +280,18 @@ class Reading:
                     message = trajectory.messages[place]
                     message.extra = keep_residue(message.extra, **changes)
         written_back = writing.finish(draft)
+        left_out = {"schema_version"}  # the label is always ours to write
         if writing.in_files or "subagent_trajectories" in written_back:
-            written_back.pop("subagent_trajectories", None)
-            wanted = {k: v for k, v in wanted.items() if k != "subagent_trajectories"}
+            left_out.add("subagent_trajectories")
+        written_back = {k: v for k, v in written_back.items() if k not in left_out}
+        wanted = {k: v for k, v in wanted.items() if k not in left_out}
         if trajectory.source != FOREIGN and trajectory.children and "final_metrics" in wanted:
             # The cost of sub-agents in other files is counted in, and is known again with them.
             totals = {**(written_back.get("final_metrics") or {})}
             totals["total_cost_usd"] = wanted["final_metrics"].get("total_cost_usd")
             written_back["final_metrics"] = {k: v for k, v in totals.items() if v is not None}
         changes = difference(written_back, wanted)
-        # The label is always ours to write; what differs within steps differs at this version only.
-        label = "/schema_version"
-        changes.get("set", {}).pop(label, None)
-        if label in changes.get("unset", ()):
-            changes["unset"].remove(label)
-        for name in ("set", "unset"):
-            if name in changes and not changes[name]:
-                del changes[name]
+        # What differs within steps differs at this version only.
         if any(p.startswith("/steps/") for name in ("set", "unset") for p in changes.get(name, ())):
             changes["version"] = version
         embedded = [child.conversation_id for child in self._inner[trajectory.conversation_id]]

@@ -429,13 +429,12 @@ WORDS = {
 }
 """Our word → the one that ATIF's providers use in `metrics.extra`."""
 
-_USAGE_PLACED = {*WORDS, "prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd", "extra"}
-TOTALS = (
-    ("total_prompt_tokens", "prompt_tokens"),
-    ("total_completion_tokens", "completion_tokens"),
-    ("total_cached_tokens", "cached_tokens"),
-    ("total_cost_usd", "cost_usd"),
+TOTALS = tuple(
+    (f"total_{name}", name)
+    for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd")
 )
+"""Figure of the document → that of its steps."""
+_USAGE_PLACED = {*WORDS, *(name for _, name in TOTALS), "extra"}
 
 
 def build_metrics(usage: Usage | None) -> Metrics | None:
@@ -444,7 +443,7 @@ def build_metrics(usage: Usage | None) -> Metrics | None:
         return None
     rest: dict[str, Any] = leftover(usage, _USAGE_PLACED)
     metrics = Metrics()
-    for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd"):
+    for _, name in TOTALS:
         value = getattr(usage, name)
         if value is None:
             continue

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from unspool.io.times import parse_time
+from unspool.sources.cursor.entries import digest
 
 _ID_BYTES = 32
 DEEPEST = 64
@@ -253,12 +254,8 @@ class Clock:
         self._times: dict[tuple[str, bytes], list[int]] = defaultdict(list)
         for said in spoken:
             if said.time is not None and said.text.strip():
-                self._times[(said.role, _digest(said.text))].append(said.time)
+                self._times[(said.role, digest(said.text))].append(said.time)
 
     def time(self, role: str, words: str) -> int | None:
-        times = self._times.get((role, _digest(words))) if words.strip() else None
+        times = self._times.get((role, digest(words))) if words.strip() else None
         return times.pop(0) if times else None
-
-
-def _digest(words: str) -> bytes:
-    return hashlib.blake2b(words.strip().encode("utf-8", "replace"), digest_size=16).digest()

@@ -31,6 +31,11 @@ class Entries:
         return f"{self._prefix}:{digest}:{number}" if number else f"{self._prefix}:{digest}"
 
 
+def digest(words: str) -> bytes:
+    """What words are known again by, without being kept."""
+    return hashlib.blake2b(words.strip().encode("utf-8", "replace"), digest_size=16).digest()
+
+
 def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 

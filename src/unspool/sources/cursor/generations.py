@@ -9,7 +9,6 @@ Only those of type `composer` hold the words of a prompt: `apply` names the file
 made in, which stands in the global database.
 """
 
-import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +20,7 @@ from unspool.io.databases import DAMAGE, open_database
 from unspool.io.times import parse_time
 from unspool.io.values import list_of
 from unspool.sources.cursor.bubbles import Bubble
-from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.entries import digest, request_id
 from unspool.sources.cursor.paths import workspace_folder
 from unspool.sources.cursor.tables import Broken, Keys, parse
 
@@ -106,10 +105,6 @@ class Said(NamedTuple):
 
     words: frozenset[bytes]
     requests: frozenset[bytes]
-
-
-def digest(words: str) -> bytes:
-    return hashlib.blake2b(words.strip().encode("utf-8", "replace"), digest_size=12).digest()
 
 
 def said_beside(workspace: str) -> Said:

@@ -14,10 +14,10 @@ from unspool.io.times import format_time
 from unspool.io.values import dicts_of, field_of, str_of
 from unspool.sources.cursor.bubbles import BUBBLE, RANK
 from unspool.sources.cursor.composers import Composer, Reader
+from unspool.sources.cursor.entries import digest
 from unspool.sources.cursor.generations import (
     GENERATIONS,
     Generation,
-    digest,
     generations_in,
     said_beside,
 )
