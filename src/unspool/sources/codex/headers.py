@@ -6,7 +6,7 @@
 
 from typing import Any
 
-from unspool.io.values import dict_of
+from unspool.io.values import dict_of, str_of
 from unspool.sources.codex.records import Payload
 from unspool.sources.codex.threads import find_asker
 from unspool.sources.scribe import Scribe
@@ -38,10 +38,14 @@ def state_header(payload: Payload, path: str, scribe: Scribe) -> None:
     if source:
         kind = source if isinstance(source, str) else "subagent"
         scribe.note("agent_type", str(spawn.get("agent_role") or kind))
-    told = payload.base_instructions or payload.instructions
-    instructions = told.get("text") if isinstance(told, dict) else told
-    if isinstance(instructions, str) and instructions:
+    instructions = instructions_of(payload)
+    if instructions:
         scribe.message(id=f"{thread}:instructions", role="system", text=instructions)
+
+
+def instructions_of(payload: Payload) -> str:
+    told = payload.base_instructions or payload.instructions
+    return str_of(told.get("text") if isinstance(told, dict) else told)
 
 
 def path_of_agent(payload: Payload) -> str:

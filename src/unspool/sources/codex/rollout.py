@@ -22,7 +22,7 @@ from unspool.io.door import iter_json_lines
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import parse_time
 from unspool.sources.codex.contents import content_of, is_injected, texts_of, typed_of
-from unspool.sources.codex.headers import path_of_agent, state_header
+from unspool.sources.codex.headers import instructions_of, path_of_agent, state_header
 from unspool.sources.codex.records import BARE, LINE, Counts, Item, Line, Part, Payload
 from unspool.sources.codex.threads import find_rollout
 from unspool.sources.codex.tokens import Tokens, report
@@ -70,6 +70,8 @@ class _Rollout:
         self.starts_at = 0
         """Lines below this ordinal are the parent's."""
         self.agent_path = "/root"
+        self.instructions = ""
+        """What the header says that the model was told."""
         self.folder = ""
         self.model = ""
         self.previous = ROOT
@@ -193,6 +195,7 @@ class _Rollout:
         self.is_fork = payload.forked_from_id is not None
         self.folder = payload.cwd or ""
         self.agent_path = path_of_agent(payload)
+        self.instructions = instructions_of(payload)
         scribe = self._scribe(offset, payload.timestamp or line.timestamp)
         state_header(payload, self.origin.path, scribe)
         base = payload.history_base
@@ -208,6 +211,7 @@ class _Rollout:
         as if they stood before this one's."""
         other = _Rollout(self.origin, Tally(), self.recover, self.key[1])
         other.met_header = True
+        other.instructions = self.instructions
         lines: list[tuple[int, bytes, Line]] = []
         for line in iter_json_lines(Origin(path=path, name=path, source=NAME), LINE, Tally()):
             if isinstance(line, Problem):
@@ -283,6 +287,11 @@ class _Rollout:
         self._close()
         text, attachments = content_of(payload.content)
         role = "user" if payload.role == "user" else "system"
+        if role == "system" and text and text == self.instructions:
+            # Since models call tools from JavaScript, the instructions are a message, too
+            # (cases/codex/instructions_twice): {"role":"developer",…["model.base_instructions"]}
+            self.tally.noise += 1
+            return
         kind = "injected" if role == "system" or is_injected(payload, text) else ""
         before = self.previous
         ident = self._chain(payload, scribe, "message")
