@@ -96,6 +96,10 @@ class Catalogue(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tr
             return None
         return LineStart("|".join(f"(?P<t{n}>{text})" for n, text in entries))
 
+    def is_legacy(self, text: str) -> bool:
+        """Whether the text says in words what programs put into tags later."""
+        return self.legacy is not None and any(True for _ in self.legacy.finditer(text))
+
     def legacy_route(self, match: re.Match[str]) -> str:
         """The route of what a legacy pattern found."""
         return self.tags[int((match.lastgroup or "t0")[1:])].route

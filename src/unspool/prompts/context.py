@@ -108,6 +108,11 @@ def message_context(
     text: str, blocks: list[Block], typed: str | None, catalogue: Catalogue
 ) -> Context:
     """What one user message tells; empty where it tells nothing."""
+    said = typed or ""
+    if not (blocks or "```" in text or "#f" in said or "@" in said) and not catalogue.is_legacy(
+        text
+    ):
+        return {}  # as most
     scan = Scan(catalogue)
     for block, parent in iter_blocks(blocks, catalogue.containers):
         scan.take(block, parent)
@@ -135,10 +140,10 @@ def message_context(
     files += [snippet["path"] for snippet in code if "path" in snippet]
     for field, values in (
         ("attachments", scan.attachments),
-        ("file_references", (files + file_mentions(typed or ""))),
+        ("file_references", (files + file_mentions(said))),
         ("code_snippets", code),
         ("code_to_edit", [shorten(code, CLIP_CHARS) for code in edited]),
-        ("agent_mentions", participants(typed or "")),
+        ("agent_mentions", participants(said)),
     ):
         if values:
             context[field] = distinct(values)
