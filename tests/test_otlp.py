@@ -79,7 +79,7 @@ def told(messages: list[Message]) -> list[Any]:
 
 
 def results(messages: list[Message]) -> dict[str | None, str]:
-    return {m.tool_call_id: words(m.content) for m in messages if m.role == "tool"}
+    return {m.tool_call_id: m.content for m in messages if m.role == "tool"}
 
 
 def abandoned(trajectory: Trajectory) -> list[str]:

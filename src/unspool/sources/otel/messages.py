@@ -238,11 +238,12 @@ def _said(value: Any, role: str) -> Said | None:
         said.typed = as_text(ours["typed"]) if "typed" in ours else None
         said.model = as_text(ours.get("model"))
         said.withdrawn = ours.get("abandoned") is True
-    content = decoded(value.get("parts", value.get("content")))
-    call = as_text(value.get("tool_call_id") or value.get("id"))
     if said.role == "tool" and not isinstance(value.get("parts"), list):
-        said.results = [ToolUse(call, as_text(value.get("name")), as_text(content))]
+        call = as_text(value.get("tool_call_id") or value.get("id"))
+        text = result_text(value.get("parts", value.get("content")))
+        said.results = [ToolUse(call, as_text(value.get("name")), text)]
         return said
+    content = decoded(value.get("parts", value.get("content")))
     texts: list[str] = []
     thoughts: list[str] = []
     said.calls, said.results, said.attachments = [], [], []
@@ -278,7 +279,7 @@ def _take_part(said: Said, part: Any, texts: list[str], thoughts: list[str]) -> 
         # The schema says `response`, its example `result`, and Copilot Chat writes `content`.
         names = ("response", "result", "content", "server_tool_call_response")
         result = next((part[name] for name in names if name in part), None)
-        said.results.append(ToolUse(as_text(part.get("id")), text=as_text(decoded(result))))
+        said.results.append(ToolUse(as_text(part.get("id")), text=result_text(result)))
     elif kind in ("blob", "file", "uri"):
         said.attachments.append(
             Attachment(
@@ -311,17 +312,29 @@ def decoded(value: Any) -> Any:
     return salvage.values[0] if len(salvage.values) == 1 and not salvage.lost else value
 
 
+def result_text(value: Any) -> str:
+    """What a tool returned, as it was written; of a list of parts, their words."""
+    if isinstance(value, str) and not (value.startswith("[") and _are_parts(decoded(value))):
+        return value
+    return as_text(decoded(value))
+
+
 def as_text(value: Any) -> str:
     """Text as it is, the text in a list of parts, all else as JSON."""
     if isinstance(value, str):
         return value
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(p, dict) and "text" in p for p in value)
-    ):
+    if _are_parts(value):
         return "\n".join(as_text(part["text"]) for part in value)
     return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def _are_parts(value: Any) -> bool:
+    # [{"type":"text","text":"ok"}]
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(part, dict) and "text" in part for part in value)
+    )
 
 
 def _chain_id(running: Any) -> str:

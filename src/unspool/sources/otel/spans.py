@@ -26,6 +26,7 @@ from unspool.sources.otel.messages import (
     as_text,
     decoded,
     exchange_of,
+    result_text,
     system_id,
 )
 from unspool.sources.otel.otlp import Item
@@ -182,7 +183,10 @@ class Traces:
             name = item.text("gen_ai.tool.name") or item.name.partition(" ")[2]
             arguments = item.text("gen_ai.tool.call.arguments")
             result = item.attributes.get("gen_ai.tool.call.result")
-            text = as_text(decoded(result)) if result is not None else None
+            text = None
+            if result is not None:
+                # `--to otlp` wrote a text as it was, whatever it looks like.
+                text = as_text(result) if item.scope == OURS else result_text(result)
             status = ""
             if text is None and item.failed and item.scope == OURS:
                 status = item.text("error.type").replace("failed", "")
