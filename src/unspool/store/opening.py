@@ -143,6 +143,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         _refuse_others(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        # 32 MB: whoever fills a store waits for the disk at every checkpoint.
+        connection.execute("PRAGMA wal_autocheckpoint = 8192")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
         # 40 MB: the search index is written all over.
