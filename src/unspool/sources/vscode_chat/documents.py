@@ -227,7 +227,7 @@ def _apply(replay: Replay, line: bytes, offset: int, recover: bool) -> list[Flaw
         line, flaws = cut_long_strings(without_long_images(line))
     try:
         refuse_depth(line)
-        done = replay.apply(decode_mutation(line), offset)
+        done = replay.apply_line(line, offset)
         return flaws if done else [Flaw("bad-mutation", 0, sample(line))]
     except UNREADABLE:
         pass

@@ -6,6 +6,9 @@
 VS Code refuses a log without its initial state; the data is still there and is read.
 """
 
+import re
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -47,8 +50,25 @@ class Mutation(msgspec.Struct, gc=False):
 
 decode_mutation = msgspec.json.Decoder(Mutation).decode
 _decode_requests = msgspec.json.Decoder(list[Request]).decode
-_decode_list = msgspec.json.Decoder(list[Any]).decode
-_FIELDS = {field.name: msgspec.json.Decoder(field.type).decode for field in structs.fields(Request)}
+
+_CHANGE = re.compile(rb'\{"kind":([12]),"k":\["requests",\d+,"(\w+)"\],"v":')
+
+
+@cache
+def _decoder_of(kind: bytes, name: bytes) -> Callable[[bytes], Any] | None:
+    """For the changes that a log is made of: a field of a request is set, its response goes on. Such a
+    line is decoded in one go, the value in its shape; any other twice, first without its value."""
+    types = {field.name: field.type for field in structs.fields(Request)}
+    value = types.get(name.decode()) if kind == b"1" else list[Any] if name == b"response" else None
+    if value is None:
+        return None
+    fields: list[Any] = [
+        ("kind", int),
+        ("k", list[str | int]),
+        ("v", value),
+        ("i", int | None, None),
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct("Change", fields, gc=False)).decode
 
 
 class Replay:
@@ -63,14 +83,42 @@ class Replay:
         self.lines: dict[int | None, int] = {}
         """Number of a request (None: the chat) → where the line stands that changed it last."""
 
+    def apply_line(self, line: bytes, offset: int) -> bool:
+        """Make the change that a line tells; False where it cannot be made. Raises where the line is
+        none."""
+        match = _CHANGE.match(line)
+        decode = _decoder_of(match[1], match[2]) if match is not None else None
+        if match is not None and decode is not None:
+            try:
+                if self._change_request(match[2].decode(), decode(line), offset):
+                    return True
+            except UNREADABLE:
+                pass
+        return self.apply(decode_mutation(line), offset)
+
+    def _change_request(self, name: str, change: Any, offset: int) -> bool:
+        """False where the request is not in its shape: then it becomes plain JSON (_walk)."""
+        number = change.k[1]
+        request = _get(self.state.get("requests"), number)
+        if not isinstance(request, Request):
+            return False
+        if change.kind == SET:
+            setattr(request, name, change.v)
+        elif isinstance(request.response, list):
+            if change.i is not None and change.i >= 0:
+                del request.response[change.i :]
+            request.response += change.v
+        else:
+            return False
+        self.lines[number] = offset
+        return True
+
     def apply(self, mutation: Mutation, offset: int = 0) -> bool:
         """Make the change; False where it cannot be made."""
         path = mutation.k or []
         if path and path != ["requests"]:
             if path[0] == "requests" and isinstance(path[1], int):
                 self.lines[path[1]] = offset
-                if self._change_request(mutation, path):
-                    return True
             return self._change(mutation.kind, path, mutation.value(), mutation.i)
         value = mutation.value()
         before = self._requests()
@@ -92,27 +140,6 @@ class Replay:
                 self.removed[ident] = (request, after)
             after = ident or after
         return changed
-
-    def _change_request(self, mutation: Mutation, path: list[str | int]) -> bool:
-        """Set a field of a request that is in its shape, or go on with its response; False where the
-        change is another, or does not fit: then the request becomes plain JSON (_walk)."""
-        request = _get(self.state.get("requests"), path[1]) if len(path) == 3 else None
-        if not isinstance(request, Request) or mutation.v is _ABSENT:
-            return False
-        name, cut = path[2], mutation.i
-        try:
-            if mutation.kind == SET and name in _FIELDS:
-                setattr(request, name, _FIELDS[name](mutation.v))
-                return True
-            if mutation.kind == PUSH and name == "response" and isinstance(request.response, list):
-                parts = _decode_list(mutation.v)
-                if cut is not None and cut >= 0:
-                    del request.response[cut:]
-                request.response += parts
-                return True
-        except UNREADABLE:
-            pass
-        return False
 
     def _change(self, kind: int, path: list[str | int], value: Any, cut: int | None) -> bool:
         if kind == INITIAL:

@@ -45,9 +45,12 @@ _EPOCHS = 1e11
 def _picker(names: dict[str, str]) -> Callable[[Any], dict[str, Any]]:
     """What of these fields a struct holds, by our names."""
     ours, values_of = tuple(names), attrgetter(*names.values())
+    nothing = (None,) * len(ours)
 
     def pick(holder: Any) -> dict[str, Any]:
         values = values_of(holder)
+        if values == nothing:
+            return {}
         if 0 not in values:  # then all that is empty says nothing
             return dict(compress(zip(ours, values, strict=True), values))
         return {k: v for k, v in zip(ours, values, strict=True) if v or v == 0}
@@ -180,31 +183,31 @@ class Turn:
             mode = agent.modes[0] if isinstance(agent.modes[0], str) else None
         return mode or ""
 
-    def wrong_fields(self) -> Iterator[str]:
+    def wrong_fields(self) -> list[str]:
         """The paths of values that cannot be what they should be, and were passed over. Where a field
         may have several shapes the decoder lets everything through."""
         request, metadata = self.request, self.metadata
-        yield from self.parts.wrong
-        yield from prompts.wrong_message(request.message)
+        wrong = [*self.parts.wrong, *prompts.wrong_message(request.message)]
         for name in ("renderedUserMessage", "renderedGlobalContext"):
-            yield from prompts.wrong_rendered(name, getattr(metadata, name))
-        rounds = metadata.toolCallRounds or ()
-        for round_ in rounds:
-            if (thinking := round_.thinking) is not None:
-                text = thinking.get("text") if isinstance(thinking, dict) else thinking
-                if not isinstance(text, str | list | None):
-                    yield "toolCallRounds.thinking"
+            if (value := getattr(metadata, name)) is not None:
+                wrong += prompts.wrong_rendered(name, value)
         times = [("timestamp", request.timestamp)]
         if request.modelState is not None:
             times.append(("modelState.completedAt", request.modelState.completedAt))
-        times += [("toolCallRounds.timestamp", round_.timestamp) for round_ in rounds]
+        for round_ in metadata.toolCallRounds or ():
+            if (thinking := round_.thinking) is not None:
+                text = thinking.get("text") if isinstance(thinking, dict) else thinking
+                if not isinstance(text, str | list | None):
+                    wrong.append("toolCallRounds.thinking")
+            times.append(("toolCallRounds.timestamp", round_.timestamp))
         for path, value in times:
             if value is not None and type(value) not in _NUMBERS and parse_time(value) is None:
-                yield path
+                wrong.append(path)
         for entry in entries_of(request.variableData):
             for name in ("kind", "name"):
                 if not isinstance(entry.get(name), str | None):
-                    yield f"variableData.variables.{name}"
+                    wrong.append(f"variableData.variables.{name}")
+        return wrong
 
 
 def write_request(turn: Turn, scribe: Scribe) -> None:
