@@ -187,8 +187,13 @@ def test_a_long_conversation_opens_at_any_message(open_page: Open, server: Serve
     assert abs(page.evaluate(top) - before) < 3  # what loads above does not move it
     loaded = page.evaluate("document.querySelectorAll('.piece:not(.waiting)').length")
     assert loaded < 12  # the rest of 5,000 messages was not asked for
+    turn = "document.activeElement.closest('.turn')?.dataset.turn"
+    for key in ("n", "n", "n", "p"):  # also where nothing is loaded yet
+        number = int(page.evaluate(turn)[1:]) + (1 if key == "n" else -1)
+        page.keyboard.press(key)
+        wait_until(page, f"{turn} === 't{number}'")
     page.locator("nav a").nth(3).click()
-    wait_until(page, "document.activeElement.closest('.turn')?.dataset.turn === 't4'")
+    wait_until(page, f"{turn} === 't4'")
     page.evaluate("document.querySelectorAll('.piece')[30].scrollIntoView()")
     wait_until(page, "!document.querySelectorAll('.piece')[30].classList.contains('waiting')")
     assert (
@@ -200,6 +205,11 @@ def test_a_long_conversation_opens_at_any_message(open_page: Open, server: Serve
     wait_until(page, "document.getElementById('found').value.includes('1 message')")
     page.keyboard.press("Enter")
     wait_until(page, "document.body.innerText.includes('make part 1009 faster')")
+    failing = server.get("/api/conversations", errors="true")["conversations"][0]["id"]
+    page = open_page(f"/conversation?id={quote(failing)}")
+    wait_until(page, "document.querySelector('.unit')")
+    page.keyboard.press("e")
+    wait_until(page, "document.activeElement.matches('.unit.error')")
 
 
 def test_sub_agents_branches_and_raw_records(open_page: Open, server: Server) -> None:

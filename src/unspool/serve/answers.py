@@ -99,6 +99,8 @@ class Conversation(msgspec.Struct, omit_defaults=True, kw_only=True):
     masthead: str
     """Its facts, as HTML."""
     turns: list[TurnLine]
+    errors: list[int]
+    """The numbers of the items in which something failed."""
     children: list[Relative]
     parent: Relative | None = None
     branches: list[str]

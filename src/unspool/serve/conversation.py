@@ -121,6 +121,10 @@ def held(item: Item) -> Iterator[int]:
         yield from (call.result_index for call in item.calls if call.result_index is not None)
 
 
+def _failed(item: Item) -> bool:
+    return isinstance(item, Said) and (item.error or any(call.failed for call in item.calls))
+
+
 shelf = Shelf()
 
 
@@ -154,6 +158,7 @@ def conversation(connection: sqlite3.Connection, query: OneQuery) -> Conversatio
         messages=len(trajectory.messages),
         masthead=masthead(reading),
         turns=turns,
+        errors=[number for number, (_, item, _) in enumerate(opened.items) if _failed(item)],
         children=_children(connection, trajectory, set()),
         parent=_relative(connection, trajectory, up) if up is not None else None,
         branches=[branch.reason or "abandoned" for branch in trajectory.branches or ()],

@@ -53,7 +53,9 @@ export async function open(place) {
     return [of(sides[0], one.left_turn), of(sides[1], one.right_turn)];
   }
   function axis(made) {
-    const sides = [made.left, made.right];
+    // Where nothing is timed but the conversation itself: from when to when it went.
+    const ends = ({ started_at, ended_at }) => [["began", started_at], ["ended", ended_at]].filter(([, time]) => time).map(([name, time]) => ({ name, time }));
+    const sides = [made.left, made.right].map((side) => side.events.length ? side : { ...side, events: ends(side.listed) });
     const times = sides.flatMap((side) => side.events.map((event) => Date.parse(event.time))).filter((time) => !Number.isNaN(time));
     const first = Math.min(...times), last = Math.max(...times), span = Math.max(last - first, 1);
     const narrow = body.clientWidth < 640, W = narrow ? 420 : 900, x = narrow ? [120, 300] : [290, 610];
@@ -62,7 +64,7 @@ export async function open(place) {
     const parts = [h("p", { class: "confidence" }, h("b", {}, Math.round(made.confidence * 100) + " %"), " sure that they are the same work, by ", plural(made.correlations.length, "piece") + " of evidence"), heads];
     if (times.length) {
       const svg = h("svg:svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `Events of both from ${fullTime(new Date(first).toISOString())} to ${fullTime(new Date(last).toISOString())}`, class: "axis-chart" });
-      const clock = (time) => { const text = new Date(time).toLocaleString("sv"); return span > 72e6 ? text.slice(5, 16) : text.slice(11, span < 6e5 ? 19 : 16); };
+      const clock = (time) => { const text = new Date(time).toLocaleString("sv"); if (span < 2e4) return `${text.slice(11)}.${String(Math.floor(time) % 1000).padStart(3, "0")}`; return span > 72e6 ? text.slice(5, 16) : text.slice(11, span < 6e5 ? 19 : 16); };
       for (let number = 0; number <= 4; number++) { const time = first + span * number / 4, y = 20 + number / 4 * (H - 44); svg.append(h("svg:line", { class: "grid", x1: 0, x2: W, y1: y, y2: y }), h("svg:text", { class: "axis", x: W / 2, y: y - 4, "text-anchor": "middle" }, clock(time))); }
       for (const one of made.correlations) {
         const [from, to] = tie(one, sides);
@@ -81,7 +83,7 @@ export async function open(place) {
       });
       parts.push(h("p", { class: "legend faint" }, h("span", { class: "key prompt" }), "a prompt ", h("span", { class: "key" }), "a tool call ", h("span", { class: "key temporal" }), "within five seconds ", h("span", { class: "key semantic" }), "similar words; the stronger, the surer"), svg);
     }
-    parts.push(h("table", { class: "evidence" }, h("thead", {}, h("tr", {}, ["Evidence", "Sure", "One", "The other", "Apart"].map((name) => h("th", { scope: "col" }, name)))),
+    if (made.correlations.length) parts.push(h("table", { class: "evidence" }, h("thead", {}, h("tr", {}, ["Evidence", "Sure", "One", "The other", "Apart"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, made.correlations.map((one) => h("tr", {}, h("th", { scope: "row" }, KINDS[one.type] ?? one.type), h("td", {}, Math.round(one.confidence * 100) + " %"), h("td", { dir: "auto" }, one.left), h("td", { dir: "auto" }, one.right), h("td", {}, gap(one.time_difference_ms)))))));
     return parts;
   }

@@ -31,7 +31,13 @@ export async function open(place) {
   const side = h("dialog", { id: "side", class: "large", "aria-label": "Details" });
   place.append(bar, turns, main, help, side);
   if (!window.makeReader) await new Promise((go) => addEventListener("DOMContentLoaded", go, { once: true }));
-  const reader = window.makeReader({ "/": () => { find.focus(); find.select(); }, r: () => showRaw(current()), f: () => follow.click() }, () => {});
+  // Turns and errors are known also where they are not loaded.
+  const turnAfter = (at) => info.turns.find((turn) => turn.item > at), turnBefore = (at) => info.turns.findLast((turn) => turn.item < at);
+  const reader = window.makeReader({
+    "/": () => { find.focus(); find.select(); }, r: () => showRaw(current()), f: () => follow.click(),
+    n: () => goToItem(turnAfter(currentItem())), p: () => goToItem(turnBefore(currentItem())),
+    e: () => { const at = currentItem(), item = info.errors.find((one) => one > at); goToItem(item === undefined ? undefined : { item }); },
+  }, () => {});
 
   function fillHead() {
     setHtml(head, info.masthead);
@@ -95,6 +101,7 @@ export async function open(place) {
         sections.push(section);
       }
       const holder = setHtml(document.createElement("template"), item.html).content;
+      if (!agent) for (const one of holder.children) one.dataset.item = item.number;
       section.append(holder);
     }
     box.replaceChildren(...sections);
@@ -146,9 +153,11 @@ export async function open(place) {
     reader.show(target);
     hold(target);
   }
-  async function goToItem(number, anchor) {
-    await load(Math.floor(number / PIECE));
-    const target = document.getElementById(anchor);
+  // An item, at the thing of that id in it, or at what failed in it.
+  async function goToItem(to) {
+    if (!to) return;
+    await load(Math.floor(to.item / PIECE));
+    const target = to.anchor ? document.getElementById(to.anchor) : body.querySelector(`.error[data-item="${to.item}"], [data-item="${to.item}"] .error`);
     if (target) goToThing(target);
   }
   async function toAnchor() {
@@ -156,10 +165,10 @@ export async function open(place) {
     if (!anchor) return;
     if (document.getElementById(anchor)) return goToThing(document.getElementById(anchor));
     const turn = info.turns.find((one) => one.anchor === anchor);
-    if (turn) return goToItem(turn.item, anchor);
+    if (turn) return goToItem(turn);
     const message = /^m(\d+)(-\d+)?$/.exec(anchor);
     if (message) {
-      try { const at = await ask("conversation/place", { id: info.id, message: Number(message[1]) - 1 }); await goToItem(at.item, anchor); } catch (error) { /* no such message */ }
+      try { const at = await ask("conversation/place", { id: info.id, message: Number(message[1]) - 1 }); await goToItem({ item: at.item, anchor }); } catch (error) { /* no such message */ }
     }
   }
   turns.addEventListener("click", (event) => {
@@ -167,7 +176,7 @@ export async function open(place) {
     if (!link) return;
     event.preventDefault();
     history.pushState(null, "", link.getAttribute("href"));
-    goToItem(Number(link.dataset.item), link.getAttribute("href").slice(1));
+    goToItem({ item: Number(link.dataset.item), anchor: link.getAttribute("href").slice(1) });
   });
 
   /* sub-agents open where they were started */
@@ -208,10 +217,14 @@ export async function open(place) {
   });
   // The conversation that a thing on the page is of: this one, or the sub-agent's in whose fold it stands.
   const conversationOf = (thing) => thing.closest("details.agent[data-agent]")?.dataset.agent ?? info.id;
-  function current() {
-    const at = document.activeElement?.closest?.(".result[id], .unit") ?? document.elementFromPoint(innerWidth / 2, bar.getBoundingClientRect().bottom + 24)?.closest(".unit");
-    return at ? messageOf(at) : null;
+  function here() {
+    const focused = document.activeElement?.closest?.(".result[id], .unit"), box = focused?.getBoundingClientRect();
+    if (box && box.bottom > 0 && box.top < innerHeight) return focused;
+    const within = main.getBoundingClientRect();
+    return document.elementFromPoint(within.left + within.width / 2, bar.getBoundingClientRect().bottom + 24)?.closest(".unit");
   }
+  const currentItem = () => Number(here()?.closest("[data-item]")?.dataset.item ?? -1);
+  const current = () => here() ? messageOf(here()) : null;
   // Of a conversation (m12; its second call: m12-2), or of its third abandoned branch (b3-m12).
   function messageOf(thing) {
     const at = /(?:^|-)(?:b(\d+)-)?m(\d+)(?:-\d+)?$/.exec(thing.id);
@@ -228,7 +241,11 @@ export async function open(place) {
       side.showModal();
     } catch (error) { main.prepend(trouble(error) ?? ""); }
   }
-  function pretty(text) { try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; } }
+  // JSON, also behind the date that a logging script put before it.
+  function pretty(text) {
+    const at = text.search(/[{[]\s*["{[\]}]/);
+    try { return text.slice(0, at) + JSON.stringify(JSON.parse(text.slice(at)), null, 2); } catch { return text; }
+  }
   main.addEventListener("mouseover", offerRaw);
   main.addEventListener("focusin", offerRaw);
   function offerRaw(event) {
@@ -259,7 +276,7 @@ export async function open(place) {
     at = (at + direction + hits.length) % hits.length;
     found.value = `${at + 1} of ${hits.length}`;
     const where = await ask("conversation/place", { id: info.id, message: hits[at] });
-    await goToItem(where.item, where.anchor);
+    await goToItem(where);
     find.focus({ preventScroll: true });
     highlight();
   }
