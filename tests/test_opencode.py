@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness import CASES, corpus
 from unspool import extract
+from unspool.pipeline.shuffle import Slot, Spool
 
 RECORDED = corpus("lab")
 DATABASES = [
@@ -108,3 +109,19 @@ def test_a_session_of_two_generations_is_told_once() -> None:
     (made,) = extract([str(CASES / "opencode/second_generation/input")])
     assert made.title == "New title"
     assert "stale words" not in [m.content for m in made.messages]
+
+
+def test_a_full_disk_is_no_problem_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are reduced, and put away, while the database is still being read."""
+
+    put = Spool.put
+    failures = [OSError(28, "No space left on device")]
+
+    def full_once(spool: Spool, data: bytes) -> Slot:
+        if failures:
+            raise failures.pop()
+        return put(spool, data)
+
+    monkeypatch.setattr(Spool, "put", full_once)
+    with pytest.raises(OSError, match="No space left"):
+        list(extract([str(CASES / "opencode/subagent")]))

@@ -17,13 +17,13 @@ The same code runs in the calling process when there is one worker.
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from unspool import sinks, sources
-from unspool.facts import NOBODY, Key, Problem
+from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.io.origins import Origin, Tally
 from unspool.link import Card, Patch, link, make_card
 from unspool.pipeline.collect import Collection, Place, rebuild
@@ -186,31 +186,36 @@ class Worker:
             tally = Tally()
         count, done = 0, span.start
         key = NOBODY
-        try:
-            for fact in sources.read(span, tally, self.job.recover):
-                if told is not None and fact.key is not key and fact.key != NOBODY:
-                    if family_of(fact.key) != family_of(key):
-                        told()
-                    key = fact.key
-                if only is not None and (type(fact) is Problem or family_of(fact.key) not in only):
-                    continue
-                if collection.weight > self.limit:
-                    self._spill()  # not before the source is done with the record before
-                collection.add(span.source, fact)
-                count += 1
-                if count % PROGRESS_FACTS or self.progress is None or fact.origin != span.path:
-                    continue
-                self.progress(max(0, fact.offset - done))
-                done = max(done, fact.offset)
-        except OSError as error:  # vanished, or no longer permitted
-            self._unreadable(span, error, again=only is not None)
-        except Exception as error:  # a fault of ours: the other files go on
-            self._fault(NOBODY, (span.path, done), error, again=only is not None)
+        for fact in self._facts_of(span, tally, again=only is not None):
+            if told is not None and fact.key is not key and fact.key != NOBODY:
+                if family_of(fact.key) != family_of(key):
+                    told()
+                key = fact.key
+            if only is not None and (type(fact) is Problem or family_of(fact.key) not in only):
+                continue
+            if collection.weight > self.limit:
+                self._spill()  # not before the source is done with the record before
+            collection.add(span.source, fact)
+            count += 1
+            if count % PROGRESS_FACTS or self.progress is None or fact.origin != span.path:
+                continue
+            self.progress(max(0, fact.offset - done))
+            done = max(done, fact.offset)
         if collection.weight > self.limit:
             self._spill()
         if self.progress is not None and only is None:
             end = span.end if span.end is not None else span.size
             self.progress(max(0, end - done))
+
+    def _facts_of(self, span: Origin, tally: Tally, again: bool) -> Iterator[AnyFact]:
+        """What the source tells, as far as the file can be read: the other files go on. What fails in
+        writing, between the facts, is no problem of the file."""
+        try:
+            yield from sources.read(span, tally, self.job.recover)
+        except OSError as error:  # vanished, or no longer permitted
+            self._unreadable(span, error, again)
+        except Exception as error:  # a fault of ours
+            self._fault(NOBODY, (span.path, span.start), error, again)
 
     def _spill(self) -> None:
         """Facts to disk, of those conversations first that were met first: they may be over."""
