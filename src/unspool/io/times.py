@@ -22,9 +22,9 @@ _MICROS_LIMIT = _MILLIS_LIMIT * 1000
 
 def parse_time(value: object) -> int | None:
     """Microseconds since 1970 from ISO text or an epoch number; None where it is neither."""
+    if type(value) is int or type(value) is float:
+        return _from_number(value)
     if not isinstance(value, str):
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return _from_number(value)
         return None
     try:
         moment = datetime.fromisoformat(value)

@@ -240,11 +240,20 @@ def _item_text(item: Item) -> str | None:
 
 
 def _tree_text(node: Node) -> str:
-    """The text of a rendered prompt tree."""
-    children = node.children
-    if children is None or node.type == _TEXT_NODE:
-        return f"\n{node.text or ''}" if node.lineBreakBefore else node.text or ""
-    return "<image>" if node.ctor == _IMAGE_PIECE else "".join(map(_tree_text, children))
+    """The text of a rendered prompt tree. Joined once: it may be long, and every join copies it."""
+    texts: list[str] = []
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if node.children is None or node.type == _TEXT_NODE:
+            if node.lineBreakBefore:
+                texts.append("\n")
+            texts.append(node.text or "")
+        elif node.ctor == _IMAGE_PIECE:
+            texts.append("<image>")
+        else:
+            waiting += reversed(node.children)
+    return "".join(texts)
 
 
 class Shown(msgspec.Struct):
