@@ -294,12 +294,15 @@ def test_another_machine_feeds_the_store_while_redis_dies(server: Server, tmp_pa
     assert not (there / "none.db").exists()
 
 
-def test_an_intake_sends_what_is_new_and_nothing_of_its_own(tmp_path: Path) -> None:
+def test_an_intake_sends_what_is_new_and_nothing_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     layout = Layout.beside(tmp_path / "none.db")
     layout.make()
     journal = SqliteQueue(layout.live / "queue.db")
     (tmp_path / "s1.jsonl").write_text(transcript(0))
-    sender = Sender(journal, [str(tmp_path)], layout.live)
+    sender = Sender(journal, ["."], layout.live)
     assert [sender.step(), sender.step()] == [1, 0]
     with (tmp_path / "s1.jsonl").open("a") as file:
         file.write(transcript(1))

@@ -51,7 +51,10 @@ STATUS_SECONDS = 2.0
 STATUS_AT_LEAST_SECONDS = 30.0
 """Where nothing changes, the daemon says so often that it is there."""
 REMOTE_SECONDS = 0.1
-"""A queue that others fill is asked so often."""
+"""A queue that others fill is asked so often,"""
+QUIET_REMOTE_SECONDS = 1.0
+"""and so often where nothing came from it for a while."""
+QUIET_SECONDS = 10.0
 TIDY_SECONDS = 60.0
 BULK_BYTES = 32 * 1024 * 1024
 BUSY_SECONDS = 5.0
@@ -325,7 +328,7 @@ class Daemon:
                     give_back()  # what the busy time took
                 most = min(work.monitors.wait_seconds(), STATUS_SECONDS)
                 if work.queue.remote:
-                    most = min(most, REMOTE_SECONDS)
+                    most = min(most, work.ask_seconds())
                 wait = work.schedule.wait_seconds(most)
                 if wait > 0:
                     self.bell.wait(wait)
@@ -387,7 +390,7 @@ class _Work:
         self.lags: dict[str, int] = {}
         self.unaligned: set[str] = set()
         """Conversations that changed since alignments were looked at."""
-        self._states_at = self._looked_at = 0.0
+        self._states_at = self._looked_at = self._came_at = 0.0
         self._more = True
         self._made_at = self._all_made_at = time.monotonic()
         """When conversations were last made anew, and when last others than those that ended a turn."""
@@ -435,15 +438,21 @@ class _Work:
             self._all_made_at = now
         return self.schedule.take(only_urgent=not is_time)
 
+    def ask_seconds(self) -> float:
+        """How often the queue is asked where nobody rings."""
+        if not self.queue.remote:
+            return STATUS_SECONDS
+        is_quiet = time.monotonic() - self._came_at > QUIET_SECONDS
+        return QUIET_REMOTE_SECONDS if is_quiet else REMOTE_SECONDS
+
     def _take_events(self, is_rung: bool) -> Taken:
-        if not is_rung and time.monotonic() - self._looked_at < (
-            REMOTE_SECONDS if self.queue.remote else STATUS_SECONDS
-        ):
+        if not is_rung and time.monotonic() - self._looked_at < self.ask_seconds():
             return Taken()
         self._looked_at = time.monotonic()
         self._more = bool(self.queue.backlog(position(self.connection, self.queue.name)).events)
         if not self._more:
             return Taken()
+        self._came_at = time.monotonic()
         with self._turn():
             taken = self.writer.take_events(self.queue)
         clear(self.folder)

@@ -20,7 +20,7 @@ import msgspec
 
 from unspool.hooks.spool import FILE_MODE, Layout
 from unspool.io.folders import walk
-from unspool.live.monitors import KNOWN_SECONDS, STAYS_HOT_SECONDS, WALK_SECONDS
+from unspool.live.monitors import KNOWN_SECONDS, STAYS_HOT_SECONDS, WALK_SECONDS, is_recent
 from unspool.live.queue import Arrival, SqliteQueue
 from unspool.pipeline.discover import COMPANIONS
 from unspool.store.reading import copied_database
@@ -69,7 +69,7 @@ class Sender:
 
     def __init__(self, journal: SqliteQueue, tops: Iterable[str], live: Path) -> None:
         self.journal = journal
-        self.tops = list(tops)
+        self.tops = [os.path.abspath(top) for top in tops]  # noqa: PTH100 - compared as text
         self.live = str(live) + os.sep
         """Ours: the journal would send itself, and to open it beside SQLite drops SQLite's locks."""
         self.host = socket.gethostname()
@@ -91,7 +91,8 @@ class Sender:
                 with suppress(FileNotFoundError):
                     modified = max(modified, os.stat(path + "-wal").st_mtime_ns)  # noqa: PTH116
                 if self._sent.get(path) != (status.st_size, modified):
-                    self._hot[path] = now
+                    if path in self._sent or is_recent(modified):
+                        self._hot[path] = now
                     total += self._send(path, status, modified)
                     self._sent[path] = status.st_size, modified
         return total

@@ -118,8 +118,10 @@ class Monitors:
                 if not known.gone and known.source:
                     self._look(made, looked, path)
         for changed in made.changed:
-            self.hot[changed.path] = now
             self.moved = now
+            # On the first day everything is new: what nobody writes to is not looked at all the time.
+            if changed.change != "new" or is_recent(changed.mtime_ns):
+                self.hot[changed.path] = now
         return made
 
     def _look(self, made: Survey, looked: set[str], path: str) -> None:
@@ -152,6 +154,10 @@ class Monitors:
         if self.hot:
             next_look = min(next_look, self._hot_at + self._hot_seconds(now))
         return max(next_look - now, 0)
+
+
+def is_recent(mtime_ns: int) -> bool:
+    return time.time_ns() - mtime_ns < STAYS_HOT_SECONDS * 1e9
 
 
 def _walk(top: str, made: Survey) -> Iterator[tuple[str, str]]:
