@@ -2,7 +2,8 @@
 
     PYTHONPATH=src:. python -m bench.spark FOLDER [WORKERS]   on a cluster of so many workers
     PYTHONPATH=src:. python -m bench.spark --skew FOLDER      makes one conversation of 1 GB there
-    PYTHONPATH=src:. python -m bench.spark --growth FOLDER    1 and 4 GB, one worker and two
+    PYTHONPATH=src:. python -m bench.spark --growth FOLDER    1 and 4 GB, one worker and two, as the
+                                                              rows of the table in docs/spark.md
 
 It is not part of `make bench`: it needs Java and minutes.
 """
@@ -151,14 +152,34 @@ def compare(data: Path, *clusters: int) -> None:
         print("spark  ", spark, f"Python {spark['python_cpu'] / here['cpu']:.2f} × extract")
 
 
+def grow(folder: Path) -> None:
+    """What more data and more workers cost. The data, 5 GB, is made where it is not there yet."""
+    print(
+        "| read | workers | time | Python, all processes | `extract` | Java | peak of a Python worker |"
+    )
+    for gigabytes in (1, 4):
+        data = folder / f"{gigabytes}-gb"
+        if not data.exists():
+            generate(data, gigabytes * 1_000_000_000)
+        for workers in (1, 2):
+            with tempfile.TemporaryDirectory() as temporary:
+                here = run_here(str(data), Path(temporary))
+                spark = run_on_cluster(str(data), workers, Path(temporary))
+            print(
+                f"| {gigabytes} GB | {workers} | {spark['seconds']:.0f} s"
+                f" | {spark['python_cpu']:.1f} s = {spark['python_cpu'] / here['cpu']:.2f} ×"
+                f" | {here['cpu']:.1f} s | {spark['java_cpu']:.0f} s"
+                f" | {spark['python_peak_mb']:.0f} MB |",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
     *options, last = [argument for argument in sys.argv[1:] if not argument.isdigit()]
     numbers = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
     folder = Path(last)
     if "--growth" in options:
-        for size, clusters in ((1_000_000_000, (1, 2)), (4_000_000_000, (2,))):
-            generate(folder / str(size), size)
-            compare(folder / str(size), *clusters)
+        grow(folder)
     else:
         if "--skew" in options:
             make_skew(folder)
