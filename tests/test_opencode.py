@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness import CASES, corpus
 from unspool import extract
+from unspool.errors import NothingToRead
 from unspool.pipeline.shuffle import Slot, Spool
 
 RECORDED = corpus("lab")
@@ -98,6 +99,15 @@ def test_one_worker_and_two_tell_the_same_of_several_databases_with_files_beside
     )
     assert one == two
     assert sorted(made["conversation_id"] for made in one) == ["ses_1", "ses_2"]
+
+
+def test_lines_of_somebody_elses_plugin_are_not_taken_for_an_export(tmp_path: Path) -> None:
+    info = {"id": "ses_1", "title": "A title"}
+    event = {"hook": "event", "input": {"type": "session.created", "properties": {"info": info}}}
+    path = tmp_path / "events.jsonl"
+    path.write_text(f"{json.dumps(event)}\n" * 3)
+    with pytest.raises(NothingToRead, match="not a format that unspool knows"):
+        list(extract([str(path)]))
 
 
 def _write(path: Path, value: object) -> None:

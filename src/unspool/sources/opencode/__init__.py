@@ -24,6 +24,7 @@ from unspool.sources.opencode.sessions import NAME
 RANGES = False
 IN_TURN = True
 
+_EXPORT = re.compile(rb'\s*\{\s*"(?:info|messages)"\s*:')
 _DATABASE = re.compile(r"(?:opencode(?:-[\w.]+)?|kilo)\.db")
 
 
@@ -65,8 +66,7 @@ def _is_stream(head: Head) -> bool:
 
 def _is_export(head: Head) -> bool:
     # {"info":{"id":"ses_…",…},"messages":[{"info":{…},"parts":[…]}]}
-    start = head.data[:2048]
-    return head.data.lstrip()[:1] == b"{" and b'"info"' in start and b'"ses_' in start
+    return bool(_EXPORT.match(head.data)) and b'"ses_' in head.data[:2048]
 
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
