@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -43,6 +44,14 @@ _TRACED = 8
 _JOINTS = re.compile(r"[:/#]")
 _DATABASE = b"SQLite format 3\x00"
 _patch = msgspec.msgpack.Decoder(Patch).decode
+
+
+class _Line(msgspec.Struct):
+    conversation_id: str
+    messages: list[msgspec.Raw]
+
+
+_line = msgspec.json.Decoder(_Line).decode
 
 
 class Told(NamedTuple):
@@ -147,7 +156,8 @@ def records_of(
     # (A daemon may have written the conversation anew since it was opened.)
     is_known = [*map(len, traced)] == [*map(len, lines)]
     told = traced[line][number] if is_known else []
-    records = _find(connection, trajectory, message, told)
+    records = [] if told or line else _in_trajectory(connection, trajectory, number)
+    records = records or _find(connection, trajectory, message, told)
     if records:
         return Found(records[:MOST])
     paths = {one.origin for one in told} or {trajectory.file_path or ""}
@@ -161,6 +171,36 @@ def records_of(
     return Found([_record(origin, None, "", text) for origin, text in texts[:MOST]], note)
 
 
+def _origins(connection: sqlite3.Connection, trajectory: Trajectory) -> list[tuple[int, str]]:
+    return connection.execute(
+        "SELECT o.id, o.path FROM conversation_origins c JOIN origins o ON o.id = c.origin_id"
+        " WHERE c.conversation_id = ?",
+        (row_id(trajectory.source, trajectory.conversation_id),),
+    ).fetchall()
+
+
+def _in_trajectory(
+    connection: sqlite3.Connection, trajectory: Trajectory, number: int
+) -> list[RawRecord]:
+    """The message of a conversation that came as a line of trajectory JSONL."""
+    size = "SELECT ifnull(sum(size_bytes), 0) FROM raw_traces WHERE origin_id = ?"
+    for origin, path in _origins(connection, trajectory):
+        if connection.execute(size, (origin,)).fetchone()[0] > _PARSED_BYTES:
+            continue
+        data = b"".join(data for _, data in iter_raw(connection, origin))
+        at = 0
+        for line in data.splitlines(keepends=True):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                told = _line(line)
+                if told.conversation_id == trajectory.conversation_id and number < len(
+                    told.messages
+                ) == len(trajectory.messages):
+                    text = bytes(told.messages[number]).decode("utf-8", "replace")
+                    return [_record(path, at, f"messages[{number}]", text)]
+            at += len(line)
+    return []
+
+
 def _find(
     connection: sqlite3.Connection, trajectory: Trajectory, message: Message, told: list[Told]
 ) -> list[RawRecord]:
@@ -168,12 +208,7 @@ def _find(
     for one in told:
         offsets.setdefault(one.origin, set()).add(one.offset)
     if not told:
-        rows = connection.execute(
-            "SELECT o.path FROM conversation_origins c JOIN origins o ON o.id = c.origin_id"
-            " WHERE c.conversation_id = ?",
-            (row_id(trajectory.source, trajectory.conversation_id),),
-        )
-        offsets = {path: set() for (path,) in rows}
+        offsets = {path: set() for _, path in _origins(connection, trajectory)}
     ways = [*_ways_to_know(message, told)]
     return _search(connection, offsets, ways) or _search(
         connection, {path: set() for path in _beside(connection, offsets)}, ways
