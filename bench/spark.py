@@ -160,7 +160,8 @@ def grow(folder: Path) -> None:
     for gigabytes in (1, 4):
         data = folder / f"{gigabytes}-gb"
         if not data.exists():
-            generate(data, gigabytes * 1_000_000_000)
+            generate(folder / "unfinished", gigabytes * 1_000_000_000)
+            (folder / "unfinished").rename(data)
         for workers in (1, 2):
             with tempfile.TemporaryDirectory() as temporary:
                 here = run_here(str(data), Path(temporary))
