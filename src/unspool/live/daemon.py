@@ -244,7 +244,7 @@ class Daemon:
             with self._telling:
                 text = self._troubles.pop(what)
                 if text not in self._troubles.values():
-                    self.tell(News(_now(), "trouble", text=f"it works again, after: {text}"))
+                    self.tell(News(_now(), "trouble", text="it works again"))
 
     # the main thread
 

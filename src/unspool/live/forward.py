@@ -139,7 +139,7 @@ def run_intake(
                 forward = forward or Forward(journal, open_queue())
                 forward.step()
                 if trouble:
-                    tell(f"it works again, after: {trouble}")
+                    tell("it works again")
                 trouble = ""
             except (UnspoolError, OSError) as error:
                 # What is in the spool stays there, and what is in the journal.
