@@ -248,7 +248,7 @@ def pack_trajectory(trajectory: Trajectory) -> bytes:
     return _packer.encode(trajectory)
 
 
-def unpack_trajectory(data: bytes) -> Trajectory:
+def unpack_trajectory(data: bytes | bytearray) -> Trajectory:
     return _unpacker.decode(data)
 
 

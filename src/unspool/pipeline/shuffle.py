@@ -51,7 +51,7 @@ class Spool:
         self._file: BinaryIO | None = None
         self._end = 0
 
-    def put(self, data: bytes) -> Slot:
+    def put(self, data: bytes | bytearray) -> Slot:
         if self._file is None:
             self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
         self._file.write(data)

@@ -45,7 +45,8 @@ from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 PROGRESS_FACTS = 256
 SAMPLES_PER_CODE = 5
-_pack = msgspec.msgpack.Encoder().encode
+_pack_into = msgspec.msgpack.Encoder().encode_into
+LONG_BYTES = 1 << 20
 
 
 class Strays(msgspec.Struct):
@@ -137,6 +138,8 @@ class Worker:
         self.families: dict[Key, FamilyResult] = {}
         self.strays: dict[Key, list[Origin]] = {}
         self.early = False
+        self.packed = bytearray()
+        """A trajectory on its way into the spool, in memory that the next one uses again."""
 
     # 1. read
 
@@ -370,14 +373,15 @@ class Worker:
         patches = link([reduced.card for _, reduced in members]) if members else {}
         for trajectory, reduced in members:
             try:
-                data = _pack(trajectory)
+                _pack_into(trajectory, self.packed)
             except (OverflowError, UnicodeEncodeError):
                 # What no file can hold is left out, or mended.
-                data = pack_trajectory(trajectory)
-                trajectory = unpack_trajectory(data)
+                self.packed[:] = pack_trajectory(trajectory)
+                trajectory = unpack_trajectory(self.packed)
             if elsewhere:
-                reduced.slot = self.trajectories.put(data)
-            del data  # before the line is made, which is as long
+                reduced.slot = self.trajectories.put(self.packed)
+            if len(self.packed) > LONG_BYTES:
+                self.packed = bytearray()  # before the line is made, which is as long
             reduced.assumed = patches.get(reduced.card.key)
             if reduced.assumed is None or not reduced.assumed.absorbed:
                 reduced.written = self.writer.write([(trajectory, reduced.assumed)])
