@@ -63,10 +63,10 @@ def _strip_telling(rest: str, catalogue: Catalogue) -> str:
     return rest
 
 
-def typed_text(text: str) -> str | None:
+def typed_text(text: str, rendered: bool = True) -> str | None:
     """What the person typed; None where the message holds nothing of theirs."""
     tagged = blocks(text)
-    return read_wording(text, tagged, active(), True).typed if tagged else text
+    return read_wording(text, tagged, active(), rendered).typed if tagged else text
 
 
 def context_kind(text: str, rendered: bool = True) -> Literal["summary", "injected"] | None:
