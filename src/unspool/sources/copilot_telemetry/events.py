@@ -34,10 +34,10 @@ def iter_events(
 ) -> Iterator["Event | Problem"]:
     """Every record of the origin; lines that begin as `noise` does are only counted."""
     path = origin.path
-    shape = Repeats()
-    body_of = shape.body_of
+    repeats = Repeats()
+    body_of = repeats.body_of
     for record in iter_json_lines(
-        origin, shape, tally, recover, mend=_mend, noise=noise or (), lazy=True
+        origin, repeats.shape(), tally, recover, mend=_mend, noise=noise or (), lazy=True
     ):
         if type(record) is tuple:
             offset, line, envelope = record

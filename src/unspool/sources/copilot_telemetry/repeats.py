@@ -40,15 +40,13 @@ class Known:
 _NOTHING = Known(b"", b"", 1)
 
 
-class Repeats(Shape[Envelope]):
+class Repeats:
     """Decodes lines, and knows the lists of those before."""
 
     __slots__ = ("_decode", "_known", "_last", "_size")
 
     def __init__(self) -> None:
-        super().__init__(Envelope)
-        self._decode = self.decode
-        self.decode = self._decode_line
+        self._decode = Shape(Envelope).decode
         self._known: dict[tuple[bytes, bool], Known] = {}
         """Whose list, and whether all of it is ASCII → the list; those that grew last are the last."""
         self._size = 0
@@ -60,7 +58,14 @@ class Repeats(Shape[Envelope]):
         last = self._last
         return last[1] if last is not None and last[0] is envelope else None
 
-    def _decode_line(self, line: Any) -> Envelope:
+    def shape(self) -> Shape[Envelope]:
+        """Envelopes, decoded here. Nothing here holds it: runs do not look for circles of objects, so
+        the lists of every file that was read would stay."""
+        shape = Shape(Envelope)
+        shape.decode = self.decode
+        return shape
+
+    def decode(self, line: Any) -> Envelope:
         at = line.find(_LIST) + len(_LIST) if len(line) > _SHORT_LINE else 0
         spaced = line[at : at + 1] == b" "
         at += 1 + spaced
