@@ -1,5 +1,6 @@
 """The door: what comes in dirty, long, glued or cut off, and what of it is told."""
 
+import gc
 import json
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.harness import cases, facts_of, origins_of
 from unspool.facts import Problem
 from unspool.io import door
 from unspool.io.door import iter_json_lines, read_json
@@ -181,3 +183,18 @@ def test_a_long_string_that_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_places_are_bytes() -> None:
     salvage = read_json('[{"a":"é"},\n{"b":1},'.encode())
     assert (salvage.values, salvage.places) == ([{"a": "é"}, {"b": 1}], [1, 13])
+
+
+@pytest.mark.parametrize("source", sorted({case.parent.name for case in cases()}))
+def test_what_a_source_knows_of_a_file_is_let_go_with_it(source: str) -> None:
+    """Runs do not look for circles of objects: a shape in one would stay, with all that it holds."""
+    origins = [one for case in cases(source) for one in origins_of(case / "input")]
+    facts_of(origins)  # now everything is imported that has shapes for all files
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(one, Shape) for one in gc.get_objects())
+        facts_of(origins)
+        assert sum(isinstance(one, Shape) for one in gc.get_objects()) == before
+    finally:
+        gc.enable()

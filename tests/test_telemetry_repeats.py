@@ -1,6 +1,5 @@
 """A list that goes on from the one before it is read as if its line stood alone."""
 
-import gc
 import json
 import random
 from pathlib import Path
@@ -116,14 +115,3 @@ def test_a_byte_that_is_no_utf8_is_seen_wherever_it_stands(seed: int) -> None:
             at = rng.choice([i for i in rng.sample(range(len(line)), 400) if line[i] >= 0x80])
             with pytest.raises(UNREADABLE):
                 shape.decode(line[:at] + b"\xff" + line[at + 1 :])
-
-
-def test_the_lists_of_a_file_are_let_go_with_it(tmp_path: Path) -> None:
-    line = json.dumps(call([{"role": "user", "content": "x" * 9000}])).encode()
-    gc.collect()
-    gc.disable()
-    try:
-        facts_of(tmp_path, [line])
-        assert not [one for one in gc.get_objects() if type(one) is repeats.Repeats]
-    finally:
-        gc.enable()

@@ -6,6 +6,7 @@ taken field by field, what does not is left out and its path reported.
 """
 
 import types
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -24,13 +25,19 @@ class Whole(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class Shape(Generic[StructType]):
-    """A struct and the two ways into it."""
+    """A struct and the two ways into it.
+
+    A `decode` of one's own must not belong to the shape itself: runs do not look for circles of
+    objects, so both would stay for ever.
+    """
 
     __slots__ = ("decode", "kind")
 
-    def __init__(self, kind: type[StructType]) -> None:
+    def __init__(
+        self, kind: type[StructType], decode: Callable[[Any], StructType] | None = None
+    ) -> None:
         self.kind = kind
-        self.decode = msgspec.json.Decoder(kind).decode
+        self.decode = decode or msgspec.json.Decoder(kind).decode
         """Raises msgspec.DecodeError where the JSON is broken or a field has a wrong type."""
 
     def convert(self, value: Any, wrong: list[str] | None = None) -> StructType:

@@ -189,7 +189,7 @@ def _in_trajectory(
             continue
         data = b"".join(data for _, data in iter_raw(connection, origin))
         at = 0
-        for line in data.splitlines(keepends=True):
+        for line in data.split(b"\n"):
             with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 told = _line(line)
                 if told.conversation_id == trajectory.conversation_id and number < len(
@@ -197,7 +197,7 @@ def _in_trajectory(
                 ) == len(trajectory.messages):
                     text = bytes(told.messages[number]).decode("utf-8", "replace")
                     return [_record(path, at, f"messages[{number}]", text)]
-            at += len(line)
+            at += len(line) + 1
     return []
 
 

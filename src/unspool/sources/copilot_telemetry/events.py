@@ -18,6 +18,7 @@ import msgspec
 from unspool.facts import Key, Problem
 from unspool.io.door import clean, clean_text, iter_json_lines
 from unspool.io.origins import Origin, Tally
+from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources.copilot_telemetry.envelope import Envelope, Properties, bag_of
 from unspool.sources.copilot_telemetry.repeats import Repeats
@@ -37,7 +38,13 @@ def iter_events(
     repeats = Repeats()
     body_of = repeats.body_of
     for record in iter_json_lines(
-        origin, repeats.shape(), tally, recover, mend=_mend, noise=noise or (), lazy=True
+        origin,
+        Shape(Envelope, repeats.decode),
+        tally,
+        recover,
+        mend=_mend,
+        noise=noise or (),
+        lazy=True,
     ):
         if type(record) is tuple:
             offset, line, envelope = record

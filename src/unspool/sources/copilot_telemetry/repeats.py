@@ -58,13 +58,6 @@ class Repeats:
         last = self._last
         return last[1] if last is not None and last[0] is envelope else None
 
-    def shape(self) -> Shape[Envelope]:
-        """Envelopes, decoded here. Nothing here holds it: runs do not look for circles of objects, so
-        the lists of every file that was read would stay."""
-        shape = Shape(Envelope)
-        shape.decode = self.decode
-        return shape
-
     def decode(self, line: Any) -> Envelope:
         at = line.find(_LIST) + len(_LIST) if len(line) > _SHORT_LINE else 0
         spaced = line[at : at + 1] == b" "

@@ -54,18 +54,21 @@ _decode_pairs = msgspec.json.Decoder(list[_Pair]).decode
 class LineShape(Shape[Line]):
     """Any JSON object; of an envelope as collectors write it, the lists stay as they are."""
 
-    __slots__ = ("_checked",)
-
     def __init__(self) -> None:
-        self.kind = Line
-        self.decode = self._decode_line
-        self._checked = b""
-        """The last list, known to be clean: the next one mostly begins with it."""
+        super().__init__(Line, Decoder().decode)
 
     def convert(self, value: Any, wrong: list[str] | None = None) -> Line:
         return Line(value)
 
-    def _decode_line(self, data: Any) -> Line:
+
+class Decoder:
+    __slots__ = ("_checked",)
+
+    def __init__(self) -> None:
+        self._checked = b""
+        """The last list, known to be clean: the next one mostly begins with it."""
+
+    def decode(self, data: Any) -> Line:
         refuse_depth(data)
         if data.find(_MARK) >= 0:
             try:
