@@ -17,16 +17,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-from msgspec import Raw
 
 from unspool.facts import ROOT, AnyFact, Attachment, Problem, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.prompts.shapes import binary
+from unspool.sources.blocks import (
+    Block,
+    Content,
+    blocks_of,
+    calls_of,
+    images_of,
+    tell_answer,
+    text_of,
+)
 from unspool.sources.cursor.paths import user_folder
-from unspool.sources.scribe import Scribe, all_input, title_of, touched
+from unspool.sources.scribe import Scribe, all_input, title_of
 from unspool.sources.vscode_chat.folders import user_folders
 
 NAME = "cline"
@@ -50,27 +57,6 @@ _TOUCHES = {
     "apply_diff": "edit",
     "insert_content": "edit",
 }
-_NOTHING = Raw(b"")
-
-
-class Picture(msgspec.Struct, gc=False):
-    media_type: str = ""
-    data: str = ""
-
-
-class Block(msgspec.Struct, gc=False):
-    """One part of a message's content."""
-
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    id: str = ""
-    name: str = ""
-    input: Raw = _NOTHING
-    tool_use_id: str = ""
-    content: "str | list[Block] | None" = None
-    is_error: bool | None = None
-    source: Picture | None = None
 
 
 class ModelInfo(msgspec.Struct, gc=False):
@@ -81,7 +67,7 @@ class Message(msgspec.Struct, gc=False):
     """An element of the history."""
 
     role: str = ""
-    content: str | list[Block] | None = None
+    content: Content = None
     ts: int | float | None = None
     modelInfo: ModelInfo | None = None
 
@@ -188,46 +174,26 @@ def _read_history(
         if message.role == "user":
             _read_user(message, scribe, open_calls)
         elif message.role == "assistant":
-            open_calls = _read_answer(message, scribe, requests.get(number, ""))
+            model = message.modelInfo.modelId if message.modelInfo else ""
+            request = requests.get(number, "")
+            tell_answer(message.content, entry, scribe, _TOUCHES, model=model, request=request)
+            open_calls = calls_of(message.content)
         else:
             tally.unrecognise(message.role or "no role", origin.path, offset)
             scribe.link()
         yield from scribe.facts
 
 
-def _read_answer(message: Message, scribe: Scribe, request: str) -> list[Block]:
-    blocks = _blocks(message.content)
-    calls = [block for block in blocks if block.type == "tool_use"]
-    scribe.message(
-        id=scribe.entry,
-        role="assistant",
-        text=_text(blocks),
-        thinking="\n\n".join(block.thinking for block in blocks if block.thinking),
-        model=message.modelInfo.modelId if message.modelInfo else "",
-        request=request,
-    )
-    for block in calls:
-        arguments = bytes(block.input).decode("utf-8", "replace")
-        scribe.call(
-            id=block.id,
-            message=scribe.entry,
-            name=block.name,
-            arguments=arguments,
-            files=touched(_TOUCHES, block.name, arguments, "path"),
-        )
-    return calls
-
-
 def _read_user(message: Message, scribe: Scribe, open_calls: list[Block]) -> None:
     """Results of the calls before, and what the person and the program said beside them."""
     words: list[str] = []
-    blocks = _blocks(message.content)
+    blocks = blocks_of(message.content)
     has_results = False
     for number, block in enumerate(blocks):
         if block.type == "tool_result":
             has_results = True
-            inner = _blocks(block.content)
-            _return(scribe, block.tool_use_id, _text(inner), block.is_error, _images(inner))
+            text, images = text_of(block.content), images_of(block.content)
+            _return(scribe, block.tool_use_id, text, block.is_error, images)
             open_calls[:] = [call for call in open_calls if call.id != block.tool_use_id]
         elif block.type == "text":
             head = _RESULT.match(block.text)
@@ -242,7 +208,7 @@ def _read_user(message: Message, scribe: Scribe, open_calls: list[Block]) -> Non
             if not text and number + 1 < len(blocks):
                 text, blocks[number + 1].text = blocks[number + 1].text, ""
             _return(scribe, call.id, text, None, ())
-    _read_words("\n\n".join(filter(None, words)), has_results, _images(blocks), scribe)
+    _read_words("\n\n".join(filter(None, words)), has_results, images_of(blocks), scribe)
 
 
 def _return(
@@ -321,18 +287,3 @@ def _requests_beside(path: Path) -> dict[int, str]:
             if row.conversationHistoryIndex is not None and _request_of(row) is not None:
                 requests[row.conversationHistoryIndex + 2] = _name(row)
     return requests
-
-
-def _blocks(content: str | list[Block] | None) -> list[Block]:
-    if isinstance(content, list):
-        return content
-    return [Block(type="text", text=content)] if content else []
-
-
-def _text(blocks: list[Block]) -> str:
-    return "\n\n".join(block.text for block in blocks if block.type == "text" and block.text)
-
-
-def _images(blocks: list[Block]) -> tuple[Attachment, ...]:
-    pictures = [block.source for block in blocks if block.type == "image" and block.source]
-    return tuple(binary("image", one.data, one.media_type) for one in pictures)

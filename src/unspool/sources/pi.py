@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from unspool.facts import PREVIOUS, ROOT, AnyFact, Attachment, Problem, Rank
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.prompts.shapes import binary
-from unspool.sources.scribe import Scribe, all_input, title_of, touched
+from unspool.sources.blocks import Block, Content, calls_of, images_of, tell_answer, text_of
+from unspool.sources.scribe import Scribe, all_input, title_of
 
 NAME = "pi"
 RANGES = False  # an answer is printed piece by piece
@@ -43,19 +42,6 @@ _PRINTED = re.compile("(?:agent|turn|message|tool_execution|queue|compaction|aut
 """Events of the printed stream beside `message_end`: they repeat what it tells."""
 
 
-class Block(msgspec.Struct, gc=False):
-    """One part of a message's content."""
-
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    data: str = ""
-    mimeType: str = ""
-    id: str = ""
-    name: str = ""
-    arguments: Raw = Raw(b"")
-
-
 class Usage(msgspec.Struct, gc=False):
     """`input` leaves out what came from the cache; `output` holds the reasoning."""
 
@@ -69,7 +55,7 @@ class Usage(msgspec.Struct, gc=False):
 
 class Message(msgspec.Struct, gc=False):
     role: str = ""
-    content: str | list[Block] | None = None
+    content: Content = None
     timestamp: int | float | None = None
     model: str = ""
     responseModel: str | None = None
@@ -91,32 +77,28 @@ class Message(msgspec.Struct, gc=False):
 
 
 class Piece(msgspec.Struct, gc=False):
-    """A piece of an answer that is being printed."""
+    """A piece of an answer that is being printed: {"type":"text_delta","delta":"I lo"}."""
 
     type: str = ""
     delta: str = ""
 
 
-class Entry(msgspec.Struct, gc=False):
-    """A line of a session file or of the printed stream."""
+class Entry(Message, gc=False):
+    """A line of a session file or of the printed stream; it holds a message, or is one itself."""
 
+    timestamp: str | None = None  # type: ignore[assignment]
     type: str = ""
     id: str = ""
     parentId: str | None = None
-    timestamp: str | None = None
     message: Message | None = None
     assistantMessageEvent: Piece | None = None
     cwd: str | None = None
     parentSession: str | None = None
     modelId: str | None = None
-    model: str = ""
-    usage: Usage | None = None
     summary: str = ""
     firstKeptEntryId: str | None = None
     tokensBefore: int | None = None
     name: str | None = None
-    customType: str | None = None
-    content: str | list[Block] | None = None
 
 
 _ENTRY = Shape(Entry)
@@ -143,12 +125,13 @@ def session_of(path: str) -> str | None:
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     session = session_of(origin.path) or ""
     answer, begun = Message(), Scribe((NAME, session), origin.path, 0)
+    printed = {"text": "", "thinking": ""}
     for line in iter_json_lines(origin, _ENTRY, tally, recover):
         if isinstance(line, Problem):
             yield line
             continue
         offset, data, entry = line
-        kind, message = entry.type, entry.message or Message()
+        kind, message = entry.type, entry.message or entry
         session = entry.id if kind == "session" else session
         # Only entries hang in the tree; those of format 1 have no ids and follow one another.
         in_tree = bool(entry.id) and kind != "session"
@@ -161,15 +144,14 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             after=(entry.parentId or ROOT) if in_tree else PREVIOUS,
             rank=Rank.COPY if kind.startswith("message_") else Rank.ITSELF,
         )
+        if kind in ("message_start", "message_end"):
+            answer, begun, printed = message, scribe, {"text": "", "thinking": ""}
+        piece = entry.assistantMessageEvent or Piece()
+        if piece.type in ("text_delta", "thinking_delta"):
+            printed[piece.type.removesuffix("_delta")] += piece.delta
         if kind in ("message", "message_end"):
-            answer = Message()
             _read_message(message, scribe)
-        elif kind == "message_start":
-            answer, begun = message if message.role == "assistant" else Message(), scribe
-            tally.noise += 1
         elif _PRINTED.match(kind):
-            if kind == "message_update" and entry.assistantMessageEvent is not None:
-                _go_on(answer, entry.assistantMessageEvent)
             tally.noise += 1
         elif not _read_entry(entry, scribe):
             if kind not in _MARKS:
@@ -177,61 +159,46 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
             fields = msgspec.json.decode(data) if data.startswith(b"{") else {}
             scribe.mark(kind or "entry", {n: v for n, v in fields.items() if n not in _BASE})
         yield from scribe.facts
-    if answer.content:  # Pi was killed in the middle of it, and keeps no other trace (case killed)
+    if any(printed.values()):  # Pi was killed in the middle, and keeps no other trace (case killed)
         tally.noise -= 1
-        _read_answer(answer, begun)
-        yield from begun.facts
-
-
-def _go_on(answer: Message, piece: Piece) -> None:
-    # {"type":"message_update","assistantMessageEvent":{"type":"text_delta","delta":"I lo"}}
-    kind = piece.type.removesuffix("_delta")
-    if answer.role and kind in ("text", "thinking"):
-        blocks = answer.content if isinstance(answer.content, list) else []
-        block = blocks[-1] if blocks and blocks[-1].type == kind else Block(type=kind)
-        setattr(block, kind, getattr(block, kind) + piece.delta)
-        answer.content = [*(other for other in blocks if other is not block), block]
+        said, thought = printed["text"], printed["thinking"]
+        answer.content = [Block("thinking", thinking=thought), Block("text", said)]
         answer.usage = None  # zeros until it ends
+        _read_message(answer, begun)
+        yield from begun.facts
 
 
 def _read_entry(entry: Entry, scribe: Scribe) -> bool:
     """Whether it is known what the entry states."""
     if entry.type == "session":
         scribe.note("agent", NAME)
-        if entry.cwd:
-            scribe.note("workspace.path", entry.cwd)
-        parent = session_of(entry.parentSession or "")
-        if parent:
+        scribe.note("workspace.path", entry.cwd)
+        if parent := session_of(entry.parentSession or ""):
             scribe.note("parent", {"conversation_id": parent, "kind": "fork"})
     elif entry.type == "compaction":
         # {"type":"compaction","id":"94bf","parentId":"c6c3","summary":"…","firstKeptEntryId":"fc78"}:
         # the model goes on with the summary and the entries from fc78 to c6c3 (case compaction).
-        data: dict[str, Any] = {"tokens_before": entry.tokensBefore}
+        data: dict[str, Any] = {}
+        if entry.tokensBefore is not None:
+            data["tokens_before"] = entry.tokensBefore
         if entry.firstKeptEntryId not in (None, entry.id):
             data |= {"preserved_from": entry.firstKeptEntryId, "preserved_to": entry.parentId}
-        scribe.mark(
-            "compaction", {name: value for name, value in data.items() if value is not None}
-        )
+        scribe.mark("compaction", data)
         scribe.message(id=entry.id, role="user", text=entry.summary, kind="summary")
-        _report(entry.usage, scribe)
-    elif entry.type == "branch_summary":
-        _read_injected(entry.summary, entry.type, scribe)
-        _report(entry.usage, scribe)
-    elif entry.type == "custom_message":
-        _read_injected(entry.content, entry.customType or "", scribe)
+    elif entry.type in ("branch_summary", "custom_message"):
+        _read_injected(entry.content or entry.summary, entry.customType or entry.type, scribe)
     elif entry.type == "model_change":
         scribe.note("model", entry.modelId, on="following")
     elif entry.type == "session_info":
         scribe.note("title", entry.name)
-    elif entry.type == "usage":
-        _report(entry.usage, scribe, model=entry.model)
-    else:
+    elif entry.type != "usage":
         return False
+    _report(entry, scribe, on="call", subject=scribe.entry)
     return True
 
 
 def _read_message(message: Message, scribe: Scribe) -> None:
-    text, attachments = _text(message.content), _images(message.content)
+    text, attachments = text_of(message.content), images_of(message.content)
     if message.role == "user":
         # Prompts have no id in the stream, but the same moment in milliseconds in both.
         ident = f"user-{message.timestamp}" if message.timestamp else scribe.entry
@@ -243,7 +210,17 @@ def _read_message(message: Message, scribe: Scribe) -> None:
         if typed:
             scribe.note("title", title_of(typed), Rank.GUESS)
     elif message.role == "assistant":
-        _read_answer(message, scribe)
+        # An answer has the same response id in the session file and in the printed stream.
+        ident, stop = message.responseId or scribe.entry, message.stopReason or ""
+        fields: dict[str, Any] = {"model": message.responseModel or message.model, "stop": stop}
+        error = message.errorMessage
+        if stop == "error" and not text and not calls_of(message.content):
+            fields |= {"text": error or "", "kind": "error"}
+        elif error:
+            fields["extra"] = {"error": error}
+        status = _STATUS.get(stop, "")
+        tell_answer(message.content, ident, scribe, _TOUCHES, status=status, **fields)
+        _report(message, scribe, on="message", subject=ident)
     elif message.role == "toolResult":
         scribe.returned(
             call=message.toolCallId,
@@ -253,7 +230,7 @@ def _read_message(message: Message, scribe: Scribe) -> None:
             details=message.details or None,
             attachments=attachments,
         )
-        _report(message.usage, scribe)
+        _report(message, scribe, on="call", subject=scribe.entry)
     elif message.role == "system":
         # {"role":"system","content":"","sections":{"preamble":"…","tools":"…"},"toolsAdded":[…]}
         sections = filter(None, [text, *(message.sections or {}).values()])
@@ -271,63 +248,23 @@ def _read_message(message: Message, scribe: Scribe) -> None:
         _read_injected(message.content, message.customType or message.role, scribe)
 
 
-def _read_answer(message: Message, scribe: Scribe) -> None:
-    # An answer has the same response id in the session file and in the printed stream.
-    ident, stop = message.responseId or scribe.entry, message.stopReason or ""
-    blocks = message.content if isinstance(message.content, list) else []
-    calls = [block for block in blocks if block.type == "toolCall"]
-    text, error = _text(message.content), message.errorMessage or ""
-    bare = stop == "error" and not text and not calls
-    scribe.message(
-        id=ident,
-        role="assistant",
-        text=error if bare else text,
-        thinking="\n\n".join(block.thinking for block in blocks if block.thinking),
-        kind="error" if bare else "",
-        model=message.responseModel or message.model,
-        stop=stop,
-        status=_STATUS.get(stop, ""),
-        extra={"error": error} if error and not bare else None,
-    )
-    for block in calls:
-        arguments = bytes(block.arguments).decode("utf-8", "replace")
-        scribe.call(
-            id=block.id,
-            message=ident,
-            name=block.name,
-            arguments=arguments,
-            files=touched(_TOUCHES, block.name, arguments, "path"),
-        )
-    _report(message.usage, scribe, on="message", subject=ident)
-
-
-def _read_injected(content: str | list[Block] | None, by: str, scribe: Scribe) -> None:
+def _read_injected(content: Content, by: str, scribe: Scribe) -> None:
     scribe.message(
         id=scribe.entry,
         role="user",
-        text=_text(content),
+        text=text_of(content),
         kind="injected",
-        attachments=_images(content),
+        attachments=images_of(content),
         extra={"injected_by": by},
     )
 
 
-def _text(content: str | list[Block] | None) -> str:
-    if not isinstance(content, list):
-        return content or ""
-    return "\n\n".join(block.text for block in content if block.type == "text" and block.text)
-
-
-def _images(content: str | list[Block] | None) -> tuple[Attachment, ...]:
-    blocks = content if isinstance(content, list) else []
-    return tuple(binary("image", b.data, b.mimeType) for b in blocks if b.type == "image")
-
-
-def _report(usage: Usage | None, scribe: Scribe, **fields: Any) -> None:
+def _report(told: Message, scribe: Scribe, **of: Any) -> None:
     """Tokens of an answer, or of a model call beside the answers (a summary, a warmed cache)."""
-    if usage is not None:
+    if (usage := told.usage) is not None:
         scribe.usage(
-            **{"on": "call", "subject": scribe.entry, **fields},
+            **of,
+            model=told.model,
             prompt=all_input(usage.input, usage.cacheRead, usage.cacheWrite),
             completion=usage.output,
             cached=usage.cacheRead,

@@ -10,29 +10,17 @@ they say, calls by their ids. What was typed is not printed.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from unspool.facts import AnyFact, Rank, UsageOf
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
+from unspool.io.values import parse_object
 from unspool.sources import streams
-from unspool.sources.gemini_parts import arguments_of
+from unspool.sources.blocks import Content, blocks_of
 from unspool.sources.qwen_code.chats import NAME
 from unspool.sources.scribe import Scribe
-
-
-class Block(msgspec.Struct, gc=False):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    id: str = ""
-    name: str = ""
-    input: Any = None
-    tool_use_id: str = ""
-    is_error: bool | None = None
-    content: Any = None
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -45,7 +33,7 @@ class Usage(msgspec.Struct, gc=False):
 
 class Message(msgspec.Struct, gc=False):
     model: str = ""
-    content: str | list[Block] | None = None
+    content: Content = None
     usage: Usage | None = None
 
 
@@ -146,8 +134,7 @@ class _Stream(streams.Stream[Event]):
 
 def _tell_answer(message: Message, talk: _Talk, scribe: Scribe, agents: dict[str, str]) -> None:
     talk.answer = talk.answer or scribe.entry
-    blocks = message.content if isinstance(message.content, list) else []
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(blocks_of(message.content)):
         if block.type == "thinking":
             scribe.message(
                 id=talk.answer, role="assistant", thinking=block.thinking, model=message.model,
@@ -162,16 +149,14 @@ def _tell_answer(message: Message, talk: _Talk, scribe: Scribe, agents: dict[str
             )  # fmt: skip
             talk.waiting.append(scribe.facts.pop())
         elif block.type == "tool_use":
-            kind = block.input.get("subagent_type") if isinstance(block.input, dict) else None
+            kind = (parse_object(block.given) or {}).get("subagent_type")
             if isinstance(kind, str):
                 agents[block.id] = f"{kind}-{block.id}"
             scribe.message(
                 id=talk.answer, role="assistant", thinking=talk.think(), model=message.model,
                 number=number,
             )  # fmt: skip
-            scribe.call(
-                id=block.id, message=talk.answer, name=block.name, arguments=arguments_of(block.input)
-            )  # fmt: skip
+            scribe.call(id=block.id, message=talk.answer, name=block.name, arguments=block.given)
     if message.usage is not None and message.usage.output_tokens:
         scribe.facts += talk.waiting
         talk.waiting = []
@@ -179,18 +164,12 @@ def _tell_answer(message: Message, talk: _Talk, scribe: Scribe, agents: dict[str
 
 
 def _tell_given(message: Message, scribe: Scribe, is_task: bool) -> None:
-    content = message.content
-    if isinstance(content, str):
-        content = [Block(type="text", text=content)]
-    for block in content or ():
+    for block in blocks_of(message.content):
         if block.type == "tool_result":
-            text = block.content
-            if isinstance(text, list):
-                texts = [part.get("text") for part in text if isinstance(part, dict)]
-                text = "\n".join(part for part in texts if isinstance(part, str))
+            parts = blocks_of(block.content)
             scribe.returned(
                 call=block.tool_use_id,
-                text=text if isinstance(text, str) else None,
+                text="\n".join(part.text for part in parts) if block.content is not None else None,
                 failed=block.is_error,
                 rank=Rank.ECHO + 1,
             )
