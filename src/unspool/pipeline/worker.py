@@ -373,7 +373,12 @@ class Worker:
         patches = link([reduced.card for _, reduced in members]) if members else {}
         for trajectory, reduced in members:
             try:
-                _pack_into(trajectory, self.packed)
+                if elsewhere:
+                    _pack_into(trajectory, self.packed)
+                else:  # it is only tried, in pieces: no second copy of it is in memory
+                    for message in trajectory.messages:
+                        _pack_into(message, self.packed)
+                    _pack_into(msgspec.structs.replace(trajectory, messages=[]), self.packed)
             except (OverflowError, UnicodeEncodeError):
                 # What no file can hold is left out, or mended.
                 self.packed[:] = pack_trajectory(trajectory)

@@ -423,21 +423,21 @@ def download(connection: sqlite3.Connection, query: ExportQuery) -> Download:
     families = [family] if sink.FAMILIES else [Family(one) for one in members]
     stem = sinks.safe_name(ident)
     combine = sinks.load_combine(query.to, {})
-    pieces = [piece for one in families for piece in sink.write(one, {})]
+    pieces = [(piece.name, bytes(piece.data)) for one in families for piece in sink.write(one, {})]
     if combine is None and not sink.MANY_FILES:
         name = f"{stem}.{query.to}"
-        return Download(name, "application/x-ndjson", (piece.data for piece in pieces))
+        return Download(name, "application/x-ndjson", (data for _, data in pieces))
     if combine is not None:
         with scratch() as folder:
             paths = write_combined(
                 combine,
                 sinks.combined_files(query.to),
-                {"": [piece.data for piece in pieces]},
+                {"": [data for _, data in pieces]},
                 str(folder),
             )
             files = [(path.name, path.read_bytes()) for path in paths]
     else:
-        files = [(piece.name, piece.data) for piece in pieces]
+        files = pieces
     if len(files) == 1:
         name, data = files[0]
         media = _MEDIA.get(name[name.rfind(".") :], "application/octet-stream")

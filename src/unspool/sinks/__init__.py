@@ -61,7 +61,7 @@ class Piece(NamedTuple):
     """Bytes for the one output file (name is empty), or a file of its own."""
 
     name: str
-    data: bytes
+    data: bytes | bytearray
 
 
 Options = Mapping[str, Any]

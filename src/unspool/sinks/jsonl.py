@@ -9,8 +9,9 @@ import msgspec
 from unspool.facts import NOBODY, Problem
 from unspool.io.door import Flaw, read_json, recover_json, sample
 from unspool.io.origins import Head, Origin, Tally, iter_lines
+from unspool.io.packing import append_json
 from unspool.sinks import Family, Options, Piece
-from unspool.trajectory import Trajectory, decode_trajectory, encode_trajectory
+from unspool.trajectory import Trajectory, decode_trajectory
 
 NAME = "jsonl"
 MANY_FILES = False
@@ -21,7 +22,10 @@ _OPENING = re.compile(rb'\s*\{\s*"conversation_id"\s*:\s*"[^"]*"\s*,\s*"messages
 
 def write(family: Family, options: Options) -> Iterator[Piece]:
     drop_bytes(family.root)
-    yield Piece("", encode_trajectory(family.root) + b"\n")
+    line = bytearray()
+    append_json(family.root, line)
+    line += b"\n"  # in place: a conversation is in memory once as a line
+    yield Piece("", line)
 
 
 def drop_bytes(trajectory: Trajectory) -> None:
