@@ -238,12 +238,9 @@ def _read_message(message: Message, scribe: Scribe) -> None:
         if message.toolsAdded:
             scribe.note("tool_definitions", message.toolsAdded)
     elif message.role == "bashExecution":  # a command that the person ran
-        ident, arguments = scribe.entry, msgspec.json.encode({"command": message.command}).decode()
-        scribe.message(id=ident, role="user", text=message.command, kind="shell")
-        scribe.call(id=ident, message=ident, name="bash", arguments=arguments, by_user=True)
-        status = "cancelled" if message.cancelled else ""
         failed = message.exitCode not in (0, None)
-        scribe.returned(call=ident, text=message.output, failed=failed, status=status)
+        status = "cancelled" if message.cancelled else ""
+        scribe.shell(scribe.entry, message.command, message.output, failed, status)
     else:
         _read_injected(message.content, message.customType or message.role, scribe)
 

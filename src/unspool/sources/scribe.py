@@ -158,6 +158,15 @@ class Scribe(msgspec.Struct, eq=False, gc=False):
         if place:
             facts[-1] = replace(facts[-1], **place)
 
+    def shell(
+        self, id: str, command: str, output: str, failed: bool = False, status: str = ""
+    ) -> None:
+        """A command that the person ran, with what it printed."""
+        arguments = msgspec.json.encode({"command": command}).decode()
+        self.message(id=id, role="user", text=command, kind="shell")
+        self.call(id=id, message=id, name="bash", arguments=arguments, by_user=True)
+        self.returned(call=id, text=output, failed=failed, status=status)
+
     def link(self) -> None:
         """The record only holds the chain together."""
         facts = self.facts

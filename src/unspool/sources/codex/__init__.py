@@ -15,18 +15,15 @@ hooks.py     hook payloads
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from unspool.facts import AnyFact, Problem, Rank
-from unspool.io.door import iter_json_lines
+from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally, read_head
-from unspool.io.times import parse_time
 from unspool.sources.codex.hooks import DIALECT
-from unspool.sources.codex.records import PROMPT
 from unspool.sources.codex.rollout import NAME, read_rollout
 from unspool.sources.codex.stream import is_stream, read_stream
 from unspool.sources.codex.threads import thread_of
+from unspool.sources.histories import read_history
 from unspool.sources.hook_events import CLAUDE_STATES, Hooks
 from unspool.sources.hook_payloads import is_log, read_payloads
-from unspool.sources.scribe import Scribe, title_of
 
 RANGES = False  # what an item belongs to is told by the lines before it
 REWRITES = True  # `codex migrate-rollouts` drops turns that were rolled back
@@ -65,7 +62,7 @@ def session_of(path: str) -> str | None:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     if Head(origin.path, b"", True).name == "history.jsonl":
-        return _read_history(origin, tally, recover)
+        return read_history(origin, tally, recover, NAME)
     if not session_of(origin.path):
         head = read_head(origin.path)
         if is_stream(head.objects):
@@ -73,23 +70,6 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         if is_log(head, DIALECT):
             return read_payloads(origin, tally, recover, DIALECT)
     return read_rollout(origin, tally, recover, session_of(origin.path) or "")
-
-
-def _read_history(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
-    """Prompts of every session: all that is left of one whose rollout is gone."""
-    for line in iter_json_lines(origin, PROMPT, tally, recover):
-        if isinstance(line, Problem):
-            yield line
-            continue
-        offset, _, prompt = line
-        if not prompt.session_id or not prompt.text:
-            tally.unrecognise("prompt without a session", origin.path, offset)
-            continue
-        key = (NAME, prompt.session_id)
-        scribe = Scribe(key, origin.path, offset, time=parse_time(prompt.ts), rank=Rank.INDEX)
-        scribe.message(role="user", text=prompt.text)
-        scribe.note("title", title_of(prompt.text), Rank.LAST_RESORT)
-        yield from scribe.facts
 
 
 __all__ = ["NAME", "RANGES", "claims", "places", "read", "session_of"]

@@ -136,14 +136,5 @@ class Line(msgspec.Struct, gc=False):
     record_type: str | None = None
 
 
-class Prompt(msgspec.Struct, gc=False):
-    """A line of `history.jsonl`."""
-
-    session_id: str = ""
-    ts: int | float | None = None
-    text: str = ""
-
-
 LINE = Shape(Line)
 BARE = Shape(Payload)
-PROMPT = Shape(Prompt)

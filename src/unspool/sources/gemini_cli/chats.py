@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, ROOT, AnyFact, Problem, Rank
-from unspool.io.door import iter_json_lines, read_json, sample
+from unspool.facts import ROOT, AnyFact, Problem, Rank
+from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
@@ -32,11 +32,13 @@ from unspool.sources.gemini_parts import (
     text_of,
     typed_of,
 )
+from unspool.sources.histories import read_history
 from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 NAME = "gemini-cli"
 
 _HEADER = re.compile(rb'"(?:sessionId|projectHash)"\s*:')
+_SNAPSHOT = "<state_snapshot>"
 _MASKED = "<tool_output_masked>"
 _TOUCHES = {
     "read_file": "read",
@@ -96,16 +98,7 @@ class Entry(msgspec.Struct, gc=False):
     rewind: str | None = msgspec.field(default=None, name="$rewindTo")
 
 
-class Prompt(msgspec.Struct, gc=False):
-    """An element of `logs.json`."""
-
-    sessionId: str = ""
-    message: str = ""
-    timestamp: str | None = None
-
-
 _ENTRY = Shape(Entry)
-_PROMPT = Shape(Prompt)
 
 
 def _is_beside(name: str, parts: tuple[str, ...]) -> bool:
@@ -146,62 +139,21 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
         tally.records += 1
         tally.noise += 1
         return
-    if name == "logs.json":
-        # All that is left of a session whose chat is gone.
-        for value in _read_whole(origin, tally):
-            if isinstance(value, Problem):
-                yield value
-                continue
-            for number, item in enumerate(value if isinstance(value, list) else [value]):
-                tally.records += 1
-                prompt = _PROMPT.convert(item)
-                if not prompt.sessionId or not prompt.message:
-                    tally.unrecognise("prompt without a session", origin.path, number)
-                    continue
-                time = parse_time(prompt.timestamp)
-                key = (NAME, prompt.sessionId)
-                scribe = Scribe(key, origin.path, number, time=time, rank=Rank.INDEX)
-                kind = "command" if prompt.message.startswith("/") else ""
-                scribe.message(role="user", text=prompt.message, kind=kind)
-                scribe.note("title", title_of(prompt.message), Rank.LAST_RESORT)
-                yield from scribe.facts
+    if name == "logs.json":  # all that is left of a session whose chat is gone
+        yield from read_history(origin, tally, recover, NAME)
         return
     chat = _Chat(origin)
     before = tally.records - tally.problems
-    if name.endswith(".jsonl"):
-        for line in iter_json_lines(origin, _ENTRY, tally, recover, whole=True):
-            if isinstance(line, Problem):
-                yield line
-            else:
-                chat.take(line[0], line[2])
-    else:
-        for value in _read_whole(origin, tally):
-            if isinstance(value, Problem):
-                yield value
-                continue
-            entry = _ENTRY.convert(value)
-            messages, entry.messages = entry.messages or [], None
-            chat.take(0, entry)
-            tally.records += 1 + len(messages)
-            for number, message in enumerate(messages, 1):
-                chat.take(number, message)
+    for line in iter_json_lines(
+        origin, _ENTRY, tally, recover or name.endswith(".json"), whole=True
+    ):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        chat.take(line[0], line[2])
     entries = tally.records - tally.problems - before
     tally.noise += min(chat.noise, max(entries - len(chat.messages), 0))
     yield from chat.facts()
-
-
-def _read_whole(origin: Origin, tally: Tally) -> Iterator[Problem | Any]:
-    """The values of a file that is one JSON document."""
-    with open_origin(origin.path) as file:
-        data = file.read()
-    salvage = read_json(data, recover=True)
-    yield from salvage.values
-    if salvage.code:
-        tally.problems += 1
-        tally.records += 1
-        yield Problem(
-            key=NOBODY, origin=origin.path, offset=0, code=salvage.code, sample=sample(data)
-        )
 
 
 class _Message:
@@ -211,15 +163,11 @@ class _Message:
         self.entry = entry
         self.offset = offset
         self.after = after
-        self.compacted = False
-        """Whether it stands for history that was compressed."""
 
     def merge(self, entry: Entry) -> None:
         whole = self.entry
-        whole.displayContent = entry.displayContent or whole.displayContent
-        whole.thoughts = entry.thoughts or whole.thoughts
-        whole.tokens = entry.tokens or whole.tokens
-        whole.model = entry.model or whole.model
+        for name in ("displayContent", "thoughts", "tokens", "model"):
+            setattr(whole, name, getattr(entry, name) or getattr(whole, name))
         if isinstance(entry.content, str) or not whole.content:
             whole.content = entry.content or whole.content
         calls = {call.id: call for call in whole.toolCalls or ()}
@@ -243,6 +191,8 @@ class _Chat:
         self.results: dict[str, tuple[str, Any]] = {}
         """Call → (time, what the model got) of results that stand in messages."""
         self.noise = 0
+        self.compressed = False
+        """Whether the message before stands for history that was compressed."""
         self.outputs: dict[str, Path] = {}
         """Call → the file that holds its result, where that is too long for the chat."""
 
@@ -262,11 +212,9 @@ class _Chat:
 
     def _describe(self, entry: Entry) -> None:
         header = self.header
-        header.sessionId = entry.sessionId or header.sessionId
         header.startTime = header.startTime or entry.startTime
-        header.kind = entry.kind or header.kind
-        header.summary = entry.summary or header.summary
-        header.directories = entry.directories or header.directories
+        for name in ("sessionId", "kind", "summary", "directories"):
+            setattr(header, name, getattr(entry, name) or getattr(header, name))
         self.noise += 1
 
     def _add(self, offset: int, entry: Entry) -> None:
@@ -294,15 +242,10 @@ class _Chat:
 
         {"$set":{"messages":[{…"<session_context>"},{…"<state_snapshot>…"},{…"Got it. Thanks …"}]}}
         """
-        new = [entry for entry in messages if entry.id not in self.messages]
-        compressed = any(text_of(entry.content).startswith("<state_snapshot>") for entry in new)
         for number, entry in enumerate(messages):
             message = self.messages.get(entry.id or "")
             if message is None:
                 self._add(offset + number, entry)  # each its own place, in order, within the line
-                added = self.messages.get(entry.id or "")
-                if added is not None:
-                    added.compacted = compressed
             elif entry.type == message.entry.type:  # results repeat the id of the answer
                 message.merge(entry)
 
@@ -340,6 +283,7 @@ class _Chat:
                 after=message.after,
             )
             self._state(message, scribe)
+            self.compressed = text_of(entry.content).startswith(_SNAPSHOT)
             yield from scribe.facts
 
     def _state(self, message: _Message, scribe: Scribe) -> None:
@@ -350,27 +294,25 @@ class _Chat:
         text, shown = text_of(entry.content), text_of(entry.displayContent)
         if entry.type == "user":
             kind = "injected" if text.startswith("<session_context>") else ""
-            if text.startswith("<state_snapshot>"):
+            if text.startswith(_SNAPSHOT):
                 scribe.mark("compaction")
                 kind = "summary"
             typed = shown or typed_of(text)
             if typed.startswith(("/", "?")) and not kind:
                 kind = "command"
-            images = tuple(images_of(entry.content))
-            if kind in ("", "command"):
+            is_prompt = kind in ("", "command")
+            if is_prompt:
                 scribe.note("title", title_of(typed), Rank.GUESS)
-                scribe.message(
-                    id=entry.id or "",
-                    role="user",
-                    text=text,
-                    typed=typed,
-                    kind=kind,
-                    attachments=images,
-                )
-            else:
-                scribe.message(id=entry.id or "", role="user", text=text, kind=kind)
+            scribe.message(
+                id=scribe.entry,
+                role="user",
+                text=text,
+                typed=typed if is_prompt else None,
+                kind=kind,
+                attachments=tuple(images_of(entry.content)),
+            )
         elif entry.type == "error":
-            scribe.message(id=entry.id or "", role="assistant", text=text, kind="error")
+            scribe.message(id=scribe.entry, role="assistant", text=text, kind="error")
         else:
             scribe.mark(entry.type or "entry", {"text": text})
 
@@ -382,12 +324,12 @@ class _Chat:
         ]
         # The answer to a snapshot is the program's own, not the model's.
         scribe.message(
-            id=entry.id or "",
+            id=scribe.entry,
             role="assistant",
             text=text_of(entry.content),
             thinking="\n\n".join(thoughts),
             model=entry.model or "",
-            kind="injected" if message.compacted and entry.tokens is None else "",
+            kind="injected" if self.compressed and entry.tokens is None else "",
         )
         # Calls of a message whose own record is lost: a resume repeats them as parts.
         for call in entry.toolCalls or [
@@ -396,7 +338,7 @@ class _Chat:
         ]:
             scribe.call(
                 id=call.id,
-                message=entry.id or "",
+                message=scribe.entry,
                 name=call.name,
                 arguments=arguments_of(call.args),
                 files=touched(_TOUCHES, call.name, call.args, "file_path", "path"),
@@ -432,7 +374,7 @@ class _Chat:
         tokens = entry.tokens
         if tokens is not None:
             scribe.usage(
-                subject=entry.id or "",
+                subject=scribe.entry,
                 model=entry.model or "",
                 prompt=all_input(tokens.input, tokens.tool),
                 completion=all_input(tokens.output, tokens.thoughts),

@@ -9,48 +9,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from unspool.facts import AnyFact
 from unspool.io.databases import DAMAGE, Database, open_database
 from unspool.io.door import LONGEST_BYTES, UNREADABLE, StructType, read_json
 from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
+from unspool.io.times import parse_time
+from unspool.io.values import field_of, str_of
 from unspool.sources.opencode.sessions import (
     DATABASE,
     MESSAGE,
     NAME,
     PART,
     SESSION,
+    Message,
     Part,
     Session,
     Teller,
+    Time,
     is_fork,
     state_session,
 )
 from unspool.sources.scribe import Scribe
-
-
-class Entry(msgspec.Struct, gc=False):
-    """The data of a row of `session_message` (2.x)."""
-
-    text: str | None = None
-    model: dict[str, Any] | None = None
-    agent: str | None = None
-    content: list[dict[str, Any]] | None = None
-    finish: str | None = None
-    cost: float | None = None
-    tokens: dict[str, Any] | None = None
-    time: dict[str, Any] | None = None
-    error: Any = None
-    summary: str | None = None
-    reason: str | None = None
-    callID: str | None = None
-    command: str | None = None
-    output: str | None = None
-
-
-ENTRY = Shape(Entry)
 
 
 def read_database(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
@@ -92,42 +72,16 @@ class _Reader:
                     yield from self._read_session(session)
 
     def _sessions(self, table: str) -> Iterator[Session]:
-        columns = set(self.database.columns(table))
         rows = self.connection.execute(f"SELECT * FROM {table} ORDER BY id")
         names = [column[0] for column in rows.description]
         for row in rows:
             value = dict(zip(names, row, strict=True))
-            yield SESSION.convert(
-                {
-                    "id": value["id"],
-                    "parentID": value.get("parent_id"),
-                    "directory": value.get("directory"),
-                    "title": value.get("title"),
-                    "version": value.get("version"),
-                    "revert": self._value(value.get("revert")) if "revert" in columns else None,
-                    "time": {"created": value.get("time_created")},
-                }
-            )
+            value |= {"parentID": value.get("parent_id"), "revert": _value(value.get("revert"))}
+            yield SESSION.convert({**value, "time": {"created": value.get("time_created")}})
 
     def _has_entries(self, session: str) -> bool:
         statement = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
         return self.connection.execute(statement, (session,)).fetchone() is not None
-
-    def _value(self, text: Any) -> Any:
-        """A JSON column; what cannot be read is a counted problem."""
-        if not isinstance(text, str | bytes) or not text:
-            return None
-        found = read_json(text.encode() if isinstance(text, str) else text, recover=True)
-        return found.values[0] if found.values else None
-
-    def _typed(self, shape: Shape[StructType], text: Any) -> StructType:
-        """A JSON column in its struct: straight, or field by field where it is odd."""
-        if isinstance(text, str | bytes) and len(text) < LONGEST_BYTES // 4:
-            try:
-                return shape.decode(text)
-            except UNREADABLE:
-                pass
-        return shape.convert(self._value(text))
 
     def _head(self, session: Session) -> Scribe:
         self.tally.records += 1
@@ -153,7 +107,7 @@ class _Reader:
         for ident, data in rows:
             self.tally.records += 1
             self.offset += 1
-            message = self._typed(MESSAGE, data)
+            message = _typed(MESSAGE, data)
             message.id = ident
             yield from teller.state(message, self._parts(ident), self.offset).facts
 
@@ -167,7 +121,7 @@ class _Reader:
             # {"type":"step-start"}, {"reason":"stop","type":"step-finish",…}: the message says it.
             if isinstance(data, bytes) and b'"type":"step-' in data[:200]:
                 continue
-            part = self._typed(PART, data)
+            part = _typed(PART, data)
             if part.type == "tool" and not part.callID:
                 part.id = ident.decode("utf-8", "replace")
             parts.append(part)
@@ -201,47 +155,51 @@ class _Reader:
         for ident, kind, created, data in rows:
             self.tally.records += 1
             self.offset += 1
-            entry = self._typed(ENTRY, data)
-            yield from self._state_entry(str(ident), str(kind), created, entry, teller).facts
+            entry = _typed(MESSAGE, data)
+            entry.id, entry.role = str(ident), str(kind)
+            entry.time = entry.time or Time()
+            entry.time.created = entry.time.created or created
+            yield from self._state_entry(entry, teller).facts
 
-    def _state_entry(
-        self, ident: str, kind: str, created: Any, entry: Entry, teller: Teller
-    ) -> Scribe:
-        time = {"created": created, **(entry.time or {})}
-        message = MESSAGE.convert({"time": time, "agent": entry.agent})
-        message.id, message.role = ident, kind
+    def _state_entry(self, entry: Message, teller: Teller) -> Scribe:
+        ident, kind = entry.id, entry.role
         if kind in ("user", "synthetic"):
-            message.role = "user"
+            entry.role = "user"
             parts = [Part(type="text", text=entry.text, synthetic=kind == "synthetic")]
-            return teller.state(message, parts, self.offset)
+            return teller.state(entry, parts, self.offset)
+        model = str_of(field_of(entry.model, "id"))
         if kind == "assistant":
-            told = {"tokens": entry.tokens, "cost": entry.cost, "finish": entry.finish}
-            message = MESSAGE.convert({**told, "time": time, "error": entry.error})
-            message.id, message.role = ident, "assistant"
-            message.modelID = str((entry.model or {}).get("id") or "")
-            return teller.state(
-                message, [PART.convert(part) for part in entry.content or ()], self.offset
-            )
-        scribe = Scribe(
-            teller.key, self.origin.path, self.offset, time=_moment(created), entry=ident
-        )
+            entry.modelID = model
+            return teller.state(entry, entry.content or [], self.offset)
+        time = parse_time(entry.time.created) if entry.time is not None else None
+        scribe = Scribe(teller.key, self.origin.path, self.offset, time=time, entry=ident)
         if kind == "compaction":
             scribe.mark("compaction", {"trigger": entry.reason} if entry.reason else None)
-            scribe.message(id=ident, role="user", text=entry.summary or "", kind="summary")
+            scribe.message(id=ident, role="user", text=str_of(entry.summary), kind="summary")
         elif kind == "shell":
-            command = entry.command or ""
-            arguments = msgspec.json.encode({"command": command}).decode()
-            scribe.message(id=ident, role="user", text=command, kind="shell")
-            scribe.call(id=ident, message=ident, name="bash", arguments=arguments, by_user=True)
-            scribe.returned(call=ident, text=entry.output or "", failed=False)
+            scribe.shell(ident, entry.command or "", entry.output or "")
         elif kind == "system":
             scribe.message(id=ident, role="system", text=entry.text or "")
-        elif kind == "model-switched" and entry.model:
-            scribe.note("model", entry.model.get("id"), on="following")
+        elif kind == "model-switched" and model:
+            scribe.note("model", model, on="following")
         else:
             scribe.mark(kind or "entry")
         return scribe
 
 
-def _moment(created: Any) -> int | None:
-    return int(created * 1000) if isinstance(created, int | float) and created > 0 else None
+def _value(text: Any) -> Any:
+    """A JSON column, mended where it is odd; nothing where it cannot be read."""
+    if not isinstance(text, str | bytes) or not text:
+        return None
+    salvage = read_json(text.encode() if isinstance(text, str) else text, recover=True)
+    return salvage.values[0] if salvage.values else None
+
+
+def _typed(shape: Shape[StructType], text: Any) -> StructType:
+    """A JSON column in its struct: straight, or field by field where it is odd."""
+    if isinstance(text, str | bytes) and len(text) < LONGEST_BYTES // 4:
+        try:
+            return shape.decode(text)
+        except UNREADABLE:
+            pass
+    return shape.convert(_value(text))

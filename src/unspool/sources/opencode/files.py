@@ -6,12 +6,11 @@ storage/session/<project>/<ses>.json   storage/message/<ses>/<msg>.json   storag
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from unspool.facts import NOBODY, AnyFact, Problem, Rank
-from unspool.io.door import iter_json_lines, read_json, sample
+from unspool.facts import AnyFact, Problem, Rank
+from unspool.io.door import StructType, iter_json_lines, read_json
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
@@ -20,6 +19,7 @@ from unspool.sources.opencode.sessions import (
     NAME,
     PART,
     SESSION,
+    Message,
     Part,
     Session,
     Teller,
@@ -31,99 +31,93 @@ from unspool.sources.scribe import Scribe
 _STORAGE = re.compile(r"[/\\]storage[/\\](session|message|part)[/\\][^/\\]+[/\\][^/\\]+\.json$")
 
 
+class Exported(msgspec.Struct, gc=False):
+    info: Message | None = None
+    parts: list[Part] | None = None
+
+
+class Export(msgspec.Struct, gc=False):
+    """What `opencode export` writes."""
+
+    info: Session | None = None
+    messages: list[Exported] | None = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """A line of the printed stream."""
+
+    timestamp: int | float | None = None
+    sessionID: str = ""
+    part: Part | None = None
+
+
+_EXPORT = Shape(Export)
+_EVENT = Shape(Event)
+
+
 def storage_kind(path: str) -> str:
     """session, message or part; empty where the file is no part of the storage."""
     named = _STORAGE.search(path)
     return named[1] if named else ""
 
 
-def _read_value(path: str | Path) -> tuple[Any, str, bytes]:
-    with open_origin(str(path)) as file:
-        data = file.read()
-    salvage = read_json(data, recover=True)
-    return (salvage.values[0] if salvage.values else None), salvage.code, data
-
-
-def _problem(origin: Origin, tally: Tally, code: str, data: bytes) -> Problem:
-    tally.records += 1
-    tally.problems += 1
-    return Problem(key=NOBODY, origin=origin.path, offset=0, code=code, sample=sample(data))
-
-
 def read_storage(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    """A message is read with its parts, which lie in files of their own."""
     kind = storage_kind(origin.path)
-    if kind == "part":
+    if kind == "part":  # read with its message
         tally.records += 1
         tally.noise += 1
-        return
-    value, code, data = _read_value(origin.path)
-    if code:
-        yield _problem(origin, tally, code, data)
-    if not isinstance(value, dict):
-        return
-    tally.records += 1
+    elif kind == "session":
+        for line in iter_json_lines(origin, SESSION, tally, recover=True):
+            if isinstance(line, Problem):
+                yield line
+                continue
+            scribe = Scribe((NAME, line[2].id or Path(origin.path).stem), origin.path, 0)
+            state_session(line[2], scribe)
+            yield from scribe.facts
+    else:
+        for item in iter_json_lines(origin, MESSAGE, tally, recover=True):
+            yield from [item] if isinstance(item, Problem) else _state_stored(item[2], origin)
+
+
+def _state_stored(message: Message, origin: Origin) -> list[AnyFact]:
+    """A message with its parts, which lie in files of their own, as the session does."""
     path = Path(origin.path)
-    if kind == "session":
-        session = SESSION.convert(value)
-        scribe = Scribe((NAME, session.id or path.stem), origin.path, 0)
-        state_session(session, scribe)
-        yield from scribe.facts
-        return
-    storage = path.parents[2]
-    message = MESSAGE.convert(value)
+    storage, session = path.parents[2], Session(id=path.parent.name)
     message.id = message.id or path.stem
-    session = Session(id=path.parent.name)
     for file in sorted((storage / "session").glob(f"*/{session.id}.json")):
-        session = SESSION.convert(_read_value(file)[0])
+        session = _read_beside(SESSION, file)
     parts: list[Part] = []
     for file in sorted((storage / "part" / message.id).glob("*.json")):
-        part = PART.convert(_read_value(file)[0])
-        part.id = part.id or file.stem
-        parts.append(part)
-    revert = session.revert
+        parts.append(_read_beside(PART, file))
+        parts[-1].id = parts[-1].id or file.stem
     teller = Teller(session, (NAME, path.parent.name), origin.path)
     earlier = [file.stem for file in path.parent.glob("*.json") if file.stem < path.stem]
     teller.previous = max(earlier, default=teller.previous)
-    teller.reverted = (
-        revert is not None and bool(revert.messageID) and message.id >= revert.messageID
-    )
-    yield from teller.state(message, parts, 0).facts
+    reverted = session.revert.messageID if session.revert is not None else ""
+    teller.reverted = bool(reverted) and message.id >= reverted
+    return teller.state(message, parts, 0).facts
+
+
+def _read_beside(shape: Shape[StructType], path: Path) -> StructType:
+    with open_origin(str(path)) as file:
+        values = read_json(file.read(), recover=True).values
+    return shape.convert(values[0] if values else {})
 
 
 def read_export(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    value, code, data = _read_value(origin.path)
-    if code:
-        yield _problem(origin, tally, code, data)
-    if not isinstance(value, dict):
-        return
-    session = SESSION.convert(value.get("info"))
-    key = (NAME, session.id or Path(origin.path).stem)
-    tally.records += 1
-    scribe = Scribe(key, origin.path, 0)
-    state_session(session, scribe)
-    yield from scribe.facts
-    teller = Teller(session, key, origin.path)
-    messages = value.get("messages")
-    for number, item in enumerate(messages if isinstance(messages, list) else (), 1):
-        tally.records += 1
-        told = item if isinstance(item, dict) else {}
-        parts = told.get("parts")
-        made = [PART.convert(part) for part in (parts if isinstance(parts, list) else ())]
-        yield from teller.state(MESSAGE.convert(told.get("info")), made, number).facts
-
-
-class Event(msgspec.Struct, gc=False):
-    """A line of the printed stream."""
-
-    type: str = ""
-    timestamp: int | float | None = None
-    sessionID: str = ""
-    part: Part | None = None
-    error: Any = None
-
-
-_EVENT = Shape(Event)
+    for line in iter_json_lines(origin, _EXPORT, tally, recover=True):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        session, messages = line[2].info or Session(), line[2].messages or []
+        key = (NAME, session.id or Path(origin.path).stem)
+        scribe = Scribe(key, origin.path, 0)
+        state_session(session, scribe)
+        yield from scribe.facts
+        teller = Teller(session, key, origin.path)
+        tally.records += len(messages)
+        for number, told in enumerate(messages, 1):
+            yield from teller.state(told.info or Message(), told.parts or [], number).facts
 
 
 def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
@@ -137,20 +131,12 @@ def read_stream(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact
         if part is None or part.type not in ("text", "reasoning", "tool"):
             tally.noise += 1
             continue
-        scribe = Scribe(
-            (NAME, event.sessionID),
-            origin.path,
-            offset,
-            time=parse_time(event.timestamp),
-            entry=part.id,
-            rank=Rank.COPY,
-        )
+        key, time = (NAME, event.sessionID), parse_time(event.timestamp)
+        scribe = Scribe(key, origin.path, offset, time=time, entry=part.id, rank=Rank.COPY)
         words = part.text or ""
-        scribe.message(
-            id=part.messageID, role="assistant",
-            text=words if part.type == "text" else "",
-            thinking=words if part.type == "reasoning" else "",
-        )  # fmt: skip
+        thinking = words if part.type == "reasoning" else ""
+        text = words if part.type == "text" else ""
+        scribe.message(id=part.messageID, role="assistant", text=text, thinking=thinking)
         if part.type == "tool":
             state_call(part, part.messageID, scribe)
         yield from scribe.facts

@@ -119,6 +119,13 @@ class Message(msgspec.Struct, gc=False):
     finish: str | None = None
     error: Any = None
     summary: Any = None
+    # of 2.x, where the parts of a message stand in it
+    text: str | None = None
+    content: list[Part] | None = None
+    model: Any = None
+    reason: str | None = None
+    command: str | None = None
+    output: str | None = None
 
 
 SESSION, MESSAGE, PART = Shape(Session), Shape(Message), Shape(Part)
