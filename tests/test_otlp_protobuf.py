@@ -55,11 +55,6 @@ def requests_of(path: Path) -> list[bytes]:
     return requests
 
 
-def varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
-
-
 def sized(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
@@ -67,7 +62,6 @@ def sized(data: bytes) -> bytes:
 FRAMES: dict[str, Callable[[list[bytes]], bytes]] = {
     "one": b"".join,  # repeated fields of one message add up
     "sized": lambda requests: b"".join(map(sized, requests)),
-    "delimited": lambda requests: b"".join(varint(len(one)) + one for one in requests),
     "packed": lambda requests: b"".join(sized(zstandard.compress(one)) for one in requests),
 }
 

@@ -41,7 +41,7 @@ _REQUEST = (
     rb"\x0a" + _VARINT + rb"(?:\x0a" + _VARINT
     + rb"(?:\x0a" + _VARINT + rb"\x0a[\x01-\x7f][a-z][\w.-]*)?)?\x12"
 )  # fmt: skip
-_PROTOBUF = re.compile(rb"(?:[\x00-\x09].{3}|" + _VARINT + rb")?" + _REQUEST, re.DOTALL)
+_PROTOBUF = re.compile(rb"(?:[\x00-\x09].{3})?" + _REQUEST, re.DOTALL)
 _PACKED = re.compile(rb"[\x00-\x09].{3}(\x28\xb5\x2f\xfd)", re.DOTALL)
 
 

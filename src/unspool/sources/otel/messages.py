@@ -27,7 +27,9 @@ _OLD_ROLES = {
     "gen_ai.tool.message": "tool",
 }
 OLD_EVENTS = frozenset((*_OLD_ROLES, "gen_ai.choice"))
-_NUMBERED = re.compile(r"gen_ai\.(prompt|completion)\.(\d{1,4})\.(.+)")
+_NUMBERED = re.compile(
+    r"gen_ai\.(prompt|completion)\.([0-9]{1,4})\.(?:tool_calls\.([0-9]{1,3})\.(?=\w+\Z))?(.+)"
+)
 
 
 class ToolUse(msgspec.Struct, gc=False):
@@ -154,8 +156,8 @@ def exchange_of(item: Item, history: History) -> Exchange:
         listed = history.add(older)
         history.text = ""
     instructions = item.attributes.get("gen_ai.system_instructions")
-    systems = [(0, _text_of_parts(decoded(instructions)))] if instructions else []
-    systems += listed
+    told = _said({"parts": instructions}, "system") if instructions else None
+    systems = [(0, told.text), *listed] if told is not None else listed
     answer = None
     for said in answers:  # several choices: the first is the answer, parts of one go together
         if answer is None:
@@ -206,22 +208,15 @@ def _of_attributes(item: Item) -> tuple[list[Said], list[Said]]:
     answers = _messages(item.attributes.get("gen_ai.completion"), "assistant")[0]
     numbered: dict[tuple[str, int], dict[str, Any]] = {}
     for name, value in item.attributes.items():
-        field = _NUMBERED.fullmatch(name)
-        if field:
-            message = numbered.setdefault((field[1], int(field[2])), {})
-            # `tool_calls.0.name` = value, into the message.
-            path = field[3].split(".")
-            calls = message.setdefault("tool_calls", []) if path[0] == "tool_calls" else None
-            if len(path) == 3 and re.fullmatch("[0-9]{1,3}", path[1]) and isinstance(calls, list):
-                calls += [{} for _ in range(int(path[1]) + 1 - len(calls))]
-                if isinstance(calls[int(path[1])], dict):
-                    calls[int(path[1])][path[2]] = value
-            else:
-                message[".".join(path)] = value
+        if field := _NUMBERED.fullmatch(name):
+            message = numbered.setdefault((field[1], int(field[2])), {"tool_calls": {}})
+            # `gen_ai.completion.0.tool_calls.0.name` = value
+            call = message["tool_calls"].setdefault(int(field[3]), {}) if field[3] else message
+            call[field[4]] = value
     for (side, _), message in sorted(numbered.items()):
-        said = _said(message, "user" if side == "prompt" else "assistant")
-        if said is not None:
-            (given if side == "prompt" else answers).append(said)
+        role, messages = ("user", given) if side == "prompt" else ("assistant", answers)
+        calls = [call for _, call in sorted(message["tool_calls"].items())]
+        messages += filter(None, [_said({**message, "tool_calls": calls}, role)])
     return given, answers
 
 
@@ -292,15 +287,6 @@ def _take_part(said: Said, part: Any, texts: list[str], thoughts: list[str]) -> 
         )
     elif content is not None:  # text, a compaction, or what nobody knows yet
         texts.append(as_text(content))
-
-
-def _text_of_parts(value: Any) -> str:
-    parts = value if isinstance(value, list) else [value]
-    texts = [
-        as_text(p.get("content", p.get("text"))) if isinstance(p, dict) else as_text(p)
-        for p in parts
-    ]
-    return "\n".join(filter(None, texts))
 
 
 def decoded(value: Any) -> Any:

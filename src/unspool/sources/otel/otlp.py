@@ -5,22 +5,31 @@
     {"name":"chat gpt","spanContext":{"traceId":"5b8e…"},"startTime":[1767000000,5],"attributes":{…}}
     {}                                                                    nothing
 
-Names may be in camelCase or with underscores, values typed (`{"intValue":"12"}`) or plain, ids in hex
-or base64, times as text, numbers or pairs.
+Names may be in camelCase, with underscores, or private (`_spanContext`); values plain or typed
+(`{"intValue":"12"}`); ids in hex or base64; times as text, numbers or pairs.
 """
 
 import base64
 import binascii
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from unspool.io.times import parse_time
+from unspool.io.values import dict_of, dicts_of, list_of
 
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{16}|[0-9a-fA-F]{32})")
 _ERROR_STATUS = (2, "2", "ERROR", "STATUS_CODE_ERROR")
+_ENVELOPES = (
+    ("resourceSpans", ("scopeSpans", "instrumentationLibrarySpans"), "spans"),
+    ("resourceLogs", ("scopeLogs", "instrumentationLibraryLogs"), "logRecords"),
+)
+_STARTS = ("startTimeUnixNano", "startTime")
+_STAMPS = ("timeUnixNano", "timestamp", "time", "hrTime", "observedTimeUnixNano")
+_ENDS = ("endTimeUnixNano", "endTime")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -80,110 +89,97 @@ class Item(msgspec.Struct, gc=False):
         return None
 
 
+@lru_cache(1024)
+def _in_camel_case(name: str) -> str:
+    first, *words = name.strip("_").split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in words)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """An object under the names of OTLP JSON."""
+    if not isinstance(value, dict) or "_" not in "".join(value):
+        return dict_of(value)
+    return {_in_camel_case(name): field for name, field in value.items()}
+
+
 def items_of(value: dict[str, Any]) -> Iterator[Item]:
     """The spans and log records of one JSON value."""
-    spans = _list(value, "resourceSpans", "resource_spans")
-    logs = _list(value, "resourceLogs", "resource_logs")
-    scopes = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
-    log_scopes = ("scopeLogs", "scope_logs", "instrumentationLibraryLogs")
-    if any(name in value for name in (*scopes, *log_scopes)):
-        spans = logs = [value]
-    elif not spans and not logs and is_flat(value):
-        is_log = not any(name in value for name in _STARTS)
-        yield _item(value, attributes_of(value.get("resource")), "", is_log)
+    envelope = _fields(value)
+    if is_flat(envelope):
+        is_log = not any(name in envelope for name in _STARTS)
+        yield _item(envelope, _attributes_of(envelope.get("resource")), "", is_log)
         return
-    for resource in spans:
-        for scope in _list(resource, *scopes):
-            for span in _list(scope, "spans"):
-                yield _item(span, attributes_of(resource.get("resource")), _scope_name(scope))
-    for resource in logs:
-        for scope in _list(resource, *log_scopes):
-            for log in _list(scope, "logRecords", "log_records", "logs"):
-                yield _item(
-                    log, attributes_of(resource.get("resource")), _scope_name(scope), is_log=True
-                )
+    for name, scopes, items in _ENVELOPES:
+        is_bare = any(scope in envelope for scope in scopes)
+        for resource in [envelope] if is_bare else map(_fields, dicts_of(envelope.get(name))):
+            about = _attributes_of(resource.get("resource"))
+            listed = next((resource[scope] for scope in scopes if resource.get(scope)), None)
+            for scope in map(_fields, dicts_of(listed)):
+                named = dict_of(scope.get("scope") or scope.get("instrumentationLibrary"))
+                for item in map(_fields, dicts_of(scope.get(items))):
+                    yield _item(item, about, str(named.get("name") or ""), items == "logRecords")
 
 
 def is_flat(value: dict[str, Any]) -> bool:
     """Whether it is a span or log record as an SDK prints it."""
-    context = _context(value)
-    named = "name" in value or "body" in value or "_body" in value
-    return "attributes" in value and named and bool(context or "timestamp" in value)
+    fields = _fields(value)
+    is_placed = bool(_context(fields)) or "timestamp" in fields
+    return "attributes" in fields and ("name" in fields or "body" in fields) and is_placed
 
 
-def _context(value: dict[str, Any]) -> dict[str, Any]:
+def _context(fields: dict[str, Any]) -> dict[str, Any]:
     """Where the ids of a span stand."""
-    for name in ("spanContext", "_spanContext", "context", "span_context"):
-        if isinstance(value.get(name), dict):
-            return dict(value[name])
-    return value if "traceId" in value or "trace_id" in value else {}
+    context = fields.get("spanContext") or fields.get("context")
+    return _fields(context) if context else fields if "traceId" in fields else {}
 
 
-def _item(
-    value: dict[str, Any], resource: dict[str, Any], scope: str, is_log: bool = False
-) -> Item:
-    context = _context(value)
+def _item(value: dict[str, Any], resource: dict[str, Any], scope: str, is_log: bool) -> Item:
+    context, above = _context(value), _fields(value.get("parentSpanContext"))
+    parent = value.get("parentSpanId") or value.get("parentId") or above.get("spanId")
     status = value.get("status")
-    status = status if isinstance(status, dict) else {"code": status}
-    code = _first(status, "code", "status_code")
-    parent = _first(value, "parentSpanId", "parent_span_id", "parent_id", "parentId")
-    parent_context = value.get("parentSpanContext")
-    if not parent and isinstance(parent_context, dict):
-        parent = _first(parent_context, "spanId", "span_id")
+    status = _fields(status) if isinstance(status, dict) else {"code": status}
     attributes = _attributes(value.get("attributes"))
-    body = plain_value(_first(value, "body", "_body"))
-    stamp = next((time for name in _STARTS + _STAMPS if (time := _time(value.get(name)))), None)
-    name = str(
-        _first(value, "eventName", "event_name", "name") or attributes.get("event.name") or ""
-    )
-    if not name and isinstance(body, str):
-        name = body
+    body = plain_value(value.get("body"))
+    name = value.get("eventName") or value.get("name") or attributes.get("event.name")
     scoped = value.get("instrumentationScope") or value.get("instrumentationLibrary")
     return Item(
-        name=name,
+        name=str(name or (body if isinstance(body, str) else "")),
         is_log=is_log,
-        trace=_ident(_first(context, "traceId", "trace_id")),
-        id=_ident(_first(context, "spanId", "span_id")),
+        trace=_ident(context.get("traceId")),
+        id=_ident(context.get("spanId")),
         parent=_ident(parent),
-        start=stamp or parse_time(attributes.get("event.timestamp")),
-        end=next((time for name in _ENDS if (time := _time(value.get(name)))), None),
-        failed=code in _ERROR_STATUS or bool(attributes.get("error.type")),
-        status=str(_first(status, "message", "description") or ""),
+        start=_time(value, _STARTS + _STAMPS) or parse_time(attributes.get("event.timestamp")),
+        end=_time(value, _ENDS),
+        failed=status.get("code", status.get("statusCode")) in _ERROR_STATUS
+        or bool(attributes.get("error.type")),
+        status=str(status.get("message") or status.get("description") or ""),
         attributes=attributes,
         events=[
             Event(
                 str(event.get("name") or ""),
-                next((time for name in _STAMPS if (time := _time(event.get(name)))), None),
+                _time(event, _STAMPS),
                 _attributes(event.get("attributes")),
             )
-            for event in _list(value, "events")
+            for event in map(_fields, dicts_of(value.get("events")))
         ],
         body=body,
         resource=resource,
-        scope=scope or (str(scoped.get("name") or "") if isinstance(scoped, dict) else ""),
-    )  # fmt: skip
+        scope=scope or str(dict_of(scoped).get("name") or ""),
+    )
 
 
-_STARTS = ("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time")
-_STAMPS = (
-    "timeUnixNano", "time_unix_nano", "timestamp", "time", "hrTime",
-    "observedTimeUnixNano", "observed_time_unix_nano",
-)  # fmt: skip
-_ENDS = ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time")
-
-
-def _time(value: Any) -> int | None:
+def _time(fields: dict[str, Any], names: tuple[str, ...]) -> int | None:
     """Nanoseconds as text or number, ISO text, or a pair of seconds and nanoseconds."""
-    if isinstance(value, list) and len(value) == 2:
-        seconds, nanos = value
-        if isinstance(seconds, int) and isinstance(nanos, int):
-            return parse_time(seconds * 1_000_000 + nanos // 1000)
-        return None
-    if isinstance(value, str) and value.isdecimal() and 17 < len(value) < 20:
-        return int(value) // 1000  # exactly: a float would lose the microseconds
-    if isinstance(value, int) and 10**17 <= value < 10**20:
-        return value // 1000
-    return parse_time(value)
+    for value in filter(None, map(fields.get, names)):
+        if isinstance(value, list) and len(value) == 2 and all(type(n) is int for n in value):
+            return parse_time(value[0] * 1_000_000 + value[1] // 1000)
+        if isinstance(value, str) and value.isdecimal() and 17 < len(value) < 20:
+            return int(value) // 1000  # exactly: a float would lose the microseconds
+        if isinstance(value, int) and 10**17 <= value < 10**20:
+            return value // 1000
+        if (time := parse_time(value)) is not None:
+            return time
+    return None
 
 
 def _ident(value: Any) -> str:
@@ -199,46 +195,18 @@ def _ident(value: Any) -> str:
     return data.hex() if len(data) in (8, 16) else text
 
 
-def _first(value: dict[str, Any], *names: str) -> Any:
-    for name in names:
-        found = value.get(name)
-        if found is not None and found != "":
-            return found
-    return None
-
-
-def _list(value: dict[str, Any], *names: str) -> list[dict[str, Any]]:
-    listed = _first(value, *names)
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-
-
-def _scope_name(value: dict[str, Any]) -> str:
-    scope = _first(value, "scope", "instrumentationLibrary")
-    return str(scope.get("name") or "") if isinstance(scope, dict) else ""
-
-
-def attributes_of(holder: Any) -> dict[str, Any]:
-    """The attributes of a resource."""
-    if not isinstance(holder, dict):
-        return {}
-    return _attributes(holder.get("attributes", holder.get("_attributes")))
+def _attributes_of(resource: Any) -> dict[str, Any]:
+    return _attributes(_fields(resource).get("attributes"))
 
 
 def _attributes(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return {str(name): plain_value(one) for name, one in value.items()}
-    pairs = value if isinstance(value, list) else []
-    return {
-        str(pair["key"]): plain_value(pair.get("value"))
-        for pair in pairs
-        if isinstance(pair, dict) and "key" in pair
-    }
+    return {str(p["key"]): plain_value(p.get("value")) for p in dicts_of(value) if "key" in p}
 
 
 _TYPED = frozenset((
     "stringValue", "intValue", "doubleValue", "boolValue", "arrayValue", "kvlistValue", "bytesValue",
-    "string_value", "int_value", "double_value", "bool_value", "array_value", "kvlist_value",
-    "bytes_value",
 ))  # fmt: skip
 
 
@@ -246,15 +214,16 @@ def plain_value(value: Any) -> Any:
     """A typed value as the plain one: `{"intValue":"12"}` is 12."""
     if isinstance(value, list):
         return [plain_value(one) for one in value]
-    if not isinstance(value, dict) or len(value) != 1 or not _TYPED.issuperset(value):
+    if not isinstance(value, dict) or len(value) != 1:
         return value
-    ((kind, inner),) = value.items()
-    kind = kind.replace("_v", "V")
+    ((name, inner),) = value.items()
+    kind = _in_camel_case(name)
+    if kind not in _TYPED:
+        return value
     if kind == "intValue" and isinstance(inner, str):
         return int(inner) if inner.lstrip("-").isdecimal() else inner
     if kind == "arrayValue":
-        values = inner.get("values") if isinstance(inner, dict) else inner
-        return [plain_value(one) for one in values or ()] if isinstance(values, list | None) else []
+        return [plain_value(one) for one in list_of(dict_of(inner).get("values", inner))]
     if kind == "kvlistValue":
-        return _attributes(inner.get("values") if isinstance(inner, dict) else inner)
+        return _attributes(dict_of(inner).get("values", inner))
     return inner

@@ -1,7 +1,7 @@
 """OTLP protobuf: binary files give the values of OTLP JSON. The only user of opentelemetry-proto.
 
-A file is one request, or requests with their size before each: four bytes, as the collector's file
-exporter writes them (which may pack each with zstandard), or a varint, as protobuf's own tools do.
+A file is one request, or requests with their size in four bytes before each, as the collector's file
+exporter writes them (which may pack each with zstandard).
 """
 
 from collections.abc import Iterator
@@ -46,33 +46,19 @@ def iter_values(origin: Origin, tally: Tally) -> Iterator[dict[str, Any] | Probl
 
 def _pieces(file: BinaryIO) -> Iterator[tuple[int, bytes, bool]]:
     """(offset, bytes, whether they are all there) of every request."""
-    head = file.read(8)
+    head = file.read(1)
     file.seek(0)
-    if head.startswith(_REQUEST):
+    if head == _REQUEST:
         yield 0, file.read(), True
         return
-    sized = head[4:5] == _REQUEST or head[4:] == ZSTD
     offset = 0
-    while prefix := file.read(4) if sized else _varint_bytes(file):
-        size = int.from_bytes(prefix, "big") if sized else _varint(prefix)
+    while prefix := file.read(4):
+        size = int.from_bytes(prefix, "big")
         data = file.read(min(size, _LARGEST))
-        yield offset, data, len(data) == size and (not sized or len(prefix) == 4)
+        yield offset, data, len(data) == size and len(prefix) == 4
         offset += len(prefix) + len(data)
         if len(data) < size:
             return
-
-
-def _varint_bytes(file: BinaryIO) -> bytes:
-    data = b""
-    while len(data) < 10 and (byte := file.read(1)):
-        data += byte
-        if byte[0] < 0x80:
-            break
-    return data
-
-
-def _varint(data: bytes) -> int:
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))
 
 
 def _value(data: bytes) -> dict[str, Any] | None:
