@@ -102,7 +102,7 @@ _CACHED_CHARS = 20_000
 stands in, and whoever finishes the conversation asks again for its context."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _cached_blocks(text: str) -> list[Block]:
     return _blocks(text)
 

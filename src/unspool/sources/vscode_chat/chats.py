@@ -9,7 +9,6 @@ from unspool.facts import ROOT, AnyFact, Key, Problem
 from unspool.io.door import Flaw, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dicts_of, field_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat import edits, tools
 from unspool.sources.vscode_chat.fields import (
@@ -44,8 +43,8 @@ class Reading:
     """One chat of an origin on its way to facts."""
 
     def __init__(
-        self, chat: Chat, origin: Origin, tally: Tally, session: str = "",
-        locate: Callable[[int | None], int] = lambda number: 0,
+        self, chat: Chat, origin: Origin, tally: Tally, session: str,
+        locate: Callable[[int | None], int], edition: int,
     ) -> None:  # fmt: skip
         """`locate` tells the offset of a request by its number, or of the chat."""
         self.chat = chat
@@ -55,7 +54,7 @@ class Reading:
         self.key: Key = (NAME, session or chat.sessionId or derived_id(self.requests))
         self.abandoned: list[tuple[Request, str]] = []
         """Requests that the chat no longer holds, each with the id of the one that it followed."""
-        self.edition = FLAT
+        self.edition = edition
         self._locate = locate
         self._problems: list[AnyFact] = []
         self._ancient = not any(request.requestId for request in self.requests)
@@ -245,9 +244,9 @@ def _notes(chat: Chat) -> Iterator[tuple[str, Any]]:
         names = ("inputText", "attachments", "mode", "permissionLevel")
         yield "draft", {name: draft[name] for name in names if draft.get(name)}
     queued = []
-    for pending in dicts_of(chat.pendingRequests):
-        text = typed_text(field_of(pending.get("request"), "message"))
-        queued.append({"id": pending.get("id"), "kind": pending.get("kind"), "text": text})
+    for pending in chat.pendingRequests or ():
+        text = typed_text(pending.request.message) if pending.request is not None else ""
+        queued.append({"id": pending.id, "kind": pending.kind, "text": text})
     yield "queued", queued
 
 
@@ -269,7 +268,7 @@ def _folder_told(requests: list[Request]) -> str:
         metadata = request.result.metadata if request.result is not None else None
         if metadata is not None:
             for parts in (metadata.renderedGlobalContext, metadata.renderedUserMessage):
-                if folder := workspace_told(rendered(parts or [])[0]):
+                if folder := workspace_told(rendered(parts)[0]):
                     return folder
     return ""
 

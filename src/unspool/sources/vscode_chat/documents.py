@@ -6,10 +6,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import ValidationError
 
 from unspool.facts import NOBODY, AnyFact, Problem
 from unspool.io.compression import PACKED
@@ -18,23 +17,27 @@ from unspool.io.door import (
     UNREADABLE,
     Flaw,
     Salvage,
+    clean,
     cut_long_strings,
+    is_too_deep,
     read_json,
     refuse_depth,
+    refuse_dirt,
     sample,
 )
 from unspool.io.origins import Head, Origin, Tally, iter_lines, open_origin
 from unspool.sources.vscode_chat.attachments import without_long_images
-from unspool.sources.vscode_chat.chats import LOG, Reading
+from unspool.sources.vscode_chat.chats import FLAT, LOG, Reading
 from unspool.sources.vscode_chat.edits import state_facts
-from unspool.sources.vscode_chat.model import CHAT, REQUEST
+from unspool.sources.vscode_chat.model import CHAT, REQUEST, Chat
 from unspool.sources.vscode_chat.mutations import INITIAL, Replay, decode_mutation
 
 MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
 """How a line of a log begins."""
-_REQUEST = re.compile(rb'\{\s*"(?:requestId|message|variableData|response)"\s*:')
+_REQUEST = re.compile(r'\{\s*"(?:requestId|message|variableData|response)"\s*:')
 _INITIAL = re.compile(rb'\s*\{\s*"kind"\s*:\s*0\s*,')
-_SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
+_SESSION = re.compile(r'"sessionId"\s*:\s*"([^"\\]+)"')
+_decoder = json.JSONDecoder(strict=False)
 
 _ZIP = b"PK\x03\x04"
 LARGEST_MEMBER_BYTES = 1024**3
@@ -58,30 +61,51 @@ def read_document(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFa
     flaws: list[Flaw] = []
     if len(data) > LONGEST_BYTES:
         data, flaws = cut_long_strings(without_long_images(data))
-    try:
-        refuse_depth(data)
-        chat = CHAT.decode(data)
-    except UNREADABLE as error:
-        typed_wrong = isinstance(error, ValidationError)
-        salvage = read_json(data) if typed_wrong else read_chat_json(data)
-        flaws += salvage.flaws
-        value = salvage.values[0] if salvage.values else None
-        if not isinstance(value, dict):
-            flaw = flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data))
-            yield lost(origin, tally, flaw)
-            return
-        del data, salvage
-        yield from value_facts(value, origin, tally, flaws)
+    decoded = decode_chat(data)
+    flaws += decoded.flaws
+    if decoded.chat is None:
+        yield lost(origin, tally, flaws[0] if flaws else Flaw("not-a-chat", 0, sample(data)))
         return
     del data
-    reading = Reading(chat, origin, tally, locate=_Places(origin.path).offset)
-    reading.tell_flaws(flaws)
-    yield from reading.facts()
+    yield from _reading(decoded._replace(flaws=flaws), origin, tally).facts()
+
+
+class Decoded(NamedTuple):
+    """A chat, as far as it can be read, the paths of values that do not fit, and what else is wrong."""
+
+    chat: Chat | None
+    wrong: list[str]
+    flaws: list[Flaw]
+
+
+def decode_chat(data: bytes) -> Decoded:
+    try:
+        refuse_depth(data)
+        return Decoded(CHAT.decode(data), [], [])
+    except UNREADABLE:
+        salvage = read_chat_json(data)
+    value = salvage.values[0] if salvage.values else None
+    wrong: list[str] = []
+    chat = CHAT.convert(value, wrong) if isinstance(value, dict) else None
+    return Decoded(chat, wrong, salvage.flaws)
+
+
+def _reading(
+    decoded: Decoded, origin: Origin, tally: Tally, session: str = "", log: Replay | None = None
+) -> Reading:
+    chat = decoded.chat or Chat()
+    edition = FLAT if log is None else LOG
+    locate = _Places(origin.path).offset if log is None else lambda n: log.lines.get(n, 0)
+    reading = Reading(chat, origin, tally, session, locate, edition)
+    reading.tell_flaws(decoded.flaws)
+    reading.wrong_types(decoded.wrong)
+    return reading
 
 
 def read_chat_json(data: bytes) -> Salvage:
-    """A chat that is not clean JSON. What is cut off is always closed: all of a chat is in the one
-    value. Of what is broken inside, every whole request is read (spoilt)."""
+    """A chat that is not clean JSON with fields of the expected types. What is cut off is always
+    closed: all of a chat is in the one value. Of what is broken inside, every whole request is read
+    (spoilt)."""
     salvage = read_json(data, recover=True)
     value = salvage.values[0] if salvage.values else None
     if salvage.code in ("", "invalid-utf8", "long-value") and len(salvage.values) == 1:
@@ -90,38 +114,31 @@ def read_chat_json(data: bytes) -> Salvage:
     if cut_off and isinstance(value, dict) and value.get("requests"):
         flaws = [f._replace(code="truncated-json", place=len(data)) for f in salvage.flaws]
         return Salvage([value], [0], flaws)
-    code = "too-deep" if salvage.code == "too-deep" else "invalid-json"
-    flaw = Flaw(code, _broken_at(data), sample(data))
-    requests: list[Any] = []
-    at = 0
-    while (match := _REQUEST.search(data, at)) is not None:
-        at = match.end()
-        text = data[match.start() :].decode("utf-8", "replace")
-        try:
-            value, end = json.JSONDecoder(strict=False).raw_decode(text)
-        except (ValueError, RecursionError):
-            continue
-        at = match.start() + len(text[:end].encode())
-        if isinstance(value, dict) and "message" in value:
-            salvaged = read_json(text[:end].encode("utf-8", "surrogatepass"))
-            requests += salvaged.values if not salvaged.lost else []
-    if not requests:
-        return Salvage([], [], [flaw])
-    session = _SESSION.search(data)
-    named = {"sessionId": session[1].decode("utf-8", "replace")} if session else {}
-    return Salvage([{"requests": requests, **named}], [0], [flaw])
-
-
-def _broken_at(data: bytes) -> int:
-    """The offset of what is no JSON."""
     text = data.decode("utf-8", "replace")
+    place = 0
     try:
-        json.JSONDecoder(strict=False).decode(text)
+        _decoder.decode(text)
     except json.JSONDecodeError as error:
-        return len(text[: error.pos].encode())
+        place = len(text[: error.pos].encode())
     except RecursionError:
         pass
-    return 0
+    code = "too-deep" if salvage.code == "too-deep" else "invalid-json"
+    flaw = Flaw(code, place, sample(data))
+    requests: list[Any] = []
+    at = 0
+    while (match := _REQUEST.search(text, at)) is not None:
+        try:
+            value, at = _decoder.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            at = match.end()
+            continue
+        if isinstance(value, dict) and "message" in value and not is_too_deep(value):
+            requests.append(clean(value))
+    if not requests:
+        return Salvage([], [], [flaw])
+    session = _SESSION.search(text)
+    named = {"sessionId": session[1]} if session else {}
+    return Salvage([{"requests": requests, **named}], [0], [flaw])
 
 
 def read_whole(path: str) -> tuple[bytes, str]:
@@ -173,11 +190,8 @@ def value_facts(
 ) -> Iterator[AnyFact]:
     """The facts of a chat that is already decoded, whatever is wrong in it."""
     wrong: list[str] = []
-    chat = CHAT.convert(value, wrong)
-    reading = Reading(chat, origin, tally, locate=_Places(origin.path).offset)
-    reading.tell_flaws(flaws)
-    reading.wrong_types(wrong)
-    yield from reading.facts()
+    decoded = Decoded(CHAT.convert(value, wrong), wrong, flaws)
+    yield from _reading(decoded, origin, tally).facts()
 
 
 def lost(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> Problem:
@@ -192,42 +206,44 @@ def lost(origin: Origin, tally: Tally, flaw: Flaw, offset: int = 0) -> Problem:
 
 def read_log(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
     """A mutation log. A line that cannot be read is a problem; the others still count."""
-    replay = Replay()
-    bad_lines: list[tuple[int, list[Flaw]]] = []
-    try:
-        for offset, line in iter_lines(origin):
-            if flaws := _apply(replay, line, offset, recover):
-                bad_lines.append((offset, flaws))
-    except OSError as error:
-        bad_lines.append((0, [Flaw("unreadable", 0, str(error))]))
+    for careful in (False, True):
+        replay = Replay()
+        bad_lines: list[tuple[int, list[Flaw]]] = []
+        try:
+            for offset, line in iter_lines(origin):
+                if flaws := _apply(replay, line, offset, recover, careful):
+                    bad_lines.append((offset, flaws))
+        except OSError as error:
+            bad_lines.append((0, [Flaw("unreadable", 0, str(error))]))
+        decoded = decode_chat(replay.document())
+        if not bad_lines and not decoded.flaws:
+            break  # else values are looked at in their lines, which tell where a flaw is
     if not replay.state and not replay.removed:
         yield lost(origin, tally, Flaw("empty-log", 0, ""))
         return
-    wrong: list[str] = []
-    chat = CHAT.convert(replay.state, wrong)
     # A log without its initial state is still named after its session.
-    session = chat.sessionId or PurePath(origin.path).name.split(".jsonl", 1)[0]
-    reading = Reading(
-        chat, origin, tally, session, locate=lambda number: replay.lines.get(number, 0)
-    )
-    reading.edition = LOG
-    reading.abandoned = [(REQUEST.convert(r), after) for r, after in replay.removed.values()]
+    session = decoded.chat.sessionId if decoded.chat is not None else None
+    session = session or PurePath(origin.path).name.split(".jsonl", 1)[0]
+    reading = _reading(decoded, origin, tally, session, replay)
+    for request, after in replay.removed.values():
+        for value in read_json(msgspec.json.encode(request)).values:
+            reading.abandoned.append((REQUEST.convert(value), after))
     if not replay.started:
         reading.problem("no-initial-state", "", 0)
     for offset, flaws in bad_lines:
         reading.tell_flaws(flaws, offset)
-    reading.wrong_types(wrong)
     yield from reading.facts()
 
 
-def _apply(replay: Replay, line: bytes, offset: int, recover: bool) -> list[Flaw]:
+def _apply(replay: Replay, line: bytes, offset: int, recover: bool, careful: bool) -> list[Flaw]:
     """Make the change that the line tells; what was wrong with it."""
     flaws: list[Flaw] = []
     if len(line) > LONGEST_BYTES:
         line, flaws = cut_long_strings(without_long_images(line))
     try:
-        refuse_depth(line)
-        done = replay.apply_line(line, offset)
+        if careful:
+            refuse_dirt(line)
+        done = replay.apply(decode_mutation(line), offset)
         return flaws if done else [Flaw("bad-mutation", 0, sample(line))]
     except UNREADABLE:
         pass

@@ -47,6 +47,11 @@ class ToolResult(msgspec.Struct, gc=False):
     toolResultError: Any = None
 
 
+class Thinking(msgspec.Struct, gc=False):
+    id: Text = None
+    text: str | list[str] | None = None
+
+
 class Call(msgspec.Struct, gc=False):
     name: Text = None
     arguments: Any = None
@@ -59,8 +64,8 @@ class Round(Whole, gc=False):
     id: Text = None
     response: Text = None
     toolCalls: list[Call] | None = None
-    thinking: Any = None
-    timestamp: Any = None
+    thinking: Thinking | str | list[str] | None = None
+    timestamp: Number = None
     summary: Any = None
     phase: Any = None
     phaseModelId: Any = None
@@ -69,6 +74,21 @@ class Round(Whole, gc=False):
     toolInputRetry: Any = None
     statefulMarker: Any = None
     """Opaque, and of no use to anybody but the server that made it."""
+
+
+class Image(msgspec.Struct, gc=False):
+    url: Text = None
+    mediaType: Text = None
+
+
+class Rendered(msgspec.Struct, gc=False):
+    """One part of a message as the model got it."""
+
+    text: Text = None
+    imageUrl: Image | None = None
+
+
+RenderedMessage = list[Rendered | str] | Rendered | str | None
 
 
 class Metadata(Whole, gc=False):
@@ -82,8 +102,8 @@ class Metadata(Whole, gc=False):
     promptTokens: Number = None
     outputTokens: Number = None
     maxToolCallsExceeded: Any = None
-    renderedUserMessage: Any = None
-    renderedGlobalContext: Any = None
+    renderedUserMessage: RenderedMessage = None
+    renderedGlobalContext: RenderedMessage = None
     summaries: list[Any] | None = None
     summary: Any = None
     toolCallRounds: list[Round] | None = None
@@ -127,7 +147,7 @@ class Agent(Whole, gc=False, omit_defaults=True):
 
 class ModelState(msgspec.Struct, gc=False):
     value: Number = None
-    completedAt: Any = None
+    completedAt: Number = None
 
 
 class Variables(msgspec.Struct, gc=False):
@@ -135,17 +155,24 @@ class Variables(msgspec.Struct, gc=False):
     """By name in files of early 2024."""
 
 
+class Message(msgspec.Struct, gc=False):
+    """What the person typed, and what it was parsed into: words and mentions."""
+
+    text: Text = None
+    parts: list[dict[str, Any] | str] | None = None
+
+
 class Request(Whole, gc=False):
     """A user message and what was answered."""
 
     requestId: Text = None
     providerRequestId: Text = None
-    message: Any = None
+    message: Message | str | None = None
     variableData: Variables | None = None
     response: Any = None
     responseId: Text = None
-    timestamp: Any = None
-    responseTimestamp: Any = None
+    timestamp: Number = None
+    responseTimestamp: Number = None
     agent: Agent | None = None
     slashCommand: Any = None
     modelId: Text = None
@@ -184,12 +211,24 @@ class Request(Whole, gc=False):
     modelTotals: list[dict[str, Any]] | None = None
 
 
+class PendingRequest(msgspec.Struct, gc=False):
+    message: Message | str | None = None
+
+
+class Pending(msgspec.Struct, gc=False):
+    """Typed, and not yet sent."""
+
+    id: Any = None
+    kind: Any = None
+    request: PendingRequest | None = None
+
+
 class Chat(Whole, gc=False):
     """A whole chat: exported, stored flat, or the state that a mutation log ends in."""
 
     version: Any = None
     sessionId: Text = None
-    creationDate: Any = None
+    creationDate: Number = None
     lastMessageDate: Any = None
     customTitle: Text = None
     computedTitle: Text = None
@@ -205,7 +244,7 @@ class Chat(Whole, gc=False):
     repoData: dict[str, Any] | None = None
     repoDataEnd: dict[str, Any] | None = None
     """Not VS Code's name: what a zip holds beside the chat."""
-    pendingRequests: list[Any] | None = None
+    pendingRequests: list[Pending] | None = None
     workingDirectory: Any = None
     providerId: Text = None
     requests: list[Request] | None = None

@@ -6,73 +6,45 @@
 VS Code refuses a log without its initial state; the data is still there and is read.
 """
 
-import re
-from collections.abc import Callable
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Raw
 
 from unspool.io.door import UNREADABLE
-from unspool.io.values import field_of, str_of
-from unspool.sources.vscode_chat.model import CHAT, Request
+from unspool.io.values import str_of
 
 INITIAL, SET, PUSH, DELETE = range(4)
 LONGEST_PADDING = 100_000
 """An index further than this behind the end of a list is not a place that a log can mean."""
 
-
-_ABSENT = msgspec.Raw()
+_ABSENT = Raw()
+_NULL = Raw(b"null")
 
 
 class Mutation(msgspec.Struct, gc=False):
     kind: int
     k: list[str | int] | None = None
-    v: msgspec.Raw = _ABSENT
+    v: Raw = _ABSENT
     i: int | None = None
 
-    def value(self) -> Any:
-        """Raises where it is nested too deep. Whole requests that fit go straight into their shape."""
-        if self.v is _ABSENT:
-            return msgspec.UNSET
-        try:
-            if self.kind == INITIAL:
-                chat = CHAT.decode(self.v)
-                return {name: v for name, v in structs.asdict(chat).items() if v is not None}
-            if self.k == ["requests"]:
-                return _decode_requests(self.v)
-        except UNREADABLE:
-            pass
-        return msgspec.json.decode(self.v)
+
+class _Named(msgspec.Struct, gc=False):
+    requestId: Any = None
 
 
 decode_mutation = msgspec.json.Decoder(Mutation).decode
-_decode_requests = msgspec.json.Decoder(list[Request]).decode
-
-_CHANGE = re.compile(rb'\{"kind":([12]),"k":\["requests",\d+,"(\w+)"\],"v":')
-
-
-@cache
-def _decoder_of(kind: bytes, name: bytes) -> Callable[[bytes], Any] | None:
-    """For the changes that a log is made of: a field of a request is set, its response goes on. Such a
-    line is decoded in one go, the value in its shape; any other twice, first without its value."""
-    types = {field.name: field.type for field in structs.fields(Request)}
-    value = types.get(name.decode()) if kind == b"1" else list[Any] if name == b"response" else None
-    if value is None:
-        return None
-    fields: list[Any] = [
-        ("kind", int),
-        ("k", list[str | int]),
-        ("v", value),
-        ("i", int | None, None),
-    ]
-    return msgspec.json.Decoder(msgspec.defstruct("Change", fields, gc=False)).decode
+_decode_container = msgspec.json.Decoder(dict[str, Raw] | list[Raw]).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Replay:
-    """The state so far, and the requests that it no longer holds."""
+    """The state so far, and the requests that it no longer holds.
+
+    Values stay as they stand in their lines until a later line reaches into them: in the end the state
+    is written out as the one document that VS Code would have, and is read like any other.
+    """
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
@@ -83,126 +55,102 @@ class Replay:
         self.lines: dict[int | None, int] = {}
         """Number of a request (None: the chat) → where the line stands that changed it last."""
 
-    def apply_line(self, line: bytes, offset: int) -> bool:
-        """Make the change that a line tells; False where it cannot be made. Raises where the line is
-        none."""
-        match = _CHANGE.match(line)
-        decode = _decoder_of(match[1], match[2]) if match is not None else None
-        if match is not None and decode is not None:
-            try:
-                if self._change_request(match[2].decode(), decode(line), offset):
-                    return True
-            except UNREADABLE:
-                pass
-        return self.apply(decode_mutation(line), offset)
-
-    def _change_request(self, name: str, change: Any, offset: int) -> bool:
-        """False where the request is not in its shape: then it becomes plain JSON (_walk)."""
-        number = change.k[1]
-        request = _get(self.state.get("requests"), number)
-        if not isinstance(request, Request):
-            return False
-        if change.kind == SET:
-            setattr(request, name, change.v)
-        elif isinstance(request.response, list):
-            if change.i is not None and change.i >= 0:
-                del request.response[change.i :]
-            request.response += change.v
-        else:
-            return False
-        self.lines[number] = offset
-        return True
-
     def apply(self, mutation: Mutation, offset: int = 0) -> bool:
         """Make the change; False where it cannot be made."""
         path = mutation.k or []
-        if path and path != ["requests"]:
+        if len(path) > 1:
             if path[0] == "requests" and isinstance(path[1], int):
                 self.lines[path[1]] = offset
-            return self._change(mutation.kind, path, mutation.value(), mutation.i)
-        value = mutation.value()
-        before = self._requests()
-        changed = self._change(mutation.kind, path, value, mutation.i)
-        self.lines.setdefault(None, offset)
-        first = (
-            0 if mutation.kind != PUSH else mutation.i if mutation.i is not None else len(before)
-        )
-        for number in range(max(first, 0), len(self._requests())):
-            self.lines[number] = offset
+            return self._change(mutation, path)
+        if path and path != ["requests"]:
+            return self._change(mutation, path)
+        before = list(self._requests())
+        changed = self._change(mutation, path)
         now = self._requests()
-        kept = {_ident(request) for request in now}
-        for ident in kept:
-            self.removed.pop(ident, None)
-        after = ""
-        for request in before:
-            ident = _ident(request)
-            if ident and ident not in kept:
-                self.removed[ident] = (request, after)
-            after = ident or after
+        self.lines.setdefault(None, offset)
+        cut = len(before) if mutation.i is None else max(0, mutation.i)
+        changed_from = cut if mutation.kind == PUSH else 0
+        self.lines.update(dict.fromkeys(range(changed_from, len(now)), offset))
+        if self.removed or now[: len(before)] != before:
+            kept = {_ident(request) for request in now}
+            for ident in kept:
+                self.removed.pop(ident, None)
+            after = ""
+            for request in before:
+                ident = _ident(request)
+                if ident and ident not in kept:
+                    self.removed[ident] = (request, after)
+                after = ident or after
         return changed
 
-    def _change(self, kind: int, path: list[str | int], value: Any, cut: int | None) -> bool:
+    def document(self) -> bytes:
+        """The chat as VS Code would keep it in a flat file."""
+        return msgspec.json.encode(self.state)
+
+    def _change(self, mutation: Mutation, path: list[str | int]) -> bool:
+        kind, value = mutation.kind, mutation.v
         if kind == INITIAL:
-            if not isinstance(value, dict):
-                return False
-            self.state, self.started = value, True
-            return True
+            state = _opened(value)
+            if isinstance(state, dict):
+                self.state, self.started = state, True
+            return isinstance(state, dict)
         if kind not in (SET, PUSH, DELETE):
             return False
         if not path:
             return kind == SET  # VS Code ignores it
-        if kind == PUSH:
-            parent = self._walk(path)
-            if parent is None:
-                return False
-            target = _get(parent, path[-1])
-            if target is None:
-                target = []
-                if not _assign(parent, path[-1], target):
-                    return False
-            if not isinstance(target, list):
-                return False
-            if cut is not None and cut >= 0:
-                del target[cut:]
-            if isinstance(value, list):
-                target.extend(value)
-            return value is msgspec.UNSET or value is None or isinstance(value, list)
-        parent = self._walk(path)
-        if parent is None:
-            return False
-        if kind == DELETE or value is msgspec.UNSET:
-            step = path[-1]
-            if isinstance(parent, dict):
-                parent.pop(str(step), None)
-                return True
-            if isinstance(parent, list) and isinstance(step, int) and 0 <= step < len(parent):
-                parent[step] = None
-                return True
-            return False
-        return _assign(parent, path[-1], value)
-
-    def _walk(self, path: list[str | int]) -> Any:
-        """The container that the path's last step is in; parents that are missing are made."""
         at: Any = self.state
         for step, following in pairwise(path):
-            inner = _get(at, step)
-            if inner is None or isinstance(inner, msgspec.Struct):
-                missing: Any = [] if isinstance(following, int) else {}
-                inner = missing if inner is None else msgspec.to_builtins(inner)
-                if not _assign(at, step, inner):
-                    return None
-            at = inner
-        return at
+            at = _enter(at, step, list if isinstance(following, int) else dict)
+        step = path[-1]
+        if kind == PUSH:
+            target = _enter(at, step, list)
+            if not isinstance(target, list):
+                return False
+            if mutation.i is not None and mutation.i >= 0:
+                del target[mutation.i :]
+            items = [] if value in (_ABSENT, _NULL) else _opened(value)
+            if isinstance(items, list):
+                target += items
+            return isinstance(items, list)
+        if kind == SET and value is not _ABSENT:
+            return _assign(at, step, value)
+        if isinstance(at, dict):
+            at.pop(str(step), None)
+            return True
+        return _get(at, step) is not None and _assign(at, step, _NULL)
 
     def _requests(self) -> list[Any]:
-        requests = self.state.get("requests")
-        return list(requests) if isinstance(requests, list) else []
+        requests = _enter(self.state, "requests", None)
+        return requests if isinstance(requests, list) else []
+
+
+def _opened(value: Any) -> Any:
+    """A value with its own values as they stand; anything but an object or an array as it is."""
+    try:
+        return _decode_container(value)
+    except UNREADABLE:
+        return value
+
+
+def _enter(container: Any, step: str | int, missing: type | None) -> Any:
+    """What stands at the step, to be changed; made there where there is nothing."""
+    value = _get(container, step)
+    if isinstance(value, dict | list):
+        return value
+    if value is not None and value != _NULL:
+        inner = _opened(value)
+    else:
+        inner = missing() if missing is not None else None
+    return inner if inner is not None and _assign(container, step, inner) else None
 
 
 def _ident(request: Any) -> str:
-    if isinstance(request, Request):
-        return request.requestId or ""
-    return str_of(field_of(request, "requestId"))
+    try:
+        if isinstance(request, dict):
+            return str_of(msgspec.json.decode(msgspec.json.encode(request.get("requestId"))))
+        return str_of(_decode_named(request).requestId)
+    except UNREADABLE:
+        return ""
 
 
 def _get(container: Any, step: str | int) -> Any:
@@ -221,6 +169,6 @@ def _assign(container: Any, step: str | int, value: Any) -> bool:
         return False
     if step > len(container) + LONGEST_PADDING:
         return False
-    container.extend([None] * (step + 1 - len(container)))
+    container.extend([_NULL] * (step + 1 - len(container)))
     container[step] = value
     return True

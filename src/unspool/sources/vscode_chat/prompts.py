@@ -1,25 +1,19 @@
 """What the person typed, and what the model got to see of it."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from unspool.facts import Attachment
-from unspool.io.values import field_of, list_of, str_of
+from unspool.io.values import str_of
 from unspool.sources.vscode_chat.attachments import from_bytes
+from unspool.sources.vscode_chat.model import Message, RenderedMessage, Thinking
 
 
-def typed_text(message: Any) -> str:
+def typed_text(message: Message | str | None) -> str:
     """The text; else its parts, rebuilt where they have none; else the plain string of old files."""
-    if isinstance(message, str):
-        return message
-    if not isinstance(message, dict):
-        return ""
-    text = message.get("text")
-    if isinstance(text, str) and text:
-        return text
-    parts = message.get("parts")
-    return "".join(_part_text(p) for p in parts) if isinstance(parts, list) else ""
+    if message is None or isinstance(message, str):
+        return message or ""
+    return message.text or "".join(map(_part_text, message.parts or ()))
 
 
 _MENTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -33,10 +27,10 @@ _MENTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 """Kind of part → the mark before it, the field that holds its name, and the names in that."""
 
 
-def _part_text(part: Any) -> str:
+def _part_text(part: dict[str, Any] | str) -> str:
     """The text of a part. VS Code computes it for mentions and does not store it."""
-    if not isinstance(part, dict):
-        return str_of(part)
+    if isinstance(part, str):
+        return part
     text = part.get("text")
     if isinstance(text, str):
         return text
@@ -53,75 +47,40 @@ def _first_text(value: Any, *names: str) -> str:
     return next((text for text in texts if isinstance(text, str) and text), "")
 
 
-def mentions(message: Any) -> list[dict[str, Any]]:
-    """The parts of the message that are more than text."""
-    parts = field_of(message, "parts")
-    if not isinstance(parts, list):
-        return []
-    return [p for p in parts if isinstance(p, dict) and p.get("kind") not in ("text", None)]
+def mentions(message: Message | str | None) -> list[dict[str, Any]]:
+    """The parts of the message that are more than text (or else than a text should be)."""
+    parts = message.parts if isinstance(message, Message) else None
+    return [
+        part
+        for part in parts or ()
+        if isinstance(part, dict)
+        and (part.get("kind") not in ("text", None) or not isinstance(part.get("text"), str | None))
+    ]
 
 
-def rendered(parts: Any) -> tuple[str, list[Attachment]]:
+def rendered(parts: RenderedMessage) -> tuple[str, list[Attachment]]:
     """The text and the images of a rendered message."""
     texts: list[str] = []
     images: list[Attachment] = []
-    for part in parts if isinstance(parts, list) else [parts]:
+    for part in parts if isinstance(parts, list) else [parts] if parts else ():
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        elif isinstance(part, dict) and isinstance(part.get("imageUrl"), dict):
-            url = part["imageUrl"].get("url")
-            image = from_bytes("image", url, str_of(part["imageUrl"].get("mediaType")))
-            if image is not None:
-                images.append(image)
-            elif isinstance(url, str):
-                images.append(Attachment(kind="image", uri=url))
+        elif part.text is not None:
+            texts.append(part.text)
+        elif part.imageUrl is not None and (url := part.imageUrl.url):
+            image = from_bytes("image", url, part.imageUrl.mediaType or "")
+            images.append(image or Attachment(kind="image", uri=url))
     return "\n".join(texts), images
 
 
 def thinking_text(thinking: Any) -> str:
     """Thinking in any of its shapes: a text, its pieces, or {"id": "…", "text": either}."""
+    if isinstance(thinking, Thinking):
+        thinking = thinking.text
     text = thinking.get("text") if isinstance(thinking, dict) else thinking
     if isinstance(text, list):
         return "".join(piece for piece in text if isinstance(piece, str))
     return str_of(text)
-
-
-def wrong_message(message: Any) -> Iterator[str]:
-    """The paths of values in a message that are of a wrong type, and were passed over."""
-    if not isinstance(message, dict):
-        if message is not None and not isinstance(message, str):
-            yield "message"
-        return
-    parts = message.get("parts")
-    if not message.keys() & {"text", "parts"}:
-        yield "message"
-    if not isinstance(message.get("text"), str | None):
-        yield "message.text"
-    if not isinstance(parts, list | None):
-        yield "message.parts"
-    for part in list_of(parts):
-        if isinstance(part, dict):
-            yield from (
-                f"message.parts.{name}"
-                for name in ("kind", "text")
-                if not isinstance(part.get(name), str | None)
-            )
-        elif not isinstance(part, str):
-            yield "message.parts"
-
-
-def wrong_rendered(path: str, value: Any) -> Iterator[str]:
-    """The same for a rendered message."""
-    if value is None or isinstance(value, str):
-        return
-    for part in value if isinstance(value, list) else (value,):
-        if isinstance(part, dict) and part.keys() & {"type", "text", "imageUrl"}:
-            if not isinstance(part.get("text"), str | None):
-                yield f"{path}.text"
-        elif not isinstance(part, str):
-            yield path
 
 
 _FOLDERS = re.compile(

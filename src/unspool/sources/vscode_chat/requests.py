@@ -19,7 +19,7 @@ from unspool.sources.vscode_chat import edits, fields, prompts, tools
 from unspool.sources.vscode_chat import parts as response_parts
 from unspool.sources.vscode_chat.answers import Placing, answer_of, own_thinking
 from unspool.sources.vscode_chat.attachments import attachment_of, entries_of
-from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result
+from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result, Thinking
 from unspool.sources.vscode_chat.uris import uri_of
 
 _AGENT_MODES = {
@@ -184,26 +184,9 @@ class Turn:
         return mode or ""
 
     def wrong_fields(self) -> list[str]:
-        """The paths of values that cannot be what they should be, and were passed over. Where a field
-        may have several shapes the decoder lets everything through."""
-        request, metadata = self.request, self.metadata
-        wrong = [*self.parts.wrong, *prompts.wrong_message(request.message)]
-        for name in ("renderedUserMessage", "renderedGlobalContext"):
-            if (value := getattr(metadata, name)) is not None:
-                wrong += prompts.wrong_rendered(name, value)
-        times = [("timestamp", request.timestamp)]
-        if request.modelState is not None:
-            times.append(("modelState.completedAt", request.modelState.completedAt))
-        for round_ in metadata.toolCallRounds or ():
-            if (thinking := round_.thinking) is not None:
-                text = thinking.get("text") if isinstance(thinking, dict) else thinking
-                if not isinstance(text, str | list | None):
-                    wrong.append("toolCallRounds.thinking")
-            times.append(("toolCallRounds.timestamp", round_.timestamp))
-        for path, value in times:
-            if value is not None and type(value) not in _NUMBERS and parse_time(value) is None:
-                wrong.append(path)
-        for entry in entries_of(request.variableData):
+        """The paths of values of a wrong type, where the decoder lets everything through."""
+        wrong = self.parts.wrong
+        for entry in entries_of(self.request.variableData):
             for name in ("kind", "name"):
                 if not isinstance(entry.get(name), str | None):
                     wrong.append(f"variableData.variables.{name}")
@@ -212,7 +195,7 @@ class Turn:
 
 def write_request(turn: Turn, scribe: Scribe) -> None:
     """Everything that one request states, but for the runs of sub-agents."""
-    text, images = prompts.rendered(turn.metadata.renderedGlobalContext or [])
+    text, images = prompts.rendered(turn.metadata.renderedGlobalContext)
     if text:
         scribe.message(
             id=f"{turn.id}/context", role="user", kind="injected", text=text, time=turn.time,
@@ -222,7 +205,7 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
     # Nobody answered: then it is the question that was cancelled, or failed.
     request = turn.request
     typed = prompts.typed_text(request.message)
-    sent, images = prompts.rendered(turn.metadata.renderedUserMessage or [])
+    sent, images = prompts.rendered(turn.metadata.renderedUserMessage)
     extra = _of_user(request)
     if request.agent is not None:
         values = zip(_AGENT, _agent_values(request.agent), strict=True)
@@ -272,7 +255,7 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
     if round_.rest:
         extra[fields.NATIVE] = {"round": round_.rest}
     # The id of a round's thinking, where nothing that was shown has it.
-    thinking_id = str_of(field_of(round_.thinking, "id"))
+    thinking_id = round_.thinking.id if isinstance(round_.thinking, Thinking) else None
     if thinking_id and not fields.MADE_THINKING.fullmatch(thinking_id):
         thoughts = extra.get("thoughts", [])
         if all(thought.get("id") != thinking_id for thought in thoughts):
