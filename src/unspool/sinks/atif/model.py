@@ -3,8 +3,10 @@
 Documents are built at the newest version; `versions` moves what an older one cannot hold.
 """
 
-from functools import cache
-from typing import Any, Literal, NamedTuple, TypeGuard, get_args
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -143,27 +145,40 @@ class Document(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 class Field(NamedTuple):
     type: Any
+    """With `dict` and `list` for the objects of the format and lists of them."""
     required: bool
     struct: type[msgspec.Struct] | None
     """What it holds, or holds a list of, where that is an object of the format."""
+
+    def misfit(self, value: Any, strict: bool = True) -> str:
+        """Why a value, not looking into what it holds, is none of the field; else empty."""
+        try:
+            msgspec.convert(value, self.type, strict=strict)
+        except (msgspec.ValidationError, ValueError, OverflowError) as error:
+            return str(error)
+        return ""
 
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> dict[str, Field]:
     return {
-        field.name: Field(field.type, field.required, _struct_in(field.type))
+        field.name: Field(_outside(field.type), field.required, _struct_in(field.type))
         for field in msgspec.structs.fields(kind)
     }
 
 
-def is_struct(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)  # `list[int]` is no class
-
-
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    if is_struct(kind):
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):  # `list[int]` is no class
         return kind
     return next((struct for one in get_args(kind) if (struct := _struct_in(one))), None)
+
+
+def _outside(kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return str
+    if get_origin(kind) is UnionType:
+        return reduce(or_, map(_outside, get_args(kind)))
+    return kind if _struct_in(kind) is None else list if get_args(kind) else dict
 
 
 def is_media_type(text: str, kind: str) -> bool:

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,7 +21,7 @@ from unspool.io.times import parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sinks.atif import model
 from unspool.sinks.atif.lenient import AGENT_ONLY, LLM_ONLY
-from unspool.sinks.atif.model import is_media_type, is_struct
+from unspool.sinks.atif.model import is_media_type
 from unspool.sinks.atif.reader import claims, documents_in
 from unspool.sinks.atif.steps import TOTALS
 from unspool.sinks.atif.versions import (
@@ -222,7 +221,7 @@ class _Check:
     def _fields(self, value: Any, path: str, kind: type[msgspec.Struct]) -> None:
         """The fields of one object, and of those in it, by the structs of the format."""
         if not isinstance(value, dict):
-            self.error("wrong-type", path, f"must be an object, is {_kind(value)}")
+            self.error("wrong-type", path, "is no object")
             return
         fields = model.fields_of(kind)
         for name, field in fields.items():
@@ -237,8 +236,8 @@ class _Check:
             if item is None:
                 continue
             field = fields[name]
-            if not _is(item, field.type):
-                self.error("wrong-type", at, f"must be {_word(field.type)}, is {_kind(item)}")
+            if misfit := field.misfit(item):
+                self.error("wrong-type", at, misfit)
                 continue
             if name in since:
                 self._since(since[name], at)
@@ -458,48 +457,6 @@ def _below(document: Json, name: str) -> list[float]:
             if name != "cost_usd":  # a cost has its sub-agents' in it already
                 figures += _below(sub, name)
     return figures
-
-
-def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of the type that the format's struct has; what a list of objects, or an
-    object, holds is checked where it stands."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (UnionType, Union):
-        return any(_is(value, one) for one in args if one is not NoneType)
-    if origin is Literal:
-        return isinstance(value, str)
-    if origin is list:
-        nested = is_struct(args[0])
-        return isinstance(value, list) and (nested or all(_is(item, args[0]) for item in value))
-    if origin is dict or is_struct(kind):
-        return isinstance(value, dict)
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def _word(kind: Any) -> str:
-    """What a value of the type is called."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (UnionType, Union):
-        words = [_word(one) for one in args if one is not NoneType]
-        return words[0] if len(words) == 1 else " or ".join(re.sub(" of .*", "", w) for w in words)
-    if origin is list:
-        plural = {int: " of integers", float: " of numbers"}.get(args[0], " of objects")
-        return "an array" + ("" if is_struct(args[0]) else plural)
-    if origin is dict or is_struct(kind):
-        return "an object"
-    return {int: "an integer", float: "a number", bool: "true or false"}.get(kind, "a string")
-
-
-def _kind(value: Any) -> str:
-    """What a value is called that is not what it should be."""
-    if value is None:
-        return "null"
-    if isinstance(value, list):
-        return "an array of something else" if value else "an array"
-    names = {dict: "an object", str: "a string", bool: "true or false"}
-    return names.get(type(value), f"the number {value}")
 
 
 def _number(value: Any) -> float | None:
