@@ -18,7 +18,6 @@ from unspool.trajectory import Message, Trajectory
 
 OURS = {
     "newer": {"/agent/x/3/y": 1, "/steps/0/message": [1], "": 3, "/observation": [], "/extra": 4},
-    "newer_contents": {"/message": ["x", 5, -3, None], "/observation/results/0/content": [True]},
     **{"mark": 5, "result": True, "role": "king", "usage": [], "tool_calls": [4], "unset": 3},
     **{"refs": [{"trajectory_id": 5}], "branches": [{"messages": 5}], "extra": [], "raw": True},
     **{"attachments": [{"kind": 5}, {"file": []}], "children": {}, "marks": [{"index": "x"}]},
