@@ -31,7 +31,7 @@ AUDIO_TYPES = {
     "audio/webm": "webm",
     "audio/aiff": "aiff",
 }
-AUDIO_ALIASES = {
+ALIASES = {
     "audio/mp3": "audio/mpeg",
     "audio/mpga": "audio/mpeg",
     "audio/x-mpeg": "audio/mpeg",
@@ -43,6 +43,7 @@ AUDIO_ALIASES = {
     "audio/x-aac": "audio/aac",
     "audio/x-flac": "audio/flac",
     "audio/x-aiff": "audio/aiff",
+    "image/jpg": "image/jpeg",
 }
 
 
@@ -186,4 +187,4 @@ def is_media_type(text: str, kind: str) -> bool:
     if kind == "image":
         return text in IMAGE_TYPES
     spelt = text.strip().lower()
-    return AUDIO_ALIASES.get(spelt, spelt) in AUDIO_TYPES
+    return ALIASES.get(spelt, spelt) in AUDIO_TYPES
