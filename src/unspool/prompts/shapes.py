@@ -267,8 +267,10 @@ def _openai_calls(value: dict[str, Any]) -> list[ToolCall]:
             continue
         inner = call.get("function")
         if type(inner) is not dict:
-            inner = call
-        function = ToolFunction(text(inner.get("name")), arguments_text(inner.get("arguments")))
+            # {"type": "custom", "custom": {"name": "run", "input": "ls"}}
+            inner = call["custom"] if type(call.get("custom")) is dict else call
+        arguments = inner.get("arguments", inner.get("input"))
+        function = ToolFunction(text(inner.get("name")), arguments_text(arguments))
         kind = text(call.get("type")) or "function"
         tool_calls.append(ToolCall(text(call.get("id")), kind, function))
     old = value.get("function_call")

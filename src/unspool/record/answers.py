@@ -5,17 +5,9 @@ from typing import Any
 
 import msgspec
 
-from unspool.io.values import str_of
-from unspool.record.plain import (
-    count_of,
-    figure_of,
-    json_or_text,
-    listed,
-    name_of,
-    plain,
-    rows,
-    table,
-)
+from unspool.io.values import dict_of, dicts_of, str_of
+from unspool.prompts.shapes import list_to_messages, to_messages
+from unspool.record.plain import count_of, encode, figure_of, json_or_text, listed, name_of
 from unspool.sources.recorder.entries import Call, Tokens
 
 Object = dict[str, Any]
@@ -36,27 +28,56 @@ class Answer(msgspec.Struct):
 
 def to_answer(response: Any) -> Answer:
     """A chat completion, a Messages or Responses response, a bare message, or text."""
-    response = plain(response)
+    response = _decoded(response)
     if isinstance(response, str):
         return Answer(text=response)
     if not isinstance(response, dict):
         return Answer(text="" if response is None else json_or_text(response))
     answer = Answer(model=str_of(response.get("model")), usage=to_tokens(response.get("usage")))
-    if isinstance(response.get("id"), str) and response.get("id"):
+    if str_of(response.get("id")):
         answer.data = {"response_id": response["id"]}
-    choices = response.get("choices")
+    choices, output = response.get("choices"), response.get("output")
     if isinstance(choices, list):
-        for choice in map(table, choices[:1]):
-            answer.stop = str_of(choice.get("finish_reason"))
-            take_message(answer, table(choice.get("message")))
+        choice = dict_of(choices[0]) if choices else {}
+        answer.stop = str_of(choice.get("finish_reason"))
+        _take(answer, [dict_of(choice.get("message"))])
         if len(choices) > 1:
-            answer.data["choices"] = [plain(choice) for choice in choices[1:]]
-    elif isinstance(response.get("output"), list):
-        take_output(answer, response)
+            answer.data["choices"] = choices[1:]
+    elif isinstance(output, list):
+        answer.stop = str_of(response.get("status"))
+        _take(answer, dicts_of(output))
     else:
         answer.stop = str_of(response.get("stop_reason"))
-        take_message(answer, response)
+        _take(answer, [response])
     return answer
+
+
+def _decoded(value: Any) -> Any:
+    """A client's object, and all that it holds, as the JSON that it stands for."""
+    return value if isinstance(value, str) else msgspec.json.decode(encode(value))
+
+
+def _take(answer: Answer, items: list[Object]) -> None:
+    """What the items of an answer say: a message, or the several items of a response."""
+    spoken = [
+        {**item, "role": "assistant"} if item.get("type", "message") == "message" else item
+        for item in items
+    ]
+    for message in list_to_messages(spoken):
+        answer.text = "\n".join(text for text in (answer.text, message.content) if text)
+        answer.thinking = "\n\n".join(t for t in (answer.thinking, message.thinking) if t)
+        calls = [Call(call.id, call.name, call.arguments) for call in message.tool_calls or ()]
+        answer.calls = [*answer.calls, *calls]
+        if message.extra:
+            answer.data.setdefault("blocks", []).extend(message.extra["parts"])
+    for item in items:
+        answer.text = answer.text or str_of(item.get("refusal"))
+        answer.thinking = answer.thinking or str_of(item.get("reasoning"))
+    others = [
+        i for i in spoken if i.get("type") not in ("message", "reasoning") and not to_messages(i)
+    ]
+    if others:
+        answer.data.setdefault("blocks", []).extend(others)
 
 
 def compose(
@@ -70,217 +91,144 @@ def compose(
 ) -> Answer:
     """The answer with what the caller says beside it."""
     answer.thinking = json_or_text(thinking) if thinking else answer.thinking
-    for call in listed(tool_calls):
-        take_call(answer, plain(call))
+    for call in dicts_of([_decoded(call) for call in listed(tool_calls)]):
+        if call.get("type") == "tool_use":
+            call = {"type": "message", "content": [call]}
+        elif call.get("type") not in ("function_call", "custom_tool_call"):
+            call = {"type": "message", "tool_calls": [call]}
+        _take(answer, [call])
     answer.usage = to_tokens(usage) or answer.usage
     answer.model = name_of(model) or answer.model
     answer.stop = name_of(stop) or answer.stop
     return answer
 
 
-def take_message(answer: Answer, message: Object) -> None:
-    """A message: `content` as text or blocks, `tool_calls` as OpenAI has them."""
-    content = message.get("content")
-    for block in content if isinstance(content, list) else [content]:
-        take_block(answer, plain(block))
-    refusal = str_of(message.get("refusal"))
-    if refusal and not answer.text:
-        answer.text = refusal
-    for name in ("reasoning_content", "reasoning", "thinking"):
-        if isinstance(message.get(name), str):
-            answer.thinking = answer.thinking or message[name]
-    for call in rows(message.get("tool_calls")):
-        take_call(answer, plain(call))
-
-
-def take_block(answer: Answer, block: Any) -> None:
-    if isinstance(block, str):
-        answer.text = f"{answer.text}\n{block}" if answer.text else block
-    if not isinstance(block, dict):
-        return
-    kind = block.get("type")
-    if kind in ("text", "output_text", "refusal"):
-        take_block(answer, str_of(block.get("text") or block.get("refusal")))
-    elif kind in ("thinking", "reasoning"):
-        answer.thinking += str_of(block.get("thinking") or block.get("text"))
-    elif kind in ("tool_use", "function_call", "custom_tool_call"):
-        take_call(answer, block)
-    elif kind is not None:
-        answer.data.setdefault("blocks", []).append(block)
-
-
-def take_call(answer: Answer, call: Any) -> None:
-    """A tool call of any of the three shapes."""
-    if not isinstance(call, dict):
-        return
-    inner = next((call[k] for k in ("function", "custom") if isinstance(call.get(k), dict)), call)
-    arguments = inner.get("arguments", inner.get("input"))
-    answer.calls = [
-        *answer.calls,
-        Call(
-            id=name_of(call.get("call_id") or call.get("id")),
-            name=str_of(inner.get("name")),
-            arguments="" if arguments is None else json_or_text(arguments),
-        ),
-    ]
-
-
-def take_output(answer: Answer, response: Object) -> None:
-    """The items of a Responses answer."""
-    answer.stop = str_of(response.get("status"))
-    for item in map(table, response["output"]):
-        if item.get("type") == "message":
-            take_message(answer, item)
-        elif item.get("type") == "reasoning":
-            parts = [*rows(item.get("summary")), *rows(item.get("content"))]
-            texts = [str_of(table(part).get("text")) for part in parts]
-            answer.thinking += "\n".join(text for text in texts if text)
-        else:
-            take_block(answer, item)
+_COUNTS = {
+    "prompt": ("prompt_tokens", "prompt", "input_tokens"),
+    "completion": ("completion_tokens", "completion", "output_tokens"),
+    "cached": ("cache_read_input_tokens", "cached_tokens", "cached"),
+    "cache_write": ("cache_creation_input_tokens", "cache_write"),
+    "reasoning": ("reasoning_tokens", "reasoning"),
+}
+_DETAILS = (
+    "prompt_tokens_details",
+    "input_tokens_details",
+    "completion_tokens_details",
+    "output_tokens_details",
+)
 
 
 def to_tokens(usage: Any) -> Tokens | None:
     """Token counts however they are named; `prompt` holds cache reads and writes too."""
-    usage = plain(usage)
-    if isinstance(usage, Tokens) or not isinstance(usage, dict) or not usage:
-        return usage if isinstance(usage, Tokens) else None
-    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    prompt = _count(usage, "prompt_tokens", "prompt", "input_tokens")
+    usage = _decoded(usage)
+    if not isinstance(usage, dict) or not usage:
+        return None
+    values = {**usage, **{k: v for name in _DETAILS for k, v in dict_of(usage.get(name)).items()}}
+    counts: Object = {
+        field: next((n for name in names if (n := count_of(values.get(name))) is not None), None)
+        for field, names in _COUNTS.items()
+    }
     if "input_tokens" in usage and "input_tokens_details" not in usage:
         # Anthropic counts fresh input apart from cache reads and writes.
-        counts = [
-            n for v in (usage["input_tokens"], read, written) if (n := count_of(v)) is not None
-        ]
-        prompt = sum(counts) if counts else None
-    details = _details(usage, "prompt_tokens_details", "input_tokens_details")
-    output = _details(usage, "completion_tokens_details", "output_tokens_details")
-    return Tokens(
-        prompt=prompt,
-        completion=_count(usage, "completion_tokens", "completion", "output_tokens"),
-        cached=_count(usage, "cache_read_input_tokens", "cached_tokens", "cached")
-        if read is not None or not details
-        else _count(details, "cached_tokens"),
-        cache_write=_count(usage, "cache_creation_input_tokens", "cache_write"),
-        reasoning=_count(output, "reasoning_tokens") or _count(usage, "reasoning"),
-        cost_usd=figure_of(usage.get("cost_usd")),
-    )
-
-
-def _details(usage: Object, *names: str) -> Object:
-    return next((table(usage[name]) for name in names if usage.get(name) is not None), {})
-
-
-def _count(values: Object, *names: str) -> int | None:
-    counts = (count_of(values.get(name)) for name in names)
-    return next((count for count in counts if count is not None), None)
+        parts = [counts[field] for field in ("prompt", "cached", "cache_write")]
+        known = [count for count in parts if count is not None]
+        counts["prompt"] = sum(known) if known else None
+    return Tokens(**counts, cost_usd=figure_of(usage.get("cost_usd")))
 
 
 class Gathering:
-    """An answer in the making. Chunks may be of any of the interfaces, or plain text."""
+    """An answer in the making. Chunks may be of any of the interfaces, or plain text.
+
+    What comes is put together to the blocks of an Anthropic message, or, where a last event holds all
+    of a response, is that response.
+    """
 
     def __init__(self) -> None:
-        self.answer = Answer()
-        self.started = False
-        """Whether anything of the answer itself has come."""
-        self._calls: dict[Any, Object] = {}
-        self._usage: Object = {}
+        self._blocks: dict[Any, Object] = {}
+        self._response: Object = {}
 
-    def add(self, chunk: Any) -> None:
-        chunk = plain(chunk)
-        if isinstance(chunk, str):
-            self._say(chunk)
-        elif isinstance(chunk, dict) and isinstance(chunk.get("choices"), list):
-            self._add_completion(chunk)
-        elif isinstance(chunk, dict):
-            kind, index = chunk.get("type"), chunk.get("index")
-            block, delta = table(chunk.get("content_block")), table(chunk.get("delta"))
-            if kind == "message_start":
-                self._take_head(table(chunk.get("message")))
-            elif kind == "content_block_start" and block.get("type") == "text":
-                if self.answer.text:
-                    self.answer.text += "\n"  # as between the blocks of a whole response
-                self._say(block.get("text"))
-            elif kind == "content_block_start" and block.get("type") == "thinking":
-                self._think(block.get("thinking"))
-            elif kind == "content_block_start" and block.get("type") == "tool_use":
-                self._call(index, id=block.get("id"), name=block.get("name"))
-            elif kind == "content_block_delta" and delta.get("type") == "text_delta":
-                self._say(delta.get("text"))
-            elif kind == "content_block_delta" and delta.get("type") == "thinking_delta":
-                self._think(delta.get("thinking"))
-            elif kind == "content_block_delta" and delta.get("type") == "input_json_delta":
-                self._call(index, arguments=delta.get("partial_json"))
-            elif kind == "message_delta":
-                self._take_head({"usage": chunk.get("usage")})
-                self.answer.stop = str_of(delta.get("stop_reason")) or self.answer.stop
-            elif isinstance(kind, str) and kind.startswith("response."):
-                self._add_response_event(kind, chunk)
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the answer itself has come."""
+        said = (b.get(n) for b in self._blocks.values() for n in ("text", "thinking", "name"))
+        return any(said) or "output" in self._response
+
+    @property
+    def is_whole(self) -> bool:
+        return any(str_of(self._response.get(name)) for name in ("stop_reason", "status"))
 
     def finish(self) -> Answer:
         """The answer as far as it came."""
-        for call in self._calls.values():
-            take_call(self.answer, call)
-        self._calls = {}
-        if self._usage:
-            self.answer.usage = to_tokens(self._usage)
-        return self.answer
+        return to_answer({"content": list(self._blocks.values()), **self._response})
 
-    def _say(self, text: Any) -> None:
-        if isinstance(text, str) and text:
-            self.answer.text += text
-            self.started = True
+    def add(self, chunk: Any) -> None:
+        chunk = _decoded(chunk)
+        if isinstance(chunk, str):
+            self._append("text", "text", chunk)
+        elif isinstance(chunk, dict) and isinstance(chunk.get("choices"), list):
+            self._take_head(chunk)
+            for choice in dicts_of(chunk["choices"][:1]):
+                self._add_completion(dict_of(choice.get("delta")))
+                self._take_head({"stop_reason": choice.get("finish_reason")})
+        elif isinstance(chunk, dict):
+            self._add_event(str_of(chunk.get("type")), chunk)
 
-    def _think(self, text: Any) -> None:
-        if isinstance(text, str) and text:
-            self.answer.thinking += text
-            self.started = True
-
-    def _call(self, key: Any, **fields: Any) -> None:
-        """More of a call: its arguments come in pieces, everything else once."""
-        self.started = True
-        key = key if isinstance(key, int) else str(key)
-        call = self._calls.setdefault(key, {"id": "", "name": "", "arguments": ""})
-        call["arguments"] = str_of(call.get("arguments")) + str_of(fields.pop("arguments", None))
-        call.update({name: value for name, value in fields.items() if str_of(value)})
-
-    def _add_completion(self, chunk: Object) -> None:
-        """A chunk of a chat completion."""
-        self._take_head(chunk)
-        for choice in map(table, chunk["choices"][:1]):
-            delta = table(choice.get("delta"))
-            self._say(delta.get("content"))
-            self._say(delta.get("refusal"))
-            self._think(delta.get("reasoning_content") or delta.get("reasoning"))
-            for call in map(table, rows(delta.get("tool_calls"))):
-                function = table(call.get("function"))
-                self._call(
-                    call.get("index", len(self._calls)),
-                    id=call.get("id"),
-                    name=function.get("name"),
-                    arguments=function.get("arguments"),
-                )
-            self.answer.stop = str_of(choice.get("finish_reason")) or self.answer.stop
+    def _append(self, key: Any, field: str, text: Any, kind: str = "") -> None:
+        """More of a block, which is begun where there is none."""
+        block = self._blocks.setdefault(key, {"type": kind or field})
+        block[field] = str_of(block.get(field)) + str_of(text)
 
     def _take_head(self, value: Object) -> None:
-        self.answer.model = str_of(value.get("model")) or self.answer.model
-        if str_of(value.get("id")):
-            self.answer.data["response_id"] = value["id"]
-        usage = table(value.get("usage"))
-        self._usage.update({k: v for k, v in usage.items() if v is not None})
+        for name in ("id", "model", "stop_reason"):
+            if str_of(value.get(name)):
+                self._response[name] = value[name]
+        usage = {k: v for k, v in dict_of(value.get("usage")).items() if v is not None}
+        if usage:
+            self._response["usage"] = {**self._response.get("usage", {}), **usage}
 
-    def _add_response_event(self, kind: str, event: Object) -> None:
-        """An event of the Responses interface; the last one holds the whole response."""
-        if kind == "response.output_text.delta":
-            self._say(event.get("delta"))
+    def _add_completion(self, delta: Object) -> None:
+        """What a chunk of a chat completion adds."""
+        for name, field in (("content", "text"), ("refusal", "text"), ("reasoning", "thinking"),
+                            ("reasoning_content", "thinking")):  # fmt: skip
+            if str_of(delta.get(name)):
+                self._append(field, field, delta[name])
+        for call in dicts_of(delta.get("tool_calls")):
+            function = dict_of(call.get("function"))
+            key = str(call.get("index", len(self._blocks)))
+            self._append(key, "input", function.get("arguments"), "tool_use")
+            given = {"id": call.get("id"), "name": function.get("name")}
+            self._blocks[key].update({n: v for n, v in given.items() if str_of(v)})
+
+    def _add_event(self, kind: str, event: Object) -> None:
+        """An event of the Messages or of the Responses interface."""
+        key = str(event.get("index", event.get("output_index")))
+        delta = dict_of(event.get("delta"))
+        if kind == "message_start":
+            self._take_head(dict_of(event.get("message")))
+        elif kind == "content_block_start":
+            block = dict_of(event.get("content_block"))
+            self._blocks[key] = {**block, "input": ""} if block.get("type") == "tool_use" else block
+        elif kind == "content_block_delta":
+            # {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "…"}}
+            for name, field in (
+                ("text", "text"),
+                ("thinking", "thinking"),
+                ("partial_json", "input"),
+            ):
+                if name in delta:
+                    self._append(key, field, delta[name])
+        elif kind == "message_delta":
+            self._take_head({"usage": event.get("usage"), **delta})
+        elif kind == "response.output_text.delta":
+            self._append("text", "text", event.get("delta"))
         elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-            self._think(event.get("delta"))
+            self._append("thinking", "thinking", event.get("delta"))
         elif kind == "response.output_item.done":
-            item = table(event.get("item"))
+            item = dict_of(event.get("item"))
             if item.get("type") in ("function_call", "custom_tool_call"):
-                self._calls[str(event.get("output_index"))] = item
+                given = item.get("arguments", item.get("input"))
+                call = {"id": item.get("call_id"), "name": item.get("name"), "input": given}
+                self._blocks[key] = {"type": "tool_use", **call}
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
-            whole = to_answer(event.get("response"))
-            self._calls = {}
-            self._usage = {}
-            self.started = True
-            self.answer = whole
+            # The last event holds the whole response.
+            self._response = {"output": [], **dict_of(event.get("response"))}

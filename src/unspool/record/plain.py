@@ -104,7 +104,7 @@ def figure_of(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-_encoder = msgspec.json.Encoder(enc_hook=plain)
+_encoder = msgspec.json.Encoder(enc_hook=plain, decimal_format="number")
 
 
 def encode(value: Any) -> bytes:

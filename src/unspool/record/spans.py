@@ -208,7 +208,7 @@ class Request(Span):
             self._gathering = Gathering()
             self.recorder.ledger.stream(self)
         self._gathering.add(chunk)
-        if self._first is None and self._gathering.started:
+        if self._first is None and self._gathering.has_begun:
             self._first = now()
 
     def respond(
@@ -257,7 +257,7 @@ class Request(Span):
     @property
     def is_whole(self) -> bool:
         """Whether a streamed answer has come to its end."""
-        return self._gathering is not None and bool(self._gathering.answer.stop)
+        return self._gathering is not None and self._gathering.is_whole
 
     @property
     def first_token_ms(self) -> float | None:

@@ -94,7 +94,8 @@ def from_content(content: Content) -> tuple[str, list[Attachment], Layout | None
     text = JOINT.join(part.text or "" for part in content if part.type == "text")
     media = [_to_attachment(part.type, part.source) for part in content if part.source is not None]
     layout: Layout = [len(p.text or "") if p.type == "text" else "media" for p in content]
-    plain: Layout = [*([len(text)] if text else []), *(["media"] * len(media))]
+    plain: Layout = [len(text)] if text else []
+    plain += ["media"] * len(media)
     return text, media, None if media and layout == plain else layout
 
 
