@@ -103,7 +103,9 @@ class TagScan(msgspec.Struct):
             found = blocks(message.content)
             for block, parent in iter_blocks(found, containers) if found else ():
                 met.add(block.name)
-                count = self.tags.setdefault(block.name, TagCount())
+                count = self.tags.get(block.name)
+                if count is None:
+                    count = self.tags[block.name] = TagCount()
                 count.take(block, parent, role, (trajectory.conversation_id, index))
         for name in met:
             self.tags[name].conversations += 1

@@ -157,7 +157,7 @@ def message_context(
 
 def _one_or_many(texts: list[str]) -> str | list[str]:
     """A text where there is one; siblings that say different things stay apart."""
-    apart = distinct(texts)
+    apart = distinct(texts) if len(texts) > 1 else texts
     return apart[0] if len(apart) == 1 else apart
 
 
@@ -208,7 +208,9 @@ def code_snippets(text: str) -> list[dict[str, Any]]:
 
 def file_mentions(text: str) -> list[str]:
     """Files and folders named with `#file:` or `#folder:`."""
-    matches = _FILE_MENTION.findall(text) if "#f" in text else []
+    if "#f" not in text:
+        return []
+    matches = _FILE_MENTION.findall(text)
     return distinct(next(filter(None, groups)).rstrip(".") for groups in matches)
 
 

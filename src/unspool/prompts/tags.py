@@ -109,16 +109,27 @@ def _cached_blocks(text: str) -> list[Block]:
 
 def _blocks(text: str) -> list[Block]:
     """The blocks where all is well nested, as it nearly always is; else paired name by name."""
+    tags = list(_TAG.finditer(text))
+    top = _nested(text, tags)
+    if top is None:
+        # A line that begins with `<tag>` or `<div>`, closed nowhere, is all that is wrong with most.
+        names = set(_CLOSING.findall(text))
+        closed = [tag for tag in tags if tag[2] in names or tag[4]]
+        top = _nested(text, closed) if len(closed) < len(tags) else None
+    return _crossed(text, tags) if top is None else top
+
+
+def _nested(text: str, tags: list[re.Match[str]]) -> list[Block] | None:
+    """The blocks; None where tags are left open, or cross each other."""
     top: list[Block] = []
     opened: list[Block] = []
-    tags = list(_TAG.finditer(text))
     for match in tags:
         slash, name, attributes, empty, alone = match.groups()
         start = match.start(1)
         end = match.end(4) + 1
         if slash == "</":
             if not opened or opened[-1].name != name:
-                return _crossed(text, tags)
+                return None
             block = opened.pop()
             block.inner_end, block.end = start, end
             continue
@@ -126,7 +137,7 @@ def _blocks(text: str) -> list[Block]:
         (opened[-1].children if opened else top).append(block)
         if not empty and (alone or not _close_on_line(block)):
             opened.append(block)
-    return _crossed(text, tags) if opened else top
+    return None if opened else top
 
 
 def _close_on_line(block: Block) -> bool:

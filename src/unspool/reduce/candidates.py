@@ -273,6 +273,8 @@ class Sides:
 
 def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict[str, Group]:
     """Lists and answers apart by the sub-agent run that they belong to; utility calls left out."""
+    if not _tells_sides(lists, answers, beside):
+        return {"": (lists, answers)} if lists or answers else {}
     sides = Sides(lists, beside)
     found: dict[str, Group] = {"": ([], [])}
     for listing in lists:
@@ -299,6 +301,22 @@ def by_side(lists: list[Listing], answers: list[Answer], beside: Beside) -> dict
     for side, group in found.items():
         runs.update(_by_task(side, group) if side else {"": group})
     return {side: group for side, group in runs.items() if group[0] or group[1]}
+
+
+def _tells_sides(lists: list[Listing], answers: list[Answer], beside: Beside) -> bool:
+    """Whether anything says of a call that it is not the conversation's own, as is rare."""
+    for name in ("side", "utility", "served"):
+        if beside.deciding[name]:
+            return True
+    for listing in lists:
+        seen = 0
+        for call in listing.calls:
+            if call.view.side:
+                return True
+            seen = max(seen, call.count)
+        if seen < len(listing.messages):
+            return True
+    return any(answer.view.side for answer in answers)
 
 
 def _served(lists: list[Listing], answers: list[Answer], notes: list[Noted]) -> set[Answer]:

@@ -71,7 +71,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self.drafts: dict[str, Draft] = {}
-        self.listed: list[tuple[float, Message]] = []
+        self.listed: list[tuple[float, list[Message]]] = []
         self.calls: dict[str, CallDraft] = {}
         self.notes: list[Noted] = []
         self.following: list[tuple[float, Noted]] = []
@@ -107,7 +107,7 @@ class Assembly:
             total = place + 1
             for origin in record.others:  # it stands at the same place in all of them
                 self.anchors.tie(origin, place, place, record.time is not None)
-            if record.ready is not None:
+            if record.ready:
                 self.listed.append((place, record.ready))
             for fact in record.facts:
                 self._take(place, record, fact)

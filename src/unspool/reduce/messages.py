@@ -55,15 +55,15 @@ class Provenance:
 
 def build_messages(
     drafts: list[Draft],
-    listed: Sequence[tuple[float, Message]] = (),
+    listed: Sequence[tuple[float, list[Message]]] = (),
     provenance: Provenance | None = None,
 ) -> tuple[list[Message], list[float]]:
     """The messages of the drafts, each with the results of its calls behind it, and their places.
 
     Those that lists told alone are ready, and stand before them.
     """
-    messages = [message for _, message in listed]
-    places = [place for place, _ in listed]
+    messages = [message for _, ready in listed for message in ready]
+    places = [place for place, ready in listed for _ in ready]
     ranks = [_best_rank(draft) for draft in drafts]
     whole = 0 in ranks
     for draft, rank in zip(drafts, ranks, strict=True):

@@ -74,16 +74,16 @@ def annotate(
             message.request_id = message.request_id or requests.get(message.turn)
         if message.model:
             continue
-        asked: list[str] = []
         if message.request_id:
-            asked = [message.request_id]
+            if message.request_id in session:
+                message.model, message.model_source = session[message.request_id]
         elif message.turn is not None:
             if requests_by_turn is None:
                 requests_by_turn = _requests_told(notes)
             asked = requests_by_turn.get(message.turn, [])
-        models = {session[request] for request in asked if request in session}
-        if len({model for model, _ in models}) == 1:
-            message.model, message.model_source = min(models)
+            models = {session[request] for request in asked if request in session}
+            if len({model for model, _ in models}) == 1:
+                message.model, message.model_source = min(models)
     _fill_copies(messages)
     return notes
 
@@ -135,14 +135,20 @@ def expected_models(notes: list[Noted]) -> Expected:
 def annotate_candidate(candidate: Candidate, session: Expected) -> None:
     messages = candidate.messages
     requests: dict[int | None, str] = {}
-    # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
-    for call in sorted(candidate.calls, key=lambda one: not _stands(candidate, one)):
-        _stamp_call(messages, call, call.count + candidate.lead, session)
+    others: list[Call] = []
     for call in candidate.calls:
         count = call.count + candidate.lead
         request = call.view.request or call.view.message
         if request and 0 < count <= len(messages):
             requests[messages[count - 1].turn] = request
+        # Of the calls that saw the same, the one whose answer stands here made it, not one before it.
+        answer = call.answer
+        if answer and count < len(messages) and same_answer(messages[count], answer.message):
+            _stamp_call(messages, call, count, True, session)
+        else:
+            others.append(call)
+    for call in others:
+        _stamp_call(messages, call, call.count + candidate.lead, False, session)
     for message in within_turns(messages):
         message.request_id = message.request_id or requests.get(message.turn)
 
@@ -167,16 +173,11 @@ def within_turns(messages: list[Message]) -> list[Message]:
     return inside
 
 
-def _stands(candidate: Candidate, call: Call) -> bool:
-    """Whether the call's answer is what stands behind the messages that it saw."""
-    count = call.count + candidate.lead
-    if call.answer is None or count >= len(candidate.messages):
-        return False
-    return same_answer(candidate.messages[count], call.answer.message)
-
-
-def _stamp_call(messages: list[Message], call: Call, count: int, session: Expected) -> None:
-    """The model of a call stands on the last message that it saw and on its answer."""
+def _stamp_call(
+    messages: list[Message], call: Call, count: int, stands: bool, session: Expected
+) -> None:
+    """The model of a call stands on the last message that it saw and on its answer. `stands`: the
+    answer that it got is what stands behind that message."""
     view = call.view
     engine: str | None = None
     at: Message | None = None
@@ -189,13 +190,12 @@ def _stamp_call(messages: list[Message], call: Call, count: int, session: Expect
             engine, at = stamp(last, "", view.requested), last
     if count < len(messages) and messages[count].role == "assistant":
         behind = messages[count]
-        other = call.answer is not None and not same_answer(behind, call.answer.message)
-        if not (other and behind.model_source == "engine"):
+        if stands or call.answer is None or behind.model_source != "engine":
             stamped = _stamp_answer(behind, call)
             if stamped:
                 engine, at = stamped, behind
-    if at is not None:
-        _note_conflict(at, engine, session.get(view.request))
+    if at is not None and view.request in session:
+        _note_conflict(at, engine, session[view.request])
 
 
 def _note_conflict(message: Message, engine: str | None, expected: tuple[str, str] | None) -> None:
@@ -225,11 +225,7 @@ def stamp(message: Message, answered: str, requested: str) -> str | None:
 
 def take_usage(message: Message, view: View) -> None:
     if message.usage is None and (view.prompt is not None or view.completion is not None):
-        message.usage = Usage(
-            prompt_tokens=view.prompt,
-            completion_tokens=view.completion,
-            cached_tokens=view.cached,
-        )
+        message.usage = Usage(view.prompt, view.completion, view.cached)
 
 
 def merge_missing(winner: list[Message], loser: list[Message], merging: Merging) -> None:

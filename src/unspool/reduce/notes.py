@@ -65,9 +65,12 @@ def apply_to_messages(notes: list[Noted], messages: list[Message]) -> None:
             (opening if opens else on_messages)[(on, subject)].append(note)
     if not on_calls and not on_messages and not opening:
         return
+    only_opening = not on_calls and not on_messages
     for message in messages:
-        notes_here: list[Noted] = []
         asked = message.role == "user" and message.kind is None
+        if only_opening and not asked:
+            continue
+        notes_here: list[Noted] = []
         if on_messages or (asked and opening):
             for place in (
                 ("message", message.id),

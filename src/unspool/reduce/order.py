@@ -64,7 +64,8 @@ _KINDS = {kind: number for number, kind in enumerate(get_args(AnyFact))}
 def _sequences(facts: Iterable[AnyFact]) -> dict[str, list[Record]]:
     """The records of every origin, in its order."""
     origins: dict[str, list[AnyFact]] = {}
-    origin, own = "", list[AnyFact]()
+    origin = ""
+    own: list[AnyFact] = []
     for fact in facts:
         if fact.origin is not origin:
             origin = fact.origin

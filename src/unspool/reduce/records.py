@@ -31,8 +31,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     origin: str
     offset: int
     facts: list[AnyFact] = []
-    ready: Message | None = None
-    """The message that it is, where nobody but a message list tells of the conversation."""
+    ready: list[Message] = []
+    """The messages that it is, where nobody but a message list tells of the conversation."""
     after: str | None = None
     time: int | None = None
     spoken: bool = False

@@ -45,6 +45,8 @@ from unspool.reduce.records import LIST, Listed, Record
 from unspool.reduce.references import fill_gaps
 from unspool.trajectory import Message
 
+_NO_TOOLS = (b"", b'"[]"', b"[]")
+
 
 class Strand:
     """The lists and answers of one conversation or of one sub-agent's run."""
@@ -85,6 +87,8 @@ class Strand:
 
     def tools(self) -> list[dict[str, Any]] | None:
         """The tools of the last call that names any."""
+        if all(view.tools in _NO_TOOLS for view in self.all_views):
+            return None
         lists = {raw: decode_tools(raw) for raw in {view.tools for view in self.all_views}}
         if not any(lists.values()):
             return None
@@ -116,18 +120,37 @@ class Strand:
         for number, winner in enumerate(self.winners):
             if number:
                 self.records.append(self._compaction(f"{LIST}{number}", winner.first.view))
-            views = _first_views(winner)
-            pending: list[ToolCalled] = []
-            for index, message in enumerate(winner.messages):
-                entry = f"{LIST}{number}.{index}"
-                self.records.append(self._record(entry, message, views[index], pending))
             fork = f"{LIST}{number}.{len(winner.messages) - 2}"
+            if self.alone:
+                self._tell_ready(number, winner, fork)
+            else:
+                views = _first_views(winner)
+                pending: list[ToolCalled] = []
+                for index, message in enumerate(winner.messages):
+                    entry = f"{LIST}{number}.{index}"
+                    self.records.append(self._record(entry, message, views[index], pending))
             for index, retry in enumerate(winner.retries):
                 record = self._record(f"{LIST}{number}.retry{index}", retry, None, [])
                 self.branches.append((fork, [record]))
         self._add_leftovers(beside)
         if any(winner.listing.missing for winner in self.winners):
             self.partial.append("messages-missing")
+
+    def _tell_ready(self, number: int, winner: Candidate, fork: str) -> None:
+        """A list that nobody else tells of is one record, or two where its last answer was given
+        again: the first answer is a branch, and it follows the first record."""
+        if self.provenance is not None:
+            for index, view in enumerate(_first_views(winner)):
+                if view is not None:
+                    entry, message = f"{LIST}{number}.{index}", winner.messages[index]
+                    self.provenance.note_listed(self.key, entry, message, view)
+        kept = len(winner.messages) - (1 if winner.retries else 0)
+        for entry, messages in (
+            (fork, winner.messages[:kept]),
+            (f"{LIST}{number}.{kept}", winner.messages[kept:]),
+        ):
+            if messages:
+                self.records.append(Record(entry, self.last_view.origin, 0, ready=messages))
 
     def _compaction(self, entry: str, view: View) -> Record:
         record = Record(entry, view.origin, view.offset)
@@ -158,7 +181,7 @@ class Strand:
             if self.provenance is not None:
                 self.provenance.note_listed(self.key, entry, message, seen)
         if self.alone:
-            record.ready = message
+            record.ready = [message]
             return record
         place: dict[str, Any] = {
             "key": self.key, "origin": LIST, "offset": 0, "entry": entry, "rank": self.rank,
@@ -229,10 +252,11 @@ class Strand:
         (cases/copilot_telemetry/answer_without_input)."""
         late = [
             answer
-            for answer in sorted(self.answers, key=by_time)
-            if answer.when > last and not answer.used and not is_empty(answer.message)
+            for answer in self.answers
+            if not answer.used and answer.when > last and not is_empty(answer.message)
         ]
         if late:
+            late.sort(key=by_time)
             words = {m.content.rstrip() for winner in self.winners for m in winner.messages}
             late = [answer for answer in late if answer.message.content.rstrip() not in words]
         for answer in late:
@@ -343,8 +367,16 @@ def _left_over(
     the events that tell what the person typed and what was replied
     (cases/copilot_telemetry/answer_without_input).
     """
-    spoken = beside.spoken
-    asked = _asked(views, beside.notes) if spoken else set()
+    asked = {ident for view in views for ident in (view.request, view.message) if ident}
+    spoken = [fact for fact in beside.spoken if fact.request not in asked]
+    if spoken:  # by the other ids that events give to the requests whose calls were logged
+        requests: dict[tuple[str, int], set[str]] = {}
+        for note in beside.notes:
+            if note.on == "request":
+                requests.setdefault((note.origin, note.offset), set()).add(note.subject)
+        asked = asked.union(*(ids for ids in requests.values() if ids & asked))
+    elif not answers:
+        return []
     placed: list[tuple[tuple[When, int], Left]] = [
         ((answer.when, 1), (answer.view, answer.message)) for answer in answers
     ]
@@ -372,13 +404,3 @@ def _left_over(
         elif fact.request not in first:
             placed.append(((when, 2), (fact, made)))
     return [left for _, left in sorted(placed, key=lambda item: item[0])]
-
-
-def _asked(views: list[View], notes: list[Noted]) -> set[str]:
-    """The requests whose calls were logged, by all the ids that events give to them."""
-    asked = {ident for view in views for ident in (view.request, view.message) if ident}
-    requests: dict[tuple[str, int], set[str]] = {}
-    for note in notes:
-        if note.on == "request":
-            requests.setdefault((note.origin, note.offset), set()).add(note.subject)
-    return asked.union(*(ids for ids in requests.values() if ids & asked))

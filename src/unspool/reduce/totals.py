@@ -7,7 +7,6 @@ mark compaction                  what is behind it is segment 1 (cases/claude_co
 
 import hashlib
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
@@ -148,9 +147,12 @@ def number_turns(messages: list[Message]) -> None:
     first_turns: dict[tuple[Any, ...], int] = {}
     repeats = True in [message.copied for message in messages]
     for message in messages:
-        if message.role == "user" and is_turn(message):
+        role = message.role
+        if role == "user" and is_turn(message):
             turn += 1
-        if turn < 0 or message.role == "system":
+        elif role == "system":
+            continue
+        if turn < 0:
             continue
         message.turn = turn
         if repeats:
@@ -296,7 +298,7 @@ def count_encrypted(trajectory: Trajectory) -> None:
 def count_modes(trajectory: Trajectory) -> None:
     modes = [m.mode for m in trajectory.messages if m.role == "user" and m.mode and not m.copied]
     if modes:
-        trajectory.mode_distribution = dict(Counter(modes))
+        trajectory.mode_distribution = {mode: modes.count(mode) for mode in dict.fromkeys(modes)}
         trajectory.metadata = {"mode": modes[0], **trajectory.metadata}
 
 

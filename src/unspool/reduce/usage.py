@@ -13,7 +13,6 @@ of the calls known for that time, or of the messages: a run that ended without a
 something all the same.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -43,11 +42,15 @@ def total(usages: Sequence[Usage]) -> Usage | None:
     """The sum; a figure that nobody knows stays unknown."""
     if not usages:
         return None
-    columns = zip(*map(msgspec.structs.astuple, usages), strict=True)
     sums: list[Any] = []
-    for column in list(columns)[: len(TOKENS)]:
-        values = [value for value in column if value is not None]
-        sums.append(sum(values) if values else None)
+    for column in zip(*map(msgspec.structs.astuple, usages), strict=True):
+        unknown = column.count(None)
+        if unknown == len(usages):
+            sums.append(None)
+        else:
+            sums.append(sum([n for n in column if n is not None] if unknown else column))
+        if len(sums) == len(TOKENS):
+            break  # what is behind them is no figure
     return Usage(*sums) if sums.count(None) < len(sums) else None
 
 
@@ -119,7 +122,8 @@ class Runs:
         known = {report.subject for report in self.calls} & told.keys()
         self.calls = [_filled(r, told[r.subject]) if r.subject in known else r for r in self.calls]
         self.told = [report for report in self.told if report.subject not in known]
-        fill_last_gap(messages, places, usage)
+        if self.echoed:
+            fill_last_gap(messages, places, usage)
         self._messages = messages
 
     def _covers(self, place: float) -> bool:
@@ -380,12 +384,11 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
         for model, usage in runs.rest:
             if model or only:  # a summary need not say which model wrote it
                 reported.setdefault(model or only, []).append(usage)
-    counts = Counter(models)
     used = list(dict.fromkeys([*models, *reported]))
     made: dict[str, Any] = {}
     if used:
         made["models_used"] = used
-        made["primary_model"] = max(used, key=lambda model: counts[model])
+        made["primary_model"] = max(used, key=models.count)
         made["model_switches"] = sum(1 for a, b in pairwise(models) if a != b)
     if trajectory.usage is not None:
         known = (trajectory.usage.prompt_tokens, trajectory.usage.completion_tokens)
