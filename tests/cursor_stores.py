@@ -77,7 +77,7 @@ def write_chat(path: Path, messages: list[Any], root: bytes | None = None, **met
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB)")
         connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
-        connection.executemany("INSERT INTO blobs VALUES (?, ?)", sorted(blobs.items()))
+        connection.executemany("INSERT INTO blobs VALUES (?, ?)", blobs.items())
         connection.execute("INSERT INTO meta VALUES ('0', ?)", (json.dumps(head).encode().hex(),))
     return path
 

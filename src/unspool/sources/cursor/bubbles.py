@@ -11,7 +11,7 @@ import msgspec
 from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.io.values import dict_of, field_of, str_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import Steps, request_id
@@ -25,7 +25,12 @@ AUTO = "default"
 """Instead of a model: Cursor chose one, and does not tell which."""
 _EPOCH_MS = 946_684_800_000
 """The year 2000. A smaller number is the clock of the window, which starts anew with it."""
-_MOST_PATHS = 2000
+_ATTACHED = {
+    "fileSelections": "file", "selections": "selection", "terminalSelections": "selection",
+    "folderSelections": "folder", "selectedDocs": "doc", "selectedImages": "image",
+    "images": "image",
+}  # fmt: skip
+"""What the person put in: the lists of a bubble, or of its `context`, and the kind of attachment."""
 
 Number = int | float | None
 
@@ -43,6 +48,10 @@ class Count(msgspec.Struct):
 
 class ModelInfo(msgspec.Struct):
     modelName: str | None = None
+
+
+class Thinking(msgspec.Struct):
+    text: str | None = None
 
 
 class Tool(msgspec.Struct):
@@ -67,8 +76,7 @@ class Bubble(msgspec.Struct):
     rawText: str | None = None
     richText: Any = None
     initText: Any = None
-    thinking: Any = None
-    allThinkingBlocks: Any = None
+    thinking: Thinking | None = None
     toolFormerData: Tool | None = None
     tokenCount: Count | None = None
     modelInfo: ModelInfo | None = None
@@ -121,19 +129,31 @@ class Bubble(msgspec.Struct):
         return _moment(timing.clientRpcSendTime) or _moment(timing.clientStartTime)
 
     @property
+    def created(self) -> int | None:
+        return parse_time(self.createdAt)
+
+    @property
     def time(self) -> int | None:
-        return parse_time(self.createdAt) or self.sent
+        return self.created or self.sent
+
+    @property
+    def began(self) -> int | None:
+        """When the run was sent that begins with this bubble."""
+        return self.sent or self.created
 
     @property
     def thought(self) -> str:
-        thinking, blocks = self.thinking, self.allThinkingBlocks
-        if isinstance(thinking, dict) and isinstance(thinking.get("text"), str):
-            thinking = thinking["text"]
-        if isinstance(thinking, str) and thinking:
-            return thinking
-        listed = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
-        texts = [block.get("thinking", block.get("text")) for block in listed]
-        return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+        return (self.thinking.text if self.thinking else None) or ""
+
+    @property
+    def is_empty(self) -> bool:
+        """A call that was still `loading` was cut off, and says no more than an empty bubble."""
+        said = self.words or self.thought or (self.is_prompt and self.context)
+        return not said and (self.call is None or self.call.status == "loading")
+
+    @property
+    def is_notice(self) -> bool:
+        return bool(self.errorDetails) and self.is_empty
 
     @property
     def error(self) -> tuple[str, str]:
@@ -188,62 +208,32 @@ def _inline(node: dict[str, Any]) -> str:
 
 
 def _children(node: Any) -> list[dict[str, Any]]:
-    listed = node.get("children", node.get("content")) if isinstance(node, dict) else None
-    return (
-        [child for child in listed if isinstance(child, dict)] if isinstance(listed, list) else []
-    )
+    return dicts_of(dict_of(node).get("children", field_of(node, "content")))
 
 
 def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
     """Files, selections, folders, documents and images that the person put in."""
     attachments: list[Attachment] = []
-    own = {
-        "fileSelections": bubble.fileSelections, "selections": bubble.selections,
-        "folderSelections": bubble.folderSelections, "selectedDocs": bubble.selectedDocs,
-        "selectedImages": bubble.selectedImages, "images": bubble.images,
-    }  # fmt: skip
+    own = {name: getattr(bubble, name, None) for name in _ATTACHED}
     for holder in (dict_of(bubble.context), own):
-        if not any(holder.values()):
-            continue
-        for item in _listed(holder, "fileSelections"):
-            attachments.append(Attachment(kind="file", path=_uri(item)))
-        for item in (*_listed(holder, "selections"), *_listed(holder, "terminalSelections")):
-            text = item.get("text", item.get("rawText"))
-            lines = item.get("range")
-            lines = dict_of(lines)
-            first, last = lines.get("selectionStartLineNumber"), lines.get("positionLineNumber")
-            attachments.append(
-                Attachment(
-                    kind="selection",
-                    path=_uri(item),
-                    text=str_of(text),
-                    start_line=first if isinstance(first, int) else None,
-                    end_line=last if isinstance(last, int) else None,
+        for name, kind in _ATTACHED.items():
+            for item in dicts_of(holder.get(name)):
+                uri = item.get("uri")
+                uri = dict_of(uri).get("fsPath", field_of(uri, "path")) or uri
+                path = uri or item.get("path", item.get("relativePath"))
+                lines, text = dict_of(item.get("range")), item.get("text", item.get("rawText"))
+                first, last = lines.get("selectionStartLineNumber"), lines.get("positionLineNumber")
+                attachments.append(
+                    Attachment(
+                        kind=kind,
+                        name=str_of(item.get("name", item.get("docId"))) if kind == "doc" else "",
+                        path=clean_path(str_of(path)),
+                        text=str_of(text) if kind == "selection" else "",
+                        start_line=first if isinstance(first, int) else None,
+                        end_line=last if isinstance(last, int) else None,
+                    )
                 )
-            )
-        for item in _listed(holder, "folderSelections"):
-            attachments.append(
-                Attachment(kind="folder", path=_uri(item) or str_of(item.get("relativePath")))
-            )
-        for item in _listed(holder, "selectedDocs"):
-            attachments.append(
-                Attachment(kind="doc", name=str_of(item.get("name", item.get("docId"))))
-            )
-        for item in (*_listed(holder, "selectedImages"), *_listed(holder, "images")):
-            attachments.append(Attachment(kind="image", path=clean_path(str_of(item.get("path")))))
     return tuple(dict.fromkeys(attachments))
-
-
-def _listed(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    items = holder.get(name)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _uri(item: dict[str, Any]) -> str:
-    uri = item.get("uri")
-    if isinstance(uri, dict):
-        uri = uri.get("fsPath", uri.get("path"))
-    return clean_path(uri) if isinstance(uri, str) else ""
 
 
 class Chat:
@@ -292,18 +282,16 @@ class Chat:
             self.key, self.origin, offset, time=time, entry=f"bubble:{ident}", after=after, rank=RANK
         )  # fmt: skip
         # Where the work is done, for composers that do not name their folder.
-        listed = bubble.workspaceUris
-        if not self.roots and isinstance(listed, list):
-            self.roots += [clean_path(uri) for uri in listed if isinstance(uri, str) and uri]
-        if len(self.paths) < _MOST_PATHS:
-            tool = bubble.call
-            if tool is not None:
-                self.paths.add(path_of(decoded(tool.params or tool.rawArgs)))
-            for attachment in attachments_of(bubble):
-                if attachment.kind in ("file", "selection"):
-                    self.paths.add(attachment.path)
+        if not self.roots:
+            self.roots += [
+                clean_path(uri) for uri in map(str_of, list_of(bubble.workspaceUris)) if uri
+            ]
+        tool, attachments = bubble.call, attachments_of(bubble)
+        if tool is not None:
+            self.paths.add(path_of(decoded(tool.params or tool.rawArgs)))
+        self.paths.update(a.path for a in attachments if a.kind in ("file", "selection"))
         if bubble.is_prompt:
-            text, attachments = bubble.words, attachments_of(bubble)
+            text = bubble.words
             if text or attachments or answered:
                 mode = mode_name(bubble.unifiedMode) or self._mode
                 scribe.message(
@@ -325,7 +313,6 @@ class Chat:
                 if thinking and text:
                     self._steps.part("text", ident, group)
                 self._say(scribe, bubble, step, text=text, thinking=thinking, extra=_ids(bubble))
-        tool = bubble.call
         if tool is not None:  # seen on bubbles of the person's too
             self._call(scribe, bubble, tool, ident)
         elif bubble.errorDetails and bubble.error[1]:

@@ -5,18 +5,17 @@ row `bubbleId:<id>:<bubble>`; before 0.50 the bubbles stand in the head, as `con
 """
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
-from unspool.io.door import Flaw, sample
+from unspool.io.door import Flaw
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import rank_of
+from unspool.sources.cursor.entries import Book, rank_of
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import (
     clean_path,
@@ -29,7 +28,6 @@ from unspool.sources.cursor.paths import (
 from unspool.sources.cursor.sent import Sendings, root_of
 from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.tools import decoded, kind_of
-from unspool.sources.scribe import Scribe
 
 Composer = dict[str, Any]
 _TOOLS = 15
@@ -37,28 +35,16 @@ _TOOLS = 15
 _OVER = ("completed", "aborted")
 
 
-class Reader:
-    """Reads composers of one origin; every record gets the next offset."""
+class Reader(Book):
+    """Reads composers of one origin."""
 
     def __init__(self, origin: str, tally: Tally, store: str, rows: Keys | None = None) -> None:
-        self.origin = origin
-        self.tally = tally
+        super().__init__(origin, tally)
         self.store = store
         self.rows = rows
-        self.offsets = count()
         self.sendings: Sendings | None = None
         self.generations = Generations()
         self._folders: dict[str, str | None] = {}
-
-    def problem(self, key: Key, code: str, data: bytes | str, lost: bool = True) -> Problem:
-        self.tally.problems += lost
-        return Problem(
-            key=key, origin=self.origin, offset=next(self.offsets), number=99, code=code,
-            sample=sample(data),
-        )  # fmt: skip
-
-    def scribe(self, key: Key, entry: str = "", **place: Any) -> Scribe:
-        return Scribe(key, self.origin, next(self.offsets), entry=entry, **place)
 
     def head(self, ident: str, composer: Composer, workspace: str | None = None) -> list[AnyFact]:
         """Notes on a conversation; told by a record of this store's own."""
@@ -179,30 +165,27 @@ class Reader:
         """A prompt that was sent, and then edited or sent again. Only the run is left of it: the words
         are those of its generation, else those that were sent in its place."""
         aside = chat.aside()
-        first = run[0]
-        request = next((orphan.request for orphan in run if orphan.request), "")
-        if not first.is_prompt:
+        first, bubble = run[0]
+        request = next((bubble.request for _, bubble in run if bubble.request), "")
+        if not bubble.is_prompt:
             words = self.generations.words(request) or instead.words
-            aside.ask(Bubble(), request, first.sent)
-            ident = f"{first.ident}:prompt"
+            aside.ask(Bubble(), request, bubble.began)
             asked = self.scribe(
-                chat.key, f"bubble:{ident}", time=first.sent, after=after, rank=RANK
+                chat.key, f"bubble:{first}:prompt", time=bubble.began, after=after, rank=RANK
             )
-            asked.message(id=ident, role="user", text=words, request=request)
+            asked.message(id=f"{first}:prompt", role="user", text=words, request=request)
             yield asked.facts
             after = asked.entry
-        for orphan in run:
-            bubble = bubbles.fetch(orphan.ident)
-            if bubble is None:
-                continue
+        for ident, _ in run:
+            bubble = bubbles.fetch(ident) or Bubble()
             if bubble.is_prompt:
-                aside.ask(bubble, request, orphan.sent)
-            facts = aside.read(bubble, orphan.ident, next(self.offsets), after)
+                aside.ask(bubble, request, bubble.began)
+            facts = aside.read(bubble, ident, next(self.offsets), after)
             self.tally.noise += not facts
             if facts:
                 yield facts
-                yield from self._beside(aside, bubble, orphan.ident)
-                after = f"bubble:{orphan.ident}"
+                yield from self._beside(aside, bubble, ident)
+                after = f"bubble:{ident}"
 
     def _beside(self, chat: Chat, bubble: Bubble, ident: str) -> Iterator[list[AnyFact]]:
         """What other rows hold about a bubble."""
@@ -270,20 +253,8 @@ class Reader:
         return scribe.facts
 
 
-class Orphan(NamedTuple):
-    """A bubble that the headers do not name: enough of it to tell where it belongs."""
-
-    row: int
-    ident: str
-    is_prompt: bool
-    created: int | None
-    sent: int | None
-    request: str
-    begins: bool
-    """Whether it has `timingInfo`: the first answer of a request."""
-    is_empty: bool
-    notice: str | None
-    """The request that its notice is about, where it is one."""
+Orphan = tuple[str, Bubble]
+"""(id, bubble) that the headers do not name."""
 
 
 class Bubbles:
@@ -293,11 +264,8 @@ class Bubbles:
         self._reader = reader
         self._key = key
         self._inline = _by_id(composer.get("conversation"))
-        for name, bubble in dict_of(composer.get("conversationMap")).items():
-            if isinstance(bubble, dict):
-                self._inline.setdefault(str(name), bubble)
-        headers = _by_id(decoded(composer.get("fullConversationHeadersOnly")))
-        self._order = list(headers or _by_id(composer.get("conversation")))
+        headers = _by_id(composer.get("fullConversationHeadersOnly"))
+        self._order = list(headers or self._inline)
         # Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text.
         self._tools: dict[str, dict[str, Any]] = {}
         for capability in dicts_of(composer.get("capabilities")):
@@ -311,18 +279,18 @@ class Bubbles:
         """Headers whose bubble is not there."""
         orphans = self._orphans()
         if not self._order:
-            self._order = [orphan.ident for orphan in orphans]
+            self._order = [ident for ident, _ in orphans]
             orphans = []
-        self._notices = {o.ident: o.notice for o in orphans if o.notice is not None}
-        self.runs = _runs([o for o in orphans if o.notice is None])
+        self._notices = {ident: b.error[0] for ident, b in orphans if b.is_notice}
+        self.runs = _runs([orphan for orphan in orphans if not orphan[1].is_notice])
         if composer.get("status") not in _OVER:
             # Newer than all that the headers name, while the composer is at work: not yet listed.
             bubbles = map(self._peek, self._order) if self.runs else ()
             newest = max(((bubble.time if bubble else None) or 0 for bubble in bubbles), default=0)
             for run in list(self.runs):
-                if newest and all((orphan.created or 0) > newest for orphan in run):
+                if newest and all((bubble.created or 0) > newest for _, bubble in run):
                     self.runs.remove(run)
-                    self._order += [orphan.ident for orphan in run]
+                    self._order += [ident for ident, _ in run]
         self.last = self._last_spoken() if self.runs else ""
         """The last bubble that says anything."""
 
@@ -342,7 +310,7 @@ class Bubbles:
 
     def runs_before(self, sent: int | None) -> list[list[Orphan]]:
         """The runs that were sent before this moment, or all; they are gone then."""
-        earlier = [run for run in self.runs if sent is None or (run[0].sent or sent) < sent]
+        earlier = [run for run in self.runs if sent is None or (run[0][1].began or sent) < sent]
         self.runs = [run for run in self.runs if run not in earlier]
         return earlier
 
@@ -386,7 +354,7 @@ class Bubbles:
             return []
         prefix = f"bubbleId:{self._key[1]}:"
         listed = set(self._order)
-        orphans: list[Orphan] = []
+        orphans: list[tuple[int, Orphan]] = []
         for key in rows.keys(prefix):
             ident = key[len(prefix) :]
             if ident in listed:
@@ -398,25 +366,23 @@ class Bubbles:
                 tally.records += 1
                 self.problems.append(self._reader.problem(self._key, broken.code, broken.data))
                 continue
-            orphan = _orphan(row, ident, bubble)
-            if orphan.is_empty and orphan.notice is None:
+            if bubble.is_empty and not bubble.is_notice:
                 tally.records += 1
                 tally.noise += 1
             else:
-                orphans.append(orphan)
-        return sorted(
-            orphans,
-            key=lambda o: (
-                (1, 0, False, o.row)
-                if o.created is None
-                else (0, o.created, not o.is_prompt, o.row)
-            ),
-        )
+                orphans.append((row, (ident, bubble)))
+
+        def place(orphan: tuple[int, Orphan]) -> tuple[bool, int, bool, int]:
+            row, (_, bubble) = orphan
+            has_time = bubble.created is not None
+            return not has_time, bubble.created or 0, has_time and not bubble.is_prompt, row
+
+        return [orphan for _, orphan in sorted(orphans, key=place)]
 
     def _last_spoken(self) -> str:
         for ident in reversed(self._order):
             bubble = self._peek(ident)
-            if bubble is not None and not _orphan(0, ident, bubble).is_empty:
+            if bubble is not None and not bubble.is_empty:
                 return ident
         return ""
 
@@ -428,29 +394,17 @@ class Bubbles:
             return None
 
 
-def _orphan(row: int, ident: str, bubble: Bubble) -> Orphan:
-    tool = bubble.call
-    # A call that was still `loading` was cut off, and says no more than an empty bubble.
-    is_empty = not (bubble.words or bubble.thought or (tool and tool.status != "loading"))
-    created = parse_time(bubble.createdAt)
-    return Orphan(
-        row=row, ident=ident, is_prompt=bubble.is_prompt, created=created,
-        sent=bubble.sent or created, request=bubble.request, begins=bubble.sent is not None,
-        is_empty=is_empty and not (bubble.is_prompt and bubble.context),
-        notice=bubble.error[0] if bubble.errorDetails and is_empty else None,
-    )  # fmt: skip
-
-
 def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:
     """What was abandoned, run by run: each begins with a prompt, or with the first answer of a
-    request."""
+    request, which has `timingInfo`."""
     runs: list[list[Orphan]] = []
-    for orphan in orphans:
-        goes_on = runs and not orphan.is_prompt
-        if goes_on and (not orphan.begins or (len(runs[-1]) == 1 and runs[-1][0].is_prompt)):
-            runs[-1].append(orphan)
+    for ident, bubble in orphans:
+        goes_on = runs and not bubble.is_prompt
+        is_answer = goes_on and len(runs[-1]) == 1 and runs[-1][0][1].is_prompt
+        if is_answer or (goes_on and bubble.sent is None):
+            runs[-1].append((ident, bubble))
         else:
-            runs.append([orphan])
+            runs.append([(ident, bubble)])
     return runs
 
 

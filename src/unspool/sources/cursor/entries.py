@@ -1,20 +1,45 @@
-"""What the records of several of Cursor's stores need: ids where they have none, the words of a person
-out of what was sent, and the steps that their parts make."""
+"""What the records of several of Cursor's stores need: places, ids where they have none, the words of a
+person out of what was sent, and the steps that their parts make."""
 
 import hashlib
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Literal
+from itertools import count
+from typing import Any, Literal
 
-from unspool.facts import Key, Rank
+from unspool.facts import Key, Problem, Rank
+from unspool.io.door import sample
+from unspool.io.origins import Tally
 from unspool.io.times import parse_time
 from unspool.io.values import str_of
+from unspool.sources.scribe import Scribe
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUERY = re.compile(r"<user_query>(.*)</user_query>", re.DOTALL)
 _TIMESTAMP = re.compile(r"<timestamp>(.*?)</timestamp>", re.DOTALL)
-_ZONE = re.compile(r"\s*\(?(?:UTC|GMT)([+-]\d{1,2})?(?::(\d\d))?\)?\s*$")
-_FORMATS = ("%A, %b %d, %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p", "%A %b %d, %Y %I:%M %p")
+_SPELLED = re.compile(
+    r"([A-Z][a-z]{2})[a-z]* (\d{1,2}), (\d{4}),? (\d{1,2}:\d\d [AP]M)"
+    r"(?:\s*\(?(?:UTC|GMT)([+-]\d{1,2})?(?::(\d\d))?)?"
+)
+
+
+class Book:
+    """The records of one database: each gets the next offset."""
+
+    def __init__(self, origin: str, tally: Tally) -> None:
+        self.origin = origin
+        self.tally = tally
+        self.offsets = count()
+
+    def scribe(self, key: Key, entry: str = "", **place: Any) -> Scribe:
+        return Scribe(key, self.origin, next(self.offsets), entry=entry, **place)
+
+    def problem(self, key: Key, code: str, data: bytes | str, lost: bool = True) -> Problem:
+        self.tally.problems += lost
+        return Problem(
+            key=key, origin=self.origin, offset=next(self.offsets), number=99, code=code,
+            sample=sample(data),
+        )  # fmt: skip
 
 
 class Entries:
@@ -69,22 +94,15 @@ def sent_time(text: str) -> int | None:
     match = _TIMESTAMP.search(text)
     if match is None:
         return None
-    stamp = match[1].strip()
-    plain = parse_time(stamp)
-    if plain is not None:
-        return plain
-    zone = _ZONE.search(stamp)
-    offset = timedelta()
-    if zone is not None:
-        stamp = stamp[: zone.start()]
-        offset = timedelta(hours=int(zone[1] or 0), minutes=int(zone[2] or 0))
-    for form in _FORMATS:
-        try:
-            moment = datetime.strptime(stamp, form).replace(tzinfo=timezone(offset))
-        except ValueError:
-            continue
-        return parse_time(moment.astimezone(UTC).isoformat())
-    return None
+    spelled = _SPELLED.search(match[1])
+    if spelled is None:
+        return parse_time(match[1].strip())
+    try:
+        moment = datetime.strptime(" ".join(spelled.group(1, 2, 3, 4)), "%b %d %Y %I:%M %p")
+    except ValueError:
+        return None
+    zone = timezone(timedelta(hours=int(spelled[5] or 0), minutes=int(spelled[6] or 0)))
+    return parse_time(moment.replace(tzinfo=zone).astimezone(UTC).isoformat())
 
 
 _ORDER = {"thinking": 0, "text": 1, "call": 2}

@@ -10,7 +10,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.prompts.shapes import arguments_text
-from unspool.sources.cursor.blobs import Clock, archives, message_of, turns, walk
+from unspool.sources.cursor.blobs import Clock, message_of, messages_under, turns
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
@@ -98,11 +98,6 @@ def _own(options: Options | None) -> Own:
 
 def _model(own: Own) -> str:
     return own.modelName if own.modelName and own.modelName != "default" else ""
-
-
-def is_summary(data: bytes) -> bool:
-    value = message_of(data)
-    return value is not None and MESSAGE.convert(value).own.isSummary is True
 
 
 class Sent:
@@ -256,10 +251,8 @@ class Sendings:
     def under(self, root: bytes, key: Key) -> Iterator[list[AnyFact]]:
         """The facts of each message under a root."""
         sent = Sent(key, self._origin, RANK, self._offsets, clock=Clock(turns(root, self._blob)))
-        summed_up = (name for names, _ in archives(root, self._blob) for name in names)
-        archived = ((name, self._blob(name) or b"") for name in summed_up)
-        for name, data in chain(archived, walk(root, self._blob)):
-            value = message_of(data)
+        for name in messages_under(root, self._blob):
+            value = message_of(self._blob(name))
             yield sent.read(value, sent.ident(name)) if value is not None else []
 
     def _blob(self, name: str) -> bytes | None:
