@@ -127,9 +127,9 @@ def test_a_root_without_messages_loses_none(tmp_path: Path) -> None:
         assert shown(made) == ["list it", "Listing.", "a b"]
 
 
-def test_a_root_tells_the_context_and_the_branch_and_the_row_the_parent(tmp_path: Path) -> None:
+def test_a_root_tells_the_context_and_the_row_the_parent(tmp_path: Path) -> None:
     root = root_of(*CHAT[2:5]) + wire(5, wire(1, 50_000) + wire(2, 200_000))
-    root += wire(9, b"file:///w/p") + wire(21, wire(1, b"/w/p") + wire(2, b"dev"))
+    root += wire(9, b"file:///w/p")
     above = {"parentAgentId": "main"}
     write_chat(tmp_path / "chats/0/sub/store.db", CHAT[2:5], root=root, name="New Agent",
                subagentInfo=above)  # fmt: skip
@@ -139,7 +139,7 @@ def test_a_root_tells_the_context_and_the_branch_and_the_row_the_parent(tmp_path
     assert child.metadata["context_usage"] == 25.0
     assert (child.metadata["context_tokens"], child.metadata["context_limit"]) == (50_000, 200_000)
     assert child.workspace is not None
-    assert (child.workspace.path, child.workspace.branch) == ("/w/p", "dev")
+    assert child.workspace.path == "/w/p"
     assert child.parent is not None
     assert child.parent.conversation_id == "main"
     assert (made["main"].title, child.title) == ("Mend it", None)

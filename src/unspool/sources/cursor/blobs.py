@@ -5,15 +5,12 @@ more. Nobody publishes the schema, so nodes are read by their wire format alone:
 that is the id of a blob is a reference to it.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
-from unspool.io.times import parse_time
 from unspool.io.values import field_of
-from unspool.sources.cursor.entries import digest
 
 _ID_BYTES = 32
 _DEEPEST = 64
@@ -23,12 +20,6 @@ _LEADING = (_MESSAGES, 2, 4, 8)
 and states that were."""
 _ARCHIVES = (11, 13)
 _SUBAGENTS = 16
-
-_TURNS, _AGENT, _USER, _STEP = 8, 1, 1, 2
-_TEXT, _SIMULATED, _WHOLE_TEXT, _ASKED_AT, _SAID_AT = 1, 5, 18, 25, 2
-_SAID, _THOUGHT = 1, 3
-_LEAST, _MOST = 10**9, 10**17
-"""The year 2001 in seconds, and one far away in microseconds."""
 
 Fetch = Callable[[str], bytes | None]
 
@@ -52,14 +43,10 @@ class Node:
         return Node(self.data(number))
 
     def text(self, number: int) -> str:
-        return _text(self.data(number))
+        return self.data(number).decode("utf-8", "replace")
 
     def number(self, number: int) -> int:
         return next((v for n, v in self.fields if n == number and isinstance(v, int)), 0)
-
-    def time(self, number: int) -> int | None:
-        moment = self.number(number)
-        return parse_time(moment) if _LEAST <= moment < _MOST else None
 
 
 class _BadWire(Exception):
@@ -98,13 +85,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
     raise _BadWire
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return ""  # a node, not words
 
 
 def references(data: bytes, depth: int = 0) -> list[tuple[int, str]]:
@@ -178,47 +158,3 @@ def subagents(ident: str, root: bytes, depth: int = 0) -> Iterator[tuple[str, st
         if name and state:
             yield name, ident, state
             yield from subagents(name, state, depth + 1)
-
-
-class Turned(NamedTuple):
-    """One thing that was said in a turn: field 8 of a root names the turns, each with what was asked
-    and the steps that answered. Their times are exact, where the messages have at most the minute,
-    and chats without a message have at least these."""
-
-    role: Literal["user", "assistant"]
-    text: str
-    thinking: str
-    time: int | None
-
-
-def turns(root: bytes, fetch: Fetch) -> Iterator[Turned]:
-    def body(reference: bytes) -> bytes:
-        """The node that a field names, or that stands in it."""
-        return (fetch(reference.hex()) if len(reference) == _ID_BYTES else None) or reference
-
-    for turn in Node(root).all(_TURNS):
-        agent = Node(body(turn)).node(_AGENT)
-        for asked in map(Node, map(body, agent.all(_USER)[:1])):
-            whole = asked.data(_WHOLE_TEXT)
-            text = _text(body(whole)) if whole else asked.text(_TEXT)
-            if text.strip() and not asked.number(_SIMULATED):
-                yield Turned("user", text, "", asked.time(_ASKED_AT))
-        for step in map(Node, map(body, agent.all(_STEP))):
-            said, thinking = step.node(_SAID), step.node(_THOUGHT).text(_TEXT)
-            text = said.text(_TEXT)
-            if text.strip() or thinking.strip():
-                yield Turned("assistant", text, thinking, said.time(_SAID_AT))
-
-
-class Clock:
-    """When the k-th message with these words was said, by the turns."""
-
-    def __init__(self, spoken: Iterable[Turned]) -> None:
-        self._times: dict[tuple[str, bytes], list[int]] = defaultdict(list)
-        for said in spoken:
-            if said.time is not None and said.text.strip():
-                self._times[(said.role, digest(said.text))].append(said.time)
-
-    def time(self, role: str, words: str) -> int | None:
-        times = self._times.get((role, digest(words))) if words.strip() else None
-        return times.pop(0) if times else None

@@ -178,6 +178,7 @@ class Bubble(msgspec.Struct):
 
 
 BUBBLE = Shape(Bubble)
+TOOL = Shape(Tool)
 
 
 def _moment(milliseconds: Number) -> int | None:
@@ -256,6 +257,7 @@ class Chat:
         self.last: int | None = None
         """The last moment that anything tells."""
         self._model = ""
+        self._is_abandoned = False
         self._changes = changes
         self._mode = mode
         self._steps = Steps()
@@ -263,6 +265,7 @@ class Chat:
     def aside(self) -> "Chat":
         """For a run that was abandoned: what it says changes nothing here but the place of the work."""
         aside = Chat(self.key, self.origin, self._changes, self._mode)
+        aside._is_abandoned = True
         aside.roots, aside.paths = self.roots, self.paths
         return aside
 
@@ -296,7 +299,7 @@ class Chat:
                 mode = mode_name(bubble.unifiedMode) or self._mode
                 scribe.message(
                     id=ident, role="user", text=text, attachments=attachments, mode=mode,
-                    request=self.request, extra=_ids(bubble),
+                    request=self.request, withdrawn=self._is_abandoned, extra=_ids(bubble),
                 )  # fmt: skip
         else:
             # `timingInfo` stands on the first answer of a request, and tells the end of the whole.
@@ -335,7 +338,7 @@ class Chat:
     def _say(self, scribe: Scribe, bubble: Bubble, step: str, **fields: Any) -> None:
         scribe.message(
             id=step, role="assistant", model=bubble.model or self._model,
-            request=bubble.request or self.request, **fields,
+            request=bubble.request or self.request, withdrawn=self._is_abandoned, **fields,
         )  # fmt: skip
 
     def _call(self, scribe: Scribe, bubble: Bubble, tool: Tool, ident: str) -> None:

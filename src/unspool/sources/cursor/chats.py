@@ -18,19 +18,16 @@ from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import field_of, str_of
 from unspool.sources.cursor.blobs import (
-    Clock,
     Node,
-    Turned,
     is_summary,
     message_of,
     messages_under,
     references,
     subagents,
-    turns,
 )
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
-from unspool.sources.cursor.entries import Book, Steps, rank_of
+from unspool.sources.cursor.entries import Book, rank_of
 from unspool.sources.cursor.paths import clean_path, is_absolute, is_cursor_folder
 from unspool.sources.cursor.sent import Sent
 from unspool.sources.cursor.tables import Broken, parse_object
@@ -39,8 +36,8 @@ from unspool.sources.scribe import Scribe
 RANK = Rank.ITSELF
 _UNNAMED = "New Agent"
 """What every chat is called until it has a name."""
-_TOKENS, _FOLDERS, _CHECKOUT = 5, 9, 21
-"""Fields of a root: tokens used and allowed, folders that it worked in, a checkout and its branch."""
+_TOKENS, _FOLDERS = 5, 9
+"""Fields of a root: tokens used and allowed, folders that it worked in."""
 
 
 def claims(head: Head) -> bool:
@@ -166,14 +163,10 @@ class Store(Book):
         for name, value in _notes(Node(root)).items():
             scribe.note(name, value, RANK + 1)
         yield from scribe.facts
-        current = messages_under(root, self._blob)
-        spoken = list(turns(root, self._blob))
-        if not current and spoken:
-            yield from self._turns(key, spoken)
-            return
-        sent = Sent(key, self.origin, RANK, self.offsets, self._mode, self._model, Clock(spoken))
+        sent = Sent(key, self.origin, RANK, self.offsets, self._mode, self._model)
         # Without messages under the root, all that there are, as they were written.
-        names, branches = lay_out(current or written, written, lambda n: is_summary(self._blob(n)))
+        current = messages_under(root, self._blob) or written
+        names, branches = lay_out(current, written, lambda n: is_summary(self._blob(n)))
         after = ROOT
         for place, name in enumerate(names):
             ident = sent.ident(name)
@@ -209,23 +202,6 @@ class Store(Book):
         facts = sent.read(value, ident, after)
         self.tally.noise += not facts
         return facts
-
-    def _turns(self, key: Key, spoken: list[Turned]) -> Iterator[AnyFact]:
-        """What was said, where no message tells it."""
-        steps = Steps()
-        for number, said in enumerate(spoken):
-            self.tally.records += 1
-            step = ident = f"{key[1]}:turned:{number}"
-            if said.role == "user":
-                steps.close()
-            else:
-                step = steps.part("text" if said.text else "thinking", ident)
-            scribe = self.scribe(key, f"turn:{ident}", time=said.time, rank=RANK)
-            mode = self._mode if said.role == "user" else ""
-            scribe.message(
-                id=step, role=said.role, text=said.text, thinking=said.thinking, mode=mode
-            )
-            yield from scribe.facts
 
 
 def lay_out(
@@ -264,16 +240,12 @@ def _is_context(facts: list[AnyFact]) -> bool:
 
 def _notes(root: Node) -> dict[str, Any]:
     """What a root knows of the chat as a whole: how full its context is, where it works."""
-    tokens, checkout = root.node(_TOKENS), root.node(_CHECKOUT)
+    tokens, folder = root.node(_TOKENS), clean_path(root.text(_FOLDERS))
     used, most = tokens.number(1), tokens.number(2)
-    notes: dict[str, Any] = {}
+    notes: dict[str, Any] = {"workspace.path": folder if is_absolute(folder) else None}
     if used and most:
         usage = round(100 * used / most, 1)
-        notes = {"context_tokens": used, "context_limit": most, "context_usage": usage}
-    if checkout.text(2) and is_absolute(clean_path(checkout.text(1))):
-        notes["workspace.branch"] = checkout.text(2)
-    folder = clean_path(root.text(_FOLDERS))
-    notes["workspace.path"] = folder if is_absolute(folder) else None
+        notes |= {"context_tokens": used, "context_limit": most, "context_usage": usage}
     return notes
 
 

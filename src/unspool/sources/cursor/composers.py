@@ -4,7 +4,7 @@
 row `bubbleId:<id>:<bubble>`; before 0.50 the bubbles stand in the head, as `conversation`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from unspool.io.door import Flaw
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of
-from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, Bubble, Chat, mode_name
+from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, TOOL, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import Book, rank_of
 from unspool.sources.cursor.generations import Generations
@@ -32,7 +32,6 @@ from unspool.sources.cursor.tools import decoded, kind_of
 Composer = dict[str, Any]
 _TOOLS = 15
 """The capability under which composers before 0.50 keep the calls of their bubbles."""
-_OVER = ("completed", "aborted")
 
 
 class Reader(Book):
@@ -87,14 +86,13 @@ class Reader(Book):
         """The head and the bubbles of a composer."""
         self.tally.records += 1
         yield from self.head(ident, composer, workspace)
-        fetch = self.rows.get if self.rows is not None else None
-        changes = Changes({"composerId": ident, **composer}, fetch or (lambda key: None))
+        fetch = self.rows.get if self.rows is not None else lambda key: None
+        changes = Changes(ident, composer, fetch)
         mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
         chat = Chat(("cursor", ident), self.origin, changes, mode)
         bubbles = Bubbles(self, chat.key, composer)
         requests: set[str] = set()
-        for facts in self._conversation(chat, bubbles, requests):
-            yield from facts
+        yield from self._conversation(chat, bubbles, requests)
         yield from bubbles.problems
         if bubbles.missing:
             self.tally.records += 1
@@ -108,89 +106,92 @@ class Reader(Book):
 
     def _conversation(
         self, chat: Chat, bubbles: "Bubbles", requests: set[str]
-    ) -> Iterator[list[AnyFact]]:
-        """The bubbles in order. What was abandoned is told before what came instead of it: the last
-        record that says anything is the end of the conversation."""
+    ) -> Iterator[AnyFact]:
+        """The bubbles in order, and what was abandoned before what came instead of it."""
         after = ROOT
         if bubbles.runs:
             start = self.scribe(chat.key, f"start:{chat.key[1]}", after=ROOT)
             start.link()  # what even the first bubble can be forked from
-            yield start.facts
+            yield from start.facts
             after = start.entry
-        prompt = ""
+        prompt, asked = "", Bubble()
         for ident, bubble, answer in bubbles.in_order():
             if bubble.is_prompt:
-                yield self._end_turn(chat, bubbles, prompt)
+                yield from self._end_turn(chat, bubbles, prompt)
                 request = bubble.request or (answer.request if answer else "")
                 sent = bubble.time or (answer.sent if answer else None)
                 sent = sent or self.generations.time(request)
                 requests.add(request)
                 for run in bubbles.runs_before(sent):
-                    yield from self._abandoned(chat, bubbles, run, after, bubble)
+                    yield from self._abandoned(chat, bubbles, run, after, bubble.words)
                 chat.ask(bubble, request, sent)
-                prompt = ident
-            if ident == bubbles.last:
-                for run in bubbles.runs_before(None):
-                    yield from self._abandoned(chat, bubbles, run, f"bubble:{ident}", bubble)
-            answered = answer is not None
-            facts = chat.read(bubble, ident, next(self.offsets), after, answered)
-            if not facts:
-                self.tally.noise += 1
-                continue
-            yield facts
-            yield from self._beside(chat, bubble, ident)
-            after = f"bubble:{ident}"
-        yield self._end_turn(chat, bubbles, prompt, last=True)
+                prompt, asked = ident, bubble
+            after = yield from self._bubble(chat, bubble, ident, after, answer is not None)
+        for run in bubbles.runs_before(None):
+            if bubbles.at_work and all((b.created or 0) > (chat.last or 0) for _, b in run):
+                for ident, _ in run:  # not yet listed
+                    bubble = bubbles.fetch(ident) or Bubble()
+                    after = yield from self._bubble(chat, bubble, ident, after)
+            else:
+                yield from self._abandoned(chat, bubbles, run, after, asked.words)
+        yield from self._end_turn(chat, bubbles, prompt, last=True)
+
+    def _bubble(
+        self, chat: Chat, bubble: Bubble, ident: str, after: str, answered: bool = False
+    ) -> Generator[AnyFact, None, str]:
+        """What a bubble says, and the record that the next one follows."""
+        facts = chat.read(bubble, ident, next(self.offsets), after, answered)
+        if not facts:
+            self.tally.noise += 1
+            return after
+        yield from facts
+        yield from self._beside(chat, bubble, ident)
+        return f"bubble:{ident}"
 
     def _end_turn(
         self, chat: Chat, bubbles: "Bubbles", prompt: str, last: bool = False
-    ) -> list[AnyFact]:
+    ) -> Iterator[AnyFact]:
         """When the request was over, and Cursor's notices about it. These stand on bubbles outside
         the headers, as in `{"errorDetails": {"requestId": …}}` (test_a_notice_is_no_answer)."""
-        facts: list[AnyFact] = []
         for ident in bubbles.notices(chat.request, last):
-            bubble = bubbles.fetch(ident)
-            if bubble is not None:
-                facts += chat.read(bubble, ident, next(self.offsets), None)
+            yield from chat.read(
+                bubbles.fetch(ident) or Bubble(), ident, next(self.offsets), after=None
+            )
         if prompt and chat.ended is not None:
             scribe = self.scribe(chat.key, f"bubble:{prompt}:end", time=chat.ended)
             data = {"duration_ms": (chat.ended - chat.sent) // 1000} if chat.sent else None
             scribe.mark("turn_end", data, subject=chat.request, rank=RANK)
-            facts += scribe.facts
-        return facts
+            yield from scribe.facts
 
     def _abandoned(
-        self, chat: Chat, bubbles: "Bubbles", run: list["Orphan"], after: str, instead: Bubble
-    ) -> Iterator[list[AnyFact]]:
+        self, chat: Chat, bubbles: "Bubbles", run: list["Orphan"], after: str, instead: str
+    ) -> Iterator[AnyFact]:
         """A prompt that was sent, and then edited or sent again. Only the run is left of it: the words
         are those of its generation, else those that were sent in its place."""
         aside = chat.aside()
         first, bubble = run[0]
         request = next((bubble.request for _, bubble in run if bubble.request), "")
         if not bubble.is_prompt:
-            words = self.generations.words(request) or instead.words
             aside.ask(Bubble(), request, bubble.began)
             asked = self.scribe(
                 chat.key, f"bubble:{first}:prompt", time=bubble.began, after=after, rank=RANK
             )
-            asked.message(id=f"{first}:prompt", role="user", text=words, request=request)
-            yield asked.facts
+            asked.message(
+                id=f"{first}:prompt", role="user", request=request, withdrawn=True,
+                text=self.generations.words(request) or instead,
+            )  # fmt: skip
+            yield from asked.facts
             after = asked.entry
         for ident, _ in run:
             bubble = bubbles.fetch(ident) or Bubble()
             if bubble.is_prompt:
                 aside.ask(bubble, request, bubble.began)
-            facts = aside.read(bubble, ident, next(self.offsets), after)
-            self.tally.noise += not facts
-            if facts:
-                yield facts
-                yield from self._beside(aside, bubble, ident)
-                after = f"bubble:{ident}"
+            after = yield from self._bubble(aside, bubble, ident, after)
 
-    def _beside(self, chat: Chat, bubble: Bubble, ident: str) -> Iterator[list[AnyFact]]:
+    def _beside(self, chat: Chat, bubble: Bubble, ident: str) -> Iterator[AnyFact]:
         """What other rows hold about a bubble."""
         if bubble.codeBlocks:
-            yield chat.files(bubble, ident, next(self.offsets))
+            yield from chat.files(bubble, ident, next(self.offsets))
         if self.rows is None:
             return
         tool = bubble.call
@@ -202,14 +203,14 @@ class Reader(Book):
             if isinstance(child, str) and child:
                 scribe = self.scribe(chat.key, f"bubble:{ident}:child")
                 scribe.note("child_id", child, RANK, on="call", subject=call)
-                yield scribe.facts
+                yield from scribe.facts
         data = self.rows.get(f"messageRequestContext:{chat.key[1]}:{ident}")
         if data is not None:
             self.tally.records += 1
             try:
-                yield self._context(chat, parse_object(data), ident)
+                yield from self._context(chat, parse_object(data), ident)
             except Broken as broken:
-                yield [self.problem(chat.key, broken.code, broken.data)]
+                yield self.problem(chat.key, broken.code, broken.data)
 
     def _context(self, chat: Chat, context: dict[str, Any], ident: str) -> list[AnyFact]:
         """What a request was sent with: how many of each kind, and the root of the project as it was
@@ -283,16 +284,7 @@ class Bubbles:
             orphans = []
         self._notices = {ident: b.error[0] for ident, b in orphans if b.is_notice}
         self.runs = _runs([orphan for orphan in orphans if not orphan[1].is_notice])
-        if composer.get("status") not in _OVER:
-            # Newer than all that the headers name, while the composer is at work: not yet listed.
-            bubbles = map(self._peek, self._order) if self.runs else ()
-            newest = max(((bubble.time if bubble else None) or 0 for bubble in bubbles), default=0)
-            for run in list(self.runs):
-                if newest and all((bubble.created or 0) > newest for _, bubble in run):
-                    self.runs.remove(run)
-                    self._order += [ident for ident, _ in run]
-        self.last = self._last_spoken() if self.runs else ""
-        """The last bubble that says anything."""
+        self.at_work = composer.get("status") not in ("completed", "aborted")
 
     def in_order(self) -> Iterator[tuple[str, Bubble, Bubble | None]]:
         """(id, bubble, the answer that follows it where it is a prompt)."""
@@ -323,28 +315,22 @@ class Bubbles:
 
     def fetch(self, ident: str) -> Bubble | None:
         """The row, over what the composer itself holds; None where there is neither."""
-        reader, inline = self._reader, self._inline.get(ident)
-        flaws: list[Flaw] = []
-        try:
-            bubble = self._look_up(ident, flaws)
-        except Broken as broken:
-            self.problems.append(reader.problem(self._key, broken.code, broken.data))
-            bubble = BUBBLE.convert(inline) if inline else Bubble()
-        reader.tally.records += bubble is not None
-        for flaw in flaws:
-            self.problems.append(reader.problem(self._key, flaw.code, flaw.sample, lost=False))
-        return bubble
-
-    def _look_up(self, ident: str, flaws: list[Flaw] | None = None) -> Bubble | None:
-        rows, inline = self._reader.rows, self._inline.get(ident)
+        reader, rows, inline = self._reader, self._reader.rows, self._inline.get(ident)
         data = rows.get(f"bubbleId:{self._key[1]}:{ident}") if rows is not None else None
         if data is None and inline is None:
             return None
-        row = parse_object(data, flaws) if data is not None else {}
+        reader.tally.records += 1
+        flaws: list[Flaw] = []
+        try:
+            row = parse_object(data, flaws) if data is not None else {}
+        except Broken as broken:
+            row = {}
+            self.problems.append(reader.problem(self._key, broken.code, broken.data))
+        for flaw in flaws:
+            self.problems.append(reader.problem(self._key, flaw.code, flaw.sample, lost=False))
         bubble = BUBBLE.convert({**inline, **row} if inline else row)
         if bubble.call is None and ident in self._tools:
-            tool_part = {"toolFormerData": self._tools[ident]}
-            bubble.toolFormerData = BUBBLE.convert(tool_part).toolFormerData
+            bubble.toolFormerData = TOOL.convert(self._tools[ident])
         return bubble
 
     def _orphans(self) -> list[Orphan]:
@@ -378,20 +364,6 @@ class Bubbles:
             return not has_time, bubble.created or 0, has_time and not bubble.is_prompt, row
 
         return [orphan for _, orphan in sorted(orphans, key=place)]
-
-    def _last_spoken(self) -> str:
-        for ident in reversed(self._order):
-            bubble = self._peek(ident)
-            if bubble is not None and not bubble.is_empty:
-                return ident
-        return ""
-
-    def _peek(self, ident: str) -> Bubble | None:
-        """The bubble, without a word about it: it is read again in its turn."""
-        try:
-            return self._look_up(ident)
-        except Broken:
-            return None
 
 
 def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:

@@ -18,7 +18,7 @@ import msgspec
 from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
 from unspool.prompts.shapes import arguments_text
-from unspool.sources.cursor.blobs import Clock, message_of, messages_under, turns
+from unspool.sources.cursor.blobs import message_of, messages_under
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
@@ -111,7 +111,6 @@ class Sent:
         offsets: "count[int]",
         mode: str = "",
         model: str = "",
-        clock: Clock | None = None,
     ) -> None:
         self._key = key
         self._origin = origin
@@ -119,7 +118,6 @@ class Sent:
         self._offsets = offsets
         self._mode = mode
         self._model = model if model != "default" else ""
-        self._clock = clock
         self._times: dict[str, int] = {}
 
     def ident(self, name: str, mark: str = "") -> str:
@@ -138,10 +136,9 @@ class Sent:
         text = _joined(message.parts, "text")
         typed = typed_words(text)
         role = message.role or ""
-        time = self._clock.time(role, text if typed is None else typed) if self._clock else None
         scribe = Scribe(
             self._key, self._origin, next(self._offsets), entry=self.entry(ident), after=after,
-            time=time if time is not None else sent_time(text), rank=self._rank,
+            time=sent_time(text), rank=self._rank,
         )  # fmt: skip
         if role == "tool":
             self._read_results(scribe, message)
@@ -250,7 +247,7 @@ class Sendings:
 
     def under(self, root: bytes, key: Key) -> Iterator[list[AnyFact]]:
         """The facts of each message under a root."""
-        sent = Sent(key, self._origin, RANK, self._offsets, clock=Clock(turns(root, self._blob)))
+        sent = Sent(key, self._origin, RANK, self._offsets)
         for name in messages_under(root, self._blob):
             value = message_of(self._blob(name))
             yield sent.read(value, sent.ident(name)) if value is not None else []
