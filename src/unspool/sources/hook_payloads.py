@@ -1,5 +1,6 @@
-"""Hook payloads of agents that took over the shape of Claude Code's: what each states.
+"""Hook payloads of Claude Code and of the agents that took over their shape: what each states.
 
+    {"session_id":"s1","hook_event_name":"PreToolUse","tool_use_id":"toolu_1",…}            Claude Code
     {"session_id":"s1","hook_event_name":"PreToolUse","turn_id":"t1","tool_name":"Bash",…}  Codex
     {"session_id":"s1","hook_event_name":"BeforeTool","timestamp":"…",…}                    Gemini CLI
     {"session_id":"s1","hook_event_name":"PreToolUse","tool_call_id":"call_1",…}            Qwen Code
@@ -8,7 +9,7 @@ They are echoes of what the agent's own files hold. Each source says how its pay
 what its events are called (`Dialect`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,17 +17,23 @@ import msgspec
 from unspool.facts import NO_ZONE, ZONE, AnyFact, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.gemini_parts import typed_of
-from unspool.sources.hooklogs import TIMES, Logged, head_payloads, iter_payloads
+from unspool.sources.hooklogs import TIMES, Moment, head_payloads, iter_payloads
 from unspool.sources.scribe import Scribe, title_of
 
 Payload = dict[str, Any]
+Teller = Callable[[Payload, Scribe], None]
 LATER = Rank.ECHO + 1
 """The rank of what a second payload tells of the same thing."""
 _COMMON = frozenset((
     "session_id", "transcript_path", "cwd", "hook_event_name", "permission_mode", "agent_id", "model",
-    "agent_type", "prompt_id", "turn_id", "timestamp", "agent_transcript_path",
-    "last_assistant_message", *TIMES,
+    "agent_type", "prompt_id", "turn_id", "timestamp", "agent_transcript_path", "effort", "raw_input",
+    "last_assistant_message", "workspace_hash", "child", "answer", *TIMES,
 ))  # fmt: skip
+
+
+def _notes(payload: Payload) -> Iterable[tuple[str, Any, int]]:
+    yield "workspace.path", payload.get("cwd"), Rank.LAST_RESORT
+    yield "model", payload.get("model"), Rank.LAST_RESORT
 
 
 class Dialect(NamedTuple):
@@ -34,13 +41,15 @@ class Dialect(NamedTuple):
 
     product: str
     is_own: Callable[[Payload], bool]
-    events: Mapping[str, Callable[[Payload, Scribe], None]]
+    events: Mapping[str, Teller]
     """What each event states; those that are not here state nothing."""
     child: Callable[[str, str], str] = "{}/{}".format
     """Session and agent id → the sub-agent's conversation."""
     follow: Callable[[], Callable[[Payload], bool]] = lambda: lambda payload: True
     """Reads along with a log: whether a payload counts. It may add `answer`, the id of the answer that
     the payload is about, where only the payloads before tell."""
+    notes: Callable[[Payload], Iterable[tuple[str, Any, int]]] = _notes
+    """What a payload says of its session: name, value, rank."""
 
 
 def is_log(head: Head, dialect: Dialect) -> bool:
@@ -53,7 +62,7 @@ def is_log(head: Head, dialect: Dialect) -> bool:
 def read_payloads(
     origin: Origin, tally: Tally, recover: bool, dialect: Dialect
 ) -> Iterator[AnyFact]:
-    noted: dict[tuple[str, str], Any] = {}
+    noted: dict[tuple[Any, str], Any] = {}
     counts = dialect.follow()
     for item in iter_payloads(origin, tally, recover):
         if isinstance(item, Problem):
@@ -66,49 +75,71 @@ def read_payloads(
         elif not counts(payload):
             tally.noise += 1
         else:
-            facts = _state(payload, event, origin, logged, dialect, noted)
+            place = (origin.path, logged.offset, logged.moment)
+            facts = state_payload(payload, event, place, dialect, noted)
             tally.noise += not facts
             yield from facts
 
 
-def _state(
+def state_payload(
     payload: Payload,
     event: str,
-    origin: Origin,
-    logged: Logged,
+    place: tuple[str, int, Moment | None],
     dialect: Dialect,
-    noted: dict[tuple[str, str], Any],
+    noted: dict[tuple[Any, str], Any],
 ) -> list[AnyFact]:
+    """The facts of one payload of a log. `noted` is what was noted so far: nothing is noted twice."""
+    origin, offset, moment = place
     session, agent = payload["session_id"], payload.get("agent_id")
-    # That a sub-agent starts and stops is told in the conversation that called it.
-    own = isinstance(agent, str) and agent and event not in ("SubagentStart", "SubagentStop")
-    key = (dialect.product, dialect.child(session, str(agent)) if own else session)
-    scribe = Scribe(key, origin.path, logged.offset, time=logged.time, rank=Rank.ECHO)
+    key, link = (dialect.product, session), None
+    if isinstance(agent, str) and agent:
+        payload["child"] = dialect.child(session, agent)
+        # That a sub-agent starts and stops is told in the conversation that called it.
+        if event not in ("SubagentStart", "SubagentStop"):
+            key = (dialect.product, payload["child"])
+            link = {"conversation_id": session, "kind": "subagent"}
+    time = moment.time if moment is not None else None
+    scribe = Scribe(key, origin, offset, time=time, rank=Rank.ECHO)
     teller = dialect.events.get(event)
     if teller is not None:
         teller(payload, scribe)
     if not scribe.facts:
         return []
-    zoneless = logged.moment is not None and not logged.moment.zoned
-    link = {"conversation_id": session, "kind": "subagent"} if own else None
+    zoneless = moment is not None and not moment.zoned
     for name, value, rank in (
         (ZONE, NO_ZONE if zoneless else None, Rank.ECHO),
-        ("workspace.path", payload.get("cwd"), Rank.LAST_RESORT),
-        ("model", payload.get("model"), Rank.LAST_RESORT),
-        ("parent", link, Rank.ECHO),
+        # The end of a sub-agent also tells its name: it holds, whichever comes last.
+        ("parent", link, LATER),
+        *dialect.notes(payload),
     ):
-        if value and noted.get((key[1], name)) != value:
-            noted[(key[1], name)] = value
+        if value and noted.get((key, f"hook:{name}")) != value:
+            noted[(key, f"hook:{name}")] = value
             scribe.note(name, value, rank)
     return scribe.facts
 
 
-def _fields(payload: Payload) -> Payload:
+def own_fields(payload: Payload, *without: str) -> Payload:
+    """What only this event says."""
     return {
         name: value
         for name, value in payload.items()
-        if name not in _COMMON and value not in (None, "", [], {})
+        if name not in _COMMON and name not in without and value not in (None, "", [], {})
     }
+
+
+def marked(kind: str, told: Callable[[Payload], Payload] = own_fields) -> Teller:
+    def tell(payload: Payload, scribe: Scribe) -> None:
+        scribe.mark(kind, told(payload), rank=Rank.ECHO)
+
+    return tell
+
+
+def happened(kind: str) -> Teller:
+    """A mark that says no more than its name."""
+    return marked(kind, lambda payload: {})
+
+
+start, end, compaction = marked("start"), marked("end"), marked("compaction")
 
 
 def prompt(payload: Payload, scribe: Scribe) -> None:
@@ -129,36 +160,36 @@ def called(payload: Payload) -> Payload:
     }
 
 
-def _answer(payload: Payload) -> str:
-    answer = payload.get("answer")
-    return answer if isinstance(answer, str) else ""
-
-
 def call(payload: Payload, scribe: Scribe, **fields: Any) -> None:
-    scribe.call(**called(payload), message=_answer(payload), **fields)
+    scribe.call(**called(payload), message=payload.get("answer", ""), **fields)
 
 
 def returned(payload: Payload, scribe: Scribe, **fields: Any) -> None:
     """What a tool returned. What the model got of it, the agent's own files know better."""
     response = payload.get("tool_response")
     text = response if isinstance(response, str) else _text(response)
-    _end(payload, scribe, **{"text": text, "failed": False, "rank": LATER, **fields})
+    outcome = {"text": text, "failed": False, "rank": LATER, **fields}
+    ended(called(payload), payload, scribe, **outcome)
 
 
 def failed(payload: Payload, scribe: Scribe) -> None:
     status = "interrupted" if payload.get("is_interrupt") is True else ""
     text = str(payload.get("error") or "")
-    _end(payload, scribe, text=text, failed=True, status=status, rank=LATER)
+    ended(called(payload), payload, scribe, text=text, failed=True, status=status, rank=LATER)
 
 
-def _end(payload: Payload, scribe: Scribe, **outcome: Any) -> None:
-    asked = called(payload)
+def ended(asked: Payload, payload: Payload, scribe: Scribe, **outcome: Any) -> None:
+    """A call, as `called` tells it, and what came of it."""
     took = payload.get("duration_ms")
-    duration = float(took) if isinstance(took, int | float) else None
     if asked["id"]:  # without one the result itself tells which call it answers
-        scribe.call(**asked, **({"rank": outcome["rank"]} if "rank" in outcome else {}))
-    ident = asked.pop("id")
-    scribe.returned(call=ident, **asked, duration_ms=duration, **outcome)
+        scribe.call(**asked, rank=outcome.get("rank"))
+    scribe.returned(
+        call=asked["id"],
+        name=asked["name"],
+        arguments=asked["arguments"],
+        duration_ms=float(took) if isinstance(took, int | float) else None,
+        **outcome,
+    )
 
 
 def _text(response: Any) -> str | None:
@@ -172,69 +203,48 @@ def _text(response: Any) -> str | None:
     return content if isinstance(content, str) else msgspec.json.encode(content).decode()
 
 
-def stop(payload: Payload, scribe: Scribe) -> None:
+def last_words(payload: Payload, scribe: Scribe, **fields: Any) -> None:
     text = payload.get("last_assistant_message")
     if isinstance(text, str) and text.strip():
-        scribe.message(role="assistant", text=text)
+        scribe.message(role="assistant", text=text, **fields)
+
+
+def stop(payload: Payload, scribe: Scribe) -> None:
+    last_words(payload, scribe)
     scribe.mark("turn_end", rank=Rank.ECHO)
 
 
-def start(payload: Payload, scribe: Scribe) -> None:
-    scribe.mark("start", _fields(payload), rank=Rank.ECHO)
+def mark_subagent(kind: str, payload: Payload, scribe: Scribe) -> dict[str, str]:
+    """A sub-agent starts or ends: a mark, and how it is tied to its caller."""
+    tie = {"kind": "subagent"}
+    if payload.get("agent_type"):
+        tie["name"] = str(payload["agent_type"])
+    scribe.mark(kind, {"conversation_id": payload["child"], **tie}, rank=Rank.ECHO)
+    return tie
 
 
-def end(payload: Payload, scribe: Scribe) -> None:
-    scribe.mark("end", _fields(payload), rank=Rank.ECHO)
-
-
-def compaction(payload: Payload, scribe: Scribe) -> None:
-    scribe.mark("compaction", _fields(payload), rank=Rank.ECHO)
-
-
-def subagent_start(child: Callable[[str, str], str]) -> Callable[[Payload, Scribe], None]:
-    def tell(payload: Payload, scribe: Scribe) -> None:
-        _subagent(payload, scribe, child, "subagent_start")
-
-    return tell
-
-
-def subagent_end(child: Callable[[str, str], str]) -> Callable[[Payload, Scribe], None]:
+def subagent(kind: str) -> Teller:
     """What the sub-agent said last goes to its own conversation."""
 
     def tell(payload: Payload, scribe: Scribe) -> None:
-        key = _subagent(payload, scribe, child, "subagent_end")
-        text = payload.get("last_assistant_message")
-        if key is not None and isinstance(text, str) and text.strip():
-            scribe.message(role="assistant", text=text, key=key)
+        if "child" in payload:
+            key, tie = (scribe.key[0], payload["child"]), mark_subagent(kind, payload, scribe)
+            scribe.note("parent", {"conversation_id": scribe.key[1], **tie}, Rank.ECHO, key=key)
+            last_words(payload, scribe, key=key)
 
     return tell
 
 
-def _subagent(
-    payload: Payload, scribe: Scribe, child: Callable[[str, str], str], kind: str
-) -> tuple[str, str] | None:
-    agent = payload.get("agent_id")
-    if not isinstance(agent, str) or not agent:
-        return None
-    session = scribe.key[1]
-    key = (scribe.key[0], child(session, agent))
-    tie = {"kind": "subagent", "name": payload.get("agent_type")}
-    scribe.mark(kind, {"conversation_id": key[1], **tie}, rank=Rank.ECHO)
-    scribe.note("parent", {"conversation_id": session, **tie}, Rank.ECHO, key=key)
-    return key
-
-
-def claude_events(child: Callable[[str, str], str]) -> dict[str, Callable[[Payload, Scribe], None]]:
-    """The events under Claude Code's own names."""
-    return {
-        "SessionStart": start,
-        "UserPromptSubmit": prompt,
-        "PreToolUse": call,
-        "PostToolUse": returned,
-        "PostToolUseFailure": failed,
-        "Stop": stop,
-        "SubagentStart": subagent_start(child),
-        "SubagentStop": subagent_end(child),
-        "PreCompact": compaction,
-        "SessionEnd": end,
-    }
+CLAUDE_EVENTS: Mapping[str, Teller] = {
+    "SessionStart": start,
+    "UserPromptSubmit": prompt,
+    "PreToolUse": call,
+    "PostToolUse": returned,
+    "PostToolUseFailure": failed,
+    "Stop": stop,
+    "SubagentStart": subagent("subagent_start"),
+    "SubagentStop": subagent("subagent_end"),
+    "PreCompact": compaction,
+    "SessionEnd": end,
+}
+"""The events under Claude Code's own names."""

@@ -8,16 +8,16 @@ time of their own; a logger may have put one beside or before them.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 import msgspec
 
-from unspool.facts import NO_ZONE, ZONE, AnyFact, Key, Rank
+from unspool.facts import Rank
 from unspool.io.origins import Head
-from unspool.io.values import list_of
-from unspool.sources import hooklogs
+from unspool.io.values import dict_of, dicts_of, field_of, str_of
+from unspool.sources import hook_payloads, hooklogs
 from unspool.sources.claude_code.handback import read_handback
 from unspool.sources.claude_code.lines import (
     NAME,
@@ -29,11 +29,18 @@ from unspool.sources.claude_code.lines import (
 from unspool.sources.claude_code.results import read_outcome
 from unspool.sources.claude_code.transcript import COMMAND_GUESS, files_of
 from unspool.sources.claude_code.words import read_words
+from unspool.sources.hook_payloads import (
+    CLAUDE_EVENTS,
+    LATER,
+    Dialect,
+    Payload,
+    ended,
+    last_words,
+    mark_subagent,
+    marked,
+    own_fields,
+)
 from unspool.sources.scribe import Scribe, title_of
-
-Payload = dict[str, Any]
-LATER = Rank.ECHO + 1
-"""The rank of what a second payload tells of the same thing."""
 
 EVENTS = (
     "SessionStart", "Setup", "UserPromptSubmit", "UserPromptExpansion", "PreToolUse",
@@ -50,10 +57,6 @@ _OF_OTHERS = (
     "submitted_prompt", "tool_call_id", "context_usage", "crons",  # Qwen Code
 )  # fmt: skip
 _OTHER_HOMES = frozenset((".codex", ".qwen", ".gemini", ".cursor"))
-_COMMON = frozenset((
-    "session_id", "transcript_path", "cwd", "hook_event_name", "permission_mode", "agent_id",
-    "agent_type", "prompt_id", "effort", "raw_input", "workspace_hash", *hooklogs.TIMES,
-))  # fmt: skip
 
 
 def event_of(payload: Payload) -> str:
@@ -107,61 +110,8 @@ def is_log(values: Iterable[Payload]) -> bool:
     return any(unwrap(value) is not None for value in values)
 
 
-def read_payload(
-    payload: Payload,
-    origin: str,
-    offset: int,
-    moment: hooklogs.Moment | None,
-    noted: dict[tuple[Key, str], Any],
-) -> list[AnyFact]:
-    """`noted`: what was noted so far, so that nothing is noted twice."""
-    event = event_of(payload)
-    session = str(payload["session_id"])
-    agent = payload.get("agent_id")
-    # That a sub-agent starts and stops is told in the conversation that called it.
-    own = isinstance(agent, str) and agent and event not in ("SubagentStart", "SubagentStop")
-    key = (NAME, child_id(session, str(agent)) if own else session)
-    time = moment.time if moment is not None else None
-    scribe = Scribe(key, origin, offset, time=time, rank=Rank.ECHO)
-    notes = (
-        (ZONE, NO_ZONE if moment is not None and not moment.zoned else None, Rank.ECHO),
-        ("agent", NAME, Rank.ECHO),
-        ("session_id", session, Rank.ECHO),
-        ("workspace.path", payload.get("cwd"), Rank.GUESS + 1),
-        ("workspace.hash", payload.get("workspace_hash"), Rank.ECHO),
-        ("transcript_path", payload.get("transcript_path"), Rank.GUESS),  # the first one holds
-        # SubagentStop also tells the name: it holds, whichever comes last.
-        ("parent", session if own else None, LATER),
-    )
-    for name, value, rank in notes:
-        if isinstance(value, str) and value and noted.get((key, f"hook:{name}")) != value:
-            noted[(key, f"hook:{name}")] = value
-            link = {"conversation_id": session, "kind": "subagent"}
-            scribe.note(name, link if name == "parent" else value, rank)
-    reader = READERS.get(event)
-    if reader is not None:
-        reader(payload, scribe)
-    else:
-        scribe.mark(_snake(event), _own_fields(payload), rank=Rank.ECHO)
-    return scribe.facts
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-
-
-def _own_fields(payload: Payload, *without: str) -> Payload:
-    return {
-        name: value
-        for name, value in payload.items()
-        if name not in _COMMON and name not in without and value not in (None, "", [], {})
-    }
-
-
 def _prompt(payload: Payload, scribe: Scribe) -> None:
-    text = payload.get("prompt")
-    if not isinstance(text, str):
-        return
+    text = str_of(payload.get("prompt"))
     words = read_words(text)
     scribe.message(
         role="user",
@@ -180,23 +130,15 @@ def _prompt(payload: Payload, scribe: Scribe) -> None:
 
 
 def _session_title(payload: Payload, scribe: Scribe) -> None:
-    title = payload.get("session_title")
-    if isinstance(title, str) and title.strip():
-        scribe.note("title", title.strip(), Rank.ECHO)
+    if title := str_of(payload.get("session_title")).strip():
+        scribe.note("title", title, Rank.ECHO)
 
 
 def _called(payload: Payload) -> Payload:
     """The call that a payload is about, as the fields of ToolCalled."""
-    given = payload.get("tool_input")
-    arguments = b"" if given is None else msgspec.json.encode(given)
-    name = str(payload.get("tool_name") or "")
-    return {
-        "id": str(payload.get("tool_use_id") or ""),
-        "name": name,
-        "arguments": arguments.decode(),
-        "request": str(payload.get("prompt_id") or ""),
-        "files": files_of(name, arguments),
-    }
+    call = hook_payloads.called(payload)
+    files = files_of(call["name"], call["arguments"].encode())
+    return {**call, "request": str(payload.get("prompt_id") or ""), "files": files}
 
 
 def _call(payload: Payload, scribe: Scribe) -> None:
@@ -209,25 +151,9 @@ def _permission(payload: Payload, scribe: Scribe) -> None:
     scribe.call(**_called(payload), extra=extra, rank=LATER + 1)
 
 
-def _returned(payload: Payload, scribe: Scribe, **outcome: Any) -> str:
-    """The call and what came of it; the call's id."""
-    called = _called(payload)
-    call: str = called["id"]
-    if call:  # without one the result itself tells which call it answers
-        scribe.call(**called)
-    duration = payload.get("duration_ms")
-    scribe.returned(
-        call=call,
-        name=called["name"],
-        arguments=called["arguments"],
-        duration_ms=float(duration) if isinstance(duration, int | float) else None,
-        **outcome,
-    )
-    return call
-
-
 def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
     """What a tool returned; what the model got of it, the batch knows better."""
+    call = _called(payload)
     response = payload.get("tool_response", payload.get("tool_result"))
     if isinstance(response, str):
         # The batch alone tells of a call that a rule denied (2.1.325; cases/claude_code/hooks_denied):
@@ -235,63 +161,59 @@ def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
         #  "tool_response":"Permission to use Bash with command x has been denied."}]}
         refused = read_outcome(msgspec.UNSET, response, failed=True).status == "denied"
         status = "denied" if refused and response.rstrip().endswith("denied.") else ""
-        _returned(payload, scribe, text=response, failed=bool(status), status=status)
+        ended(call, payload, scribe, text=response, failed=bool(status), status=status)
         return
+    fields = dict_of(response)
     touch = None
-    if isinstance(response, dict) and "filePath" in response:
-        touch = read_outcome(decode_raws(msgspec.json.encode(response)), "", failed=False).touch
-    call = _returned(
-        payload,
-        scribe,
-        text=response_text(response),
-        failed=False,
-        rank=rank,
-        details=response,
-        files=(touch,) if touch is not None else (),
-    )
-    if call and isinstance(response, dict):
-        agent, run = response.get("agentId"), response.get("runId")
-        if isinstance(agent, str) and agent:
-            session = scribe.key[1].partition("/")[0]
-            scribe.note("child_id", child_id(session, agent), Rank.ECHO, "call", call)
-            read_handback(call, response, scribe, session, LATER)
-        if isinstance(run, str) and run:
-            scribe.note("run_id", run, Rank.ECHO, "call", call)
+    if "filePath" in fields:
+        touch = read_outcome(decode_raws(msgspec.json.encode(fields)), "", failed=False).touch
+    files = (touch,) if touch is not None else ()
+    told = {"text": response_text(response), "details": response, "files": files}
+    ended(call, payload, scribe, failed=False, rank=rank, **told)
+    agent, run = str_of(fields.get("agentId")), str_of(fields.get("runId"))
+    if call["id"] and agent:
+        session = scribe.key[1].partition("/")[0]
+        scribe.note("child_id", child_id(session, agent), Rank.ECHO, "call", call["id"])
+        read_handback(call["id"], response, scribe, session, LATER)
+    if call["id"] and run:
+        scribe.note("run_id", run, Rank.ECHO, "call", call["id"])
 
 
 def response_text(response: Any) -> str | None:
     """What the model will have been shown of a response; the transcript knows it better."""
     if response is None:
         return None
-    if isinstance(response, dict):
-        if "stdout" in response:
-            parts = (response.get("stdout"), response.get("stderr"))
-            return "\n".join(part for part in parts if isinstance(part, str) and part)
-        file = response.get("file")
-        if isinstance(file, dict) and isinstance(file.get("content"), str):
-            return str(file["content"])
-        if isinstance(response.get("content"), str | list):
-            return flat_text(convert_blocks(response["content"]))
-    if isinstance(response, list) and all(isinstance(b, dict) and "type" in b for b in response):
-        return flat_text(convert_blocks(response))
+    fields = dict_of(response)
+    if "stdout" in fields:
+        parts = (fields.get("stdout"), fields.get("stderr"))
+        return "\n".join(part for part in parts if isinstance(part, str) and part)
+    content = field_of(fields.get("file"), "content")
+    if isinstance(content, str):
+        return content
+    blocks = fields.get("content", response)
+    if isinstance(blocks, str) or (
+        isinstance(blocks, list) and (fields or all(field_of(b, "type") for b in blocks))
+    ):
+        return flat_text(convert_blocks(blocks))
     return msgspec.json.encode(response).decode()
 
 
 def _failure(payload: Payload, scribe: Scribe) -> None:
     status = "interrupted" if payload.get("is_interrupt") is True else ""
-    _returned(payload, scribe, text=str(payload.get("error") or ""), failed=True, status=status)
+    text = str(payload.get("error") or "")
+    ended(_called(payload), payload, scribe, text=text, failed=True, status=status)
 
 
 def _denial(payload: Payload, scribe: Scribe) -> None:
-    call = _returned(payload, scribe, failed=True, status="denied")
-    if call and payload.get("reason"):
-        scribe.note("denial_reason", payload["reason"], Rank.ECHO, "call", call)
+    call = _called(payload)
+    ended(call, payload, scribe, failed=True, status="denied")
+    if call["id"] and payload.get("reason"):
+        scribe.note("denial_reason", payload["reason"], Rank.ECHO, "call", call["id"])
 
 
 def _batch(payload: Payload, scribe: Scribe) -> None:
-    for call in list_of(payload.get("tool_calls")):
-        if isinstance(call, dict):
-            _result(call, scribe, Rank.ECHO)
+    for call in dicts_of(payload.get("tool_calls")):
+        _result(call, scribe, Rank.ECHO)
 
 
 def _display(payload: Payload, scribe: Scribe) -> None:
@@ -299,106 +221,93 @@ def _display(payload: Payload, scribe: Scribe) -> None:
 
     The id is that of what was shown, not of the answer, which is known again by its words.
     """
-    delta, message = payload.get("delta"), payload.get("message_id")
-    if isinstance(delta, str) and delta:
-        ident = f"shown:{message}" if isinstance(message, str) and message else ""
+    delta, message = str_of(payload.get("delta")), str_of(payload.get("message_id"))
+    if delta:
+        ident = f"shown:{message}" if message else ""
         # A piece that two logs hold is one.
         entry = f"{ident}:{payload.get('index')}" if ident else ""
         scribe.message(id=ident, role="assistant", text=delta, piece=True, entry=entry)
 
 
-def _last_words(payload: Payload, scribe: Scribe, key: Key, kind: str = "") -> None:
-    text = payload.get("last_assistant_message")
-    if isinstance(text, str) and text.strip():
-        scribe.message(role="assistant", text=text, kind=kind, key=key)
-
-
 def _stop(payload: Payload, scribe: Scribe) -> None:
-    _last_words(payload, scribe, scribe.key)
-    scribe.mark("turn_end", _own_fields(payload, "last_assistant_message"), rank=Rank.ECHO)
+    last_words(payload, scribe)
+    scribe.mark("turn_end", own_fields(payload), rank=Rank.ECHO)
     if payload.get("reason"):  # some loggers know no other end (cases/claude_code/hooks_envelope)
         scribe.mark("end", {"reason": payload["reason"]}, rank=LATER)
 
 
 def _stop_failure(payload: Payload, scribe: Scribe) -> None:
-    _last_words(payload, scribe, scribe.key, "error")  # the program's words, not the model's
-    scribe.mark("error", _own_fields(payload, "last_assistant_message"), rank=Rank.ECHO)
-
-
-def _child(payload: Payload, scribe: Scribe) -> Payload:
-    """The link to the sub-agent that a payload is about; nothing where it names none. A compaction ends
-    like an agent, one of no type, which never started and keeps no file
-    (cases/claude_code/hooks_all_events)."""
-    if not payload.get("agent_id") or payload.get("agent_type") == "":
-        return {}
-    link = {"conversation_id": child_id(scribe.key[1], str(payload["agent_id"]))}
-    link["kind"] = "subagent"
-    if payload.get("agent_type"):
-        link["name"] = str(payload["agent_type"])
-    return link
+    last_words(payload, scribe, kind="error")  # the program's words, not the model's
+    scribe.mark("error", own_fields(payload), rank=Rank.ECHO)
 
 
 def _subagent_start(payload: Payload, scribe: Scribe) -> None:
-    if link := _child(payload, scribe):
-        scribe.mark("subagent_start", link, rank=Rank.ECHO)
+    if "child" in payload and payload.get("agent_type") != "":
+        mark_subagent("subagent_start", payload, scribe)
 
 
 def _subagent_stop(payload: Payload, scribe: Scribe) -> None:
-    """What the sub-agent said last goes to its own conversation."""
-    link = _child(payload, scribe)
-    if not link:
-        ended = {"agent_id": str(payload["agent_id"])} if payload.get("agent_id") else None
-        scribe.mark("subagent_end", ended, rank=Rank.ECHO)
+    if "child" not in payload or payload.get("agent_type") == "":
+        # A compaction ends like an agent, one of no type, which never started and keeps no file
+        # (cases/claude_code/hooks_all_events).
+        agent = str_of(payload.get("agent_id"))
+        scribe.mark("subagent_end", {"agent_id": agent} if agent else None, rank=Rank.ECHO)
         return
-    scribe.mark("subagent_end", link, rank=Rank.ECHO)
-    session = scribe.key[1]
-    child = (NAME, str(link["conversation_id"]))
-    _last_words(payload, scribe, child)
-    scribe.note("parent", {**link, "conversation_id": session}, Rank.ECHO, key=child)
-    scribe.note("agent", NAME, Rank.ECHO, key=child)
-    scribe.note("session_id", session, Rank.ECHO, key=child)
-    if payload.get("agent_transcript_path"):
-        scribe.note("transcript_path", payload["agent_transcript_path"], Rank.ECHO, key=child)
-
-
-def _compact(payload: Payload, scribe: Scribe) -> None:
-    scribe.mark("compaction", _own_fields(payload), rank=Rank.ECHO)
+    CLAUDE_EVENTS["SubagentStop"](payload, scribe)
+    for name, value in (
+        ("agent", NAME),
+        ("session_id", scribe.key[1]),
+        ("transcript_path", payload.get("agent_transcript_path")),
+    ):
+        if value:
+            scribe.note(name, value, Rank.ECHO, key=(NAME, payload["child"]))
 
 
 def _compacted(payload: Payload, scribe: Scribe) -> None:
-    data = _own_fields(payload, "compact_summary")
+    data = own_fields(payload, "compact_summary")
     if payload.get("compact_summary"):
         data["summary"] = payload["compact_summary"]
     scribe.mark("compaction", data, rank=LATER)
 
 
 def _start(payload: Payload, scribe: Scribe) -> None:
-    scribe.mark("start", _own_fields(payload), rank=Rank.ECHO)
+    model = {"model": payload["model"]} if payload.get("model") else {}
+    scribe.mark("start", own_fields(payload) | model, rank=Rank.ECHO)
     if payload.get("source") == "fork":
         scribe.note("forked", True, Rank.ECHO)
     _session_title(payload, scribe)
 
 
-def _end(payload: Payload, scribe: Scribe) -> None:
-    scribe.mark("end", _own_fields(payload), rank=Rank.ECHO)
+def _notes(payload: Payload) -> Iterable[tuple[str, Any, int]]:
+    yield "agent", NAME, Rank.ECHO
+    yield "session_id", payload["session_id"], Rank.ECHO
+    yield "workspace.path", str_of(payload.get("cwd")), Rank.GUESS + 1
+    yield "workspace.hash", str_of(payload.get("workspace_hash")), Rank.ECHO
+    yield "transcript_path", str_of(payload.get("transcript_path")), Rank.GUESS  # the first holds
 
 
-READERS: dict[str, Callable[[Payload, Scribe], None]] = {
-    "SessionStart": _start,
-    "UserPromptSubmit": _prompt,
-    "PreToolUse": _call,
-    "PostToolUse": _result,
-    "PostToolUseFailure": _failure,
-    "PostToolBatch": _batch,
-    "PermissionRequest": _permission,
-    "PermissionDenied": _denial,
-    "MessageDisplay": _display,
-    "Stop": _stop,
-    "StopFailure": _stop_failure,
-    "SubagentStart": _subagent_start,
-    "SubagentStop": _subagent_stop,
-    "PreCompact": _compact,
-    "PostCompact": _compacted,
-    "SessionEnd": _end,
-}
-"""Events that state more than that they happened; all others become marks of their name."""
+DIALECT = Dialect(
+    product=NAME,
+    is_own=is_payload,
+    events={
+        **{name: marked(re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()) for name in EVENTS},
+        "SessionStart": _start,
+        "UserPromptSubmit": _prompt,
+        "PreToolUse": _call,
+        "PostToolUse": _result,
+        "PostToolUseFailure": _failure,
+        "PostToolBatch": _batch,
+        "PermissionRequest": _permission,
+        "PermissionDenied": _denial,
+        "MessageDisplay": _display,
+        "Stop": _stop,
+        "StopFailure": _stop_failure,
+        "SubagentStart": _subagent_start,
+        "SubagentStop": _subagent_stop,
+        "PreCompact": hook_payloads.compaction,
+        "PostCompact": _compacted,
+        "SessionEnd": hook_payloads.end,
+    },
+    notes=_notes,
+)
+"""Events that state no more than that they happened become marks of their name."""

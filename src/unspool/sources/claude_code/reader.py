@@ -28,6 +28,7 @@ from unspool.sources.claude_code.transcript import (
     read_assistant,
     read_user,
 )
+from unspool.sources.hook_payloads import state_payload
 from unspool.sources.scribe import Scribe
 
 CHAIN = frozenset(("user", "assistant", "system", "attachment", "progress"))
@@ -286,8 +287,9 @@ class Reader:
         payload = hooks.unwrap(value)
         if payload is not None:
             when = moment or hooklogs.noted_moment(payload) or hooklogs.noted_moment(value)
-            path = self.origin.path
-            facts = hooks.read_payload(payload, path, offset, when, self._noted)
+            place = (self.origin.path, offset, when)
+            event = hooks.event_of(payload)
+            facts = state_payload(payload, event, place, hooks.DIALECT, self._noted)
         elif stream.is_stream(value):
             session = str(value["session_id"])
             caller = line.parent_tool_use_id

@@ -46,17 +46,13 @@ def _returned(payload: Payload, scribe: Scribe) -> None:
     hook_payloads.returned(_plain(payload), scribe, failed=None, rank=rank)
 
 
-def _child(session: str, agent: str) -> str:
-    return agent
-
-
 DIALECT = Dialect(
     product="codex",
     is_own=_is_own,
     events={
-        **hook_payloads.claude_events(_child),
+        **hook_payloads.CLAUDE_EVENTS,
         "PreToolUse": _call,
         "PostToolUse": _returned,
     },
-    child=_child,
+    child=lambda session, agent: agent,
 )

@@ -56,18 +56,6 @@ def _failed(payload: Payload, scribe: Scribe) -> None:
     hook_payloads.returned(told, scribe, failed=True, rank=Rank.STANDIN)
 
 
-def _turn_end(payload: Payload, scribe: Scribe) -> None:
-    scribe.mark("turn_end", rank=Rank.ECHO)
-
-
-def _is_sessions(payload: Payload) -> bool:
-    return not payload.get("agent_id")
-
-
-def _follow() -> Callable[[Payload], bool]:
-    return _is_sessions
-
-
 def dialect(product: str, is_own: Callable[[Payload], bool]) -> Dialect:
     return Dialect(
         product=product,
@@ -78,10 +66,10 @@ def dialect(product: str, is_own: Callable[[Payload], bool]) -> Dialect:
             "PostToolUse": _returned,
             "PostToolUseFailure": _failed,
             "PreCompact": hook_payloads.compaction,
-            "Stop": _turn_end,
+            "Stop": hook_payloads.happened("turn_end"),
             "SessionEnd": hook_payloads.end,
         },
-        follow=_follow,
+        follow=lambda: lambda payload: not payload.get("agent_id"),
     )
 
 

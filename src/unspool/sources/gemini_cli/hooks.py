@@ -56,11 +56,6 @@ def _answered(payload: Payload, scribe: Scribe) -> None:
         )
 
 
-def _turn_end(payload: Payload, scribe: Scribe) -> None:
-    """`prompt_response` is all that the turn said, run together: no answer."""
-    scribe.mark("turn_end", rank=Rank.ECHO)
-
-
 def _follow() -> Callable[[Payload], bool]:
     """The request tells which pieces are one answer."""
     running: dict[str, int] = {}
@@ -98,7 +93,8 @@ DIALECT = Dialect(
         "AfterModel": _answered,
         "BeforeTool": hook_payloads.call,
         "AfterTool": hook_payloads.returned,
-        "AfterAgent": _turn_end,
+        # `prompt_response` is all that the turn said, run together: no answer.
+        "AfterAgent": hook_payloads.happened("turn_end"),
         "SessionEnd": hook_payloads.end,
     },
     follow=_follow,

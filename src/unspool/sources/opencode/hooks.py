@@ -14,7 +14,7 @@ import msgspec
 
 from unspool.facts import Rank
 from unspool.io.values import dict_of
-from unspool.sources.hook_payloads import Dialect, Payload
+from unspool.sources.hook_payloads import Dialect, Payload, happened
 from unspool.sources.scribe import Scribe, title_of
 
 
@@ -49,21 +49,14 @@ def _returned(payload: Payload, scribe: Scribe) -> None:
     scribe.returned(call=call, name=name, text=text if isinstance(text, str) else None)
 
 
-def _mark(kind: str) -> Any:
-    def tell(payload: Payload, scribe: Scribe) -> None:
-        scribe.mark(kind, rank=Rank.ECHO)
-
-    return tell
-
-
 DIALECT = Dialect(
     product="opencode",
     is_own=_is_own,
     events={
-        "session.created": _mark("start"),
+        "session.created": happened("start"),
         "chat.message": _prompt,
         "tool.execute.after": _returned,
-        "session.idle": _mark("turn_end"),
-        "session.compacted": _mark("compaction"),
+        "session.idle": happened("turn_end"),
+        "session.compacted": happened("compaction"),
     },
 )

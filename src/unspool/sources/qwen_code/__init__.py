@@ -40,7 +40,7 @@ def _prompt(payload: Payload, scribe: Scribe) -> None:
 _DIALECT = Dialect(
     product=NAME,
     is_own=_is_own,
-    events={**hook_payloads.claude_events("{}/{}".format), "UserPromptSubmit": _prompt},
+    events={**hook_payloads.CLAUDE_EVENTS, "UserPromptSubmit": _prompt},
 )
 
 
