@@ -75,22 +75,20 @@ def format_time(micros: int | None) -> str | None:
     """ISO text in UTC with a Z; milliseconds unless the time is finer than that."""
     if micros is None:
         return None
-    minute, rest = divmod(micros, 60_000_000)
-    start = _minute_text(minute)
-    if start is None:
+    day, rest = divmod(micros, 86_400_000_000)
+    date = _date_text(day)
+    if date is None:
         return None
+    minute, rest = divmod(rest, 60_000_000)
     second, rest = divmod(rest, 1_000_000)
     if rest % 1000:
-        return f"{start}{_SECONDS[second]}{rest:06d}Z"
-    return start + _SECONDS[second] + _MILLIS[rest // 1000]
+        return f"{date}{_minute_text(minute)}{_SECONDS[second]}{rest:06d}Z"
+    return date + _minute_text(minute) + _SECONDS[second] + _MILLIS[rest // 1000]
 
 
-@lru_cache(maxsize=1024)
-def _minute_text(minute: int) -> str | None:
-    """Date, hour and minute: the times of a conversation lie close together."""
-    day, minute = divmod(minute, 24 * 60)
-    date = _date_text(day)
-    return None if date is None else f"{date}T{minute // 60:02d}:{minute % 60:02d}"
+@lru_cache(maxsize=24 * 60)
+def _minute_text(minute: int) -> str:
+    return f"T{minute // 60:02d}:{minute % 60:02d}"
 
 
 @lru_cache(maxsize=64)

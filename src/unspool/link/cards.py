@@ -102,7 +102,8 @@ def iter_calls(trajectory: Trajectory) -> Iterator[ToolCall]:
 
 def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
     calls = list(iter_calls(trajectory))
-    answers = [m for m in trajectory.messages if m.role == "assistant" and m.id]
+    named_messages = [m for m in trajectory.messages if m.id]
+    answers = [m for m in named_messages if m.role == "assistant"]
     # Of a conversation whose own record names no session: the one that it may be a copy of.
     named = trajectory.metadata.get("same_as")
     same_as = named if isinstance(named, str) and trajectory.session_id is None else ""
@@ -139,8 +140,8 @@ def make_card(trajectory: Trajectory, naming: Naming | None = None) -> Card:
         workspace=trajectory.workspace,
         started_at=trajectory.started_at or "",
         ended_at=trajectory.ended_at or "",
-        ids=digests(trajectory.messages),
-        said_copied=digests([m for m in trajectory.messages if m.copied]),
+        ids=digests(named_messages),
+        said_copied=digests([m for m in named_messages if m.copied]),
         forked=_is_fork(trajectory),
         opening=_opening(trajectory) if _needs_call(trajectory.parent) else b"",
         prompts=dict(filter(None, map(_prompt, calls))),

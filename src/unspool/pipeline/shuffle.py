@@ -133,6 +133,7 @@ class _Chunk(msgspec.Struct, array_like=True):
 
     source: str
     first: Place
+    weight: int
     facts: list[AnyFact]
 
 
@@ -147,20 +148,21 @@ def put_facts(spool: Spool, gathered: Gathered) -> list[Slot]:
 def pack_facts(gathered: Gathered) -> Iterator[bytes]:
     """A little at a time: the facts are not held once more, as bytes."""
     facts = gathered.all_facts()
-    slices = [facts] if gathered.weight <= CHUNK_BYTES else _slices(facts)
-    for some in slices:
-        yield _encode(_Chunk(gathered.source, gathered.first, some))
+    weight = gathered.weight
+    for some in [(facts, weight)] if weight <= CHUNK_BYTES else _slices(facts):
+        yield _encode(_Chunk(gathered.source, gathered.first, some[1], some[0]))
 
 
-def _slices(facts: list[AnyFact]) -> Iterator[list[AnyFact]]:
+def _slices(facts: list[AnyFact]) -> Iterator[tuple[list[AnyFact], int]]:
+    """Some facts, and what they weigh."""
     first = weight = 0
     for at, fact in enumerate(facts):
         weight += FACT_BYTES + weigh(fact)
         if weight > CHUNK_BYTES:
-            yield facts[first : at + 1]
+            yield facts[first : at + 1], weight
             first, weight = at + 1, 0
     if first < len(facts):
-        yield facts[first:]
+        yield facts[first:], weight
 
 
 def get_facts(slots: Slots, places: Iterable[Slot], gathered: Gathered | None) -> Gathered | None:
@@ -175,7 +177,5 @@ def unpack_facts(data: bytes, gathered: Gathered | None) -> Gathered:
     chunk = _decode(data)
     if gathered is None:
         gathered = Gathered(chunk.source)
-    for fact in chunk.facts:
-        gathered.add(fact)
-    gathered.first = min(gathered.first, chunk.first)
+    gathered.take_back(chunk.facts, chunk.first, chunk.weight)
     return gathered

@@ -15,7 +15,7 @@ something all the same.
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
+from operator import ne
 from typing import Any
 
 import msgspec
@@ -389,7 +389,7 @@ def add_model_usage(trajectory: Trajectory, runs: Runs) -> None:
     if used:
         made["models_used"] = used
         made["primary_model"] = max(used, key=models.count)
-        made["model_switches"] = sum(1 for a, b in pairwise(models) if a != b)
+        made["model_switches"] = sum(map(ne, models, models[1:]))
     if trajectory.usage is not None:
         known = (trajectory.usage.prompt_tokens, trajectory.usage.completion_tokens)
         if any(value is not None for value in known):
