@@ -16,7 +16,7 @@ import msgspec
 
 from unspool.sources.vscode_chat import tools
 from unspool.sources.vscode_chat.edits import KINDS as EDITS
-from unspool.sources.vscode_chat.fields import bare_call_id
+from unspool.sources.vscode_chat.fields import EDITORS, bare_call_id
 from unspool.sources.vscode_chat.model import Round
 from unspool.sources.vscode_chat.parts import Flow, Kept, Parts, Thought, Tool, Words
 from unspool.sources.vscode_chat.prompts import thinking_text
@@ -30,24 +30,26 @@ _ROUNDS_AHEAD = 8
 class Answer(msgspec.Struct):
     """The messages of an answer, and which tool parts are whose calls."""
 
-    rounds: list[Round] = []
-    """One for every message; empty where the answer is a single one that no round tells."""
-    calls: list[list[tools.Joined]] = []
+    rounds: list[Round]
+    """One for every message: the model's, or made from the parts."""
+    calls: list[list[tools.Joined]]
     """Those of every message."""
-    homes: list[int] = []
+    homes: list[int]
     """The message of every tool part; -1 where it has none."""
     places: list[int] | None = None
     """The message of every part, where the parts alone tell the messages."""
     inner: set[int] = set()
     """Numbers of tool parts that the model did not ask for."""
-    text: str = ""
-    """The words of a single message."""
 
 
 def answer_of(parts: Parts, rounds: list[Round] | None, prefix: str, ident: str) -> Answer:
     """`prefix` is for the ids of calls that have none, `ident` is the id of the response."""
     if not rounds:
-        return _by_parts(parts, prefix, ident)
+        steps = Steps(parts.flow)
+        answer = Answer([], [], [-1] * len(parts.tools), steps.places)
+        _append(answer, steps.steps, parts, prefix)
+        answer.rounds[-1].id = ident
+        return answer
     calls, homes = tools.join(rounds, parts.tools, prefix)
     answer = Answer(list(rounds), calls, homes)
     if not any(round_.response for round_ in answer.rounds):
@@ -57,41 +59,28 @@ def answer_of(parts: Parts, rounds: list[Round] | None, prefix: str, ident: str)
         # What stands behind the part of the last call that has one, and no round tells.
         rest: list[Flow] = []
         run: list[Flow] = []
-        numbered = [(n, call.part) for n, group in enumerate(answer.calls) for call in group]
-        at, last = next(((n, part) for n, part in reversed(numbered) if part), (-1, None))
+        numbered = [(n, call.tool) for n, group in enumerate(answer.calls) for call in group]
+        at, last = next(((n, tool) for n, tool in reversed(numbered) if tool), (-1, None))
         later = [round_.response or "" for round_ in answer.rounds[at + 1 :]]
         behind = last is None
         for item in parts.flow:
             if behind and isinstance(item, Tool):
                 rest += _unheard(run, answer.rounds, later)
                 run = []
-                part = parts.tools[item.number]
-                if answer.homes[item.number] < 0 and not tools.is_announcement(part, answer.calls):
+                if answer.homes[item.number] < 0 and not tools.is_announcement(item, answer.calls):
                     rest.append(item)
             elif behind:
                 run.append(item)
-            behind = behind or (isinstance(item, Tool) and parts.tools[item.number] is last)
-        steps = Steps(rest + _unheard(run, answer.rounds, later)).steps
-        _append(answer, [step for step in steps if step.text or step.tools], parts, prefix)
+            behind = behind or item is last
+        steps = Steps(rest + _unheard(run, answer.rounds, later))
+        _append(answer, [s for s in steps.steps if s.text or s.tools], parts, prefix)
         if len(answer.rounds) > len(rounds):
-            answer.rounds[-1] = msgspec.structs.replace(answer.rounds[-1], id=ident)
+            answer.rounds[-1].id = ident
     answer.inner = {
-        number
-        for number, part in enumerate(parts.tools)
-        if homes[number] < 0 and not tools.is_announcement(part, calls[: len(rounds)])
+        tool.number
+        for tool in parts.tools
+        if homes[tool.number] < 0 and not tools.is_announcement(tool, calls[: len(rounds)])
     }
-    return answer
-
-
-def _by_parts(parts: Parts, prefix: str, ident: str) -> Answer:
-    steps = Steps(parts.flow)
-    answer = Answer(homes=[-1] * len(parts.tools), places=steps.places)
-    _append(answer, steps.steps, parts, prefix)
-    if len(answer.rounds) == 1:
-        answer.text = steps.steps[0].text
-        answer.rounds.clear()
-    else:
-        answer.rounds[-1].id = ident
     return answer
 
 
@@ -283,7 +272,7 @@ class Placing:
         self._rounds = answer.rounds if answer.places is None else []
         """What the model itself tells of its rounds."""
         calls = answer.calls
-        self._places = {id(c.part): n for group in calls for n, c in enumerate(group)}
+        self._places = {c.tool.number: n for group in calls for n, c in enumerate(group) if c.tool}
         self._calls = {c.id: (r, n) for r, group in enumerate(calls) for n, c in enumerate(group)}
         self.placed = [Placed(len(group)) for group in calls]
         self._now = 0
@@ -327,7 +316,7 @@ class Placing:
                 self._keep_links(links)
                 links = []
             if kind is Tool:
-                self._take_tool(item.number, parts.tools[item.number])
+                self._take_tool(item)
             elif kind is Thought:
                 self._take_thought(item)
             elif kind is Kept:
@@ -342,14 +331,14 @@ class Placing:
                 self._next_with(name, _response)
             self._keep(link.part)
 
-    def _take_tool(self, number: int, part: dict[str, Any]) -> None:
-        self._passed = number + 1
-        if self._answer.homes[number] >= 0:
-            self._now, self._seen = self._answer.homes[number], self._places[id(part)] + 1
+    def _take_tool(self, tool: Tool) -> None:
+        self._passed = tool.number + 1
+        if self._answer.homes[tool.number] >= 0:
+            self._now, self._seen = self._answer.homes[tool.number], self._places[tool.number] + 1
             self._gone[self._now] = self._seen
             self._caller = ""
-        elif number in self._answer.inner:
-            self._keep(part)
+        elif tool.number in self._answer.inner:
+            self._keep(tool.part)
 
     def _keep(self, part: dict[str, Any]) -> None:
         kind = part.get("kind")
@@ -371,8 +360,8 @@ class Placing:
         the last one of the round (edits_of_calls)."""
         name = name_of(uri_of(part.get("uri")))
         before, now = self._answer.calls[: self._now], self._answer.calls[self._now]
-        editors = [call for call in now[: self._seen] if call.name in tools.EDITORS]
-        earlier = [call for group in before for call in group if call.name in tools.EDITORS]
+        editors = [call for call in now[: self._seen] if call.name in EDITORS]
+        earlier = [call for group in before for call in group if call.name in EDITORS]
         for call in reversed([*earlier, *editors]):
             if name and name in (call.arguments or str(call.part)):
                 return call.id

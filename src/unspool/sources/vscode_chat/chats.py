@@ -197,7 +197,7 @@ class Reading:
         rank = HEAD - (min(len(self.requests), 1 << 19) << 42) - (min(latest, 1 << 39) << 2)
         rank -= 2 * self.edition  # an odd rank is that of the folder
         for name, value in _notes(self.chat):
-            if value not in (None, "", [], {}):
+            if value:
                 scribe.note(name, value, rank)
         created = parse_time(self.chat.creationDate)
         # An imported chat is created after its own requests.

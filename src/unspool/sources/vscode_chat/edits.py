@@ -13,10 +13,10 @@ from typing import Any
 
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
-from unspool.io.values import field_of
+from unspool.io.values import field_of, list_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.fields import BESIDE, NAME, OUTCOMES
-from unspool.sources.vscode_chat.uris import integer, path_of, uri_of
+from unspool.sources.vscode_chat.uris import integer, lines_of, path_of, uri_of
 
 KINDS = frozenset(("textEditGroup", "notebookEditGroup", "workspaceEdit", "externalEdit"))
 _FOLDER = "chatEditingSessions"
@@ -74,19 +74,19 @@ def _moved(move: Any) -> dict[str, Any] | None:
 def count_lines(edits: Any) -> tuple[int, int]:
     """(added, removed) lines of text edits, of cell edits, and of lists of them."""
     if isinstance(edits, list):
-        pairs = [count_lines(edit) for edit in edits]
-        return sum(a for a, _ in pairs), sum(r for _, r in pairs)
+        added = removed = 0
+        for edit in edits:
+            more, fewer = count_lines(edit)
+            added, removed = added + more, removed + fewer
+        return added, removed
     if not isinstance(edits, dict):
         return 0, 0
     if isinstance(edits.get("text"), str):
         return _count(edits["text"]), _span(edits.get("range"))
     if "edit" in edits:
         return count_lines(edits["edit"])
-    cells = edits.get("cells")
-    if isinstance(cells, list):
-        sources = [c["source"] for c in cells if isinstance(c, dict) and "source" in c]
-        return sum(_count(s) for s in sources if isinstance(s, str)), 0
-    return 0, 0
+    sources = (field_of(cell, "source") for cell in list_of(edits.get("cells")))
+    return sum(_count(source) for source in sources if isinstance(source, str)), 0
 
 
 def _count(text: str) -> int:
@@ -95,13 +95,11 @@ def _count(text: str) -> int:
 
 def _span(place: Any) -> int:
     """How many lines a range covers; one that is empty covers none."""
-    names = ("startLineNumber", "startColumn", "endLineNumber", "endColumn")
-    first, column, last, end = (integer(field_of(place, name)) for name in names)
-    if first is None or column is None or last is None or end is None:
+    first, last = lines_of(place)
+    column, end = field_of(place, "startColumn"), field_of(place, "endColumn")
+    if first is None or last is None or type(column) is not int or type(end) is not int:
         return 0
-    if (first, column) == (last, end):
-        return 0
-    return max(0, last - first + (1 if end > 1 else 0))
+    return max(0, last - first + (end > 1)) if (first, column) != (last, end) else 0
 
 
 def outcomes(

@@ -168,3 +168,50 @@ def _replaced(block: Any, change: Callable[[Any], Any]) -> Any:
 def bare_call_id(ident: str) -> str:
     """The model's id of a tool call: VS Code adds a suffix of its own."""
     return ident.split(CALL_SUFFIX, 1)[0]
+
+
+EDITORS = frozenset(
+    ("apply_patch", "insert_edit_into_file", "create_file", "replace_string_in_file",
+     "multi_replace_string_in_file", "edit_notebook_file", "edit_files",
+     "create_new_jupyter_notebook")
+)  # fmt: skip
+"""Tools that edit files: the edits of their calls are parts of their own."""
+
+TOOL_NAMES = {
+    "copilot_applyPatch": "apply_patch",
+    "copilot_searchCodebase": "semantic_search",
+    "copilot_searchWorkspaceSymbols": "search_workspace_symbols",
+    "copilot_getVSCodeAPI": "get_vscode_api",
+    "copilot_testFailure": "test_failure",
+    "copilot_findFiles": "file_search",
+    "copilot_findTextInFiles": "grep_search",
+    "copilot_readFile": "read_file",
+    "copilot_viewImage": "view_image",
+    "copilot_listDirectory": "list_dir",
+    "copilot_getErrors": "get_errors",
+    "copilot_getChangedFiles": "get_changed_files",
+    "copilot_readProjectStructure": "read_project_structure",
+    "copilot_createNewWorkspace": "create_new_workspace",
+    "copilot_createNewJupyterNotebook": "create_new_jupyter_notebook",
+    "copilot_insertEdit": "insert_edit_into_file",
+    "copilot_createFile": "create_file",
+    "copilot_replaceString": "replace_string_in_file",
+    "copilot_multiReplaceString": "multi_replace_string_in_file",
+    "copilot_editNotebook": "edit_notebook_file",
+    "copilot_runNotebookCell": "run_notebook_cell",
+    "copilot_readNotebookCellOutput": "read_notebook_cell_output",
+    "copilot_installExtension": "install_extension",
+    "copilot_fetchWebPage": "fetch_webpage",
+    "copilot_memory": "memory",
+    "copilot_findTestFiles": "test_search",
+    "copilot_getProjectSetupInfo": "get_project_setup_info",
+    "copilot_getSearchResults": "get_search_view_results",
+    "copilot_githubRepo": "github_repo",
+    "copilot_createDirectory": "create_directory",
+    "copilot_runVscodeCommand": "run_vscode_command",
+    "copilot_toolReplay": "tool_replay",
+    "copilot_editFiles": "edit_files",
+    "copilot_switchAgent": "switch_agent",
+    "copilot_resolveMemoryFileUri": "resolve_memory_file_uri",
+}
+"""The names that the model knows VS Code's own tools by, where the display has another."""

@@ -135,7 +135,7 @@ def _opened(value: Any) -> Any:
 def _enter(container: Any, step: str | int, missing: type | None) -> Any:
     """What stands at the step, to be changed; made there where there is nothing."""
     value = _get(container, step)
-    if isinstance(value, dict | list):
+    if type(value) is dict or type(value) is list:
         return value
     if value is not None and value != _NULL:
         inner = _opened(value)
@@ -154,9 +154,9 @@ def _ident(request: Any) -> str:
 
 
 def _get(container: Any, step: str | int) -> Any:
-    if isinstance(container, dict):
-        return container.get(str(step))
-    if isinstance(container, list) and isinstance(step, int) and 0 <= step < len(container):
+    if type(container) is dict:
+        return container.get(step if type(step) is str else str(step))
+    if type(container) is list and type(step) is int and 0 <= step < len(container):
         return container[step]
     return None
 

@@ -12,12 +12,12 @@ import msgspec
 
 from unspool.io.values import dict_of, field_of, str_of
 from unspool.sources.vscode_chat import edits
-from unspool.sources.vscode_chat.fields import DISPLAY, bare_call_id
+from unspool.sources.vscode_chat.fields import DISPLAY, TOOL_NAMES, bare_call_id
 from unspool.sources.vscode_chat.uris import markdown, name_of, uri_of
 
 _TEXT_KINDS = frozenset(("markdownContent", "markdownVuln"))
 _TOOLS = frozenset(("toolInvocationSerialized", "toolInvocation"))
-_TOOL_MESSAGES = ("invocationMessage", "pastTenseMessage", "originMessage")
+_TOOL_TEXTS = ("toolCallId", "toolId", "invocationMessage", "pastTenseMessage", "originMessage")
 _ASKED = frozenset(
     ("confirmation", "elicitation2", "elicitationSerialized", "questionCarousel", "planReview")
 )
@@ -39,6 +39,13 @@ class Tool(msgspec.Struct, gc=False):
     """A tool part: the n-th of them."""
 
     number: int
+    part: dict[str, Any]
+    native: str
+    """The id that the part gives the call."""
+    id: str
+    """The same without VS Code's suffix."""
+    name: str
+    """The name that the model knows the tool by."""
 
 
 class Thought(msgspec.Struct, gc=False):
@@ -73,7 +80,7 @@ Flow = Tool | Thought | Words | Kept
 class Run(msgspec.Struct):
     """What the parts tell of one run of a sub-agent."""
 
-    tools: list[dict[str, Any]] = []
+    tools: list[Tool] = []
     texts: list[str] = []
 
 
@@ -82,7 +89,7 @@ class Parts:
 
     def __init__(self, response: Any) -> None:
         self.flow: list[Flow] = []
-        self.tools: list[dict[str, Any]] = []
+        self.tools: list[Tool] = []
         self.runs: dict[str, Run] = {}
         """By the id of the sub-agent's invocation."""
         self.edits: list[dict[str, Any]] = []
@@ -116,25 +123,25 @@ class Parts:
         if not isinstance(kind, str):
             self._take_bare(part)
         elif kind in _TOOLS:
-            for name in ("toolCallId", "toolId"):
-                if not isinstance(part.get(name), str | None):
-                    self.wrong.append(f"response.{name}")
-            self._check_markdown(part, _TOOL_MESSAGES)
-            run = part.get("subAgentInvocationId")
-            ident = str(part.get("toolCallId"))
+            self._check_texts(part, _TOOL_TEXTS)
+            run = str_of(part.get("subAgentInvocationId"))
+            native, name = str_of(part.get("toolCallId")), str_of(part.get("toolId"))
+            tool = Tool(
+                len(self.tools), part, native, bare_call_id(native), TOOL_NAMES.get(name, name)
+            )
             if is_sub_agent(part):
-                self._started = run if isinstance(run, str) and run else ident
-            elif isinstance(run, str) and run:
-                self.runs.setdefault(bare_call_id(run), Run()).tools.append(part)
+                self._started = run or native
+            elif run:
+                self.runs.setdefault(bare_call_id(run), Run()).tools.append(tool)
                 return
-            alike = self._by_call.setdefault(ident, [])
+            alike = self._by_call.setdefault(native, [])
             if part in alike:
                 return  # the same once more
             alike.append(part)
-            self.flow.append(Tool(len(self.tools)))
-            self.tools.append(part)
+            self.flow.append(tool)
+            self.tools.append(tool)
         elif kind in _TEXT_KINDS:
-            self._check_markdown(part, ("content",))
+            self._check_texts(part, ("content",))
             text = _with_references(markdown(part.get("content")) or markdown(part), part)
             if isinstance(part.get("vulnerabilities"), list):
                 self.vulnerabilities += part["vulnerabilities"]
@@ -192,12 +199,13 @@ class Parts:
         else:
             self.flow.append(Words(text, _about_text(part)))
 
-    def _check_markdown(self, part: dict[str, Any], names: tuple[str, ...]) -> None:
+    def _check_texts(self, part: dict[str, Any], names: tuple[str, ...]) -> None:
+        """Each may be a text, or markdown with a text as its value."""
         for name in names:
             value = part.get(name)
-            if value is None or isinstance(value, str):
-                continue
-            if not isinstance(value, dict) or not isinstance(value.get("value"), str):
+            if type(value) is dict:
+                value = value.get("value")
+            if value is not None and type(value) is not str:
                 self.wrong.append(f"response.{name}")
 
     def _clear(self, part: dict[str, Any]) -> None:

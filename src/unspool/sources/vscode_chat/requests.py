@@ -87,7 +87,10 @@ class Turn:
         self.ended, self.duration_ms = self._end()
         self.answer = answer_of(self.parts, self.metadata.toolCallRounds, ident, self.response_id)
         self.rounds = self.answer.rounds
+        """One for every message."""
         self.calls = self.answer.calls
+        self.single = self.answer.places is not None and len(self.rounds) == 1
+        """No round of the model's tells the answer, which is one message or none."""
         removed = request.shouldBeRemovedOnSend
         undone = field_of(removed, "afterUndoStop")
         placing = Placing(self.answer, undone)
@@ -147,16 +150,18 @@ class Turn:
     def tell_apart(self, seen: set[str]) -> int:
         """Ids of answers and rounds that the chat repeats, told apart; how many there were."""
         repeated = 0
-        if self.response_id in seen:
-            self.response_id = f"{self.id}/{self.response_id}"
+        response_id = self.response_id
+        if response_id in seen:
+            self.response_id = f"{self.id}/{response_id}"
             repeated = 1
         own: set[str] = set()
         for number, round_ in enumerate(self.rounds):
-            ident = round_.id
+            ident = self.response_id if round_.id == response_id else round_.id
             if ident and ident != self.response_id and (ident in seen or ident in own):
                 ident = f"{self.id}/{ident}.{number}"
-                self.rounds[number] = msgspec.structs.replace(round_, id=ident)
                 repeated += 1
+            if ident != round_.id:
+                self.rounds[number] = msgspec.structs.replace(round_, id=ident)
             own.add(self.round_id(number))
         seen |= own
         seen.add(self.response_id)
@@ -168,7 +173,7 @@ class Turn:
     @property
     def last_id(self) -> str:
         """The id of the last assistant message."""
-        return self.round_id(len(self.rounds) - 1) if self.rounds else self.response_id
+        return self.round_id(len(self.rounds) - 1)
 
     @property
     def mode(self) -> str:
@@ -201,8 +206,7 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
             id=f"{turn.id}/context", role="user", kind="injected", text=text, time=turn.time,
             request=turn.id, attachments=tuple(images),
         )  # fmt: skip
-    single = None if turn.rounds else _single_message(turn)
-    # Nobody answered: then it is the question that was cancelled, or failed.
+    answered = not turn.single or _has_answer(turn)
     request = turn.request
     typed = prompts.typed_text(request.message)
     sent, images = prompts.rendered(turn.metadata.renderedUserMessage)
@@ -228,14 +232,12 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
         typed=None if request.isSystemInitiated else typed,
         kind="notification" if request.isSystemInitiated else "",
         mode=turn.mode, request=turn.id,
-        status=turn.removed or ("" if turn.rounds or single else turn.status),
+        # Where nobody answered it is the question that was cancelled, or failed.
+        status=turn.removed or ("" if answered else turn.status),
         attachments=tuple(attached), extra=extra or None,
         withdrawn=turn.withdrawn, edition=turn.edition,
     )  # fmt: skip
-    if single is not None:
-        scribe.message(**single)
-        tools.write_calls(scribe, turn.calls[0], turn.response_id, turn.metadata.toolCallResults)
-    for number in range(len(turn.rounds)):
+    for number in range(len(turn.rounds) if answered else 0):
         _write_round(turn, scribe, number)
     if turn.duration_ms is not None:
         scribe.note("duration_ms", turn.duration_ms, on="message", subject=turn.last_id)
@@ -246,14 +248,18 @@ def write_request(turn: Turn, scribe: Scribe) -> None:
 
 
 def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
-    """One message of an answer that is made of several, and its calls."""
+    """One message of the answer, and its calls."""
     round_, calls, beside = turn.rounds[number], turn.calls[number], turn.placed[number]
     ident = turn.round_id(number)
-    extra = beside.extra() | _of_round(round_)
+    text = round_.response or ""
+    last = number == len(turn.rounds) - 1
+    extra = _last_extra(turn, text) if last else {}
+    extra |= beside.extra()
+    extra |= _of_round(round_)
     if round_.toolInputRetry:
         extra["retries"] = round_.toolInputRetry
     if round_.rest:
-        extra[fields.NATIVE] = {"round": round_.rest}
+        extra.setdefault(fields.NATIVE, {})["round"] = round_.rest
     # The id of a round's thinking, where nothing that was shown has it.
     thinking_id = round_.thinking.id if isinstance(round_.thinking, Thinking) else None
     if thinking_id and not fields.MADE_THINKING.fullmatch(thinking_id):
@@ -262,13 +268,11 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
             extra["thoughts"] = [*thoughts, {"id": thinking_id}]
     status = "undone" if turn.tail is not None and number > turn.tail else turn.removed
     stop = kind = ""
-    text = round_.response or ""
     time = parse_time(round_.timestamp)
-    if number == len(turn.rounds) - 1:
-        extra = _joined(_last_extra(turn, text), extra)
+    if last:
         status, stop, kind = _ending(turn, bool(text or calls), status)
         text = text or (turn.error_text if kind == "error" else "")
-        time = time or turn.ended
+        time = time or turn.ended or parse_time(turn.request.responseTimestamp)
     scribe.message(
         id=ident, role="assistant", text=text,
         thinking=own_thinking(round_) or "\n\n".join(beside.thinking), time=time,
@@ -279,24 +283,12 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
         tools.write_calls(scribe, calls, ident, turn.metadata.toolCallResults)
 
 
-def _single_message(turn: Turn) -> dict[str, Any] | None:
-    """The fields of an answer that is one message and no round tells; None where nobody answered."""
-    text, (beside,) = turn.answer.text, turn.placed
-    thinking = "\n\n".join(beside.thinking)
-    extra = _joined(_last_extra(turn, text), beside.extra())
-    # Without a word it may still be an error, or have been voted on or counted.
-    content = text or thinking or turn.calls[0] or turn.error_text or extra.keys() - _ABOUT_NOTHING
-    if not content and turn.request.vote is None and not _usage(turn):
-        return None
-    status, stop, kind = _ending(turn, bool(text or turn.calls[0]), turn.removed)
-    if not text and kind == "error":
-        text = turn.error_text
-    time = turn.ended or parse_time(turn.request.responseTimestamp)
-    return {
-        "id": turn.response_id, "role": "assistant", "text": text, "thinking": thinking,
-        "time": time, "model": turn.model, "request": turn.id, "extra": extra or None,
-        "status": status, "stop": stop, "kind": kind,
-    }  # fmt: skip
+def _has_answer(turn: Turn) -> bool:
+    """Without a word it may still be an error, or have been voted on or counted."""
+    extra = _last_extra(turn, "") | turn.placed[0].extra()
+    told = turn.rounds[0].response or turn.placed[0].thinking or turn.calls[0] or turn.error_text
+    voted = turn.request.vote is not None
+    return bool(told or extra.keys() - _ABOUT_NOTHING or voted or _usage(turn))
 
 
 def _ending(turn: Turn, answered: bool, removed: str) -> tuple[str, str, str]:
@@ -330,13 +322,6 @@ def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
     if native:
         extra[fields.NATIVE] = native
     return extra
-
-
-def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    joined = first | second
-    if fields.NATIVE in joined:
-        joined[fields.NATIVE] = first.get(fields.NATIVE, {}) | second.get(fields.NATIVE, {})
-    return joined
 
 
 def _usage(turn: Turn) -> dict[str, Any]:
@@ -380,7 +365,7 @@ def _write_marks(turn: Turn, scribe: Scribe) -> None:
         if (touches := touched.get(id(part))) is not None:
             edited.update(touch["path"] for touch in touches)
             owner = turn.owners[id(part)]
-            message = turn.round_id(owner.number) if turn.rounds else turn.response_id
+            message = turn.round_id(owner.number)
             for touch in touches:
                 if touch["path"] in turn.outcomes:
                     touch["outcome"] = turn.outcomes[touch["path"]]
@@ -425,7 +410,7 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
         specific: dict[str, Any] = {}
         parent: dict[str, Any] = {"conversation_id": key[1]}
         if starter is not None:
-            specific = dict_of((starter.part or {}).get("toolSpecificData"))
+            specific = dict_of(starter.part.get("toolSpecificData"))
             parent["tool_call_id"] = starter.id
         texts = {name: value for name, value in specific.items() if isinstance(value, str)}
         if texts.get("agentName"):
@@ -446,7 +431,7 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
             id=f"{run}/answer", role="assistant", text=text, time=turn.ended,
             model=texts.get("modelName", ""), request=turn.id,
         )  # fmt: skip
-        calls = [tools.from_part(part, f"{run}/part.{n}") for n, part in enumerate(parts.tools)]
+        calls = [tools.from_part(tool, f"{run}/part.{n}") for n, tool in enumerate(parts.tools)]
         tools.tell_apart(calls, set(), run)
         tools.write_calls(
             scribe, calls, f"{run}/answer", turn.metadata.toolCallResults, inside=True
@@ -457,15 +442,13 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
 def _starter(turn: Turn, run: str) -> tools.Joined | None:
     """The call that started the run: by its id, else the only one that there is."""
     calls = [call for group in turn.calls for call in group]
-    started = [call for call in calls if call.part and response_parts.is_sub_agent(call.part)]
+    started = [call for call in calls if response_parts.is_sub_agent(call.part)]
     for call in started:
-        named = (call.part or {}).get("subAgentInvocationId")
-        if run == fields.bare_call_id(str(named or "")):
+        if run == fields.bare_call_id(str(call.part.get("subAgentInvocationId") or "")):
             return call
     for call in [*started, *calls]:
-        part = call.part or {}
-        if run in (
-            fields.bare_call_id(call.native), tools.part_id(part), part.get(fields.CALL["ui_call"])
-        ):  # fmt: skip
+        shown = call.tool.id if call.tool is not None else ""
+        other = call.part.get(fields.CALL["ui_call"])
+        if run in (fields.bare_call_id(call.native), shown, other):
             return call
     return started[0] if len(started) == len(turn.parts.runs) == 1 else None

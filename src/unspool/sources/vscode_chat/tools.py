@@ -12,20 +12,20 @@ import msgspec
 
 from unspool.facts import Attachment
 from unspool.io.structs import Shape
-from unspool.io.values import field_of, str_of
+from unspool.io.values import field_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import from_typed_data
 from unspool.sources.vscode_chat.fields import CALL, NATIVE, bare_call_id
 from unspool.sources.vscode_chat.model import Item, Node, Round, ToolResult, Value
+from unspool.sources.vscode_chat.parts import Tool
 from unspool.sources.vscode_chat.uris import markdown
 
-_MESSAGES = ("invocation", "past_tense", "origin_message")
+_MESSAGES = frozenset(("invocation", "past_tense", "origin_message"))
 _OURS = {theirs: ours for ours, theirs in CALL.items()} | dict.fromkeys(
     ("kind", "toolCallId", "resultDetails"), ""
 )
 """In the part of a call → in its `extra`; empty where it has a place of its own."""
-_USUAL = {*_OURS, "isComplete"}
 _TELLING = frozenset(("pastTenseMessage", "resultDetails", "toolSpecificData", "result"))
 _DENIED, _SKIPPED = 0, 5
 _TEXT_NODE, _IMAGE_PIECE = 2, 3
@@ -38,26 +38,19 @@ class Joined(msgspec.Struct):
     id: str
     name: str
     arguments: str
-    part: dict[str, Any] | None = None
-    native: str = ""
+    native: str
     """Its id as the results are kept by."""
+    tool: Tool | None = None
 
-
-def model_name(part: dict[str, Any]) -> str:
-    """The name that the model knows the tool by."""
-    ident = part.get("toolId")
-    return NAMES.get(ident, ident) if isinstance(ident, str) else ""
-
-
-def part_id(part: dict[str, Any]) -> str:
-    ident = part.get("toolCallId")
-    return bare_call_id(ident) if isinstance(ident, str) else ""
+    @property
+    def part(self) -> dict[str, Any]:
+        return self.tool.part if self.tool is not None else {}
 
 
 def join(
-    rounds: list[Round], parts: list[dict[str, Any]], prefix: str
+    rounds: list[Round], shown: list[Tool], prefix: str
 ) -> tuple[list[list[Joined]], list[int]]:
-    """The calls of every round; and for every part the round that it went to.
+    """The calls of every round; and for every tool part the round that it went to.
 
     By id; where no part has the id of a call, by order and name: in files of 2025 parts have ids and
     names of their own (rounds_by_order). The model did not ask for a part that no call is left for: a
@@ -68,40 +61,41 @@ def join(
         for n, call in enumerate(round_.toolCalls or ()):
             native, arguments = call.id or "", arguments_text(call.arguments)
             ident = bare_call_id(native) or f"{prefix}/{number}.{n}"
-            calls[number].append(Joined(ident, call.name or "", arguments, native=native))
+            calls[number].append(Joined(ident, call.name or "", arguments, native))
     flat = [(number, joined) for number, group in enumerate(calls) for joined in group]
     by_id = {joined.id: (number, joined) for number, joined in reversed(flat)}
-    homes: list[int] = [-1] * len(parts)
-    for index, part in enumerate(parts):
-        number, named = by_id.get(part_id(part), (-1, None))
-        if named is not None and named.part is None:
-            homes[index], named.part = number, part
-    if all(home < 0 for home in homes):
+    homes: list[int] = [-1] * len(shown)
+    for tool in shown:
+        number, named = by_id.get(tool.id, (-1, None))
+        if named is not None and named.tool is None:
+            homes[tool.number], named.tool = number, tool
+    if not any(home >= 0 for home in homes):
         # A hidden part announces a call that a later part shows: the one shown has the first choice.
-        for hidden in (False, True):
+        for tools in ([t for t in shown if not _is_hidden(t)], [t for t in shown if _is_hidden(t)]):
             at = 0
-            for index, part in enumerate(parts):
-                if homes[index] >= 0 or (part.get("presentation") == "hidden") is not hidden:
-                    continue
+            for tool in tools:
                 for place in range(at, len(flat)):
                     number, joined = flat[place]
-                    if joined.part is None and joined.name == model_name(part):
-                        homes[index], joined.part = number, part
+                    if joined.tool is None and joined.name == tool.name:
+                        homes[tool.number], joined.tool = number, tool
                         at = place + 1
                         break
     return calls, homes
 
 
-def is_announcement(part: dict[str, Any], calls: list[list[Joined]]) -> bool:
+def _is_hidden(tool: Tool) -> bool:
+    return tool.part.get("presentation") == "hidden"
+
+
+def is_announcement(tool: Tool, calls: list[list[Joined]]) -> bool:
     """A hidden part before the one that shows the call: it tells nothing of how that went."""
-    if part.get("presentation") != "hidden" or part.keys() & _TELLING:
+    if not _is_hidden(tool) or tool.part.keys() & _TELLING:
         return False
-    return any(call.name == model_name(part) for group in calls for call in group)
+    return any(call.name == tool.name for group in calls for call in group)
 
 
-def from_part(part: dict[str, Any], place: str) -> Joined:
-    native = str_of(part.get("toolCallId"))
-    return Joined(bare_call_id(native) or place, model_name(part), "", part, native)
+def from_part(tool: Tool, place: str) -> Joined:
+    return Joined(tool.id or place, tool.name, "", tool.native, tool)
 
 
 def tell_apart(calls: Iterable[Joined], seen: set[str], prefix: str) -> int:
@@ -124,7 +118,7 @@ def write_calls(
     """The calls of one message, and what came of them. `inside` a sub-agent, of whose calls a chat has
     no other record than their parts."""
     for index, call in enumerate(calls):
-        shown = _shown_result(call.part or {})
+        shown = _shown_result(call.part)
         # What the model got for the call: results are kept by the id with or without its suffix.
         result = None
         if results and call.native:
@@ -136,9 +130,9 @@ def write_calls(
         scribe.call(
             id=call.id, message=message, name=call.name, index=index,
             arguments=call.arguments or shown.arguments,
-            extra=_call_extra(call.part, call.id, told),
+            extra=_call_extra(call.tool, call.id, told) if call.tool is not None else None,
         )  # fmt: skip
-        if result is None and call.part is None:
+        if result is None and call.tool is None:
             continue  # nobody tells that it ended
         text, images, failed = shown.text, shown.images, shown.failed
         if result is not None:
@@ -161,34 +155,32 @@ _NO_ERROR = (None, False, "")
 _FAILURES = ("ERROR while calling tool: ", "Applying patch failed with error: ")
 
 
-def _call_extra(part: dict[str, Any] | None, ident: str, told: bool) -> dict[str, Any] | None:
+def _call_extra(tool: Tool, ident: str, told: bool) -> dict[str, Any] | None:
     """What the part tells that has no field of its own. `told`: its result is the call's text."""
-    if part is None:
-        return None
-    extra: dict[Any, Any] = dict(zip(map(_OURS.get, part), part.values(), strict=True))
-    for elsewhere in ("", None):
-        extra.pop(elsewhere, None)
-    for name in _MESSAGES:
-        if name in extra and not isinstance(extra[name], str):
-            extra[name] = markdown(extra[name])
-    if None in extra.values() or "" in extra.values():
-        extra = {name: value for name, value in extra.items() if value is not None and value != ""}
-    if part_id(part) not in ("", ident):
-        extra["ui_call"] = part["toolCallId"]
-    if not part.keys() <= _USUAL or part.get("isComplete") is not True:
-        left = {k: v for k, v in part.items() if k not in _OURS and v is not None and v != ""}
-        if told:
-            left.pop("result", None)
-        if left.get("isComplete") is True:
-            del left["isComplete"]
-        if left:
-            extra[NATIVE] = left
+    extra: dict[str, Any] = {}
+    left: dict[str, Any] = {}
+    for theirs, value in tool.part.items():
+        if value is None or value == "":
+            continue
+        ours = _OURS.get(theirs)
+        if ours is None:
+            if not (theirs == "isComplete" and value is True) and not (theirs == "result" and told):
+                left[theirs] = value
+        elif ours in _MESSAGES and type(value) is not str:
+            if text := markdown(value):
+                extra[ours] = text
+        elif ours:
+            extra[ours] = value
+    if tool.id not in ("", ident):
+        extra["ui_call"] = tool.native
+    if left:
+        extra[NATIVE] = left
     return extra or None
 
 
-def _call_status(part: dict[str, Any] | None) -> str:
+def _call_status(part: dict[str, Any]) -> str:
     """denied where the person (or the program) did not let the call be made."""
-    confirmed = part.get("isConfirmed") if part is not None else None
+    confirmed = part.get("isConfirmed")
     if isinstance(confirmed, dict):
         return "denied" if confirmed.get("type") in (_DENIED, _SKIPPED) else ""
     return "denied" if confirmed is False else ""
@@ -368,50 +360,3 @@ def _command_line(data: dict[str, Any]) -> str:
             if isinstance(line.get(name), str) and line[name]:
                 return str(line[name])
     return line if isinstance(line, str) else markdown(data.get("command"))
-
-
-EDITORS = frozenset(
-    ("apply_patch", "insert_edit_into_file", "create_file", "replace_string_in_file",
-     "multi_replace_string_in_file", "edit_notebook_file", "edit_files",
-     "create_new_jupyter_notebook")
-)  # fmt: skip
-"""Tools that edit files: the edits of their calls are parts of their own."""
-
-NAMES = {
-    "copilot_applyPatch": "apply_patch",
-    "copilot_searchCodebase": "semantic_search",
-    "copilot_searchWorkspaceSymbols": "search_workspace_symbols",
-    "copilot_getVSCodeAPI": "get_vscode_api",
-    "copilot_testFailure": "test_failure",
-    "copilot_findFiles": "file_search",
-    "copilot_findTextInFiles": "grep_search",
-    "copilot_readFile": "read_file",
-    "copilot_viewImage": "view_image",
-    "copilot_listDirectory": "list_dir",
-    "copilot_getErrors": "get_errors",
-    "copilot_getChangedFiles": "get_changed_files",
-    "copilot_readProjectStructure": "read_project_structure",
-    "copilot_createNewWorkspace": "create_new_workspace",
-    "copilot_createNewJupyterNotebook": "create_new_jupyter_notebook",
-    "copilot_insertEdit": "insert_edit_into_file",
-    "copilot_createFile": "create_file",
-    "copilot_replaceString": "replace_string_in_file",
-    "copilot_multiReplaceString": "multi_replace_string_in_file",
-    "copilot_editNotebook": "edit_notebook_file",
-    "copilot_runNotebookCell": "run_notebook_cell",
-    "copilot_readNotebookCellOutput": "read_notebook_cell_output",
-    "copilot_installExtension": "install_extension",
-    "copilot_fetchWebPage": "fetch_webpage",
-    "copilot_memory": "memory",
-    "copilot_findTestFiles": "test_search",
-    "copilot_getProjectSetupInfo": "get_project_setup_info",
-    "copilot_getSearchResults": "get_search_view_results",
-    "copilot_githubRepo": "github_repo",
-    "copilot_createDirectory": "create_directory",
-    "copilot_runVscodeCommand": "run_vscode_command",
-    "copilot_toolReplay": "tool_replay",
-    "copilot_editFiles": "edit_files",
-    "copilot_switchAgent": "switch_agent",
-    "copilot_resolveMemoryFileUri": "resolve_memory_file_uri",
-}
-"""The names that the model knows VS Code's own tools by, where the display has another."""
