@@ -37,9 +37,8 @@ SOURCES = ("claude-code", "cursor", "copilot-cli", "codex", "vscode-chat")
 def generate(folder: Path) -> None:
     """A store of a million messages, as sync would have written them."""
     from unspool.reduce.totals import complete
+    from unspool.store.conversations import catch_up, put_trajectory
     from unspool.store.opening import opened, transaction
-    from unspool.store.rows import put_trajectory
-    from unspool.store.substrings import catch_up
     from unspool.trajectory import Message, ToolCall, ToolFunction, Trajectory, Usage, Workspace
 
     rng = random.Random(7)

@@ -39,9 +39,9 @@ from unspool.serve.openapi import STREAMS, description
 from unspool.serve.page import version
 from unspool.serve.queries import FiguresQuery, RawQuery
 from unspool.serve.readers import Readers
+from unspool.store.conversations import put_trajectory
 from unspool.store.ids import shown_id
 from unspool.store.opening import transaction, writing
-from unspool.store.rows import put_trajectory
 from unspool.trajectory import encode_trajectory
 
 pytestmark = pytest.mark.serve

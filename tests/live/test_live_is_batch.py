@@ -22,9 +22,9 @@ from unspool.live.logs import log_line, log_path
 from unspool.live.queue import Arrival, SqliteQueue
 from unspool.live.writer import Writer
 from unspool.sources.hooklogs import read_log
+from unspool.store.conversations import unpack
 from unspool.store.events import stamp
 from unspool.store.opening import reading, writing
-from unspool.store.rows import unpack
 from unspool.store.survey import survey
 from unspool.store.sync import Sync
 

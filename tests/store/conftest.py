@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from unspool.store.conversations import put_trajectory
 from unspool.store.opening import transaction, writing
-from unspool.store.rows import put_trajectory
 from unspool.trajectory import (
     FileTouch,
     Message,

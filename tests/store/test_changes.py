@@ -9,9 +9,9 @@ import pytest
 from tests.store.conftest import made
 from tests.store.test_sync import run
 from unspool.store.changes import changes_after, drop_old_changes, follow, last_change
+from unspool.store.conversations import put_trajectory, remove
 from unspool.store.events import Event, iter_events, position, put_events, put_position
 from unspool.store.opening import reading, transaction, writing
-from unspool.store.rows import put_trajectory, remove
 
 
 def test_writing_and_removing_is_told_in_order(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from tests.harness import corpus
 from tests.store.conftest import made
 from tests.store.test_sync import sync
 from unspool.io.times import parse_time
+from unspool.store.conversations import put_trajectory
 from unspool.store.filters import Filters
 from unspool.store.opening import reading, transaction
 from unspool.store.prices import rates_of
-from unspool.store.rows import put_trajectory
 from unspool.store.stats import Figures, stats
 from unspool.trajectory import FileTouch, Link, Message, ToolCall, Trajectory, Usage
 

@@ -17,10 +17,10 @@ from tests.test_extract import ENV, conversation
 from tests.test_front import on_a_terminal
 from unspool.io.times import parse_time
 from unspool.store.align import align, align_all, candidates, in_order
+from unspool.store.conversations import put_trajectory
 from unspool.store.filters import Filters
 from unspool.store.opening import transaction
 from unspool.store.prices import rates_of
-from unspool.store.rows import put_trajectory
 from unspool.store.stats import GROUPS, stats
 from unspool.trajectory import (
     Link,

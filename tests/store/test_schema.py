@@ -18,9 +18,9 @@ from tests.store.conftest import made
 from tests.store.test_sync import _sorted, run, sound, stored, sync
 from unspool.store import metrics
 from unspool.store.blocks import iter_raw
+from unspool.store.conversations import get_trajectory, put_trajectory
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, transaction, writing
-from unspool.store.rows import get_trajectory, put_trajectory
 from unspool.store.schema import FIRST, MIGRATIONS
 from unspool.store.sync import Sync
 from unspool.trajectory import FileTouch, Link, Trajectory, Usage, pack_trajectory
@@ -274,7 +274,7 @@ def test_an_older_store_learns_what_every_model_did(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         work = connection.execute("SELECT * FROM model_work").fetchall()
         assert sum(calls for *_, calls, _ in work) > 20
-        connection.execute("DROP TABLE model_work")
+        connection.executescript("DROP TABLE model_work; DROP TABLE texts_due")
         connection.execute(f"PRAGMA user_version = {FIRST}")
     with reading(path) as connection:
         assert connection.execute("SELECT * FROM model_work").fetchall() == work

@@ -19,10 +19,10 @@ from tests.telemetry import write
 from tests.test_extract import ENV
 from tests.test_front import on_a_terminal
 from unspool.io.times import parse_time
+from unspool.store.conversations import put_trajectory, remove
 from unspool.store.filters import Filters, where
 from unspool.store.maintenance import verify
 from unspool.store.opening import transaction, writing
-from unspool.store.rows import put_trajectory
 from unspool.store.search import CLOSE, FIELDS, OPEN, required_trigrams, search
 from unspool.store.sync import Sync
 
@@ -221,6 +221,60 @@ def test_pieces_are_indexed_when_they_are_looked_for(tmp_path: Path) -> None:
         assert _found(connection, "lphabet") == []
         assert (_found(connection, "amma"), _found(connection, "beta")) == (["one"], ["two"])
         assert verify(connection) == []
+
+
+def _words(connection: sqlite3.Connection, query: str) -> list[str]:
+    return ids(search(connection, query))
+
+
+def _all_texts(connection: sqlite3.Connection) -> list[Any]:
+    query = (
+        "SELECT m.conversation_id, m.message_index, t.* FROM texts t JOIN messages m USING (id)"
+        " ORDER BY 1, 2"
+    )
+    return [row[:2] + row[3:] for row in connection.execute(query)]
+
+
+def test_a_first_list_leaves_texts_to_whoever_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are found then as if they had been written at once, whatever happened meanwhile."""
+    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+    home = tmp_path / "home"
+    for name in ("one", "two", "three"):
+        write(home / f"{name}.jsonl", talk(f"alphabet {name}", name))
+    with writing(tmp_path / "s.db") as connection:
+        Sync(connection, later=True).run([str(home)])
+        assert connection.execute("SELECT count(*) FROM texts_due").fetchone() == (3,)
+        assert connection.execute("SELECT count(*) FROM texts").fetchone() == (0,)
+        write(home / "one.jsonl", talk("beta one", "one"))
+        (home / "two.jsonl").unlink()
+        remove(connection, "copilot_telemetry:two")
+        Sync(connection, later=True).run([str(home)])
+        assert connection.execute("SELECT * FROM texts_due").fetchall() == [
+            ("copilot_telemetry:three",)
+        ]
+        assert _words(connection, "alphabet") == ["three"]
+        assert (_words(connection, "beta"), _found(connection, "eta o")) == (["one"], ["one"])
+        assert verify(connection) == []
+        texts = _all_texts(connection)
+    with writing(tmp_path / "fresh.db") as connection:
+        Sync(connection).run([str(home)])
+        assert _all_texts(connection) == texts != []
+
+
+def test_what_cannot_be_made_searchable_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+    write(tmp_path / "home" / "a.jsonl", talk("alphabet", "one"))
+    with writing(tmp_path / "s.db") as connection:
+        Sync(connection, later=True).run([str(tmp_path / "home")])
+        connection.execute("PRAGMA query_only = ON")
+        assert search(connection, "alphabet").unsearchable == 1
+        connection.execute("PRAGMA query_only = OFF")
+        found = search(connection, "alphabet")
+        assert (ids(found), found.unsearchable) == (["one"], 0)
 
 
 def test_pieces_are_found_in_a_store_that_cannot_be_written(tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from unspool.store import search as searching
+from unspool.store.conversations import catch_up, put_trajectory
 from unspool.store.filters import Filters
 from unspool.store.opening import opened, reading, transaction
-from unspool.store.rows import put_trajectory
 from unspool.store.search import CLOSE, OPEN, Found, search
-from unspool.store.substrings import catch_up
 from unspool.trajectory import Message, Trajectory, Workspace
 
 WORDS = ("parse", "parsers", "value", "naïve", "retry", "merge")

@@ -18,10 +18,10 @@ from tests.harness import CASES, plain
 from tests.test_extract import ENV, conversation
 from unspool.errors import StoreBusy, StoreError
 from unspool.store import maintenance
+from unspool.store.conversations import get_trajectory
 from unspool.store.intake import Report
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, writing
-from unspool.store.rows import get_trajectory
 from unspool.store.schema import FIRST, newest
 from unspool.store.sync import Sync
 from unspool.trajectory import Trajectory

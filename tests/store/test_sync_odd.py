@@ -166,7 +166,7 @@ PEAK = f"""{PEAK_KB}
 import sys
 from pathlib import Path
 from unspool.store.opening import writing
-from unspool.store.substrings import catch_up
+from unspool.store.conversations import catch_up
 from unspool.store.sync import Sync
 with writing(Path(sys.argv[2])) as connection:
     Sync(connection).run([sys.argv[1]])

@@ -36,7 +36,7 @@ def open_collection(paths: Iterable[str], display: Display) -> Collection:
     trouble: StoreError | None = None
     stored: Collection | None = None
     try:
-        problems = sync([], path, quiet=display.quiet, pieces=False, wait_seconds=WAIT).problems
+        problems = sync([], path, quiet=display.quiet, complete=False, wait_seconds=WAIT).problems
     except StoreError as error:
         trouble = error
     try:

@@ -17,6 +17,8 @@ from unspool.errors import MissingExtra, NothingToRead, UsageError
 from unspool.hooks.spool import Layout
 from unspool.live.daemon import is_running
 from unspool.serve.guard import is_loopback
+from unspool.store.conversations import caught_up
+from unspool.store.opening import reading
 
 EXAMPLES = """
 \b
@@ -56,6 +58,8 @@ def command(
         if not click.confirm(f"There is no store at {path} yet. Make one now?", err=True):
             raise UsageError("nothing to serve without a store")
         sync([], path)
+    with reading(path) as connection:
+        caught_up(connection, pieces=False)  # the server itself only reads
     listener = listen(host, port)
     port = listener.getsockname()[1]
     token = secrets.token_urlsafe(24) if wants_token or not is_loopback(host) else None

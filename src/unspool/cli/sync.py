@@ -70,11 +70,11 @@ def sync(
     raw: bool = True,
     wait_seconds: float = 0,
     quiet: bool = False,
-    pieces: bool = True,
+    complete: bool = True,
 ) -> Report:
     """Bring the store at `path` up to date, with progress on a terminal.
 
-    Without `pieces` it is left to the search to index those, if ever one is made.
+    Unless it is to be `complete`, it is left to the search to index what is new, if ever one is made.
     """
     places = usual_places() if not paths else []
     # A place that is no longer there is looked at as well: what it held is gone.
@@ -85,7 +85,9 @@ def sync(
         drain(connection, path, raw)
         changes = survey(connection, tops)
         progress = display.start(sum(changed.size_bytes for changed in changes.changed))
-        return Sync(connection, raw=raw, progress=progress, pieces=pieces).run([], changes)
+        return Sync(
+            connection, raw=raw, progress=progress, pieces=complete, later=not complete
+        ).run([], changes)
 
 
 def take_arrived(path: Path) -> None:

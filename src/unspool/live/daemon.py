@@ -38,11 +38,11 @@ from unspool.live.states import RUNNING, doings
 from unspool.live.writer import Fault, Taken, Writer, clear
 from unspool.store.align import align_again
 from unspool.store.changes import changes_after, last_change
+from unspool.store.conversations import get_trajectory
 from unspool.store.events import position, stamp
 from unspool.store.ids import row_id, shown_id
 from unspool.store.intake import mark_gone
 from unspool.store.opening import explain, file_of, opened, transaction, write_lock
-from unspool.store.rows import get_trajectory
 from unspool.store.survey import Changed, Survey
 from unspool.store.sync import Sync
 

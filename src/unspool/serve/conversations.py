@@ -12,9 +12,9 @@ from unspool.errors import AmbiguousId, UnknownConversation, UsageError
 from unspool.serve.answers import Choice, Choices, Listed, Outline, Page
 from unspool.serve.queries import ListQuery, NoQuery
 from unspool.serve.readers import Readers
+from unspool.store.conversations import get_trajectory
 from unspool.store.filters import where
 from unspool.store.ids import row_id, shown_id
-from unspool.store.rows import get_trajectory
 from unspool.trajectory import encode_trajectory
 
 _COLUMNS = (

@@ -6,12 +6,13 @@ opening.py   where it lies, who may read it, who writes it
 survey.py    what changed since the store read it
 reading.py   an origin's facts and raw records
 batches.py   changed origins read, reduced, linked and made into rows, apart from the store
-readers.py   worker processes that do this ahead of the one that writes
+readers.py   worker processes that do this beside the one that writes
 intake.py    what was read of an origin into the store, whole or not at all
 blocks.py    facts and raw records, compressed
 update.py    touched conversations reduced, linked and written
 sync.py      the store brought up to date with files and databases
-rows.py      a trajectory as rows of the tables, and back
+rows.py      a trajectory as rows of the tables
+conversations.py  these rows in the tables: written, removed, read back, made searchable
 ids.py       how a conversation is called in the store
 metrics.py   the figures of a conversation
 prices.py    what its tokens cost
@@ -19,7 +20,6 @@ filters.py   which conversations are asked about, as conditions in SQL
 stats.py     figures of many conversations, grouped
 periods.py   how much of a conversation belongs to a day
 search.py    what was said, by words, pieces of words or a pattern
-substrings.py  the index of pieces of words, made when it is needed
 align.py     conversations of two agents about one task
 export.py    conversations in any shape that a sink has
 changes.py   what changed, for readers in any process

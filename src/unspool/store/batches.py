@@ -107,8 +107,10 @@ def reduce_key(key: Key, gathered: Gathered) -> Conversation:
 class Batch:
     """Some changed origins on their way in."""
 
-    def __init__(self, raw: bool = True, reduces: bool = True) -> None:
+    def __init__(self, raw: bool = True, reduces: bool = True, searchable: bool = True) -> None:
         self.raw = raw
+        self.searchable = searchable
+        """Else what can be searched of a new conversation is left for later."""
         self.reduces = reduces
         """Else it is left to the store when to put conversations together."""
         self.fresh: dict[Key, Gathered] = {}
@@ -197,7 +199,7 @@ class Batch:
                 rows = None
                 if not absorbed:
                     finish(trajectory, patch)
-                    rows = make_rows(trajectory)
+                    rows = make_rows(trajectory, self.searchable)
                 packed = _pack(patch) if patch is not None else None
                 reduced.append(Reduced(card.key, _pack(card), None, packed, rows, absorbed))
             yield Conversation(key, reduced, whole.problems)

@@ -12,9 +12,9 @@ from unspool.errors import UnknownConversation
 from unspool.facts import Key
 from unspool.inspect.collection import Entry, match, newest_first, short_ids
 from unspool.sinks import Family
+from unspool.store.conversations import get_trajectory
 from unspool.store.ids import row_id
 from unspool.store.opening import damaged, explain
-from unspool.store.rows import get_trajectory
 from unspool.trajectory import Trajectory
 
 _COLUMNS = (

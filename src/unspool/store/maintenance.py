@@ -15,10 +15,10 @@ from unspool.io.origins import Origin, read_head
 from unspool.io.temporary import scratch
 from unspool.store.batches import Batch
 from unspool.store.blocks import forget_facts, iter_raw
+from unspool.store.conversations import catch_up, caught_up, get_trajectory, put_trajectory
 from unspool.store.intake import Intake, Report, Taking
 from unspool.store.opening import transaction
-from unspool.store.rows import CHECKPOINT, get_trajectory, put_trajectory
-from unspool.store.substrings import catch_up, caught_up
+from unspool.store.rows import CHECKPOINT
 from unspool.store.survey import Survey, in_lines
 from unspool.store.sync import Sync
 from unspool.trajectory import Trajectory

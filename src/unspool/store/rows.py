@@ -1,11 +1,6 @@
-"""Rows: a trajectory as rows of the store's tables, their way in, and back.
+"""Rows: a trajectory as rows of the store's tables; a worker can make them, for they need no store."""
 
-`make_rows` needs no store, so a worker can do it; `put_rows` is left to the one process that writes.
-"""
-
-import sqlite3
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,11 +9,10 @@ from unspool.inspect.collection import make_entry
 from unspool.io.packing import tamed
 from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
-from unspool.store import metrics, substrings
-from unspool.store.blocks import expand, squeeze
+from unspool.store import metrics
+from unspool.store.blocks import squeeze
 from unspool.store.ids import platform_of, row_id
-from unspool.store.substrings import TEXTS
-from unspool.trajectory import Message, Trajectory, pack_trajectory, text_of, unpack_trajectory
+from unspool.trajectory import Message, Trajectory, pack_trajectory, text_of
 
 LONGEST_TEXT = 32_768
 """Of a longer text the two ends are searchable: tool results of megabytes are rarely read."""
@@ -28,7 +22,6 @@ CHECKPOINT = "checkpoint"
 _MODEL_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
 
 Row = tuple[Any, ...]
-_NO_TEXTS = (None,) * 4
 
 
 class Rows(NamedTuple):
@@ -43,8 +36,8 @@ class Rows(NamedTuple):
     conversation: dict[str, Any]
     messages: list[Row]
     """Numbered from 0: `put_rows` knows the first free number."""
-    texts: list[Row]
-    """The same numbers, and what can be searched."""
+    texts: list[Row] | None
+    """The same numbers, and what can be searched; None: that is left for later."""
     tables: list[tuple[str, list[Row]]]
     links: list[Row]
     known: int | None = None
@@ -52,85 +45,16 @@ class Rows(NamedTuple):
     where nobody has looked."""
 
 
-def put_trajectory(
-    connection: sqlite3.Connection, trajectory: Trajectory, origin_ids: Iterable[int]
-) -> None:
-    put_rows(connection, make_rows(trajectory), origin_ids)
-
-
-def put_rows(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) -> None:
-    """Write the conversation, in place of what the store had of it."""
-    connection.execute("SAVEPOINT conversation")
+def make_rows(trajectory: Trajectory, searchable: bool = True) -> Rows:
     try:
-        _put(connection, rows, origin_ids)
+        return _make_rows(trajectory, searchable)
     except OverflowError:
-        # A number in it is larger than any column: those count nothing and are left out.
-        connection.execute("ROLLBACK TO conversation")
-        _put(connection, make_rows(tamed(unpack(rows.packed))), origin_ids)
-    connection.execute("RELEASE conversation")
+        return _make_rows(tamed(trajectory), searchable)
 
 
-def _put(connection: sqlite3.Connection, rows: Rows, origin_ids: Iterable[int]) -> None:
-    ident = rows.ident
-    rows = rows if rows.known is not None else only_new(connection, rows)
-    kept = rows.known or 0
-    if connection.execute("SELECT 1 FROM conversations WHERE id = ?", (ident,)).fetchone():
-        drop_rows(connection, ident, kept)
-    if rows.session is not None:
-        connection.execute(_PUT_SESSION, rows.session)
-    connection.execute(_upsert(tuple(rows.conversation)), rows.conversation)
-    connection.execute("INSERT OR REPLACE INTO trajectories VALUES (?, ?)", (ident, rows.packed))
-    (start,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM messages").fetchone()
-    start -= kept
-    texts = [(start + row[0], *row[1:]) for row in rows.texts]
-    tables = [
-        ("messages", [(start + row[0], *row[1:]) for row in rows.messages]),
-        ("texts", texts),
-        (f"words (rowid, {TEXTS})", texts),
-        *rows.tables,
-        ("conversation_origins", [(ident, origin) for origin in sorted(set(origin_ids))]),
-    ]
-    for into, values in tables:
-        if values:  # most conversations have nothing for most tables
-            marks = ", ".join("?" * len(values[0]))
-            connection.executemany(f"INSERT INTO {into} VALUES ({marks})", values)
-    connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", rows.links)
-    substrings.put_off(connection, ident)
-
-
-def only_new(connection: sqlite3.Connection, rows: Rows) -> Rows:
-    """Without the messages that the store has as they are: a conversation that goes on is not indexed
-    anew."""
-    known = connection.execute(
-        f"SELECT m.*, {TEXTS} FROM messages m LEFT JOIN texts t ON t.id = m.id"
-        " WHERE m.conversation_id = ? ORDER BY m.id",
-        (rows.ident,),
-    )
-    texts = {row[0]: row[1:] for row in rows.texts}
-    kept = 0
-    for row, old in zip(rows.messages, known, strict=False):
-        columns = len(row)
-        if old[1:columns] != row[1:] or old[columns:] != texts.get(row[0], _NO_TEXTS):
-            break
-        kept += 1
-    return rows._replace(
-        messages=rows.messages[kept:],
-        texts=[row for row in rows.texts if row[0] >= kept],
-        known=kept,
-    )
-
-
-def make_rows(trajectory: Trajectory) -> Rows:
-    try:
-        return _make_rows(trajectory)
-    except OverflowError:
-        return _make_rows(tamed(trajectory))
-
-
-def _make_rows(trajectory: Trajectory) -> Rows:
+def _make_rows(trajectory: Trajectory, searchable: bool) -> Rows:
     ident = row_id(trajectory.source, trajectory.conversation_id)
     session = _session(trajectory)
-    messages, texts = _messages(ident, trajectory)
     turns = _turns(ident, trajectory)
     references: list[Row] = [
         (ident, *_reference(ref), ref.get("turn"), as_json(ref))
@@ -146,8 +70,8 @@ def _make_rows(trajectory: Trajectory) -> Rows:
         squeeze(pack_trajectory(trajectory)),
         session,
         _conversation(ident, session["id"] if session else None, trajectory),
-        messages,
-        texts,
+        _messages(ident, trajectory),
+        texts_of(trajectory) if searchable else None,
         [
             ("model_usage", _model_usage(ident, trajectory)),
             ("model_work", _model_work(ident, trajectory, turns)),
@@ -207,16 +131,6 @@ def _conversation(ident: str, session_id: str | None, trajectory: Trajectory) ->
     }
 
 
-@cache
-def _upsert(columns: tuple[str, ...]) -> str:
-    marks = ", ".join(f":{name}" for name in columns)
-    updates = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "id")
-    return (
-        f"INSERT INTO conversations ({', '.join(columns)}) VALUES ({marks})"
-        f" ON CONFLICT(id) DO UPDATE SET {updates}"
-    )
-
-
 def _session(trajectory: Trajectory) -> dict[str, Any] | None:
     """Cursor groups conversations in sessions; Claude Code has none, and others need none."""
     if trajectory.source != "cursor":
@@ -232,18 +146,6 @@ def _session(trajectory: Trajectory) -> dict[str, Any] | None:
         "start": trajectory.started_at or "",
         "end": trajectory.ended_at,
     }
-
-
-_PUT_SESSION = (
-    "INSERT INTO cursor_sessions VALUES (:id, :external, :hash, :name, :path, :start, :end, '{}')"
-    " ON CONFLICT(id) DO UPDATE SET"
-    " started_at = min(started_at, excluded.started_at),"
-    " ended_at = nullif(max(ifnull(ended_at, ''), ifnull(excluded.ended_at, '')), ''),"
-    " workspace_name = ifnull(excluded.workspace_name, workspace_name),"
-    " workspace_path = ifnull(excluded.workspace_path, workspace_path),"
-    " workspace_hash = CASE excluded.workspace_hash WHEN '' THEN workspace_hash"
-    " ELSE excluded.workspace_hash END"
-)
 
 
 def as_json(value: Any) -> str:
@@ -268,26 +170,31 @@ def _texts(message: Message) -> tuple[str | None, str | None, str | None, str | 
     return None, None, called, None
 
 
-def _messages(ident: str, trajectory: Trajectory) -> tuple[list[Row], list[Row]]:
-    """Rows of the messages, and what can be searched of them."""
-    rows: list[Row] = []
+def texts_of(trajectory: Trajectory) -> list[Row]:
+    """What can be searched, by the number of its message."""
     texts: list[Row] = []
+    for index, message in enumerate(trajectory.messages):
+        fields = _texts(message)
+        if not message.copied and any(fields):
+            texts.append((index, *fields))
+    # What the program kept of the conversation is found with it: checkpoints, memories, summaries.
+    for number, kept in enumerate(trajectory.checkpoints or (), len(trajectory.messages)):
+        texts.append((number, None, clip(_checkpoint_text(kept)), None, None))
+    return texts
+
+
+def _checkpoint_text(kept: dict[str, Any]) -> str:
+    return "\n\n".join(part for part in kept.values() if isinstance(part, str))
+
+
+def _messages(ident: str, trajectory: Trajectory) -> list[Row]:
+    rows: list[Row] = []
     for index, message in enumerate(trajectory.messages):
         usage = message.usage
         rows.append(
             (
-                index,
-                ident,
-                index,
-                message.id,
-                message.role,
-                message.kind,
-                message.turn,
-                message.model,
-                message.mode,
-                message.name,
-                message.is_error,
-                message.copied,
+                index, ident, index, message.id, message.role, message.kind, message.turn,
+                message.model, message.mode, message.name, message.is_error, message.copied,
                 message.timestamp,
                 usage.prompt_tokens if usage else None,
                 usage.completion_tokens if usage else None,
@@ -295,17 +202,12 @@ def _messages(ident: str, trajectory: Trajectory) -> tuple[list[Row], list[Row]]
                 usage.cache_write_tokens if usage else None,
                 len(message.content),
             )
-        )
-        fields = _texts(message)
-        if not message.copied and any(fields):
-            texts.append((index, *fields))
-    # What the program kept of the conversation is found with it: checkpoints, memories, summaries.
+        )  # fmt: skip
     for number, kept in enumerate(trajectory.checkpoints or (), len(rows)):
-        text = "\n\n".join(part for part in kept.values() if isinstance(part, str))
         row: list[Any] = [number, ident, number, None, CHECKPOINT, kept.get("kind")]
-        rows.append((*row, *[None] * 5, False, None, *[None] * 4, len(text)))
-        texts.append((number, None, clip(text), None, None))
-    return rows, texts
+        length = len(_checkpoint_text(kept))
+        rows.append((*row, *[None] * 5, False, None, *[None] * 4, length))
+    return rows
 
 
 def _turns(ident: str, trajectory: Trajectory) -> list[Row]:
@@ -442,53 +344,3 @@ def _reference(reference: dict[str, Any]) -> tuple[str | None, str | None]:
         kind = "commit"
     value = reference.get("value") or number or reference.get("commit") or url
     return (None if kind is None else str(kind), str(value) if value else None)
-
-
-def drop_rows(connection: sqlite3.Connection, ident: str, kept: int = 0) -> None:
-    """All rows of a conversation but its own, to which foreign keys of others may point, and those of
-    its first messages that are `kept`."""
-    gone = "SELECT id FROM messages WHERE conversation_id = ? AND message_index >= ?"
-    substrings.forget(connection, ident)
-    connection.execute(
-        f"INSERT INTO words (words, rowid, {TEXTS})"
-        f" SELECT 'delete', id, {TEXTS} FROM texts WHERE id IN ({gone})",
-        (ident, kept),
-    )
-    connection.execute(f"DELETE FROM texts WHERE id IN ({gone})", (ident, kept))
-    connection.execute(
-        "DELETE FROM messages WHERE conversation_id = ? AND message_index >= ?", (ident, kept)
-    )
-    for table in (
-        "model_usage",
-        "model_work",
-        "tool_calls",
-        "files_touched",
-        "git_references",
-        "checkpoints",
-        "conversation_turns",
-        "conversation_origins",
-    ):
-        connection.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (ident,))
-    connection.execute("DELETE FROM links WHERE parent_id = ? OR child_id = ?", (ident, ident))
-
-
-def remove(connection: sqlite3.Connection, ident: str) -> None:
-    drop_rows(connection, ident)
-    connection.execute(
-        "DELETE FROM conversation_alignments WHERE claude_conversation_id = ?"
-        " OR cursor_conversation_id = ?",
-        (ident, ident),
-    )
-    connection.execute("DELETE FROM trajectories WHERE conversation_id = ?", (ident,))
-    connection.execute("DELETE FROM conversations WHERE id = ?", (ident,))
-
-
-def unpack(packed: bytes) -> Trajectory:
-    return unpack_trajectory(expand(packed))
-
-
-def get_trajectory(connection: sqlite3.Connection, ident: str) -> Trajectory | None:
-    row = connection.execute(
-        "SELECT data FROM trajectories WHERE conversation_id = ?", (ident,)
-    ).fetchone()
-    return unpack(row[0]) if row else None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from unspool.errors import StoreError
-from unspool.store.tables import CONVERSATIONS, LIVE, ORIGINS, SEARCH, WORK
+from unspool.store.tables import CONVERSATIONS, LATER, LIVE, ORIGINS, SEARCH, WORK
 
 APPLICATION_ID = 0x756E7370
 """`unsp`, so that `file` and others can tell a store from any other database."""
@@ -26,6 +26,11 @@ def add_work(connection: sqlite3.Connection) -> None:
     _run(connection, WORK)
 
 
+def add_texts_due(connection: sqlite3.Connection) -> None:
+    """So that a first `list` need not wait until everything can be searched."""
+    _run(connection, LATER)
+
+
 def _run(connection: sqlite3.Connection, *scripts: str) -> None:
     """Statement by statement: `executescript` would end the transaction that we are in."""
     for script in scripts:
@@ -37,7 +42,7 @@ def _run(connection: sqlite3.Connection, *scripts: str) -> None:
                 statement = ""
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [create_tables, add_work]
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [create_tables, add_work, add_texts_due]
 
 
 def newest() -> int:

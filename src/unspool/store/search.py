@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from unspool.errors import UsageError
+from unspool.store.conversations import caught_up
 from unspool.store.filters import Filters, where
-from unspool.store.substrings import caught_up
 
 FIELDS = ("typed", "answered", "called", "returned")
 WEIGHTS = (4.0, 2.0, 1.0, 0.5)
@@ -62,6 +62,8 @@ class Found(msgspec.Struct):
     hits: list[Hit]
     capped: bool = False
     """There are more places than the latest, which were looked at."""
+    unsearchable: int = 0
+    """Conversations of a first `list` that nobody could make searchable: the store is read-only."""
 
 
 def search(
@@ -74,9 +76,24 @@ def search(
     typing: bool = False,
 ) -> Found:
     """`typing`: the last word may go on, so what begins with it is found after what is it."""
-    filters = filters or Filters()
     if not query.strip():
         raise UsageError("search for what?")
+    complete = caught_up(connection, pieces=False)
+    found = _search(connection, query, mode, fields, filters or Filters(), limit, typing)
+    if not complete:
+        (found.unsearchable,) = connection.execute("SELECT count(*) FROM texts_due").fetchone()
+    return found
+
+
+def _search(
+    connection: sqlite3.Connection,
+    query: str,
+    mode: Mode,
+    fields: tuple[str, ...],
+    filters: Filters,
+    limit: int,
+    typing: bool,
+) -> Found:
     if mode == "regex":
         return Found(list(iter_pattern(connection, query, fields, filters, limit)))
     pieces = [query] if mode == "substring" else unworded(query)

@@ -18,10 +18,10 @@ from unspool.facts import Key
 from unspool.io.temporary import scratch
 from unspool.pipeline.shuffle import Spool
 from unspool.store.batches import Began, Conversation, Item
+from unspool.store.conversations import catch_up, catch_up_texts
 from unspool.store.intake import Intake, Report, Taking, mark_gone
 from unspool.store.opening import transaction
-from unspool.store.readers import iter_read
-from unspool.store.substrings import catch_up
+from unspool.store.readers import is_much, iter_read
 from unspool.store.survey import Survey, survey
 from unspool.store.update import Update
 from unspool.trajectory import Trajectory
@@ -34,12 +34,15 @@ class Sync:
         raw: bool = True,
         progress: Callable[[int], None] | None = None,
         pieces: bool = False,
+        later: bool = False,
     ) -> None:
         self.connection = connection
         self.raw = raw
         self.progress = progress
         self.pieces = pieces
         """Whether the index of pieces is brought up to date as well."""
+        self.later = later
+        """Whether new conversations may wait until they can be searched, where there are many."""
         self.report = Report()
         self.update = Update(connection, self.report)
         self.intake = Intake(connection, self.report, self._keep_whole)
@@ -61,7 +64,8 @@ class Sync:
                 # Trajectories wait in a file: there may be many.
                 spool = Spool(Path(folder, "bases"))
                 self.update.put_away = spool.put
-                for items in iter_read(found.changed, self.raw, folder):
+                searchable = not (self.later and is_much(found.changed))
+                for items in iter_read(found.changed, self.raw, searchable, folder):
                     self._take_batch(items)
                     if self.pieces:
                         catch_up(self.connection)
@@ -70,6 +74,8 @@ class Sync:
                 self.update.write()
                 if self.pieces:
                     catch_up(self.connection)
+                elif not self.later:
+                    catch_up_texts(self.connection)
         finally:
             if collecting:
                 gc.enable()

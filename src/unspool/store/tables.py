@@ -350,6 +350,10 @@ INSERT INTO model_work
     ) GROUP BY 1, 2;
 """
 
+LATER = """
+CREATE TABLE texts_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- nothing is in `texts` yet
+"""
+
 RELATIONS = (
     "conversations",
     "conversation_turns",

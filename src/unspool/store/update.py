@@ -27,19 +27,18 @@ from unspool.pipeline.shuffle import Slot, Slots
 from unspool.store.batches import Conversation, Reduced, reduce_key
 from unspool.store.blocks import get_facts
 from unspool.store.changes import drop_old_changes
-from unspool.store.ids import row_id
-from unspool.store.intake import Report, put_problems
-from unspool.store.opening import transaction
-from unspool.store.related import Related
-from unspool.store.rows import (
-    Rows,
+from unspool.store.conversations import (
     get_trajectory,
-    make_rows,
     only_new,
     put_rows,
     put_trajectory,
     remove,
 )
+from unspool.store.ids import row_id
+from unspool.store.intake import Report, put_problems
+from unspool.store.opening import transaction
+from unspool.store.related import Related
+from unspool.store.rows import Rows, make_rows
 from unspool.trajectory import Trajectory, pack_trajectory, unpack_trajectory
 
 WRITE_BATCH = 100
