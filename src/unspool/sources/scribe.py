@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from unspool.facts import (
@@ -207,12 +208,15 @@ def touched(
     if operation is None:
         return ()
     if isinstance(arguments, str | bytes):
-        try:
-            arguments = msgspec.json.decode(arguments)
+        try:  # all but the path stays undecoded: it may be the whole file
+            arguments = _decode_fields(arguments)
         except msgspec.DecodeError:
             return ()
     given = arguments if isinstance(arguments, dict) else {}
-    path = next((given[name] for name in names if given.get(name)), None)
-    if not isinstance(path, str):
-        return ()
-    return ({"path": path, "operation": operation, "tool": tool},)
+    paths = (given[name] for name in names if name in given)
+    values = (msgspec.json.decode(path) if isinstance(path, Raw) else path for path in paths)
+    path = next(filter(None, values), None)
+    return ({"path": path, "operation": operation, "tool": tool},) if isinstance(path, str) else ()
+
+
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -11,20 +11,44 @@ projects/<project>/<session>/tool-results/…
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Rank
-from unspool.io.origins import Head, Origin, Tally, open_origin, read_head
-from unspool.io.values import field_of, list_of
+from unspool.facts import AnyFact, Problem, Rank
+from unspool.io.door import iter_json_lines
+from unspool.io.origins import Head, Origin, Tally, read_head
+from unspool.io.structs import Shape
 from unspool.sources.claude_code.lines import NAME, child_id
 from unspool.sources.scribe import Scribe
 
-Value = dict[str, Any]
 _UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", re.IGNORECASE)
 _AGENT_FILE = re.compile(r"^agent-(.+?)(?:\.meta)?\.jsonl?$")
 _SESSION = re.compile(rb'"(?:sessionId|session_id)"\s*:\s*"([^"]+)"')
+
+
+class Agent(msgspec.Struct, gc=False):
+    """A sub-agent of a workflow."""
+
+    agentId: str = ""
+    label: str = ""
+    phaseTitle: str = ""
+
+
+class Companion(msgspec.Struct, gc=False):
+    """What a small file says: of a sub-agent, of a workflow, or the session's title."""
+
+    parentAgentId: str = ""
+    toolUseId: str = ""
+    agentType: str = ""
+    description: str = ""
+    worktreePath: str = ""
+    customTitle: str = ""
+    runId: str = ""
+    workflowName: str = ""
+    workflowProgress: list[Agent] | None = None
+
+
+_COMPANION = Shape(Companion)
 
 
 class File:
@@ -96,56 +120,42 @@ def session_of(path: str) -> str | None:
 def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
     if origin.start:
         return
-    tally.records += 1
     if kind == "output":
         # What a tool returned, read with the line that refers to it. It states nothing by itself, but
         # without it a kept transcript could not be read anew.
+        tally.records += 1
         tally.noise += 1
         return
-    with open_origin(origin.path) as file:
-        data = file.read()
-    try:
-        value: Any = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        value = None
     session = session_of(origin.path) or ""
-    scribe = Scribe((NAME, session), origin.path, 0)
-    if not isinstance(value, dict):
-        tally.problems += 1
-        scribe.problem("invalid-json", data)
-    elif kind == "meta":
-        scribe = Scribe((NAME, child_id(session, File(origin.path).agent)), origin.path, 0)
-        # `agent-<id>.meta.json`: the call that started the sub-agent, and its type.
-        above = value.get("parentAgentId")
-        caller = child_id(session, above) if isinstance(above, str) and above else session
-        link: Value = {"conversation_id": caller, "kind": "subagent"}
-        if isinstance(value.get("toolUseId"), str):
-            link["tool_call_id"] = value["toolUseId"]
-        if isinstance(value.get("agentType"), str):
-            link["name"] = value["agentType"]
-            scribe.note("agent_type", value["agentType"])
-        scribe.note("parent", link)
-        if isinstance(value.get("description"), str):
-            scribe.note("title", value["description"], Rank.INDEX)
-        if value.get("worktreePath"):
-            scribe.note("worktree_path", value["worktreePath"])
-    elif kind == "title":
-        title = value.get("customTitle")
-        if isinstance(title, str) and title.strip():
-            scribe.note("title", title)
-    else:
+    for line in iter_json_lines(origin, _COMPANION, tally):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        told = line[2]
+        scribe = Scribe((NAME, session), origin.path, 0)
+        if kind == "meta":
+            scribe.key = (NAME, child_id(session, File(origin.path).agent))
+            # `agent-<id>.meta.json`: the call that started the sub-agent, and its type.
+            caller = child_id(session, told.parentAgentId) if told.parentAgentId else session
+            link = {"conversation_id": caller, "kind": "subagent"}
+            if told.toolUseId:
+                link["tool_call_id"] = told.toolUseId
+            if told.agentType:
+                link["name"] = told.agentType
+            scribe.note("parent", link)
+        _note(scribe, title=told.customTitle.strip(), worktree_path=told.worktreePath)
+        _note(scribe, Rank.INDEX, agent_type=told.agentType, title=told.description)
         # A workflow: what each of its sub-agents was for.
-        for item in list_of(value.get("workflowProgress")):
-            agent = field_of(item, "agentId")
-            if not isinstance(agent, str) or not agent:
-                continue
-            notes = (
-                ("title", item.get("label"), Rank.INDEX),
-                ("run_id", value.get("runId"), Rank.COPY),
-                ("workflow", value.get("workflowName"), Rank.ITSELF),
-                ("phase", item.get("phaseTitle"), Rank.ITSELF),
-            )
-            for name, text, rank in notes:
-                if isinstance(text, str) and text:
-                    scribe.note(name, text, rank, key=(NAME, child_id(session, agent)))
-    yield from scribe.facts
+        for agent in told.workflowProgress or ():
+            if agent.agentId:
+                scribe.key = (NAME, child_id(session, agent.agentId))
+                _note(scribe, Rank.INDEX, title=agent.label)
+                _note(scribe, Rank.COPY, run_id=told.runId)
+                _note(scribe, workflow=told.workflowName, phase=agent.phaseTitle)
+        yield from scribe.facts
+
+
+def _note(scribe: Scribe, rank: int = Rank.ITSELF, **notes: str) -> None:
+    for name, text in notes.items():
+        if text:
+            scribe.note(name, text, rank)

@@ -137,7 +137,7 @@ def _session_title(payload: Payload, scribe: Scribe) -> None:
 def _called(payload: Payload) -> Payload:
     """The call that a payload is about, as the fields of ToolCalled."""
     call = hook_payloads.called(payload)
-    files = files_of(call["name"], call["arguments"].encode())
+    files = files_of(call["name"], call["arguments"])
     return {**call, "request": str(payload.get("prompt_id") or ""), "files": files}
 
 

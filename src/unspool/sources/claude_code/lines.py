@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from unspool.io.structs import Shape
+from unspool.io.values import field_of
 
 NAME = "claude-code"
 NOTHING = Raw(b"")
@@ -106,7 +107,6 @@ class Line(msgspec.Struct, gc=False):
     tool_use_result: Returned = UNSET
 
 
-BODY = Shape(Body)
 BLOCK = Shape(Block)
 decode_raws: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_blocks: Callable[[bytes | Raw], str | list[Block] | None] = msgspec.json.Decoder(
@@ -114,39 +114,30 @@ _decode_blocks: Callable[[bytes | Raw], str | list[Block] | None] = msgspec.json
 ).decode
 
 
+def _as_block(item: Any) -> Any:
+    return item if isinstance(item, dict) else {"type": "text", "text": str(item)}
+
+
 class _LineShape(Shape[Line]):
     def convert(self, value: Any, wrong: list[str] | None = None) -> Line:
-        """Of odd types: every field that fits is kept, and a message that is no more than its text."""
-        if not isinstance(value, dict):
-            return super().convert(value, wrong)
-        message = value.get("message")
-        line = super().convert({**value, "message": None}, wrong)
-        if isinstance(message, dict):
-            line.message = BODY.convert({**message, "content": None}, wrong)
-            line.message.content = convert_blocks(message.get("content"))
-        elif isinstance(message, str):
-            line.message = Body(content=message)
-        return line
+        """A message may be no more than its text, and so may a block be."""
+        message = field_of(value, "message")
+        if isinstance(message, str):
+            value = {**value, "message": {"content": message}}
+        elif isinstance(content := field_of(message, "content"), list):
+            value = {**value, "message": {**message, "content": [*map(_as_block, content)]}}
+        return super().convert(value, wrong)
 
 
 LINE = _LineShape(Line)
 
 
 def convert_blocks(value: Any) -> str | list[Block] | None:
-    """Text or blocks; a bare string among blocks is a text block, an odd block keeps its JSON."""
+    """Text or blocks, out of a decoded value."""
     if isinstance(value, str) or value is None:
         return value
-    blocks: list[Block] = []
-    for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, dict) and isinstance(item.get("type"), str):
-            wrong: list[str] = []
-            block = BLOCK.convert(item, wrong)
-            whole = Raw(msgspec.json.encode(item)) if wrong else NOTHING
-            blocks.append(Block(type="unknown", content=whole) if wrong else block)
-        else:  # no block, but something said
-            text = item if isinstance(item, str) else msgspec.json.encode(item).decode()
-            blocks.append(Block(type="text", text=text))
-    return blocks
+    items = value if isinstance(value, list) else [value]
+    return [BLOCK.convert(_as_block(item)) for item in items]
 
 
 def parse_blocks(raw: bytes | Raw) -> str | list[Block] | None:

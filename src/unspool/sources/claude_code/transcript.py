@@ -25,7 +25,7 @@ from unspool.sources.claude_code.lines import (
 )
 from unspool.sources.claude_code.results import FILE_TOOLS, read_outcome, read_persisted
 from unspool.sources.claude_code.words import read_task, read_words
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, title_of, touched
 
 COMMAND_GUESS = Rank.GUESS + 2
 """A slash command says what a session was about where nothing else was typed."""
@@ -86,12 +86,12 @@ def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
         )
     for block in calls:
         if block.tool_use_id is None:
-            name, arguments = block.name or "", bytes(block.input)
+            name, arguments = block.name or "", bytes(block.input).decode()
             scribe.call(
                 id=block.id or "",
                 message=message,
                 name=name,
-                arguments=arguments.decode(),
+                arguments=arguments,
                 files=files_of(name, arguments),
             )
         else:  # a tool that ran at the model's side: what it returned stands in the answer itself
@@ -119,22 +119,9 @@ def _plain(block: Block) -> dict[str, Any]:
     return fields
 
 
-class _FileInput(msgspec.Struct, gc=False):
-    file_path: Any = None
-    notebook_path: Any = None
-
-
-_decode_file_input = msgspec.json.Decoder(_FileInput).decode
-
-
-def files_of(name: str, arguments: bytes) -> tuple[dict[str, Any], ...]:
+def files_of(name: str, arguments: str) -> tuple[dict[str, Any], ...]:
     """The file that a call is about, if it is a tool for files."""
-    operation = FILE_TOOLS.get(name)
-    if operation is None or arguments[:1] != b"{":
-        return ()
-    given = _decode_file_input(arguments)
-    path = given.file_path or given.notebook_path
-    return ({"path": path, "operation": operation, "tool": name},) if isinstance(path, str) else ()
+    return touched(FILE_TOOLS, name, arguments, "file_path", "notebook_path")
 
 
 def _read_usage(body: Body, usage: Usage, version: str, message: str, scribe: Scribe) -> None:
@@ -156,8 +143,6 @@ def _read_usage(body: Body, usage: Usage, version: str, message: str, scribe: Sc
     floor = is_floor(body, version)
     if floor:
         extra["completion_floor"] = True
-    if nothing and usage.output_tokens is None:
-        return
     # What a fork copies over a compaction says 0: nobody knows (cases/claude_code/fork_compacted).
     if not (fresh or read or written or usage.output_tokens):
         return
