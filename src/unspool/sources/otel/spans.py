@@ -32,7 +32,6 @@ from unspool.sources.otel.messages import (
 from unspool.sources.otel.otlp import Item
 from unspool.sources.scribe import Scribe, title_of
 
-_DEPTH = 64
 _HISTORIES = 64
 _CALLS = frozenset(("chat", "generate_content", "text_completion"))
 _DETAILS = "gen_ai.client.inference.operation.details"
@@ -114,9 +113,7 @@ class Traces:
     def above(self, item: Item) -> Iterator[Item]:
         """The spans that hold this one, innermost first."""
         at = self.by_id.get(item.id if item.is_log else item.parent)
-        for _ in range(_DEPTH):
-            if at is None:
-                return
+        while at is not None:
             yield at
             at = self.by_id.get(at.parent)
 
