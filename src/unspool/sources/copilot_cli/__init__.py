@@ -60,9 +60,10 @@ def _is_log(head: Head) -> bool:
     """Lines with a type that the CLI writes; in the CLI's own folders, any lines."""
     if STATE in head.parts and (head.name == _EVENT_LOG or head.parts[-1:] == (STATE,)):
         return head.name.endswith(".jsonl")
-    types = [str(value.get("type")) for value in head.objects]  # in a JSON schema it is a list
+    objects = [value for value in head.objects if value.get("ephemeral") is not True]
+    types = [str(value.get("type")) for value in objects]  # in a JSON schema it is a list
     events = sum(1 for kind in types if kind in KNOWN)
-    if events and any(isinstance(v.get("data"), dict) for v in head.objects):
+    if events and any(isinstance(v.get("data"), dict) for v in objects):
         return events * 2 >= len(types) or head.name == _EVENT_LOG
     streamed = sum(1 for kind in types if kind in flat.READERS)
     return "copilot" in head.name and 0 < len(types) == streamed

@@ -16,7 +16,6 @@ from unspool.io.values import str_of
 from unspool.sources.copilot_cli import flat, legacy, session, speech, tools
 from unspool.sources.copilot_cli.envelope import Envelope, Event, made_id
 from unspool.sources.copilot_cli.lookup import Lookup
-from unspool.sources.copilot_cli.texts import snake
 
 READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "session.start": session.read_start,
@@ -27,7 +26,6 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "session.mode_changed": session.read_mode_change,
     "session.title_changed": session.read_title,
     "session.context_changed": session.read_context_change,
-    "session.compaction_start": session.read_compaction_start,
     "session.compaction_complete": session.read_compaction,
     "session.handoff": session.read_handoff,
     "session.usage_record": session.read_usage,
@@ -46,7 +44,6 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "skill.invoked_ref": session.read_skill,
     "skill.context_delivered": speech.read_injected,
     "skill.context_delivered_ref": speech.read_injected,
-    "abort": session.read_abort,
     "tool.user_requested": tools.read_user_requested,
     "tool.execution_start": tools.read_start,
     "tool.execution_complete": tools.read_complete,
@@ -58,81 +55,65 @@ READERS: dict[str, Callable[[Event, Lookup], None]] = {
     "subagent.configured": session.read_agent_configuration,
     "subagent.completed": session.read_agent_end,
     "subagent.failed": session.read_agent_end,
-    "subagent.selected": session.read_agent_choice,
-    "subagent.deselected": session.read_agent_choice,
     # names that a single version used
     "custom_agent.started": session.read_agent_start,
     "custom_agent.completed": session.read_agent_end,
     "custom_agent.failed": session.read_agent_end,
-    "custom_agent.selected": session.read_agent_choice,
     **flat.READERS,
 }
 
-MARKS: dict[str, str] = {
-    "session.info": "info",
-    "session.warning": "warning",
-    "session.truncation": "truncation",
-    "session.context_cleared": "context_cleared",
-    "session.task_complete": "task_complete",
-    "session.plan_changed": "plan_change",
-    "session.workspace_file_changed": "workspace_file",
-    "session.schedule_created": "schedule",
-    "session.permissions_changed": "permissions_change",
-    "session.fusion_resolved": "fusion",
-    "session.fusion_completed": "fusion",
-    "session.snapshot_rewind": "rewind",
-    "assistant.fusion_phase_completed": "fusion_phase",
-    "assistant.fusion_phase_failed": "fusion_phase",
-    "tool_search.activated": "tools_activated",
-    "session.completion_receipt": "receipt",
-    "model.call_failure": "call_failure",
-}
-"""Events that are kept as they are, between the messages."""
+_CHOICE = ("agentName", "agentDisplayName", "tools")
 
-_NOISE = {
-    "assistant": """turn_end turn_retry intent streaming_delta message_start reasoning_delta idle
-        tool_call_delta server_tool_progress fusion_phase_started fusion_phase_activity""",
-    "agent": "interrupted",
-    "hook": "start progress end",
-    "session": """idle indexed_search todos_changed memory_changed quota_observation usage_info
-        autopilot_stopped auto_tier_recommendation auto_tier_switch_failed fusion_route_started
-        fusion_route_failed fusion_handoff fusion_commit_started fusion_change_checkpoint
-        permission_recovery remote_steerable_changed schedule_cancelled schedule_rearmed
-        autopilot_objective_changed model_deselected session_limits_changed usage_checkpoint
-        request_body_compression_disabled binary_asset canvas.recorded canvas.removed canvas.opened
-        canvas.registry_changed canvas.closed canvas.unavailable custom_notification
-        managed_plugin_progress managed_settings_resolved managed_settings_enforced tools_updated
-        background_tasks_changed skills_loaded custom_agents_updated mcp_servers_loaded
-        mcp_server_status_changed mcp_server_tools_loaded mcp_server_removed
-        mcp_server_needs_reconnect extensions_loaded extensions.attachments_pushed""",
-    "pending_messages": "modified",
-    "model": "call_final_result call_finished call_start",
-    "tool": "execution_partial_result shell_output execution_progress",
-    "sandbox": "decision",
-    "user_input": "requested completed",
-    "elicitation": "requested completed",
-    "sampling": "requested completed",
-    "mcp": """oauth_required oauth_completed oauth_recovery_completed headers_refresh_required
-        headers_refresh_completed tools.list_changed resources.list_changed prompts.list_changed""",
-    "mcp_app": "tool_call_complete",
-    "ui": "ephemeral_query",
-    "external_tool": "requested completed",
-    "command": "queued execute completed",
-    "auto_mode_switch": "requested completed",
-    "session_limits_exhausted": "requested completed",
-    "commands": "changed",
-    "capabilities": "changed",
-    "exit_plan_mode": "requested completed",
-    "workflow": "run_updated run_started run_settled",
-    "factory": "run_updated run_started run_settled",
-    "permission": """carriedForward messageAuthorization messageAuthorizationRead
-        messageAuthorizationDegraded assentDetected contextualAuthorization""",
-}
+MARKS: dict[str, tuple[str, ...]] = {
+    "session.info": ("info",),
+    "session.warning": ("warning",),
+    "session.truncation": ("truncation",),
+    "session.context_cleared": ("context_cleared",),
+    "session.task_complete": ("task_complete",),
+    "session.plan_changed": ("plan_change",),
+    "session.workspace_file_changed": ("workspace_file",),
+    "session.schedule_created": ("schedule",),
+    "session.permissions_changed": ("permissions_change",),
+    "session.fusion_resolved": ("fusion",),
+    "session.fusion_completed": ("fusion",),
+    "session.snapshot_rewind": ("rewind",),
+    "assistant.fusion_phase_completed": ("fusion_phase",),
+    "assistant.fusion_phase_failed": ("fusion_phase",),
+    "tool_search.activated": ("tools_activated",),
+    "session.completion_receipt": ("receipt",),
+    "model.call_failure": ("call_failure",),
+    "session.compaction_start": (
+        "compaction_start", "trigger", "model", "currentTokens", "conversationTokens",
+        "systemTokens", "toolDefinitionsTokens", "tokenLimit",
+    ),
+    "abort": ("interruption", "reason"),
+    # a custom agent takes over, or gives back, the conversation itself
+    "subagent.selected": ("agent_selected", *_CHOICE),
+    "custom_agent.selected": ("agent_selected", *_CHOICE),
+    "subagent.deselected": ("agent_deselected", *_CHOICE),
+}  # fmt: skip
+"""Events that are kept between the messages: as what, and which of their fields, or all."""
+
 NOISE = frozenset(
-    ("prompt_cache_break", *(f"{room}.{name}" for room in _NOISE for name in _NOISE[room].split()))
-)
-"""Known events that say nothing about the conversation, or repeat what another one says: hooks repeat
-tool results, usage checkpoints the run's report; the rest is the program talking to its screen."""
+    f"{room}.{name}"
+    for room, names in (
+        ("assistant", "turn_end"),
+        ("hook", "start end"),
+        ("session", """remote_steerable_changed schedule_cancelled schedule_rearmed
+            autopilot_objective_changed model_deselected session_limits_changed usage_checkpoint
+            fusion_change_checkpoint fusion_route_failed fusion_handoff fusion_commit_started
+            request_body_compression_disabled permission_recovery binary_asset canvas.recorded
+            canvas.removed"""),
+        ("permission", """carriedForward messageAuthorization messageAuthorizationRead
+            messageAuthorizationDegraded assentDetected contextualAuthorization"""),
+        ("mcp", "oauth_recovery_completed"),
+        ("external_tool", "requested"),
+    )
+    for name in names.split()
+)  # fmt: skip
+"""Events of logs that say nothing about the conversation, or repeat what another one says: hooks
+repeat tool results, usage checkpoints the run's report. In streams the program also talks to its
+screen: such events are `ephemeral`, and noise unless they have a reader."""
 
 KNOWN = frozenset((*READERS, *MARKS, *NOISE)) - flat.READERS.keys()
 
@@ -168,7 +149,7 @@ def read_events(
             continue
         offset, line, envelope = record
         kind = envelope.type
-        if kind in NOISE:
+        if kind in NOISE or (envelope.ephemeral and kind not in KNOWN):
             tally.noise += 1
             continue
         data = envelope.data
@@ -190,15 +171,10 @@ def read_events(
             reader(event, lookup)
             tally.noise += not event.facts
         elif kind in MARKS:
-            event.mark(MARKS[kind], _told(data))
-        elif envelope.ephemeral:
-            tally.noise += 1
+            mark, *fields = MARKS[kind]
+            event.mark(mark, event.chosen(*(fields or data)))
         else:
             # Types grew from 27 to 163 in a year: what is not known yet is kept, and counted.
             tally.unrecognise(kind or "no type", origin.path, offset)
             event.mark("event", {"type": kind, "data": data})
         yield from event.facts
-
-
-def _told(data: dict[str, Any]) -> dict[str, Any]:
-    return {snake(name): value for name, value in data.items() if value not in (None, "", [], {})}

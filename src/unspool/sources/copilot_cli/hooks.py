@@ -39,21 +39,15 @@ def _is_editors(payload: Payload) -> bool:
 
 
 def _returned(payload: Payload, scribe: Scribe) -> None:
+    """`PostToolUse`, or `PostToolUseFailure` with an `error`."""
+    name, error = str(payload.get("tool_name") or ""), payload.get("error")
     result = dict_of(payload.get("tool_result"))
-    text = result.get("text_result_for_llm")
-    name = str(payload.get("tool_name") or "")
-    told = {**payload, "tool_name": _NAMES.get(name, name)}
-    told["tool_response"] = text if isinstance(text, str) else payload.get("tool_response")
     failed = result.get("result_type", "success") != "success"
-    hook_payloads.returned(told, scribe, failed=failed, rank=Rank.STANDIN)
-
-
-def _failed(payload: Payload, scribe: Scribe) -> None:
-    error = payload.get("error")
-    text = str(dict_of(error).get("message") or error or "")
-    name = str(payload.get("tool_name") or "")
+    text = result.get("text_result_for_llm", payload.get("tool_response"))
+    if payload["hook_event_name"] == "PostToolUseFailure":
+        failed, text = True, str(dict_of(error).get("message") or error or "")
     told = {**payload, "tool_name": _NAMES.get(name, name), "tool_response": text}
-    hook_payloads.returned(told, scribe, failed=True, rank=Rank.STANDIN)
+    hook_payloads.returned(told, scribe, failed=failed, rank=Rank.STANDIN)
 
 
 def dialect(product: str, is_own: Callable[[Payload], bool]) -> Dialect:
@@ -64,7 +58,7 @@ def dialect(product: str, is_own: Callable[[Payload], bool]) -> Dialect:
             "SessionStart": hook_payloads.start,
             "UserPromptSubmit": hook_payloads.prompt,
             "PostToolUse": _returned,
-            "PostToolUseFailure": _failed,
+            "PostToolUseFailure": _returned,
             "PreCompact": hook_payloads.compaction,
             "Stop": hook_payloads.happened("turn_end"),
             "SessionEnd": hook_payloads.end,

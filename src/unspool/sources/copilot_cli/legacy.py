@@ -14,13 +14,11 @@ sent), how calls ended, and errors:
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from unspool.facts import AnyFact, Role
 from unspool.io.door import read_json
 from unspool.io.origins import Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import field_of, list_of
+from unspool.io.values import dicts_of, field_of, list_of, parse_object
 from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import typed_text
 from unspool.sources.copilot_cli.envelope import Envelope, Event
@@ -90,15 +88,12 @@ def _read_session(event: Event, session: dict[str, Any]) -> None:
     model = plain(session.get("selectedModel"))
     if model:
         event.note("model", model, on="following")
-    entries, messages = session.get("timeline"), session.get("chatMessages")
-    timeline = (
-        [_Shown(e) for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
-    )
+    timeline = [_Shown(entry) for entry in dicts_of(session.get("timeline"))]
     last = max((shown.time for shown in timeline if shown.time is not None), default=None)
     if last is not None:
         event.note("ended_at", format_time(last), 1)
     ended = {shown.call: shown for shown in timeline if shown.call and shown.outcome}
-    said = [message for message in list_of(messages) if isinstance(message, dict)]
+    said = dicts_of(session.get("chatMessages"))
     at = 0
     """How much of the timeline the messages so far have taken."""
     for number, (message, place) in enumerate(zip(said, _places(timeline, said), strict=True)):
@@ -205,15 +200,8 @@ def _read_message(
     for index, call in enumerate(list_of(message.get("tool_calls"))):
         function = field_of(call, "function")
         if isinstance(function, dict):
-            name, arguments = plain(function.get("name")), function.get("arguments")
+            name, arguments = plain(function.get("name")), arguments_text(function.get("arguments"))
             event.call(
                 id=plain(call.get("id")), message=ident, name=name, index=index, time=None,
-                arguments=arguments_text(arguments), files=touched(name, _decoded(arguments)),
+                arguments=arguments, files=touched(name, parse_object(arguments) or arguments),
             )  # fmt: skip
-
-
-def _decoded(arguments: Any) -> Any:
-    try:
-        return msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments
-    except msgspec.DecodeError:
-        return arguments

@@ -189,12 +189,6 @@ def read_context_change(event: Event, lookup: Lookup) -> None:
     event.mark("context_change", event.chosen(*_CONTEXT))
 
 
-def read_compaction_start(event: Event, lookup: Lookup) -> None:
-    data = event.chosen("trigger", "model", "currentTokens", "conversationTokens", "systemTokens",
-                        "toolDefinitionsTokens", "tokenLimit")  # fmt: skip
-    event.mark("compaction_start", data)
-
-
 def read_compaction(event: Event, lookup: Lookup) -> None:
     """The history stays; the mark holds what the model saw in its place from then on."""
     done = event.data.get("success") is not False
@@ -233,10 +227,6 @@ def read_skill(event: Event, lookup: Lookup) -> None:
     elif "content_id" in data and lookup.skill(str(data["content_id"])):
         data["content"] = lookup.skill(str(data["content_id"]))
     event.mark("skill", data)
-
-
-def read_abort(event: Event, lookup: Lookup) -> None:
-    event.mark("interruption", event.chosen("reason"))
 
 
 def read_turn(event: Event, lookup: Lookup) -> None:
@@ -286,9 +276,3 @@ def read_agent_end(event: Event, lookup: Lookup) -> None:
         event.note("agent", event.text("agentName"), 1, key=child)
     if event.text("model"):
         event.note("model", event.text("model"), key=child)
-
-
-def read_agent_choice(event: Event, lookup: Lookup) -> None:
-    """A custom agent takes over, or gives back, the conversation itself."""
-    kind = "agent_deselected" if event.type.endswith("deselected") else "agent_selected"
-    event.mark(kind, event.chosen("agentName", "agentDisplayName", "tools"))
