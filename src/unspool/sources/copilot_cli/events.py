@@ -4,7 +4,6 @@ Shared by the CLI's logs, what it prints (`--output-format json`), and VS Code's
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.io.databases import DAMAGE, open_database
+from unspool.io.door import UNREADABLE
 from unspool.io.times import parse_time
-from unspool.io.values import list_of
+from unspool.io.values import dicts_of, str_of
 from unspool.sources.cursor.bubbles import Bubble
 from unspool.sources.cursor.entries import digest, request_id
 from unspool.sources.cursor.paths import workspace_folder
 from unspool.sources.cursor.tables import Broken, Keys, parse
 
 GENERATIONS = "aiService.generations"
-_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Generation(NamedTuple):
@@ -37,14 +37,14 @@ class Generation(NamedTuple):
 
 def generations_in(value: Any, folder: str | None) -> list[Generation]:
     """Those that a prompt was sent with."""
-    generations = []
-    for item in list_of(value):
-        if isinstance(item, dict) and item.get("type", "composer") == "composer":
-            words = item.get("textDescription")
-            words = words if isinstance(words, str) else ""
-            ident, time = request_id(item.get("generationUUID")), parse_time(item.get("unixMs"))
-            generations.append(Generation(ident, time, words, folder))
-    return generations
+    return [
+        Generation(
+            request_id(item.get("generationUUID")), parse_time(item.get("unixMs")),
+            str_of(item.get("textDescription")), folder,
+        )
+        for item in dicts_of(value)
+        if item.get("type", "composer") == "composer"
+    ]  # fmt: skip
 
 
 class Generations:
@@ -88,13 +88,13 @@ class Generations:
 class _Row(msgspec.Struct):
     """As much of a bubble, or of a composer with bubbles, as tells what was asked."""
 
-    type: Any = None
-    text: Any = None
-    rawText: Any = None
+    type: int | str | None = None
+    text: str | None = None
+    rawText: str | None = None
     richText: Any = None
-    requestId: Any = None
-    usageUuid: Any = None
-    conversation: Any = None
+    requestId: str | None = None
+    usageUuid: str | None = None
+    conversation: list["_Row"] | None = None
 
 
 _decode_row = msgspec.json.Decoder(_Row).decode
@@ -134,24 +134,14 @@ def _said(path: str, stamps: tuple[int, ...]) -> Said:
                 for _, data in rows.range(prefix):
                     try:
                         row = _decode_row(data) if data else _Row()
-                    except _DAMAGE:
+                    except UNREADABLE:
                         continue
-                    listed = list_of(row.conversation)
-                    for item in (row, *listed):
-                        _take(item, words, requests)
+                    for item in (row, *(row.conversation or ())):
+                        idents = filter(None, (item.requestId, item.usageUuid))
+                        requests.update(digest(request_id(ident)) for ident in idents)
+                        asked = Bubble(item.type, item.text, item.rawText, item.richText)
+                        if asked.is_prompt:
+                            words.add(digest(asked.words))
     except DAMAGE:
         pass  # its own reader tells
     return Said(frozenset(words), frozenset(requests))
-
-
-def _take(item: Any, words: set[bytes], requests: set[bytes]) -> None:
-    def field(name: str) -> Any:
-        return item.get(name) if isinstance(item, dict) else getattr(item, name, None)
-
-    for name in ("requestId", "usageUuid"):
-        if isinstance(field(name), str):
-            requests.add(digest(request_id(field(name))))
-    if field("type") in (1, "user"):
-        plain = [v if isinstance(v := field(name), str) else None for name in ("text", "rawText")]
-        asked = Bubble(type=1, text=plain[0], rawText=plain[1], richText=field("richText"))
-        words.add(digest(asked.words))

@@ -10,7 +10,7 @@ echo of the first.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,18 +28,6 @@ RANK = Rank.INDEX
 """Below the stores and the transcript, which hold the conversation itself."""
 AGAIN = RANK + 1
 """A call that the tool hooks tell better."""
-EVENTS = (
-    "sessionStart", "sessionEnd", "beforeSubmitPrompt", "afterAgentResponse", "afterAgentThought",
-    "preToolUse", "postToolUse", "postToolUseFailure", "beforeShellExecution",
-    "afterShellExecution", "beforeMCPExecution", "afterMCPExecution", "beforeReadFile",
-    "afterFileEdit", "beforeTabFileRead", "afterTabFileEdit", "subagentStart", "subagentStop",
-    "preCompact", "stop", "workspaceOpen",
-)  # fmt: skip
-_CANONICAL = {name.lower(): name for name in EVENTS} | {
-    "userpromptsubmit": "beforeSubmitPrompt",
-    "posttooluseerror": "postToolUseFailure",
-}
-"""Names in any case, and those of Claude Code's hooks, which Cursor runs too."""
 _IMPLIED = (
     ("prompt", "beforeSubmitPrompt"),
     ("edits", "afterFileEdit"),
@@ -52,9 +40,6 @@ _IMPLIED = (
     ("text", "afterAgentResponse"),
 )
 """The field that an event has and those below it do not: the 2025 beta wrote no names."""
-_NOISE = frozenset(("workspaceOpen", "beforeTabFileRead", "Notification", "notification"))
-"""Events that say nothing about a conversation."""
-
 Payload = dict[str, Any]
 
 
@@ -84,18 +69,15 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     yield from log.places()
 
 
-class Run:
+class Run(msgspec.Struct):
     """One call that the tool hooks told of."""
 
-    __slots__ = ("events", "failed", "ident", "like", "running", "step")
-
-    def __init__(self, like: str, ident: str, step: str) -> None:
-        self.like = like
-        self.ident = ident
-        self.step = step
-        self.running = True
-        self.failed = False
-        self.events: set[str] = set()
+    like: str
+    ident: str
+    step: str
+    running: bool = True
+    failed: bool = False
+    events: set[str] = set()
 
 
 class Talk:
@@ -213,18 +195,15 @@ class Log:
                 yield from scribe.facts
 
 
-class Said:
+class Said(NamedTuple):
     """One payload, and the scribe that writes down what it states."""
 
-    def __init__(
-        self, payload: Payload, event: str, turn: str, model: str, talk: Talk, scribe: Scribe
-    ) -> None:
-        self.payload = payload
-        self.event = event
-        self.turn = turn
-        self.model = model
-        self.talk = talk
-        self.scribe = scribe
+    payload: Payload
+    event: str
+    turn: str
+    model: str
+    talk: Talk
+    scribe: Scribe
 
     def text(self, *names: str) -> str:
         values = (self.payload.get(name) for name in names)
@@ -268,7 +247,7 @@ class Said:
         if used and not (self.number("input_tokens") or self.number("output_tokens")):
             # Of the response; nothing tells what else it may count.
             self.scribe.usage(subject=step, rank=1, completion=int(used))
-        self.count(rank=1)
+        self.tell_tokens(rank=1)
 
     def read_thought(self) -> None:
         step = self.talk.steps.part("thinking", self.scribe.entry)
@@ -277,7 +256,7 @@ class Said:
             step, thinking=self.text("text"), extra={"thinking_ms": spent} if spent else None
         )
 
-    def count(self, rank: int) -> None:
+    def tell_tokens(self, rank: int) -> None:
         """Tokens of the generation; input is told without what the cache gave and took. `stop` and
         `afterAgentResponse` tell the same figures: the former counts."""
         given, taken = self.number("input_tokens"), self.number("output_tokens")
@@ -393,7 +372,7 @@ class Said:
     def read_stop(self) -> None:
         self.talk.close()
         self.mark("turn_end", self.pick("status", "loop_count"), self.turn)
-        self.count(rank=0)
+        self.tell_tokens(rank=0)
 
     def read_compaction(self) -> None:
         self.talk.steps.close()
@@ -452,3 +431,11 @@ _READERS: dict[str, Callable[[Said], None]] = {
     "subagentStart": Said.read_subagent,
     "subagentStop": Said.read_subagent,
 }
+_NOISE = frozenset(("workspaceOpen", "beforeTabFileRead", "Notification"))
+"""Events that say nothing about a conversation."""
+EVENTS = (*_READERS, "workspaceOpen", "beforeTabFileRead")
+_CANONICAL = {name.lower(): name for name in (*_READERS, *_NOISE)} | {
+    "userpromptsubmit": "beforeSubmitPrompt",
+    "posttooluseerror": "postToolUseFailure",
+}
+"""Names in any case, and those of Claude Code's hooks, which Cursor runs too."""

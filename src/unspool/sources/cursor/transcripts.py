@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, AnyStr
 
 import msgspec
 
@@ -190,15 +190,32 @@ class Transcript:
         ]
         calls = [part for part in parts if part.type == "tool_use"]
         if role == "user":
-            _ask(scribe, text)
+            typed = typed_words(text)
+            if text and typed != "":
+                scribe.message(
+                    id=scribe.entry, role="user", text=text, typed=typed, time=sent_time(text)
+                )
         else:
-            _answer(scribe, text, thoughts, bool(calls))
+            text, titles, hidden = without_marks(text)
+            thinking = "\n\n".join(thought for thought in (*thoughts, titles) if thought)
+            if hidden and not (calls or text or thinking):
+                thinking, hidden = _REDACTED, False  # all that the line says
+            if text or thinking or calls or hidden:
+                scribe.message(
+                    id=scribe.entry, role="assistant", text=text, thinking=thinking,
+                    extra={"reasoning_encrypted": True} if hidden else None,
+                )  # fmt: skip
         for number, part in enumerate(calls):
             self._call(scribe, number, part.id or "", part.name or "", part.input)
         for part in parts:
             if part.type == "tool_result":
-                returned, details = output_of(part.content)
-                scribe.returned(call=part.tool_use_id or "", text=returned, details=details)
+                returned, details = output_of(part.content or None)
+                scribe.returned(
+                    call=part.tool_use_id or "",
+                    name=part.name or "",
+                    text=returned,
+                    details=details,
+                )
 
     def _call(self, scribe: Scribe, number: int, ident: str, name: str, given: Any) -> None:
         if self._project is not None and not self._folder and isinstance(given, dict):
@@ -215,50 +232,52 @@ class Transcript:
     def read_text(self, tally: Tally) -> Iterator[AnyFact]:
         with open_origin(self.origin) as file:
             data = file.read()
-        speakers = list(_SPEAKER.finditer(data))
-        ends = [match.start() for match in speakers[1:]] + [len(data)]
-        for match, end in zip(speakers, ends, strict=False):
+        for match, body in _stretches(_SPEAKER, data):
             tally.records += 1
-            body = data[match.end() : end]
             scribe = self._scribe(match.start(), match[1] + b"\0" + body.strip())
             text = body.decode("utf-8", "replace").replace("\r\n", "\n").strip()
-            if match[1] == b"user":
-                _ask(scribe, text)
-            else:
-                self._sections(scribe, text)
+            role = match[1].decode()
+            parts = [Part(text=text)] if role == "user" else _parts(text, scribe.entry)
+            self._message(scribe, role, parts)
             tally.noise += not scribe.facts
             yield from scribe.facts
 
-    def _sections(self, scribe: Scribe, text: str) -> None:
-        """What stands before the first bracket is said; then thoughts, calls and results."""
-        sections = list(_SECTION.finditer(text))
-        words = [text[: sections[0].start()] if sections else text]
-        thoughts: list[str] = []
-        calls: list[tuple[str, Any]] = []
-        results: list[tuple[str, str]] = []
-        ends = [match.start() for match in sections[1:]] + [len(text)]
-        for match, end in zip(sections, ends, strict=False):
-            head, body = match[2].strip(), text[match.end() : end]
-            if match[1] == "Thinking":
-                thought, _, rest = f"{match[2]}{body}".strip().partition("\n\n")
-                thoughts.append(thought)
-                words.append(rest)
-            elif match[1] == "Tool call":
-                # What is not indented behind the arguments is said again.
-                lines = body.strip("\n").split("\n")
-                plain = (i for i, line in enumerate(lines) if line and line[:1] not in " \t")
-                last = next(plain, len(lines))
-                calls.append((head, parse_arguments("\n".join(lines[:last]))))
-                words.append("\n".join(lines[last:]))
-            else:
-                results.append((head, body.strip()))
-        _answer(scribe, "\n\n".join(s.strip() for s in words if s.strip()), thoughts, bool(calls))
-        for number, (name, given) in enumerate(calls):
-            self._call(scribe, number, f"{scribe.entry}:{number}", name, given)
-        for number, (name, body) in enumerate(results):
-            last = min(number, len(calls) - 1)
-            call = f"{scribe.entry}:{last}" if calls else ""
-            scribe.returned(call=call, name=name, text=body or None)
+
+def _stretches(
+    pattern: re.Pattern[AnyStr], text: AnyStr
+) -> Iterator[tuple[re.Match[AnyStr], AnyStr]]:
+    """Each match, and what stands between it and the next one."""
+    matches = list(pattern.finditer(text))
+    ends = [match.start() for match in matches[1:]] + [len(text)]
+    for match, end in zip(matches, ends, strict=False):
+        yield match, text[match.end() : end]
+
+
+def _parts(text: str, entry: str) -> list[Part]:
+    """What stands before the first bracket is said; then thoughts, calls and results."""
+    words = [_SECTION.split(text, maxsplit=1)[0]]
+    parts: list[Part] = []
+    calls = results = 0
+    for match, body in _stretches(_SECTION, text):
+        head = match[2].strip()
+        if match[1] == "Thinking":
+            thought, _, rest = f"{match[2]}{body}".strip().partition("\n\n")
+            parts.append(Part("thinking", thinking=thought))
+            words.append(rest)
+        elif match[1] == "Tool call":
+            # What is not indented behind the arguments is said again.
+            lines = body.strip("\n").split("\n")
+            plain = (i for i, line in enumerate(lines) if line and line[:1] not in " \t")
+            last = next(plain, len(lines))
+            given = parse_arguments("\n".join(lines[:last]))
+            parts.append(Part("tool_use", id=f"{entry}:{calls}", name=head, input=given))
+            words.append("\n".join(lines[last:]))
+            calls += 1
+        else:
+            call = f"{entry}:{min(results, calls - 1)}" if calls else ""
+            parts.append(Part("tool_result", tool_use_id=call, name=head, content=body.strip()))
+            results += 1
+    return [Part(text="\n\n".join(s.strip() for s in words if s.strip())), *parts]
 
 
 def _trusted_folder(project: Path) -> str | None:
@@ -269,26 +288,6 @@ def _trusted_folder(project: Path) -> str | None:
         return None
     path = field_of(value, "workspacePath")
     return clean_path(path) if isinstance(path, str) and path else None
-
-
-def _ask(scribe: Scribe, text: str) -> None:
-    typed = typed_words(text)
-    if text and typed != "":
-        scribe.message(id=scribe.entry, role="user", text=text, typed=typed, time=sent_time(text))
-
-
-def _answer(scribe: Scribe, text: str, thoughts: list[str], has_calls: bool) -> None:
-    """A step of the model; that its reasoning was left out is all that some say."""
-    text, titles, hidden = without_marks(text)
-    thinking = "\n\n".join(thought for thought in (*thoughts, titles) if thought)
-    if not (text or thinking or has_calls or hidden):
-        return
-    if hidden and not (has_calls or text or thinking):
-        thinking, hidden = _REDACTED, False
-    scribe.message(
-        id=scribe.entry, role="assistant", text=text, thinking=thinking,
-        extra={"reasoning_encrypted": True} if hidden else None,
-    )  # fmt: skip
 
 
 def without_marks(text: str) -> tuple[str, str, bool]:
