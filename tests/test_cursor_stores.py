@@ -570,7 +570,7 @@ def test_values_may_be_json_inside_json_and_the_request_tells_the_project(tmp_pa
 
 
 def test_a_task_names_the_composer_that_it_started(tmp_path: Path) -> None:
-    child = {"composerId": "child-1", "trackedGitRepos": [{"branches": [{"branchName": "fix/it"}]}]}
+    child = {"composerId": "child-1"}
     write_editor(
         tmp_path / "state.vscdb",
         {
@@ -582,5 +582,3 @@ def test_a_task_names_the_composer_that_it_started(tmp_path: Path) -> None:
     made = {t.conversation_id: t for t in conversations(tmp_path)}
     assert made["child-1"].parent is not None
     assert made["child-1"].parent.tool_call_id == "call-3"
-    assert made["child-1"].workspace is not None
-    assert made["child-1"].workspace.branch == "fix/it"

@@ -15,7 +15,7 @@ from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.edits import Changes
 from unspool.sources.cursor.entries import Steps, request_id
-from unspool.sources.cursor.paths import clean_path
+from unspool.sources.cursor.paths import clean_path, uri_path
 from unspool.sources.cursor.tools import decoded, likeness, of_editor, output_of, path_of
 from unspool.sources.scribe import Scribe
 
@@ -219,16 +219,14 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
     for holder in (dict_of(bubble.context), own):
         for name, kind in _ATTACHED.items():
             for item in dicts_of(holder.get(name)):
-                uri = item.get("uri")
-                uri = dict_of(uri).get("fsPath", field_of(uri, "path")) or uri
-                path = uri or item.get("path", item.get("relativePath"))
+                place = item.get("uri") or item.get("path", item.get("relativePath"))
                 lines, text = dict_of(item.get("range")), item.get("text", item.get("rawText"))
                 first, last = lines.get("selectionStartLineNumber"), lines.get("positionLineNumber")
                 attachments.append(
                     Attachment(
                         kind=kind,
                         name=str_of(item.get("name", item.get("docId"))) if kind == "doc" else "",
-                        path=clean_path(str_of(path)),
+                        path=uri_path(place),
                         text=str_of(text) if kind == "selection" else "",
                         start_line=first if isinstance(first, int) else None,
                         end_line=last if isinstance(last, int) else None,

@@ -23,9 +23,11 @@ from unspool.sources.cursor.paths import (
     folder_of,
     is_absolute,
     parents_of,
+    uri_path,
     workspace_folder,
 )
-from unspool.sources.cursor.sent import Sendings, root_of
+from unspool.sources.cursor.sent import RANK as SENT_RANK
+from unspool.sources.cursor.sent import Sent, read_sent, root_of
 from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.tools import decoded, kind_of
 
@@ -37,13 +39,11 @@ _TOOLS = 15
 class Reader(Book):
     """Reads composers of one origin."""
 
-    def __init__(self, origin: str, tally: Tally, store: str, rows: Keys | None = None) -> None:
+    def __init__(self, origin: str, tally: Tally, store: str) -> None:
         super().__init__(origin, tally)
         self.store = store
-        self.rows = rows
-        self.sendings: Sendings | None = None
+        self.rows: Keys | None = None
         self.generations = Generations()
-        self._folders: dict[str, str | None] = {}
 
     def head(self, ident: str, composer: Composer, workspace: str | None = None) -> list[AnyFact]:
         """Notes on a conversation; told by a record of this store's own."""
@@ -75,10 +75,8 @@ class Reader(Book):
         ident = named.get("id") if isinstance(named, dict) else composer.get("workspaceId")
         if not isinstance(ident, str) or not ident.isalnum():
             return None
-        if ident not in self._folders:
-            place = Path(self.origin).parent.parent / "workspaceStorage" / ident
-            self._folders[ident] = workspace_folder(str(place / "state.vscdb"))
-        return self._folders[ident]
+        place = Path(self.origin).parent.parent / "workspaceStorage" / ident
+        return workspace_folder(str(place / "state.vscdb"))
 
     def read(
         self, ident: str, composer: Composer, workspace: str | None = None
@@ -99,7 +97,8 @@ class Reader(Book):
             yield self.problem(chat.key, "missing-bubbles", f"{bubbles.missing} that headers name")
         yield from self._times_and_place(chat, composer, requests)
         root = root_of(composer)
-        for facts in self.sendings.under(root, chat.key) if self.sendings and root else ():
+        sent = Sent(chat.key, self.origin, SENT_RANK, self.offsets)
+        for facts in read_sent(self.rows, root, sent) if self.rows and root else ():
             self.tally.records += 1
             self.tally.noise += not facts
             yield from facts
@@ -233,10 +232,9 @@ class Reader(Book):
         scribe = self.scribe(chat.key)
         if chat.last is None:
             scribe.note("started_at", format_time(parse_time(composer.get("createdAt"))), RANK)
-        updated = parse_time(composer.get("lastUpdatedAt", composer.get("lastSendTime")))
-        ends = [time for time in (updated, chat.last) if time is not None]
-        if ends:
-            scribe.note("ended_at", format_time(max(ends)), RANK)
+        updated = parse_time(composer.get("lastUpdatedAt"))
+        if updated or chat.last:
+            scribe.note("ended_at", format_time(max(updated or 0, chat.last or 0)), RANK)
         if chat.roots:
             scribe.note("workspace.path", chat.roots[0], RANK + 1)
         folder = self.generations.folder(requests)
@@ -244,12 +242,9 @@ class Reader(Book):
             scribe.note("workspace.path", folder, RANK + 2)
         shared = folder_of(sorted(path for path in chat.paths if path))
         if shared:
-            named = [
-                path
-                for path in parents_of(shared)
-                if chat.root_name and file_name(path) == chat.root_name
-            ]
-            scribe.note("workspace.path", named[0] if named else shared, Rank.LAST_RESORT)
+            above = parents_of(shared) if chat.root_name else []
+            named = next((path for path in above if file_name(path) == chat.root_name), shared)
+            scribe.note("workspace.path", named, Rank.LAST_RESORT)
             scribe.note("common_folder", shared, Rank.LAST_RESORT)
         return scribe.facts
 
@@ -395,18 +390,13 @@ def head_notes(composer: Composer) -> dict[str, Any]:
     percent = composer.get("contextUsagePercent")
     if percent is None and isinstance(used, int | float) and isinstance(limit, int | float):
         percent = round(100 * used / limit, 1) if limit else None
-    uri = field_of(composer.get("workspaceIdentifier"), "uri")
-    uri = uri.get("fsPath", uri.get("path")) if isinstance(uri, dict) else uri
-    folder = clean_path(uri) if isinstance(uri, str) and uri else ""
+    folder = uri_path(field_of(composer.get("workspaceIdentifier"), "uri"))
     parent = composer.get("subagentInfo")
     summary = composer.get("latestConversationSummary")
     while isinstance(summary, dict):
         summary = summary.get("summary")
-    repository = next(iter(list_of(composer.get("trackedGitRepos"))), None)
-    branch = next(iter(list_of(field_of(repository, "branches"))), None)
-    name = field_of(branch, "branchName")
     notes: dict[str, Any] = {
-        "title": composer.get("name") or composer.get("chatTitle"),
+        "title": composer.get("name"),
         "composer_mode": mode_name(composer.get("unifiedMode") or composer.get("forceMode")),
         "composer_status": composer.get("status"),
         "context_usage": percent,
@@ -419,7 +409,6 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         "is_archived": composer.get("isArchived") or None,
         "conversation_summary": summary if isinstance(summary, str) else None,
         "workspace.path": folder if is_absolute(folder) else None,
-        "workspace.branch": name if isinstance(name, str) else None,
     }
     if isinstance(parent, dict) and isinstance(parent.get("parentComposerId"), str):
         tie = {"tool_call_id": parent.get("toolCallId"), "name": parent.get("subagentTypeName")}

@@ -2,7 +2,7 @@
 workspace with prompts, generations and the chats of earlier versions."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from unspool.io.origins import Head, Origin, Tally, Touched, TouchedRow
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
-from unspool.sources.cursor.sent import Sendings
 from unspool.sources.cursor.tables import Broken, Keys, parse_object
 from unspool.sources.cursor.workspace import Workspace
 
@@ -121,35 +120,15 @@ def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             database.connection.execute("BEGIN")  # one moment of it, though it is being written
             tables = database.tables()
             if "cursorDiskKV" in tables:
-                reader.rows = Keys(database.connection, "cursorDiskKV")
-                reader.sendings = Sendings(reader.rows, reader.origin, reader.offsets)
+                reader.rows = rows = Keys(database.connection, "cursorDiskKV")
                 beside = Path(reader.origin).parent
                 if beside.name == "globalStorage":
                     reader.generations = Generations(beside.with_name("workspaceStorage"))
                 # All that have a row of their own, then those of which only bubbles are left.
-                seen: set[str] = set()
-                heads: Iterable[tuple[str, bytes | None]] = reader.rows.range("composerData:")
-                if origin.only:
-                    named = (f"composerData:{ident}" for ident in origin.only)
-                    heads = [(key, data) for key in named if (data := reader.rows.get(key))]
-                for key, data in heads:
-                    ident = key.partition(":")[2]
-                    if data is None:
-                        reader.tally.records += 1
-                        reader.tally.noise += 1
-                        continue
-                    try:
-                        composer = parse_object(data)
-                    except Broken as broken:
-                        reader.tally.records += 1
-                        yield reader.problem(("cursor", ident), broken.code, broken.data)
-                        continue
-                    seen.add(ident)
-                    yield from _read_on(reader, ident, composer)
-                for ident in origin.only or reader.rows.groups("bubbleId:"):
-                    is_there = not origin.only or reader.rows.has(f"bubbleId:{ident}:")
-                    if ident and ident not in seen and is_there:
-                        yield from _read_on(reader, ident, {})
+                heads = (key.partition(":")[2] for key in rows.keys("composerData:"))
+                listed = origin.only or dict.fromkeys((*heads, *rows.groups("bubbleId:")))
+                for ident in filter(None, listed):
+                    yield from _read_composer(reader, rows, ident)
             if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
                 # Since 3.12 the heads are rows of a table.
                 reader.store = "headers"
@@ -179,12 +158,23 @@ def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
         yield reader.problem(NOBODY, "unreadable-database", str(error))
 
 
-def _read_on(reader: Reader, ident: str, composer: dict[str, Any]) -> Iterator[AnyFact]:
+def _read_composer(reader: Reader, rows: Keys, ident: str) -> Iterator[AnyFact]:
     """A bad page is the loss of one conversation, not of those behind it."""
+    key, composer = ("cursor", ident), {}
     try:
-        yield from reader.read(ident, composer)
+        row, data = rows.row(f"composerData:{ident}")
+        try:
+            composer = parse_object(data) if data is not None else {}
+        except Broken as broken:
+            reader.tally.records += 1
+            yield reader.problem(key, broken.code, broken.data)
+        if row and data is None:
+            reader.tally.records += 1
+            reader.tally.noise += 1
+        if composer or rows.has(f"bubbleId:{ident}:"):
+            yield from reader.read(ident, composer)
     except sqlite3.OperationalError:
         raise  # locked, or gone: it is so for all
     except sqlite3.DatabaseError as error:
         reader.tally.records += 1
-        yield reader.problem(("cursor", ident), "unreadable-database", str(error))
+        yield reader.problem(key, "unreadable-database", str(error))

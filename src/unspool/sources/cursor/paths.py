@@ -27,6 +27,13 @@ def clean_path(text: str) -> str:
     return text.rstrip("/\\") or text
 
 
+def uri_path(value: Any) -> str:
+    """The path of a `uri`: text, or an object of the editor's; empty where it is neither."""
+    if isinstance(value, dict):
+        value = value.get("fsPath", value.get("path"))
+    return clean_path(value) if isinstance(value, str) else ""
+
+
 def is_absolute(path: str) -> bool:
     """Whether it names a place: some records have only the last part of the project's folder."""
     return path.startswith("/") or path[1:3] == ":\\"

@@ -237,23 +237,15 @@ def _joined(parts: list[Part], kind: str) -> str:
     return "\n\n".join(part.text for part in parts if part.type == kind and part.text)
 
 
-class Sendings:
-    """What an editor's database holds of what was sent, conversation by conversation."""
+def read_sent(rows: Keys, root: bytes, sent: Sent) -> Iterator[list[AnyFact]]:
+    """The facts of each message under a root, as far as an editor's database holds it."""
 
-    def __init__(self, rows: Keys, origin: str, offsets: "count[int]") -> None:
-        self._rows = rows
-        self._origin = origin
-        self._offsets = offsets
+    def fetch(name: str) -> bytes | None:
+        return rows.get(_PREFIX + name)
 
-    def under(self, root: bytes, key: Key) -> Iterator[list[AnyFact]]:
-        """The facts of each message under a root."""
-        sent = Sent(key, self._origin, RANK, self._offsets)
-        for name in messages_under(root, self._blob):
-            value = message_of(self._blob(name))
-            yield sent.read(value, sent.ident(name)) if value is not None else []
-
-    def _blob(self, name: str) -> bytes | None:
-        return self._rows.get(_PREFIX + name)
+    for name in messages_under(root, fetch):
+        value = message_of(fetch(name))
+        yield sent.read(value, sent.ident(name)) if value is not None else []
 
 
 def root_of(composer: dict[str, Any]) -> bytes:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unspool.io.values import dict_of, field_of, str_of
-from unspool.sources.cursor.paths import clean_path, file_name
+from unspool.io.values import dict_of, dicts_of, field_of, str_of
+from unspool.sources.cursor.paths import clean_path, file_name, uri_path
 from unspool.sources.diffs import count_edits
 
 if TYPE_CHECKING:
@@ -109,11 +109,8 @@ def path_of(given: Any) -> str:
         return match[2].strip() if match else ""
     if isinstance(given, dict):
         for field in _PATHS:
-            value = given.get(field)
-            if isinstance(value, dict):
-                value = value.get("fsPath", value.get("path"))
-            if isinstance(value, str) and value:
-                return clean_path(value)
+            if path := uri_path(given.get(field)):
+                return path
         for field in ("patch", "input"):
             if isinstance(given.get(field), str):
                 return path_of(given[field])
@@ -125,16 +122,12 @@ def edits_of(given: Any) -> list[tuple[str, str]] | None:
     if not isinstance(given, dict):
         return None
     listed = given.get("edits")
-    values = listed if isinstance(listed, list) else [given]
-    pairs = [_pair(value) for value in values if isinstance(value, dict)]
-    return [pair for pair in pairs if pair is not None] or None
-
-
-def _pair(value: dict[str, Any]) -> tuple[str, str] | None:
-    for old, new in (("old_string", "new_string"), ("oldString", "newString"), ("old", "new")):
-        if isinstance(value.get(new), str):
-            return (str_of(value.get(old)), value[new])
-    return None
+    return [
+        (str_of(edit.get(old)), edit[new])
+        for edit in dicts_of(listed if isinstance(listed, list) else [given])
+        for old, new in (("old_string", "new_string"), ("oldString", "newString"))
+        if isinstance(edit.get(new), str)
+    ] or None
 
 
 def touch(
@@ -178,11 +171,10 @@ def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any
     if kind == "delete":
         return ({**touch(path, None, outcome, name), "operation": "delete"},)
     change = touch(path, edits_of(given), outcome, name)
-    if "lines_added" not in change and isinstance(given, dict):
-        whole = next((given[f] for f in _WHOLE if isinstance(given.get(f), str)), None)
-        if whole is not None and kind_of(name) == "edit" and "edit" not in name.lower():
-            # Written whole: what was there before, nobody tells.
-            change["lines_added"] = count_edits([("", whole)])[0]
+    whole = next((given[f] for f in _WHOLE if isinstance(given.get(f), str)), None)
+    if "lines_added" not in change and whole is not None and "edit" not in name.lower():
+        # Written whole: what was there before, nobody tells.
+        change["lines_added"] = count_edits([("", whole)])[0]
     return (change,)
 
 
