@@ -16,11 +16,11 @@ import unspool
 from tests.harness import CASES
 from tests.store.conftest import made
 from tests.store.test_sync import _sorted, run, sound, stored, sync
-from unspool.store import metrics
 from unspool.store.blocks import iter_raw
 from unspool.store.conversations import get_trajectory, put_trajectory
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, transaction, writing
+from unspool.store.rows import make_rows
 from unspool.store.schema import FIRST, MIGRATIONS
 from unspool.store.sync import Sync
 from unspool.trajectory import FileTouch, Link, Trajectory, Usage, pack_trajectory
@@ -136,14 +136,16 @@ def test_metrics_by_their_formulas() -> None:
     outcomes = ("accepted", "modified", "rejected", "denied", "undone", "failed", None)
     one.files = [FileTouch("/a", operation="edit", outcome=outcome) for outcome in outcomes]
     one.files += [FileTouch("/a", operation="read"), FileTouch("/b", operation="create")]
-    assert metrics.total_changes(one) == 4  # accepted, modified, unknown, created
-    assert len(metrics.acceptance_decisions(one)) == 5
-    assert metrics.acceptance_rate(one) == 2 / 5
-    assert metrics.interaction_count(one) == 2
-    assert metrics.total_tokens(one) == 1100
-    assert metrics.tool_sequence(one) == ["Edit"]
+    figures = make_rows(one).conversation
+    assert figures["total_changes"] == 4  # accepted, modified, unknown, created
+    assert len(json.loads(figures["acceptance_decisions"])) == 5
+    assert figures["acceptance_rate"] == 2 / 5
+    assert figures["interaction_count"] == 2
+    assert figures["total_tokens"] == 1100
+    assert figures["tool_sequence"] == '["Edit"]'
     one.messages[0].copied = one.messages[1].copied = True
-    assert (metrics.interaction_count(one), metrics.tool_sequence(one)) == (1, [])
+    figures = make_rows(one).conversation
+    assert (figures["interaction_count"], figures["tool_sequence"]) == (1, "[]")
 
 
 def test_what_metrics_cannot_know_is_unknown() -> None:
@@ -152,13 +154,14 @@ def test_what_metrics_cannot_know_is_unknown() -> None:
         FileTouch("/a", operation="edit"),
         FileTouch("/a", operation="edit", outcome="failed"),
     ]
-    assert metrics.acceptance_rate(one) is None
-    assert metrics.acceptance_decisions(one) == []
-    assert metrics.lines(one, "lines_added") is None
+    figures = make_rows(one).conversation
+    assert figures["acceptance_rate"] is None
+    assert figures["acceptance_decisions"] == "[]"
+    assert figures["lines_added"] is None
     one.usage = Usage()
-    assert metrics.total_tokens(one) is None
+    assert make_rows(one).conversation["total_tokens"] is None
     one.usage = None
-    assert metrics.total_tokens(one) is None
+    assert make_rows(one).conversation["total_tokens"] is None
 
 
 def kept(store: Path, name: str) -> tuple[bytes, list[tuple[Any, ...]]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from unspool.io.folders import walk
 from unspool.pipeline.discover import COMPANIONS
+from unspool.store.opening import store_path
 from unspool.store.survey import (
     Changed,
     Known,
@@ -23,7 +24,6 @@ from unspool.store.survey import (
     known_origin,
     known_origins,
     own_files,
-    store_path,
 )
 
 HOT_SECONDS = 0.5

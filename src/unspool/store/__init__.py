@@ -14,7 +14,6 @@ sync.py      the store brought up to date with files and databases
 rows.py      a trajectory as rows of the tables
 conversations.py  these rows in the tables: written, removed, read back, made searchable
 ids.py       how a conversation is called in the store
-metrics.py   the figures of a conversation
 prices.py    what its tokens cost
 filters.py   which conversations are asked about, as conditions in SQL
 stats.py     figures of many conversations, grouped

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import zstandard
@@ -14,12 +13,13 @@ from unspool.inspect.collection import Entry, match, newest_first, short_ids
 from unspool.sinks import Family
 from unspool.store.conversations import get_trajectory
 from unspool.store.ids import row_id
-from unspool.store.opening import damaged, explain
+from unspool.store.opening import damaged, explain, store_path
 from unspool.trajectory import Trajectory
 
-_COLUMNS = (
-    "external_id, source, title, project, started_at, ended_at, messages, turns, tools,"
-    " prompt_tokens, completion_tokens, model, agent_version, parent_id, children, partial"
+_ENTRY = (
+    "SELECT partial IS NOT NULL, external_id AS id, source, title, project,"
+    " nullif(started_at, '') AS started_at, ended_at, messages, turns, tools, prompt_tokens,"
+    " completion_tokens, model, agent_version, parent_id, children FROM conversations"
 )
 
 
@@ -38,8 +38,12 @@ class StoreCollection:
 
     def entries(self) -> Sequence[Entry]:
         with damage_told(self.connection):
-            rows = self.connection.execute(f"SELECT {_COLUMNS} FROM conversations")
-            return newest_first(_entry(*row) for row in rows)
+            rows = self.connection.execute(_ENTRY)
+            names = [name for name, *_ in rows.description[1:]]
+            return newest_first(
+                Entry(**dict(zip(names, values, strict=True)), partial=bool(partial))
+                for partial, *values in rows
+            )
 
     def find(self, ident: str) -> Entry:
         return match(ident, self.entries())
@@ -88,48 +92,6 @@ def damage_told(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise explain(error, _path(connection)) from None
+        raise explain(error, store_path(connection)) from None
     except (zstandard.ZstdError, msgspec.DecodeError) as error:
-        raise damaged(_path(connection), str(error)) from None
-
-
-def _path(connection: sqlite3.Connection) -> Path:
-    return Path(connection.execute("PRAGMA database_list").fetchone()[2])
-
-
-def _entry(
-    ident: str,
-    source: str,
-    title: str | None,
-    project: str | None,
-    started_at: str,
-    ended_at: str | None,
-    messages: int,
-    turns: int,
-    tools: int,
-    prompt_tokens: int | None,
-    completion_tokens: int | None,
-    model: str | None,
-    agent_version: str | None,
-    parent_id: str | None,
-    children: int,
-    partial: str | None,
-) -> Entry:
-    return Entry(
-        id=ident,
-        source=source,
-        title=title,
-        project=project,
-        started_at=started_at or None,
-        ended_at=ended_at,
-        messages=messages,
-        turns=turns,
-        tools=tools,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-        model=model,
-        agent_version=agent_version,
-        parent_id=parent_id,
-        children=children,
-        partial=partial is not None,
-    )
+        raise damaged(store_path(connection), str(error)) from None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from unspool.facts import Key
-from unspool.store.blocks import expand, pack_records
+from unspool.store.blocks import decode_block, expand, pack_records
 from unspool.store.reading import event_type as type_of
 
 DATABASE_TRACE = "database_trace"
@@ -93,7 +93,7 @@ def iter_events(
         (*key, only_type, only_type, only_type),
     )
     for path, data, event_id, kind, sequence, received_at in rows:
-        for offset, record in _decode(expand(data)):
+        for offset, record in decode_block(expand(data)):
             event_type = kind or type_of(record, "")
             if only_type is not None and event_type != only_type:
                 continue
@@ -108,6 +108,3 @@ def _put_payload(event: RawEvent, record: bytes) -> None:
         event.payload = msgspec.Raw(record.strip())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         event.text = record.decode("utf-8", "replace")
-
-
-_decode = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode

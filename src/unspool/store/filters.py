@@ -23,35 +23,18 @@ class Filters(msgspec.Struct, kw_only=True):
 
     def of_conversations(self) -> tuple[list[str], list[Any]]:
         """Conditions on `conversations AS c`."""
-        terms: list[str] = []
-        values: list[Any] = []
-
-        def add(term: str, *found: Any) -> None:
-            terms.append(term)
-            values.extend(found)
-
-        if self.conversation is not None:
-            add("c.id = ?", self.conversation)
-        if self.source is not None:
-            add("c.source = ?", self.source)
-        if self.project is not None:
-            add("instr(lower(ifnull(c.project, '')), ?)", self.project.lower())
-        if self.file is not None:
-            add(
-                "EXISTS (SELECT 1 FROM files_touched f WHERE f.conversation_id = c.id"
-                " AND instr(lower(f.path), ?))",
-                self.file.lower(),
-            )
-        if self.tool is not None:
-            add(
-                "EXISTS (SELECT 1 FROM tool_calls t WHERE t.conversation_id = c.id AND t.name = ?)",
+        given = {
+            "c.id = ?": self.conversation,
+            "c.source = ?": self.source,
+            "instr(lower(ifnull(c.project, '')), ?)": self.project and self.project.lower(),
+            "EXISTS (SELECT 1 FROM files_touched f WHERE f.conversation_id = c.id"
+            " AND instr(lower(f.path), ?))": self.file and self.file.lower(),
+            "EXISTS (SELECT 1 FROM tool_calls t WHERE t.conversation_id = c.id AND t.name = ?)":
                 self.tool,
-            )
-        if self.since is not None:
-            add("ifnull(c.ended_at, c.started_at) >= ?", format_time(self.since))
-        if self.until is not None:
-            add("c.started_at <= ?", format_time(self.until))
-        return terms, values
+            "ifnull(c.ended_at, c.started_at) >= ?": format_time(self.since),
+            "c.started_at <= ?": format_time(self.until),
+        }  # fmt: skip
+        return _chosen(given)
 
     def holds(self, time: int) -> bool:
         """Whether a moment is in the time that is asked about."""
@@ -61,29 +44,28 @@ class Filters(msgspec.Struct, kw_only=True):
 
     def of_moments(self, stamp: str) -> tuple[list[str], list[Any]]:
         """Conditions on the time of what was done; where it is not known, its conversation's do."""
-        terms: list[str] = []
-        values: list[Any] = []
-        if self.since is not None:
-            terms.append(f"ifnull({stamp}, c.ended_at) >= ?")
-            values.append(format_time(self.since))
-        if self.until is not None:
-            terms.append(f"ifnull({stamp}, c.started_at) <= ?")
-            values.append(format_time(self.until))
-        return terms, values
+        return _chosen(
+            {
+                f"ifnull({stamp}, c.ended_at) >= ?": format_time(self.since),
+                f"ifnull({stamp}, c.started_at) <= ?": format_time(self.until),
+            }
+        )
 
     def of_messages(self) -> tuple[list[str], list[Any]]:
         """Conditions on `messages AS m` beside those on its conversation."""
-        terms, values = self.of_conversations()
-        if self.role is not None:
-            terms.append("m.role = ?")
-            values.append(self.role)
-        if self.model is not None:
-            terms.append("instr(lower(ifnull(m.model, ifnull(c.model, ''))), ?)")
-            values.append(self.model.lower())
-        when, times = self.of_moments("m.timestamp")
-        terms += when
-        values += times
-        return terms, values
+        of_its_own = {
+            "m.role = ?": self.role,
+            "instr(lower(ifnull(m.model, ifnull(c.model, ''))), ?)": self.model
+            and self.model.lower(),
+        }
+        parts = (self.of_conversations(), _chosen(of_its_own), self.of_moments("m.timestamp"))
+        return [t for terms, _ in parts for t in terms], [v for _, values in parts for v in values]
+
+
+def _chosen(conditions: dict[str, str | None]) -> tuple[list[str], list[Any]]:
+    """Those with a value."""
+    given = {term: value for term, value in conditions.items() if value is not None}
+    return list(given), list(given.values())
 
 
 def where(terms: list[str]) -> str:

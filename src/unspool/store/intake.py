@@ -7,7 +7,6 @@ cannot be read, or is a document that somebody is in the middle of writing.
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -118,23 +117,24 @@ class Intake:
             self.report.unchanged += 1
         else:
             was_whole = self._was_whole(changed)
-            with savepoint(self.connection) as point:
-                ident = self._put_origin(changed, origin.source, began.end, began.tail)
-                taking = Taking(ident, origin, began.is_database, began.is_live)
-                anew = not (origin.start or taking.is_live or taking.is_database)
-                before = (
-                    facts_told(self.connection, ident) if anew and rewrites(origin.source) else {}
-                )
-                self._forget(taking)
-                self.put(taking, items)
-                # Behind the reading: what a database no longer tells of, the store keeps.
-                for key in taking.told:
-                    if forget_old_facts(self.connection, ident, key, taking.last, now()):
-                        taking.touched.add(key)
-                if before:
-                    taking.touched |= keep_lost(self.connection, ident, before, now())
-                point.keep = self._is_better(changed, taking, was_whole)
-            if point.keep:
+            self.connection.execute("SAVEPOINT origin")
+            ident = self._put_origin(changed, origin.source, began.end, began.tail)
+            taking = Taking(ident, origin, began.is_database, began.is_live)
+            anew = not (origin.start or taking.is_live or taking.is_database)
+            before = facts_told(self.connection, ident) if anew and rewrites(origin.source) else {}
+            self._forget(taking)
+            self.put(taking, items)
+            # Behind the reading: what a database no longer tells of, the store keeps.
+            for key in taking.told:
+                if forget_old_facts(self.connection, ident, key, taking.last, now()):
+                    taking.touched.add(key)
+            if before:
+                taking.touched |= keep_lost(self.connection, ident, before, now())
+            better = self._is_better(changed, taking, was_whole)
+            if not better:
+                self.connection.execute("ROLLBACK TO origin")
+            self.connection.execute("RELEASE origin")
+            if better:
                 self._finish(changed, taking)
             else:
                 self.taken_back |= taking.touched
@@ -267,21 +267,6 @@ class Intake:
 def again(changed: Changed) -> str:
     """How a version is remembered that could not be read to its end."""
     return AGAIN + (changed.state or attempt(changed.size_bytes, changed.mtime_ns))
-
-
-class Savepoint:
-    keep = True
-
-
-@contextmanager
-def savepoint(connection: sqlite3.Connection) -> Iterator[Savepoint]:
-    """A part of a transaction that can be taken back."""
-    point = Savepoint()
-    connection.execute("SAVEPOINT origin")
-    yield point
-    if not point.keep:
-        connection.execute("ROLLBACK TO origin")
-    connection.execute("RELEASE origin")
 
 
 def mark_gone(

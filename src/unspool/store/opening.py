@@ -27,19 +27,24 @@ def default_path() -> Path:
     return Path(named) if named else Path(platformdirs.user_data_dir("unspool")) / NAME
 
 
+_CAUSES = (
+    ("no space left for the store {path}, or in the temporary folder",
+     ("disk is full", "No space left", "File too large")),
+    ("the store {path} cannot be read or written: its disk is full or failing", ("disk I/O error",)),
+    ("the store {path} cannot be written: it or its folder is read-only",
+     ("readonly", "Read-only", "read-only")),
+    ("the store {path} cannot be opened: no permission for it or its folder",
+     ("Permission denied", "not permitted", "unable to open")),
+)  # fmt: skip
+"""What is told where one of these words stands in SQLite's or the system's message."""
+
+
 def explain(error: sqlite3.Error | OSError, path: Path) -> StoreError:
     """One clear line for what SQLite or the system says."""
     text = str(error)
-    if "disk is full" in text or "No space left" in text or "File too large" in text:
-        return StoreError(f"no space left for the store {path}, or in the temporary folder")
-    if "disk I/O error" in text:
-        return StoreError(
-            f"the store {path} cannot be read or written: its disk is full or failing"
-        )
-    if "readonly" in text or "Read-only" in text or "read-only" in text:
-        return StoreError(f"the store {path} cannot be written: it or its folder is read-only")
-    if "Permission denied" in text or "not permitted" in text or "unable to open" in text:
-        return StoreError(f"the store {path} cannot be opened: no permission for it or its folder")
+    for told, words in _CAUSES:
+        if any(word in text for word in words):
+            return StoreError(told.format(path=path))
     if "locked" in text or "busy" in text:
         return StoreBusy(f"the store {path} is busy: another program holds it open for writing")
     if any(word in text for word in ("not a database", "malformed", "corrupt", "vtable")):
@@ -195,6 +200,10 @@ def write_lock(path: Path, wait_seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def store_path(connection: sqlite3.Connection) -> Path:
+    return Path(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def file_of(path: Path) -> tuple[int, int] | None:

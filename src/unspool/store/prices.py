@@ -2,18 +2,18 @@
 
 from functools import lru_cache
 from importlib import import_module
+from typing import NamedTuple
 
 SAMPLE_TOKENS = 1000
 
 
-class Rates:
+class Rates(NamedTuple):
     """US dollars per token. Steps for very long prompts are not known to the sums of a store."""
 
-    def __init__(self, fresh: float, output: float, cached: float, cache_write: float) -> None:
-        self.fresh = fresh
-        self.output = output
-        self.cached = cached
-        self.cache_write = cache_write
+    fresh: float
+    output: float
+    cached: float
+    cache_write: float
 
     def cost(
         self,
@@ -35,19 +35,13 @@ class Rates:
 @lru_cache(maxsize=512)
 def rates_of(model: str) -> Rates | None:
     """None where nobody knows the model's price."""
-    for name in _names(model):
+    plain = model.rpartition("/")[2]  # a product may put its own name before it
+    for name in dict.fromkeys((model, plain, plain.replace(".", "-"))):
         try:
             return _rates(name)
         except LookupError:
             continue
     return None
-
-
-def _names(model: str) -> list[str]:
-    """The name, and as it is where a product puts its own name before it."""
-    plain = model.rpartition("/")[2]
-    dashed = plain.replace(".", "-")
-    return list(dict.fromkeys((model, plain, dashed)))
 
 
 def _rates(model: str) -> Rates:

@@ -1,6 +1,6 @@
 """Rows: a trajectory as rows of the store's tables; a worker can make them, for they need no store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,19 +9,31 @@ from unspool.inspect.collection import make_entry
 from unspool.io.packing import tamed
 from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
-from unspool.store import metrics
 from unspool.store.blocks import squeeze
 from unspool.store.ids import platform_of, row_id
-from unspool.trajectory import Message, Trajectory, pack_trajectory, text_of
+from unspool.trajectory import (
+    FileTouch,
+    Message,
+    Trajectory,
+    Usage,
+    Workspace,
+    pack_trajectory,
+    text_of,
+)
 
 LONGEST_TEXT = 32_768
 """Of a longer text the two ends are searchable: tool results of megabytes are rarely read."""
 _TAIL = 8192
+CHANGES = frozenset(("create", "edit", "delete", "rename"))
+KEPT = frozenset(("accepted", "modified"))
+REFUSED = frozenset(("rejected", "denied", "undone"))
+NOT_MADE = frozenset(("failed", *REFUSED))
 CHECKPOINT = "checkpoint"
 """The role of a row that is no message."""
 _MODEL_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
 
 Row = tuple[Any, ...]
+_UNCOUNTED = Usage()
 
 
 class Rows(NamedTuple):
@@ -86,32 +98,39 @@ def _make_rows(trajectory: Trajectory, searchable: bool) -> Rows:
 
 
 def _conversation(ident: str, session_id: str | None, trajectory: Trajectory) -> dict[str, Any]:
+    """`docs/store.md` has the formulas of its figures, and what they cannot know."""
     entry = make_entry(trajectory)
-    workspace = trajectory.workspace
-    usage = trajectory.usage
+    workspace = trajectory.workspace or Workspace()
+    usage = trajectory.usage or Usage()
+    changes = [touch for touch in trajectory.files or () if touch.operation in CHANGES]
+    made = [touch for touch in changes if touch.outcome not in NOT_MADE]
+    decided = [touch for touch in changes if touch.outcome in KEPT or touch.outcome in REFUSED]
+    kept = sum(1 for touch in decided if touch.outcome in KEPT)
+    tokens = [n for n in (usage.prompt_tokens, usage.completion_tokens) if n is not None]
+    own = [message for message in trajectory.messages if not message.copied]
     return {
         "id": ident,
         "session_id": session_id,
         "external_id": trajectory.conversation_id,
         "platform": platform_of(trajectory.source),
-        "workspace_hash": workspace.hash if workspace else None,
-        "workspace_name": workspace.name if workspace else None,
+        "workspace_hash": workspace.hash,
+        "workspace_name": workspace.name,
         "started_at": trajectory.started_at or "",
         "ended_at": trajectory.ended_at,
-        "interaction_count": metrics.interaction_count(trajectory),
-        "acceptance_rate": metrics.acceptance_rate(trajectory),
-        "total_tokens": metrics.total_tokens(trajectory),
-        "total_changes": metrics.total_changes(trajectory),
+        "interaction_count": entry.turns,
+        "acceptance_rate": kept / len(decided) if decided else None,
+        "total_tokens": sum(tokens) if tokens else None,
+        "total_changes": len(made),
         "context": as_json(trajectory.context),
         "metadata": as_json(trajectory.metadata),
-        "tool_sequence": as_json(metrics.tool_sequence(trajectory)),
-        "acceptance_decisions": as_json(metrics.acceptance_decisions(trajectory)),
+        "tool_sequence": as_json([call.name for m in own for call in m.tool_calls or ()]),
+        "acceptance_decisions": as_json([_decision(touch) for touch in decided]),
         "source": trajectory.source,
         "title": entry.title,
         "project": entry.project,
-        "workspace_path": workspace.path if workspace else None,
-        "repository": workspace.repository if workspace else None,
-        "branch": workspace.branch if workspace else None,
+        "workspace_path": workspace.path,
+        "repository": workspace.repository,
+        "branch": workspace.branch,
         "agent_version": trajectory.agent_version,
         "model": entry.model,
         "parent_id": entry.parent_id,
@@ -119,16 +138,29 @@ def _conversation(ident: str, session_id: str | None, trajectory: Trajectory) ->
         "messages": entry.messages,
         "turns": entry.turns,
         "tools": entry.tools,
-        "tool_failures": sum(1 for m in trajectory.messages if m.is_error and not m.copied),
-        "prompt_tokens": usage.prompt_tokens if usage else None,
-        "completion_tokens": usage.completion_tokens if usage else None,
-        "cached_tokens": usage.cached_tokens if usage else None,
-        "cache_write_tokens": usage.cache_write_tokens if usage else None,
-        "cost_usd": usage.cost_usd if usage else None,
-        "lines_added": metrics.lines(trajectory, "lines_added"),
-        "lines_removed": metrics.lines(trajectory, "lines_removed"),
+        "tool_failures": sum(1 for m in own if m.is_error),
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "cost_usd": usage.cost_usd,
+        "lines_added": _total(touch.lines_added for touch in made),
+        "lines_removed": _total(touch.lines_removed for touch in made),
         "partial": as_json(trajectory.partial) if trajectory.partial else None,
     }
+
+
+def _decision(touch: FileTouch) -> dict[str, Any]:
+    """What became of a change."""
+    fields = ("path", "outcome", "tool_call_id", "turn", "timestamp")
+    values = {name: getattr(touch, name) for name in fields}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    """None where none is known."""
+    counts = [value for value in values if value is not None]
+    return sum(counts) if counts else None
 
 
 def _session(trajectory: Trajectory) -> dict[str, Any] | None:
@@ -136,13 +168,13 @@ def _session(trajectory: Trajectory) -> dict[str, Any] | None:
     if trajectory.source != "cursor":
         return None
     external = trajectory.session_id or trajectory.conversation_id
-    workspace = trajectory.workspace
+    workspace = trajectory.workspace or Workspace()
     return {
         "id": f"cursor_session:{external}",
         "external": external,
-        "hash": (workspace.hash if workspace else None) or "",
-        "name": workspace.name if workspace else None,
-        "path": workspace.path if workspace else None,
+        "hash": workspace.hash or "",
+        "name": workspace.name,
+        "path": workspace.path,
         "start": trajectory.started_at or "",
         "end": trajectory.ended_at,
     }
@@ -190,17 +222,14 @@ def _checkpoint_text(kept: dict[str, Any]) -> str:
 def _messages(ident: str, trajectory: Trajectory) -> list[Row]:
     rows: list[Row] = []
     for index, message in enumerate(trajectory.messages):
-        usage = message.usage
+        usage = message.usage or _UNCOUNTED
         rows.append(
             (
                 index, ident, index, message.id, message.role, message.kind, message.turn,
                 message.model, message.mode, message.name, message.is_error, message.copied,
                 message.timestamp,
-                usage.prompt_tokens if usage else None,
-                usage.completion_tokens if usage else None,
-                usage.cached_tokens if usage else None,
-                usage.cache_write_tokens if usage else None,
-                len(message.content),
+                usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens,
+                usage.cache_write_tokens, len(message.content),
             )
         )  # fmt: skip
     for number, kept in enumerate(trajectory.checkpoints or (), len(rows)):
@@ -227,18 +256,12 @@ def _turns(ident: str, trajectory: Trajectory) -> list[Row]:
 
 def _turn_row(ident: str, turn: int, messages: list[tuple[int, Message]], files: list[str]) -> Row:
     asked = [m for _, m in messages if m.role == "user" and text_of(m)]
-    prompts = [
-        m for m in asked if is_turn(m)
-    ] or asked  # what a program injects comes first at times
+    # What a program injects comes first at times.
+    prompts = [m for m in asked if is_turn(m)] or asked
     answers = [m for _, m in messages if m.role == "assistant" and m.content]
     times = [t for _, m in messages if (t := parse_time(m.timestamp)) is not None]
     stamps = [m.timestamp for _, m in messages if m.timestamp]
     usages = [m.usage for _, m in messages if m.usage is not None and not m.copied]
-
-    def total(field: str) -> int | None:
-        values = [value for usage in usages if (value := getattr(usage, field)) is not None]
-        return sum(values) if values else None
-
     return (
         ident,
         turn,
@@ -246,9 +269,9 @@ def _turn_row(ident: str, turn: int, messages: list[tuple[int, Message]], files:
         clip(answers[-1].content) if answers else None,
         next((m.model for _, m in reversed(messages) if m.model), None),
         next((m.mode for m in prompts if m.mode), None),
-        total("prompt_tokens"),
-        total("completion_tokens"),
-        total("cached_tokens"),
+        _total(usage.prompt_tokens for usage in usages),
+        _total(usage.completion_tokens for usage in usages),
+        _total(usage.cached_tokens for usage in usages),
         as_json([call.name for _, m in messages for call in m.tool_calls or ()]),
         as_json(files),
         min(stamps) if stamps else None,

@@ -2,16 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
 from unspool.io.times import format_time, parse_time
 from unspool.store.filters import Filters, where
-from unspool.store.metrics import KEPT
 from unspool.store.periods import TOKENS, Place, Portion, Tokens, split
 from unspool.store.prices import rates_of
+from unspool.store.rows import KEPT
 from unspool.views.figures import day_and_time
 
 Group = Literal["day", "project", "model", "tool", "source", "file"]
@@ -79,18 +79,11 @@ class Table:
         return self.rows[name]
 
 
-def decide(row: Figures, outcomes: Iterable[str | None]) -> None:
-    for outcome in outcomes:
-        if outcome is not None:
-            row.changes_decided += 1
-            row.changes_kept += outcome in KEPT
-
-
-def price(row: Figures, model: str, tokens: Tokens) -> None:
+def price(row: Figures, model: str, tokens: Tokens, total: int | None = None) -> None:
     prompt, completion, cached, cache_write = tokens
     rates = rates_of(model) if model else None
     if rates is None:
-        row.tokens_without_price += (prompt or 0) + (completion or 0)
+        row.tokens_without_price += total or (prompt or 0) + (completion or 0)
     elif prompt is not None or completion is not None:
         row.add("cost_usd", rates.cost(prompt, completion, cached, cache_write))
 
@@ -220,12 +213,7 @@ def _add_whole(connection: sqlite3.Connection, whole: _Whole, table: Table) -> N
         [whole.included, *values],
     )
     for name, model, *tokens, total in rows:
-        row = table.row(name)
-        rates = rates_of(model) if model else None
-        if rates is None:
-            row.tokens_without_price += total
-        else:
-            row.add("cost_usd", rates.cost(*tokens))
+        price(table.row(name), model, tokens, total)
 
 
 def _add_touches(connection: sqlite3.Connection, filters: Filters, table: Table, by: Group) -> None:
@@ -321,7 +309,8 @@ def _add(row: Figures, portion: Portion, parent: str | None) -> None:
     row.tool_failures += portion.tool_failures
     row.add("lines_added", portion.lines_added)
     row.add("lines_removed", portion.lines_removed)
-    decide(row, portion.outcomes)
+    row.changes_decided += len(portion.outcomes)
+    row.changes_kept += sum(1 for outcome in portion.outcomes if outcome in KEPT)
     for field, value in zip(TOKENS, portion.tokens, strict=True):
         row.add(field, value)
     if portion.cost_usd is not None:
@@ -392,57 +381,42 @@ def by_tool(connection: sqlite3.Connection, filters: Filters, table: Table) -> N
 def by_file(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
     terms, values = filters.of_conversations()
     when, times = filters.of_moments(_moment("f", "timestamp"))
+    kept = ", ".join(f"'{outcome}'" for outcome in sorted(KEPT))
+    decided = "f.operation != 'read' AND f.outcome != 'failed'"
     rows = connection.execute(
-        "SELECT f.path, f.conversation_id, f.operation, f.lines_added, f.lines_removed, f.outcome"
+        "SELECT f.path, count(*), sum(f.lines_added), sum(f.lines_removed),"
+        f" sum(ifnull({decided}, 0)), sum(ifnull({decided} AND f.outcome IN ({kept}), 0)),"
+        " count(DISTINCT f.conversation_id)"
         " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
         " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
-        f" WHERE {where([*terms, *when])}",
+        f" WHERE {where([*terms, *when])} GROUP BY 1",
         [*values, *times],
     )
-    conversations: dict[str, set[str]] = {}
-    for path, ident, operation, added, removed, outcome in rows:
-        if filters.file is not None and filters.file.lower() not in path.lower():
-            continue
-        row = table.row(path)
-        row.touches += 1
-        row.add("lines_added", added)
-        row.add("lines_removed", removed)
-        if operation != "read":
-            decide(row, [outcome if outcome != "failed" else None])
-        conversations.setdefault(path or UNKNOWN, set()).add(ident)
-    for path, idents in conversations.items():
-        table.row(path).conversations = len(idents)
+    for path, touches, added, removed, decisions, changes_kept, conversations in rows:
+        if filters.file is None or filters.file.lower() in path.lower():
+            row = table.row(path)
+            row.touches, row.conversations = touches, conversations
+            row.lines_added, row.lines_removed = added, removed
+            row.changes_decided, row.changes_kept = decisions, changes_kept
 
 
 def add_work(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
     """Turns, calls and failures of every model, and the models whose tokens nobody counted."""
     terms, values = filters.of_conversations()
     when, times = filters.of_moments("x.started_at")
-    if not when:
-        for model, ident, inner, *work in connection.execute(
-            "SELECT w.model, c.id, c.parent_id IS NOT NULL, w.turns, w.tool_calls, w.tool_failures"
-            f" FROM model_work w JOIN conversations c ON c.id = w.conversation_id"
-            f" WHERE {where(terms)}",
-            values,
-        ):
-            if filters.model is None or filters.model.lower() in model.lower():
-                row = table.join(model, ident, bool(inner))
-                row.turns += 0 if inner else work[0]
-                row.tool_calls += work[1]
-                row.tool_failures += work[2]
-        return
-    for field, source in _WORK.items():
-        rows = connection.execute(
-            f"SELECT x.model, c.id, c.parent_id IS NOT NULL, count(*), sum(ifnull(x.failed, 0))"
-            f" FROM ({source}) x JOIN conversations c ON c.id = x.conversation_id"
-            f" WHERE x.model IS NOT NULL AND {where([*terms, *when])} GROUP BY 1, 2",
-            [*values, *times],
-        )
-        for model, ident, inner, number, failed in rows:
-            if filters.model is None or filters.model.lower() in model.lower():
-                row = table.join(model, ident, bool(inner))
-                row.add(field, 0 if field == "turns" and inner else number)
-                row.tool_failures += failed
+    done = f"SELECT * FROM ({_TURNS}) UNION ALL SELECT * FROM ({_CALLS})" if when else _ALL
+    rows = connection.execute(
+        "SELECT x.model, c.id, c.parent_id IS NOT NULL, sum(x.turns), sum(x.calls), sum(x.failures)"
+        f" FROM ({done}) x JOIN conversations c ON c.id = x.conversation_id"
+        f" WHERE x.model IS NOT NULL AND {where([*terms, *when])} GROUP BY 1, 2",
+        [*values, *times],
+    )
+    for model, ident, inner, turns, calls, failures in rows:
+        if filters.model is None or filters.model.lower() in model.lower():
+            row = table.join(model, ident, bool(inner))
+            row.turns += 0 if inner else turns
+            row.tool_calls += calls
+            row.tool_failures += failures
 
 
 def _moment(table: str, column: str) -> str:
@@ -453,11 +427,19 @@ def _moment(table: str, column: str) -> str:
     )
 
 
-_WORK = {
-    "turns": "SELECT n.conversation_id, n.model, n.started_at, 0 AS failed FROM conversation_turns n"
-    " CROSS JOIN messages m ON m.conversation_id = n.conversation_id"
-    " AND m.message_index = n.first_message AND NOT m.copied",
-    "tool_calls": f"SELECT m.conversation_id, m.model, {_moment('t', 'started_at')} AS started_at,"
-    " t.is_error AS failed FROM tool_calls t CROSS JOIN messages m"
-    " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index",
-}
+_ALL = (
+    "SELECT conversation_id, model, turns, tool_calls AS calls, tool_failures AS failures"
+    " FROM model_work"
+)
+"""What every model did, whenever that was,"""
+_TURNS = (
+    "SELECT n.conversation_id, n.model, n.started_at, 1 AS turns, 0 AS calls, 0 AS failures"
+    " FROM conversation_turns n CROSS JOIN messages m ON m.conversation_id = n.conversation_id"
+    " AND m.message_index = n.first_message AND NOT m.copied"
+)
+"""and one by one, with its time."""
+_CALLS = (
+    f"SELECT m.conversation_id, m.model, {_moment('t', 'started_at')} AS started_at, 0, 1,"
+    " ifnull(t.is_error, 0) FROM tool_calls t CROSS JOIN messages m"
+    " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
+)

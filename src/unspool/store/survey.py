@@ -17,7 +17,7 @@ from unspool.io.databases import BACKUP, MAGIC
 from unspool.io.folders import walk
 from unspool.io.origins import Origin, read_head
 from unspool.pipeline.discover import COMPANIONS
-from unspool.store.opening import file_of
+from unspool.store.opening import file_of, store_path
 
 TAIL_BYTES = 4096
 LOGS = (".jsonl", ".ndjson")
@@ -86,10 +86,6 @@ def survey(connection: sqlite3.Connection, paths: Iterable[str]) -> Survey:
         if missing and any(_is_under(path, top) for top in tops) and is_gone(path):
             findings.gone.append(row.id)
     return findings
-
-
-def store_path(connection: sqlite3.Connection) -> Path:
-    return Path(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def own_files(connection: sqlite3.Connection) -> frozenset[tuple[int, int]]:
