@@ -273,5 +273,5 @@ def _snapshot(key: Key, messages: list[Message], shape: Callable[..., Any]) -> S
     text = msgspec.json.encode(shape(messages))[:-1]
     view = View(size=len(text), origin="lists.jsonl", offset=7, time=time, requested="gpt-5")
     return SnapshotSeen(
-        key=key, origin="lists.jsonl", offset=7, time=time, text=text, escaped=False, views=(view,)
+        key=key, origin="lists.jsonl", offset=7, time=time, text=text, views=(view,)
     )

@@ -113,7 +113,7 @@ def test_lists_need_no_format_either() -> None:
     """A message list of nobody's format and the records of the same hill are one conversation."""
     text = b'[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}'
     view = View(size=len(text), origin="valley", offset=0)
-    seen = SnapshotSeen(key=KEY, origin="valley", offset=0, text=text, escaped=False, views=(view,))
+    seen = SnapshotSeen(key=KEY, origin="valley", offset=0, text=text, views=(view,))
     facts = read("2<- a: hi\n3<2 u: and the weather?\n4<3 a: fine")
     for mixed in ([*facts, seen], [seen, *facts]):
         (made,) = reduce_facts(KEY, mixed).trajectories

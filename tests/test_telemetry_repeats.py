@@ -13,6 +13,7 @@ from unspool.facts import AnyFact
 from unspool.io.door import UNREADABLE
 from unspool.io.origins import Origin, Tally
 from unspool.sources.copilot_telemetry import read, repeats
+from unspool.sources.copilot_telemetry.envelope import bag_of
 
 WORDS = ["the", "größe", "漢字", "“so”", "a\\b", "\n", '"', "[]", "}]", "{", "😀", "\u2028"]
 
@@ -110,7 +111,7 @@ def test_a_byte_that_is_no_utf8_is_seen_wherever_it_stands(seed: int) -> None:
         messages.append({"role": "user", "content": "".join(rng.choices("añ漢 b", k=5000))})
         made = call(messages, conversation="ü", mode="é")
         line = json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode()
-        assert shape.body_of(shape.decode(line)) is not None
+        assert type(bag_of(shape.decode(line)).properties.messagesJson) is bytes
         for _ in range(20):
             at = rng.choice([i for i in rng.sample(range(len(line)), 400) if line[i] >= 0x80])
             with pytest.raises(UNREADABLE):

@@ -312,12 +312,10 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=
 class SnapshotSeen(Fact, frozen=True, gc=False):
     """A whole message list, still undecoded, and the calls that saw how much of it.
 
-    `text` is the JSON array without its closing bracket. Where `escaped` is true it is the inside
-    of a JSON string, just as it stood in the record.
+    `text` is the JSON array without its closing bracket.
     """
 
     text: bytes = b""
-    escaped: bool = True
     broken: bool = False
     """Cut off or with a part missing: only the messages up to there can be used."""
     views: tuple[View, ...] = ()

@@ -19,7 +19,7 @@ from unspool.io.origins import Tally
 from unspool.io.times import format_time
 from unspool.pipeline.discover import discover
 from unspool.prompts.context import shorten
-from unspool.sources.copilot_telemetry import NAME, Event, iter_events
+from unspool.sources.copilot_telemetry import NAME, Event, iter_events, text_of
 
 Progress = Callable[[int], Callable[[int], None] | None] | None
 """Gets the number of bytes that there are and gives what is told the bytes done."""
@@ -130,9 +130,10 @@ def search_types(paths: Iterable[str], contains: str = "", progress: Progress = 
 
 def _count(event_type: EventType, event: Event) -> None:
     event_type.count += 1
-    for name in {_stem(name, event.properties) for name in event.properties}:
+    properties, measures = event.everything()
+    for name in {_stem(name, properties) for name in properties}:
         event_type.properties[name] = event_type.properties.get(name, 0) + 1
-    for name in event.measures:
+    for name in measures:
         event_type.measurements[name] = event_type.measurements.get(name, 0) + 1
     if event_type.count == 1:
         event_type.example = {
@@ -140,13 +141,13 @@ def _count(event_type: EventType, event: Event) -> None:
             "offset": event.offset,
             "time": format_time(event.time),
             "properties": {
-                name: shorten(event.text(name), EXAMPLE_CHARS)
-                for name in event.properties
-                if _stem(name, event.properties) == name
+                name: shorten(text_of(value), EXAMPLE_CHARS)
+                for name, value in properties.items()
+                if _stem(name, properties) == name
             },
             "measurements": {
                 name: shorten(bytes(value).decode("utf-8", "replace"), EXAMPLE_CHARS)
-                for name, value in event.measures.items()
+                for name, value in measures.items()
             },
         }
 
@@ -233,9 +234,9 @@ class ModelCheck:
             seen = Violation(
                 event.origin,
                 event.offset,
-                conversation_id=event.text("conversationId"),
-                request_id=event.text("headerRequestId"),
-                base_model=event.text("baseModel"),
+                conversation_id=text_of(event.told.conversationId),
+                request_id=text_of(event.told.headerRequestId),
+                base_model=text_of(event.told.baseModel),
                 option_model=event.model,
                 last_role=_last_role(event),
             )
@@ -253,8 +254,11 @@ class ModelCheck:
                 models.update(dict.fromkeys(m for m in (seen.base_model, seen.option_model) if m))
         elif event.name in ("interactiveSessionMessage", "interactiveSessionResponse"):
             self.report.session_events += 1
-            model = event.text("baseModel") or event.text("model")
-            key = (event.text("sessionId") or event.text("conversationId"), event.text("requestId"))
+            model = text_of(event.told.baseModel) or text_of(event.told.model)
+            key = (
+                text_of(event.told.sessionId) or text_of(event.told.conversationId),
+                text_of(event.told.requestId),
+            )
             if not model or model.lower() == "auto" or not all(key):
                 return
             rank = 1 if event.name == "interactiveSessionResponse" else 0
@@ -289,13 +293,14 @@ class ModelCheck:
 
 def _last_role(event: Event) -> str:
     """The role of the list's last message; empty where the list cannot be read."""
-    text = event.whole("messagesJson")
+    body, broken = event.read_messages() or (b"", True)
+    text = body if broken else body + b"]"
     try:
         roles = _roles.decode(text) if text else []
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         recovered: Any = recover_json(text)
         # A list that was cut off does not tell how it ended.
-        if not isinstance(recovered, list) or not text.rstrip().endswith("]"):
+        if not isinstance(recovered, list) or not text.endswith(b"]"):
             return ""
         last = recovered[-1] if recovered else None
         return str(last.get("role", "")) if isinstance(last, dict) else ""

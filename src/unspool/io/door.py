@@ -483,6 +483,19 @@ _CUT = re.compile(rb"(?<=[^\\]{12})(?![\x80-\xbf])|(?<!\\)(?=\\)(?!\\u[dD][c-fC-
 character, or the first backslash of a row that is not the second half of a pair."""
 
 
+_decode_string = msgspec.json.Decoder(str).decode
+
+
+def unescape(text: bytes) -> str:
+    """The inside of a JSON string as it reads; ValueError where the escapes are not JSON's."""
+    quoted = b"".join((b'"', text, b'"'))
+    try:
+        return _decode_string(quoted)
+    except msgspec.DecodeError:  # lone surrogates: real where a pair was cut in two
+        inner: str = json.loads(quoted, strict=False)
+        return inner.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def refuse_dirt(data: bytes) -> None:
     """Raise where JSON that was decoded in part (`msgspec.Raw`) would fail when the rest is."""
     if not data.isascii():

@@ -36,8 +36,6 @@ class Joined:
 
 def _covers(longer: SnapshotSeen, other: SnapshotSeen) -> bool:
     """Whether the other list is this list's beginning, up to the end of a message."""
-    if longer.escaped != other.escaped:
-        return False
     if longer.broken or other.broken:
         return longer.broken == other.broken and longer.text == other.text
     at = len(other.text)
@@ -130,5 +128,5 @@ class Joiner:
         return facts
 
 
-def _by_text(joined: Joined) -> tuple[bool, bool, bytes]:
-    return joined.fact.broken, joined.fact.escaped, joined.fact.text
+def _by_text(joined: Joined) -> tuple[bool, bytes]:
+    return joined.fact.broken, joined.fact.text

@@ -10,9 +10,8 @@ call logs them when it ends. A list that is broken is used up to the break
 
 import json
 import operator
-import re
 from collections.abc import Callable, Iterator
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -208,32 +207,6 @@ def _problem(key: Key, view: View, code: str) -> Problem:
     return Problem(key=key, origin=view.origin, offset=view.offset, number=98, code=code)
 
 
-class Text:
-    """A list as text without its brackets, a comma behind every message, and where in it the lists of
-    its calls end: a piece between two ends tells how many messages the next call saw more."""
-
-    __slots__ = ("ends", "pieces", "seen", "text")
-
-    def __init__(self, fact: SnapshotSeen, ends: list[int], pieces: list[str]) -> None:
-        self.pieces = pieces
-        if len(pieces) == 1:
-            self.text = f"{pieces[0]},"
-            end = len(self.text)
-            self.ends = [end]
-            self.seen = [(end, view) for view in fact.views]
-        else:
-            self.text = f"{','.join(pieces)},"
-            self.ends = list(accumulate([len(piece) + 1 for piece in pieces]))
-            places = dict(zip(ends, self.ends, strict=True))
-            self.seen = [(places[view.size], view) for view in fact.views]
-
-    def take(self, beginning: "Text") -> None:
-        """What the calls saw that logged only the beginning of this text."""
-        self.seen += beginning.seen
-        self.ends = sorted({*self.ends, *beginning.ends})
-        self.pieces = [self.text[start : end - 1] for start, end in pairwise([0, *self.ends])]
-
-
 def _ends(fact: SnapshotSeen) -> list[int]:
     return sorted({len(fact.text), *[view.size for view in fact.views]})
 
@@ -246,64 +219,44 @@ def _read_whole(snapshots: list[SnapshotSeen], answers: list[Answer]) -> list[Li
     """All lists of a conversation, decoded in one go; None where one of them is not clean. Those that
     are plain answers go to the answers.
 
-    Unescaped, one may prove to be the beginning of another that is spelled otherwise.
+    A piece between two ends tells how many messages the next call saw more.
     """
-    texts: list[Text] = []
+    ends: list[list[int]] = []
+    pieces: list[bytes] = []
+    for fact in snapshots:
+        if len(fact.views) == 1:
+            ends.append([len(fact.text)])
+            pieces.append(fact.text[1:])
+        else:
+            ends.append(_ends(fact))
+            pieces += _pieces(fact, ends[-1])
     try:
-        for escaped in (True, False):
-            facts = [fact for fact in snapshots if fact.escaped == escaped]
-            ends: list[list[int]] = []
-            pieces: list[bytes] = []
-            for fact in facts:
-                if len(fact.views) == 1:
-                    ends.append([len(fact.text)])
-                    pieces.append(fact.text[1:])
-                else:
-                    ends.append(_ends(fact))
-                    pieces += _pieces(fact, ends[-1])
-            plain = _unescape_all(pieces) if escaped else [piece.decode() for piece in pieces]
-            if len(plain) != len(pieces):  # one ends in the middle of a string
-                return None
-            at = 0
-            for fact, own in zip(facts, ends, strict=True):
-                texts.append(Text(fact, own, plain[at : at + len(own)]))
-                at += len(own)
-        texts.sort(key=_text_of_list)
-        joined: list[Text] = []
-        for text in texts:
-            if joined and text.text.startswith(joined[-1].text):
-                text.take(joined.pop())
-            joined.append(text)
-        pieces_left = [piece for text in joined for piece in text.pieces]
-        decoded = _decode_pieces(pieces_left)
+        decoded = _decode_pieces(pieces)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if len(decoded) != len(pieces_left):
+    if len(decoded) != len(pieces):
         return None
     listings: list[Listing] = []
     values = iter(decoded)
-    for text in joined:
-        view = text.seen[0][1]
-        if len(text.seen) > 1 or view.requested or not _tells_answer(view):
-            listings.append(_listing(text.seen, text.ends, values))
+    for fact, own in zip(snapshots, ends, strict=True):
+        view = fact.views[0]
+        if len(fact.views) > 1 or view.requested or not _tells_answer(view):
+            listings.append(_listing(fact.views, own, values))
             continue
         piece = next(values)
         messages, odd = piece
         if odd or len(messages) != 1 or messages[0].role != "assistant" or is_empty(messages[0]):
-            listings.append(_listing(text.seen, text.ends, iter([piece])))
+            listings.append(_listing(fact.views, own, iter([piece])))
         else:
             answers.append(Answer(view, messages[0]))
     return listings
-
-
-_text_of_list = operator.attrgetter("text")
 
 
 Piece = tuple[list[Message], bool]
 """Messages of a list, and whether some of its elements are none."""
 
 
-def _listing(seen: list[tuple[int, View]], ends: list[int], decoded: Iterator[Piece]) -> Listing:
+def _listing(views: tuple[View, ...], ends: list[int], decoded: Iterator[Piece]) -> Listing:
     """The messages of a list that was decoded piece by piece, and how many of them each call saw."""
     messages: list[Message] = []
     counts: dict[int, int] = {}
@@ -315,7 +268,7 @@ def _listing(seen: list[tuple[int, View]], ends: list[int], decoded: Iterator[Pi
             if (message.content and not message.content.isspace()) or not is_empty(message):
                 messages.append(message)
         counts[end] = len(messages)
-    calls = [Call(view, counts[end]) for end, view in seen]
+    calls = [Call(view, counts[view.size]) for view in views]
     if len(calls) > 1:
         calls.sort(key=_by_view)  # not by who joined what when
     return Listing(messages, calls, trouble=trouble)
@@ -333,10 +286,10 @@ def _read_snapshot(fact: SnapshotSeen, others: list[SnapshotSeen]) -> Listing | 
         return _read_broken(fact)
     ends = _ends(fact)
     try:
-        decoded = [_decode_piece(piece, fact.escaped) for piece in _pieces(fact, ends)]
+        decoded = [_decode_piece(piece) for piece in _pieces(fact, ends)]
     except (ValueError, RecursionError):
         return _read_broken(_apart(fact, others))
-    return _listing([(view.size, view) for view in fact.views], ends, iter(decoded))
+    return _listing(fact.views, ends, iter(decoded))
 
 
 def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
@@ -353,14 +306,8 @@ def _apart(fact: SnapshotSeen, others: list[SnapshotSeen]) -> SnapshotSeen:
 def _read_broken(fact: SnapshotSeen) -> Listing | None:
     """All whole messages of a list that is cut off, or not clean, and the cut-off one as far as it
     goes."""
-    trouble, missing = "", fact.broken
+    missing, text = fact.broken, fact.text.decode()
     try:
-        text = fact.text.decode()
-    except UnicodeDecodeError:
-        text, trouble = fact.text.decode("utf-8", "replace"), "invalid-utf8"
-    try:
-        if fact.escaped:
-            text = _unescape_cut_off(text)
         values = None if missing else _whole_array(text)
         if values is None:
             # The elements before the place where the array breaks.
@@ -378,19 +325,7 @@ def _read_broken(fact: SnapshotSeen) -> Listing | None:
     messages = [m for m in list_to_messages(values) if not is_empty(m)]
     calls = [Call(view, len(messages)) for view in sorted(fact.views, key=_by_place)]
     cut_off = "messages-cut-off" if missing and not fact.broken else ""
-    return Listing(messages, calls, missing, trouble=trouble or cut_off)
-
-
-_HALF_ESCAPE = re.compile(r"\\+(?:u[0-9a-fA-F]{0,3})?\Z")
-
-
-def _unescape_cut_off(text: str) -> str:
-    """What the inside of a JSON string reads as; an escape that was cut in two is left out."""
-    half = _HALF_ESCAPE.search(text)
-    if half is not None:
-        slashes = len(half[0]) - len(half[0].lstrip("\\"))
-        text = text[: half.start() + slashes - 1] if slashes % 2 else text
-    return unescape(text.encode()).decode()
+    return Listing(messages, calls, missing, trouble=cut_off)
 
 
 def _whole_array(text: str) -> list[Any] | None:
@@ -400,31 +335,13 @@ def _whole_array(text: str) -> list[Any] | None:
         return None
 
 
-_decode_string = msgspec.json.Decoder(str).decode
-
-
-def unescape(text: bytes) -> bytes:
-    """The inside of a JSON string as it reads; ValueError where the escapes are not JSON's."""
-    quoted = b"".join((b'"', text, b'"'))
-    try:
-        return _decode_string(quoted).encode()
-    except msgspec.DecodeError:  # lone surrogates: real where a pair was cut in two
-        inner: str = json.loads(quoted, strict=False)
-        return inner.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-_decode_strings = msgspec.json.Decoder(list[str]).decode
 _decode_sent = msgspec.json.Decoder(list[list[SentMessage]]).decode
 _decode_lists = msgspec.json.Decoder(list[list[Any]]).decode
 
 
-def _unescape_all(pieces: list[bytes]) -> list[str]:
-    return _decode_strings(b'["%b"]' % b'","'.join(pieces)) if pieces else []
-
-
-def _decode_pieces(pieces: list[str]) -> list[Piece]:
+def _decode_pieces(pieces: list[bytes]) -> list[Piece]:
     """The messages of arrays that stand one behind the other, per piece."""
-    array = f"[[{'],['.join(pieces)}]]".encode()
+    array = b"[[%b]]" % b"],[".join(pieces)
     refuse_depth(array)
     try:
         return [([sent.to_message() for sent in piece], False) for piece in _decode_sent(array)]
@@ -432,14 +349,13 @@ def _decode_pieces(pieces: list[str]) -> list[Piece]:
         return [_piece(values) for values in _decode_lists(array)]
 
 
-def _decode_piece(piece: bytes, escaped: bool) -> Piece:
+def _decode_piece(piece: bytes) -> Piece:
     try:
-        (text,) = _unescape_all([piece]) if escaped else [piece.decode()]
-        (messages,) = _decode_pieces([text])
+        (messages,) = _decode_pieces([piece])
         return messages
     except (msgspec.DecodeError, ValueError):
         pass  # not clean: read as far as it is JSON, or refused
-    return _piece(decode_array(b"[%b]" % (unescape(piece) if escaped else piece)))
+    return _piece(decode_array(b"[%b]" % piece))
 
 
 def _piece(values: list[Any]) -> Piece:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.facts import ListSeen, PieceSeen, View
-from unspool.io.door import recover_json
+from unspool.io.door import recover_json, unescape
 from unspool.prompts.shapes import is_response_item, joined, list_to_messages
 from unspool.reduce.lists import (
     Call,
@@ -24,7 +24,6 @@ from unspool.reduce.lists import (
     decode_array,
     identity,
     is_empty,
-    unescape,
 )
 from unspool.trajectory import Message
 
@@ -194,7 +193,7 @@ def _unescape(body: bytes) -> Any:
     """The value of a JSON text that stood inside a JSON string; ValueError where there is none.
     Of bytes that are no UTF-8 the source has told."""
     clean = body if body.isascii() else body.decode("utf-8", "replace").encode()
-    (value,) = decode_array(b"".join((b"[", unescape(clean), b"]")))
+    (value,) = decode_array(f"[{unescape(clean)}]".encode())
     return value
 
 

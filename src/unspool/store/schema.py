@@ -13,7 +13,7 @@ from unspool.store.tables import CONVERSATIONS, LATER, LIVE, ORIGINS, SEARCH, WO
 
 APPLICATION_ID = 0x756E7370
 """`unsp`, so that `file` and others can tell a store from any other database."""
-FIRST = 12
+FIRST = 14
 """The number of the first migration: versions that were never released had others before it."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from unspool.facts import AnyFact
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.copilot_telemetry.calls import read_engine_messages, read_list, read_piece
-from unspool.sources.copilot_telemetry.events import SOURCE, Event, iter_events
+from unspool.sources.copilot_telemetry.events import SOURCE, Event, iter_events, text_of
 from unspool.sources.copilot_telemetry.turns import (
     read_message_text,
     read_participant,
@@ -29,6 +29,7 @@ __all__ = [
     "iter_events",
     "places",
     "read",
+    "text_of",
 ]
 
 NAME = SOURCE

@@ -4,17 +4,19 @@
     model.modelCall.input   messageUuids: "[\\"a\\",\\"b\\"]", whose bodies were sent once, in pieces:
     model.message.added     messageUuid: "b", messageJson: "{\\"role\\":…", chunkIndex, totalChunks
 
-Lists stay undecoded: most are the beginning of a longer one, and that shows in the text.
+Lists are unescaped, but not decoded: most are the beginning of a longer one, and that shows in the
+text.
 """
 
 import re
 from functools import lru_cache
 from typing import Any
 
+from msgspec import UNSET
+
 from unspool.facts import AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
 from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry.events import Event
-from unspool.sources.copilot_telemetry.repeats import CACHE_MARK
+from unspool.sources.copilot_telemetry.events import Event, option_of, text_of
 from unspool.sources.copilot_telemetry.turns import (
     has_context,
     no_conversation,
@@ -30,68 +32,44 @@ _UTILITY = re.compile(
 """`messageSource` of calls that serve the program, not the conversation."""
 
 
-def _cache_mark(quote: bytes) -> re.Pattern[bytes]:
-    """A mark as a field or as a part, with the comma that goes with it: before or, in front, behind."""
-    name = quote + CACHE_MARK + quote
-    field = name + rb"\s*:\s*\{[^{}]*\}"
-    part = rb"\{\s*" + quote + rb"type" + quote + rb"\s*:\s*" + name + rb"[^{}]*\}"
-    mark = rb"(?:" + field + rb"|" + part + rb")"
-    return re.compile(rb",\s*" + mark + rb"|" + mark + rb"(?:\s*,\s*)?")
-
-
-_CACHE_MARK = _cache_mark(rb"\\\"")
-_PLAIN_CACHE_MARK = _cache_mark(rb"\"")
-
-
 def read_engine_messages(event: Event, tally: Tally) -> list[AnyFact]:
     """A whole message list, or the one message that a call was answered with."""
-    key = event.key("conversationId")
+    told = event.told
+    key = event.key(told.conversationId)
     if key is None:
         return no_conversation(event, tally)
-    texts = event.texts(_CALL)
-    call, request, source = texts[:3]
-    if _is_utility(source):
+    if _is_utility(text_of(told.messageSource)):
         # Its answer, which does not say whose it is, is known by the call id; in older data by the
         # request, which the conversation's own calls may have too.
         tally.noise += 1
         scribe = event.scribe(key)
-        if call:
+        if call := text_of(told.modelCallId):
             scribe.note("utility", True, on="call", subject=call)
-        elif request:
+        elif request := text_of(told.headerRequestId):
             scribe.note("served", True, on="request", subject=request)
         return scribe.facts
-    body, escaped, gap, broken = event.body, True, False, False
-    if body is None:
-        messages = event.joined("messagesJson")
-        text, escaped, gap = messages or (b"", False, False)
-        if text.find(CACHE_MARK) >= 0:
-            # Marks move with every call: with them no list would be the beginning of the next.
-            text = (_CACHE_MARK if escaped else _PLAIN_CACHE_MARK).sub(b"", text)
-        text = text.strip(b" ")
-        if not text.startswith(b"["):
-            tally.problems += 1
-            scribe = event.scribe(key)
-            if messages is None:
-                scribe.problem("no-messages", event.full_name)
-            else:
-                scribe.problem("messages-not-an-array", text[:1000])
-            return scribe.facts
-        broken = gap or not text.endswith(b"]")
-        body = text if broken else text[:-1].rstrip(b" ")
-    view = _view(event, texts, len(body))
+    body, broken = event.read_messages() or (b"", True)
+    if not body.startswith(b"["):
+        tally.problems += 1
+        scribe = event.scribe(key)
+        if told.messagesJson is UNSET:
+            scribe.problem("no-messages", event.full_name)
+        else:
+            scribe.problem("messages-not-an-array", body[:1000])
+        return scribe.facts
+    view = _view(event, len(body))
     snapshot = SnapshotSeen(
-        key=key, origin=event.origin, offset=event.offset, time=event.time,
-        text=body, escaped=escaped, broken=broken, views=(view,),
-    )  # fmt: skip
+        key, event.origin, event.offset, time=event.time, text=body, broken=broken, views=(view,)
+    )
     if not (broken or view.side or has_context(event)):
         return [snapshot]
     scribe = event.scribe(key)
     scribe.facts.append(snapshot)
     note_context(event, scribe)
     if broken:
-        scribe.problem("messages-part-missing" if gap else "messages-cut-off", body[-200:])
+        scribe.problem("messages-part-missing" if told.gap else "messages-cut-off", body[-200:])
     if view.side:
-        scribe.note("side", view.side, on="request", subject=request)
+        scribe.note("side", view.side, on="request", subject=view.request)
     return scribe.facts
 
 
@@ -100,79 +78,79 @@ def _is_utility(source: str) -> bool:
     return _UTILITY.search(source) is not None
 
 
-_CALL = (
-    "modelCallId", "headerRequestId", "messageSource", "messageId", "baseModel", "subType",
-    "parentRequestId",
-)  # fmt: skip
-
-
-def _view(event: Event, texts: list[str], size: int) -> View:
-    """What the event, whose `_CALL` these texts are, says about its call. Lists by reference do not
-    say whose they are."""
-    call, request, _, message, answered, kind, parent = texts
+def _view(event: Event, size: int) -> View:
+    """What the event says about its call. Lists by reference do not say whose they are."""
+    told = event.told
+    request = _shared(text_of(told.headerRequestId))
+    message = _shared(text_of(told.messageId))
+    turn = event.number("turnIndex")
     notes: dict[str, Any] = {}
     if event.stamp:
         notes["timestamp"] = event.stamp
-    if (turn := event.number("turnIndex")) is not None:
+    if turn is not None:
         notes["turnIndex"] = turn
     if message:
         notes["messageId"] = message
     if event.full_name:
         notes["telemetry_type"] = event.full_name
+    side = size and told.subType and (request or text_of(told.parentRequestId))
+    # By position, in the order of facts.py: so many by name take three times as long.
     return View(
-        size=size,
-        origin=event.origin,
-        offset=event.offset,
-        time=event.time,
-        call=call,
-        request=request,
-        message=message,
-        requested=event.model,
-        answered=answered,
-        side=(request or parent) if size and kind else "",
-        system=event.option_json("system"),
-        tools=event.option_json("tools"),
-        prompt=event.number("promptTokens"),
-        completion=event.number("completionTokens"),
-        notes=notes,
-    )
+        size, event.origin, event.offset, event.time, _shared(text_of(told.modelCallId)), request,
+        message, event.model, _shared(text_of(told.baseModel)), side or "",
+        option_of(told.request_option_system, told.dotted_system),
+        option_of(told.request_option_tools, told.dotted_tools),
+        event.number("promptTokens"), event.number("completionTokens"), None, notes,
+    )  # fmt: skip
+
+
+_texts: dict[str, str] = {}
+
+
+def _shared(text: str) -> str:
+    """Ids and models come again and again: the same text is one object."""
+    if len(_texts) >= 10_000:
+        _texts.clear()
+    return _texts.setdefault(text, text)
 
 
 def read_list(event: Event, tally: Tally) -> list[AnyFact]:
     """The ids of a call's input, or of its answer."""
-    key = event.key("conversationId")
+    told = event.told
+    key = event.key(told.conversationId)
     if key is None:
         return no_conversation(event, tally)
-    ids = event.joined("messageUuids")
-    if ids is None or not ids[1]:
+    ids = bytes(told.messageUuids)
+    if ids[:1] != b'"':
         tally.noise += 1  # a retried input sends no messages
         return []
-    view = _view(event, event.texts(_CALL), 0)
+    view = _view(event, 0)
     listed = ListSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
-        call=view.call, request=view.request, answer=event.name.endswith("output"), ids=ids[0],
+        call=view.call, request=view.request, answer=event.name.endswith("output"), ids=ids[1:-1],
         piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
-        options=event.text("requestOptionsId"), view=view,
+        options=text_of(told.requestOptionsId), view=view,
     )  # fmt: skip
     return [listed]
 
 
 def read_piece(event: Event, tally: Tally) -> list[AnyFact]:
     """A piece of a message's body, or of the options of a request: its model, system prompt, tools."""
-    key = event.key("conversationId")
+    told = event.told
+    key = event.key(told.conversationId)
     if key is None:
         return no_conversation(event, tally)
     options = event.name == "model.request.options.added"
-    ident = event.text("requestOptionsId" if options else "messageUuid")
-    body = event.joined("requestOptionsJson" if options else "messageJson")
-    if body is None or not body[1] or not ident:
+    ident = text_of(told.requestOptionsId if options else told.messageUuid)
+    body = bytes(told.requestOptionsJson if options else told.messageJson)
+    if body[:1] != b'"' or not ident:
         tally.problems += 1
         scribe = event.scribe(key)
         scribe.problem("no-messages", event.full_name)
         return scribe.facts
     piece = PieceSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
-        id=ident, what="options" if options else "message", body=body[0],
+        id=ident, what="options" if options else "message", body=body[1:-1],
         piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
     )  # fmt: skip
     return [piece]

@@ -1,12 +1,84 @@
 """Envelope: what stands around the properties of a telemetry record, whatever the channel.
 
-{"time": "…", "data": {"baseData": {"name": "GitHub.copilot-chat/engine.messages", "properties": {…}}}}
+    {"time":"…","data":{"baseData":{"name":"GitHub.copilot-chat/engine.messages","properties":{…}}}}
+
+Of the properties only those are decoded that somebody reads. Long ones stay as they are, and so does
+whatever is asked for seldom: `Loose` is the same record with all its properties.
 """
 
-import msgspec
-from msgspec import Raw
+from typing import Any
 
-Properties = dict[str, Raw]
+import msgspec
+from msgspec import UNSET, Raw
+
+_NO = Raw()
+
+
+class Properties(msgspec.Struct, gc=False):
+    """Numbers come as strings and strings as numbers. A property of more than 8192 characters comes in
+    parts, `messagesJson`, `messagesJson_02` …, which are one here; the two channels spell request
+    options with dots or underscores."""
+
+    conversationId: Any = ""
+    headerRequestId: Any = ""
+    messageId: Any = ""
+    modelCallId: Any = ""
+    messageSource: Any = ""
+    request_option_model: Any = ""
+    request_option_tools: Raw = _NO
+    request_option_system: Raw = _NO
+    baseModel: Any = ""
+    messagesJson: Any = UNSET
+    gap: bool = msgspec.field(default=False, name="unspool:gap")
+    """Whether a part of the list is missing; a name that nobody uses."""
+    source: Any = ""
+    turnIndex: Any = None
+    mode: Any = ""
+    messageText: Raw = _NO
+    suggestion: Any = ""
+    sessionId: Any = ""
+    requestId: Any = ""
+    model: Any = ""
+    timestamp: Any = ""
+    subType: Any = ""
+    parentRequestId: Any = ""
+    mostRecentConversationHeaderRequestId: Any = ""
+    promptTokens: Any = None
+    completionTokens: Any = None
+    chunkIndex: Any = None
+    totalChunks: Any = None
+    messageUuid: Any = ""
+    requestOptionsId: Any = ""
+    messageUuids: Raw = _NO
+    messageJson: Raw = _NO
+    requestOptionsJson: Raw = _NO
+    intent: Any = ""
+    detectedIntent: Any = ""
+    attachedContext: Raw = _NO
+    contextTypes: Raw = _NO
+    fileExcerpt: Raw = _NO
+    activeSelection: Raw = _NO
+    detectedParticipant: Raw = _NO
+    assignedIntent: Raw = _NO
+    dotted_model: Any = msgspec.field(default="", name="request.option.model")
+    dotted_tools: Raw = msgspec.field(default=_NO, name="request.option.tools")
+    dotted_system: Raw = msgspec.field(default=_NO, name="request.option.system")
+
+
+CUT = {
+    field.encode_name: field.name
+    for field in msgspec.structs.fields(Properties)
+    if field.type is Raw or field.name == "messagesJson"
+}
+"""The properties that may come in parts, and their fields."""
+
+
+class Measures(msgspec.Struct, gc=False):
+    promptTokens: Any = None
+    completionTokens: Any = None
+    turnIndex: Any = None
+    chunkIndex: Any = None
+    totalChunks: Any = None
 
 
 class Bag(msgspec.Struct, gc=False):
@@ -14,7 +86,7 @@ class Bag(msgspec.Struct, gc=False):
 
     name: str | None = None
     properties: Properties | None = None
-    measurements: Properties | None = None
+    measurements: Measures | None = None
 
 
 class Data(Bag, gc=False):
@@ -29,10 +101,36 @@ class Envelope(Bag, gc=False):
     baseData: Bag | None = None
 
 
-def bag_of(envelope: Envelope) -> Bag:
-    """Where the properties stand."""
+LooseProperties = dict[str, Raw]
+
+
+class LooseBag(msgspec.Struct, gc=False):
+    name: str | None = None
+    properties: LooseProperties | None = None
+    measurements: LooseProperties | None = None
+
+
+class LooseData(LooseBag, gc=False):
+    baseData: LooseBag | None = None
+
+
+class Loose(LooseBag, gc=False):
+    eventName: str | None = None
+    time: str | int | float | None = None
+    timestamp: str | int | float | None = None
+    data: LooseData | None = None
+    baseData: LooseBag | None = None
+
+
+def bag_of(envelope: Any) -> Any:
+    """Where the properties stand, of an Envelope or a Loose one."""
     data = envelope.data
-    bag: Bag = envelope
+    bag = envelope
     if data is not None:
         bag = data.baseData or (data if data.properties else envelope)
     return envelope.baseData or bag
+
+
+def is_flat(envelope: Envelope | Loose) -> bool:
+    """Whether the properties stand in the record itself."""
+    return envelope.properties is None and envelope.data is None and envelope.baseData is None

@@ -5,6 +5,7 @@ interactiveSessionMessage   sessionId, requestId, baseModel, intent
 model.request.added         headerRequestId, and subType where the request is a sub-agent's
 """
 
+import operator
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from unspool.facts import NOBODY, AnyFact, Rank
 from unspool.io.door import recover_json
 from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry.events import SOURCE, Event
+from unspool.sources.copilot_telemetry.events import SOURCE, Event, text_of
 from unspool.sources.scribe import Scribe
 
 _CONTEXT = (
@@ -24,7 +25,7 @@ _CONTEXT = (
     "assignedIntent",
 )
 _INTENTS = ("intent", "detectedIntent")
-_TOLD = frozenset((*_CONTEXT, *_INTENTS))
+_told = operator.attrgetter(*_INTENTS, *_CONTEXT)
 
 
 def no_conversation(event: Event, tally: Tally) -> list[AnyFact]:
@@ -35,7 +36,7 @@ def no_conversation(event: Event, tally: Tally) -> list[AnyFact]:
 
 
 def has_context(event: Event) -> bool:
-    return not event.properties.keys().isdisjoint(_TOLD)
+    return any(_told(event.told))
 
 
 def note_context(event: Event, scribe: Scribe) -> None:
@@ -44,12 +45,12 @@ def note_context(event: Event, scribe: Scribe) -> None:
     if not has_context(event):
         return
     for name in _INTENTS:
-        intent = event.text(name)
+        intent = text_of(getattr(event.told, name))
         if intent:
             rank = 0 if event.name == "interactiveSessionMessage" else 1
             scribe.note(name, intent, rank=rank)
     for name in _CONTEXT:
-        text = event.whole(name)
+        text = text_of(getattr(event.told, name))
         if text:
             scribe.note(f"context.{name}", _value(text))
 
@@ -66,11 +67,12 @@ def _value(text: str) -> Any:
 
 def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
     """The person's words, or a reply, as the panel shows them."""
-    key = event.key("conversationId")
-    source = event.text("source")
-    ident, header = event.text("messageId"), event.text("headerRequestId")
-    mode = event.text("mode") if source == "user" else ""
-    text = event.whole("messageText")
+    told = event.told
+    key = event.key(told.conversationId)
+    source = text_of(told.source)
+    ident, header = text_of(told.messageId), text_of(told.headerRequestId)
+    mode = text_of(told.mode) if source == "user" else ""
+    text = text_of(told.messageText)
     if key is None and source == "user" and (header or ident):
         # Another event tells whose it is, maybe in another file: linking finds it. Without words it has
         # nothing of its own to tell (cases/copilot_telemetry/request_alone):
@@ -117,7 +119,7 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
             if turn is not None:
                 scribe.note(name, value, rank=1, on="turn", subject=str(turn))
         scribe.note("telemetry_type", event.full_name, rank=Rank.LAST_RESORT)
-        suggestion = event.text("suggestion")
+        suggestion = text_of(told.suggestion)
         if suggestion:
             scribe.note("intent", suggestion, rank=2)
     note_context(event, scribe)
@@ -126,12 +128,13 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
 
 def read_session(event: Event, tally: Tally) -> list[AnyFact]:
     """The model, and what the program took the request for."""
-    key = event.key("sessionId", "conversationId")
+    told = event.told
+    key = event.key(told.sessionId, told.conversationId)
     if key is None:
         return no_conversation(event, tally)
     scribe = event.scribe(key)
-    request = event.text("requestId")
-    model = event.text("baseModel") or event.text("model")
+    request = text_of(told.requestId)
+    model = text_of(told.baseModel) or text_of(told.model)
     if request and model and model.lower() != "auto":
         answered = event.name == "interactiveSessionResponse"
         expected = {"model": model, "source": "interactiveSession"}
@@ -143,7 +146,7 @@ def read_session(event: Event, tally: Tally) -> list[AnyFact]:
 
 
 def read_participant(event: Event, tally: Tally) -> list[AnyFact]:
-    key = event.key("conversationId", "sessionId")
+    key = event.key(event.told.conversationId, event.told.sessionId)
     if key is None:
         tally.noise += 1
         return []
@@ -154,14 +157,15 @@ def read_participant(event: Event, tally: Tally) -> list[AnyFact]:
 
 def read_request_added(event: Event, tally: Tally) -> list[AnyFact]:
     """Says only whether the request is a sub-agent's, or supplementary to another one."""
-    key = event.key("conversationId")
-    request = event.text("headerRequestId")
+    told = event.told
+    key = event.key(told.conversationId)
+    request = text_of(told.headerRequestId)
     if key is not None and request:
         scribe = event.scribe(key)
-        if event.text("subType"):
+        if text_of(told.subType):
             scribe.note("side", request, on="request", subject=request)
             return scribe.facts
-        if event.text("mostRecentConversationHeaderRequestId"):
+        if text_of(told.mostRecentConversationHeaderRequestId):
             scribe.note("utility", True, on="request", subject=request)
             return scribe.facts
     tally.noise += 1

@@ -257,7 +257,7 @@ def _snapshot(
         view = msgspec.structs.replace(view, call="", offset=view.offset + 1)
     return SnapshotSeen(
         key=key, origin=origin, offset=view.offset, number=number, time=view.time, text=text,
-        escaped=False, views=(view,),
+        views=(view,),
     )  # fmt: skip
 
 
