@@ -6,24 +6,25 @@ requests, and steps whose tool results never all arrived stand at their place, i
 """
 
 import base64
-import binascii
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from unspool.io.structs import Shape
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, dicts_of, field_of, list_of, parse_object
-from unspool.prompts.shapes import text as to_text
+from unspool.io.values import dict_of, field_of, list_of, parse_object, str_of
 from unspool.record.identity import choose_session_id, subagent_file
+from unspool.sources.vscode_chat.attachments import from_typed_data
 
 Object = dict[str, Any]
 
 SYSTEM, USER = 0, 1
-_IMAGE_PART, _TEXT_PART = 0, 1
+_TEXT_PART = 1
+_REQUEST, _TOOL_CALL = 1, 2
 _SUBAGENT_TOOLS = ("runSubagent", "search_subagent")
+_FAILURES = {"ChatMLFailure": "failed", "ChatMLCancelation": "cancelled"}
 _SPACES = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -31,236 +32,121 @@ _SPACES = (
 """What JavaScript's trim() takes off; Python's strip() takes off others."""
 
 
-def agent_step(request: Object) -> Object:
-    value = field_of(request.get("result"), "value")
-    step: Object = {"source": "agent", "message": joined(value, "\n")}
-    endpoint = request.get("chatEndpoint")
-    if isinstance(endpoint, dict) and endpoint.get("model"):
-        step["model_name"] = to_text(endpoint["model"])
-    thinking = [d["thinking"] for d in dicts_of(request.get("deltas")) if d.get("thinking")]
-    if thinking:
-        texts = (t.get("text") if isinstance(t, dict) else t for t in thinking)
-        step["reasoning_content"] = "".join(joined(text, "") for text in texts)
-    usage = request.get("usage")
-    if isinstance(usage, dict):
-        start, end = parse_time(request.get("startTime")), parse_time(request.get("endTime"))
-        duration = (end - start) // 1000 if start is not None and end is not None else None
-        reported = {
-            "prompt_tokens": usage.get("prompt_tokens"),
-            "completion_tokens": usage.get("completion_tokens"),
-            "cached_tokens": field_of(usage.get("prompt_tokens_details"), "cached_tokens"),
-        }
-        extra = {"time_to_first_token_ms": request.get("timeToFirstToken"), "duration_ms": duration}
-        counts = {
-            name: value
-            for name, value in reported.items()
-            if isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        }
-        more = {name: value for name, value in extra.items() if value is not None}
-        step["metrics"] = {**counts, "extra": more} if more else counts
-    return step
+class Token(msgspec.Struct):
+    label: str = ""
+    chatSessionId: str = ""
+    subAgentInvocationId: str = ""
 
 
-def failure_step(request: Object, status: str) -> Object:
-    result = request.get("result")
-    reason = to_text(result.get("reason")) if isinstance(result, dict) else ""
-    extra: Object = {"status": status, "request_type": request.get("type")}
-    if isinstance(result, dict):
-        extra["result"] = result
-    endpoint = request.get("chatEndpoint")
-    if isinstance(endpoint, dict) and endpoint.get("model"):
-        extra["model_name"] = endpoint["model"]
-    message = f"The request {'failed' if status == 'failed' else 'was cancelled'}"
-    return {
-        "source": "system",
-        "message": f"{message}: {reason}" if reason else f"{message}.",
-        "extra": extra,
-    }
+class Endpoint(msgspec.Struct):
+    model: str = ""
 
 
-def final_metrics(steps: list[Object]) -> Object | None:
-    """Sums of what occurred; nothing where no step has metrics or calls."""
-    reports = [step["metrics"] for step in steps if "metrics" in step]
-    calls = sum(len(step.get("tool_calls", ())) for step in steps)
-    if not reports and not calls:
-        return None
-    totals: Object = {}
-    for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd"):
-        values = [report[name] for report in reports if name in report]
-        if values:
-            totals[f"total_{name}"] = sum(values)
-    totals["total_steps"] = len(steps)
-    return {**totals, "extra": {"total_tool_calls": calls}} if calls else totals
+class Part(msgspec.Struct):
+    type: int = -1
+    text: str = ""
 
 
-def tool_call(ident: str, name: Any, arguments: Any) -> Object:
-    return {
-        "tool_call_id": ident,
-        "function_name": to_text(name) or "unknown",
-        "arguments": parse_arguments(arguments),
-    }
+class Sent(msgspec.Struct):
+    role: int = -1
+    content: str | list[Part] = ""
+
+    @property
+    def words(self) -> str:
+        if isinstance(self.content, str):
+            return self.content.strip(_SPACES)
+        texts = [part.text for part in self.content if part.type == _TEXT_PART]
+        return "\n".join(text for text in texts if text).strip(_SPACES)
 
 
-def parse_arguments(arguments: Any) -> Object:
-    """ATIF takes an object only: text that is none goes under `raw`, and so does a list."""
-    if isinstance(arguments, dict):
-        return arguments
-    if isinstance(arguments, list):
-        return {"raw": json_text(arguments)}
-    if not isinstance(arguments, str):
-        return {}
-    value = parse_object(arguments)
-    return {"raw": arguments} if value is None else value
+class Function(msgspec.Struct, omit_defaults=True):
+    name: str = ""
+    # A factory, so that an empty one is written, too.
+    description: str = msgspec.field(default_factory=str)
+    parameters: Any = None
 
 
-def add_call(step: Object, entry: Mapping[str, Any]) -> None:
-    """The executed call and what it gave, with the way to the sub-agent that it started."""
-    calls = step.setdefault("tool_calls", [])
-    ident = to_text(entry.get("id")) or f"call-{len(calls) + 1}"
-    call = tool_call(ident, entry.get("name"), entry.get("args"))
-    calls.append(call)
-    response = entry.get("response")
-    content = response.get("content") if isinstance(response, dict) else response
-    if not isinstance(content, str):
-        texts = map(_part_text, list_of(content))
-        content = "\n".join(text for text in texts if text is not None)
-    result: Object = {"source_call_id": ident, "content": content}
-    metadata: Object = dict_of(entry.get("toolMetadata"))
-    child = to_text(metadata.get("subAgentInvocationId"))
-    if child and entry.get("name") in _SUBAGENT_TOOLS:
-        names = (
-            metadata.get("agentName"),
-            metadata.get("description"),
-            call["arguments"].get("description"),
-            entry.get("name"),
-        )
-        name = next(n for n in names if isinstance(n, str) and n.strip())
-        ref = {"session_id": child, "trajectory_path": subagent_file(name, child)}
-        result["subagent_trajectory_ref"] = [ref]
-    step.setdefault("observation", {"results": []})["results"].append(result)
+class Tool(msgspec.Struct):
+    type: str = ""
+    function: Function | None = None
 
 
-def tool_definitions(request: Object) -> list[Object]:
-    tools = field_of(field_of(request.get("chatParams"), "body"), "tools")
-    definitions: list[Object] = []
-    for tool in list_of(tools):
-        function = field_of(tool, "function")
-        if not isinstance(function, dict) or tool.get("type") != "function":
-            continue
-        if isinstance(function.get("name"), str):
-            kept: Object = {
-                "name": function["name"],
-                "description": to_text(function.get("description")),
-            }
-            if function.get("parameters") is not None:
-                kept["parameters"] = function["parameters"]
-            definitions.append({"type": "function", "function": kept})
-    return definitions
+class Body(msgspec.Struct):
+    tools: list[Tool] = []
 
 
-def joined(value: Any, glue: str) -> str:
-    return glue.join(to_text(v) for v in value) if isinstance(value, list) else to_text(value)
+class Params(msgspec.Struct):
+    messages: list[Sent] = []
+    body: Body = msgspec.field(default_factory=Body)
 
 
-def words_of(message: Object) -> str:
-    """The text parts of a message, trimmed."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content.strip(_SPACES)
-    texts = [p.get("text") for p in dicts_of(content) if p.get("type") == _TEXT_PART]
-    return "\n".join(t for t in texts if isinstance(t, str) and t).strip(_SPACES)
+class Thinking(msgspec.Struct):
+    text: str | list[str] = ""
 
 
-def images_of(message: Object) -> list[Object]:
-    """What is known of the images of a message: their address, or the hash of their data."""
-    images: list[Object] = []
-    for part in dicts_of(message.get("content")):
-        if part.get("type") != _IMAGE_PART:
-            continue
-        image_url = part.get("imageUrl")
-        url = to_text(image_url.get("url")) if isinstance(image_url, dict) else to_text(image_url)
-        if url.startswith("data:"):
-            media, _, data = url[5:].partition(",")
-            digest = hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()
-            images.append({"media_type": media.partition(";")[0], "sha256_of_base64": digest})
-        elif url:
-            images.append({"url": url})
-    return images
+class Announced(msgspec.Struct):
+    """A call that the model asked for."""
+
+    id: str = ""
+    name: str = ""
+    arguments: Any = None
 
 
-def _part_text(part: Any) -> str | None:
-    """A content part of a logged tool response as text."""
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict):
-        return None
-    if "data" in part and ("mimeType" in part or "value" not in part):
-        # An image as a data URI, anything else as the text that its bytes are.
-        mime = to_text(part.get("mimeType"))
-        data = _bytes(part["data"])
-        if mime.startswith("image/"):
-            return f"data:{mime};base64,{base64.b64encode(data).decode()}"
-        return data.decode("utf-8", "replace")
-    if "value" not in part:
-        return None
-    value = part["value"]
-    if isinstance(value, str):
-        return value
-    tree = field_of(value, "node")
-    if isinstance(tree, dict) and isinstance(tree.get("children"), list):
-        return _render(tree).strip()
-    return json_text(value)
+class Delta(msgspec.Struct):
+    thinking: Thinking | None = None
+    copilotToolCalls: list[Announced] = []
 
 
-def _bytes(data: Any) -> bytes:
-    """Bytes however JSON wrote them: a list, an object by index, Node's buffer, base64."""
-    if isinstance(data, bytes | bytearray):
-        return bytes(data)
-    if isinstance(data, dict) and isinstance(data.get("data"), list):
-        data = data["data"]
-    elif isinstance(data, dict):
-        data = [data[key] for key in sorted((k for k in data if k.isdigit()), key=int)]
-    if isinstance(data, list):
-        return bytes(n & 0xFF for n in data if isinstance(n, int))
-    text = to_text(data)
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return text.encode("utf-8", "replace")
+class Details(msgspec.Struct):
+    cached_tokens: int | None = None
 
 
-def _render(node: dict[str, Any]) -> str:
-    """A prompt tree as its text, with the line breaks that its text nodes ask for."""
-    text = node.get("text")
-    if isinstance(text, str):
-        return f"\n{text}" if node.get("lineBreakBefore") else text
-    return "".join(
-        _render(child) for child in node.get("children") or () if isinstance(child, dict)
-    )
+class Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: Details = msgspec.field(default_factory=Details)
 
 
-def json_text(value: Any) -> str:
-    """JSON over lines, spelled as JavaScript spells it."""
-    return json.dumps(_numbers(value), indent=2, ensure_ascii=False)
+class Request(msgspec.Struct):
+    type: str = ""
+    chatEndpoint: Endpoint = msgspec.field(default_factory=Endpoint)
+    chatParams: Params = msgspec.field(default_factory=Params)
+    deltas: list[Delta] = []
+    result: Object = {}
+    usage: Usage | None = None
+    startTime: Any = None
+    endTime: Any = None
+    timeToFirstToken: int | float | None = None
+    isConversationRequest: bool = True
 
 
-def _numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_numbers(item) for item in value]
-    return value
+class Metadata(msgspec.Struct):
+    subAgentInvocationId: str = ""
+    agentName: str = ""
+    description: str = ""
 
+
+class Entry(msgspec.Struct):
+    """One entry of the log; a request has `entry`, a tool call the fields behind it."""
+
+    kind: int = -1
+    id: str = ""
+    token: Token | None = None
+    entry: Request | None = None
+    name: str = ""
+    args: Any = None
+    response: Any = None
+    thinking: Thinking | None = None
+    time: Any = None
+    toolMetadata: Metadata = msgspec.field(default_factory=Metadata)
+
+
+_ENTRY = Shape(Entry)
 
 SCHEMA_VERSION = "ATIF-v1.5"
 AGENT_NAME = "GitHub Copilot Chat"
 SUBAGENT_NAME = "subagent"
 AGENT_VERSION = "1.0.0"
-
-_REQUEST, _TOOL_CALL = 1, 2
-_FAILURES = {"ChatMLFailure": "failed", "ChatMLCancelation": "cancelled"}
 
 
 def replay(entries: Iterable[Mapping[str, Any]]) -> dict[str, Object]:
@@ -271,30 +157,21 @@ def replay(entries: Iterable[Mapping[str, Any]]) -> dict[str, Object]:
     """
     sessions: dict[str, Session] = {}
     seen: set[str] = set()
-    generated: dict[str, str] = {}
-    for entry in entries:
-        token = entry.get("token")
-        ident = to_text(entry.get("id"))
-        if not isinstance(token, dict) or (ident and ident in seen):
+    generated: dict[bytes, str] = {}
+    for given in entries:
+        entry = _ENTRY.convert(dict(given))
+        token = entry.token
+        if token is None or (entry.id and entry.id in seen):
             continue
-        seen.add(ident)
-        label = to_text(token.get("label"))
-        invocation = to_text(token.get("subAgentInvocationId"))
-        chat = to_text(token.get("chatSessionId"))
-        if invocation or chat:
-            name = choose_session_id(invocation, chat, label, None)
-        else:
+        seen.add(entry.id)
+        name = token.subAgentInvocationId or token.chatSessionId
+        if not name:
             # The original kept one id per token object; in JSON, equal tokens are one token.
-            key = msgspec.json.encode(token, order="deterministic").decode()
-            if key not in generated:
-                request = entry.get("entry")
-                start = request.get("startTime") if isinstance(request, dict) else entry.get("time")
-                generated[key] = choose_session_id(None, None, label, parse_time(start))
+            key = msgspec.json.encode(given["token"], order="deterministic")
+            moment = parse_time(entry.entry.startTime if entry.entry else entry.time)
+            generated.setdefault(key, choose_session_id(None, None, token.label, moment))
             name = generated[key]
-        session = sessions.get(name)
-        if session is None:
-            session = sessions[name] = Session(name)
-        session.take(entry, token)
+        sessions.setdefault(name, Session(name)).take(entry, bool(token.subAgentInvocationId))
     return {name: session.document() for name, session in sessions.items()}
 
 
@@ -303,92 +180,87 @@ class Session:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.agent: Object = {}
+        self.agent = ""
+        self.tools: list[Object] = []
         self.steps: list[Object] = []
-        self.waiting: list[Waiting] = []
+        self.waiting: list[tuple[Object, list[Announced]]] = []
+        """Steps whose announced tool calls have not all been logged."""
         self.run: set[str] = set()
         """Ids of the tool calls that were logged."""
-        self.last_user: str | None = None
+        self.last_user = ""
         self.last_system: list[str] = []
 
-    def take(self, entry: Mapping[str, Any], token: Object) -> None:
-        sub = bool(token.get("subAgentInvocationId"))
-        self.agent = {
-            "name": SUBAGENT_NAME if sub else AGENT_NAME,
-            "version": AGENT_VERSION,
-            **{k: v for k, v in self.agent.items() if k == "tool_definitions"},
-        }
-        if entry.get("kind") == _TOOL_CALL:
+    def take(self, entry: Entry, is_subagent: bool) -> None:
+        self.agent = SUBAGENT_NAME if is_subagent else AGENT_NAME
+        if entry.kind == _TOOL_CALL:
             self._take_tool_call(entry)
-        request = entry.get("entry")
-        if entry.get("kind") == _REQUEST and isinstance(request, dict):
-            tools = tool_definitions(request)
-            if tools:
-                self.agent["tool_definitions"] = tools
-            if request.get("isConversationRequest") is False:
-                return
-            kind = to_text(request.get("type"))
-            if kind != "ChatMLSuccess" and kind not in _FAILURES:
-                return
-            stamp = format_time(parse_time(request.get("startTime")))
-            # The system prompt where it changed, and the last user message unless it is the last
-            # one's.
-            messages = dicts_of(field_of(request.get("chatParams"), "messages"))
-            system = [text for m in messages if m.get("role") == SYSTEM and (text := words_of(m))]
-            for prompt in system:
-                if prompt not in self.last_system:
-                    self._add({"source": "system", "message": prompt}, stamp)
-            self.last_system = system or self.last_system
-            user = next((m for m in reversed(messages) if m.get("role") == USER), None)
-            words = words_of(user) if user is not None else ""
-            if user is not None and words and words != self.last_user:
-                self.last_user = words
-                images = images_of(user)
-                extra = {"extra": {"images": images}} if images else {}
-                self._add({"source": "user", "message": words, **extra}, stamp)
-            if kind in _FAILURES:
-                self._add(failure_step(request, _FAILURES[kind]), stamp)
-                return
-            step = self._add(agent_step(request), stamp)
-            announced = [
-                dict_of(call)
-                for delta in dicts_of(request.get("deltas"))
-                for call in list_of(delta.get("copilotToolCalls"))
-            ]
-            if announced:
-                self.waiting.append(Waiting(step, announced))
+        elif entry.kind == _REQUEST and entry.entry is not None:
+            self._take_request(entry.entry)
 
-    def _add(self, step: Object, stamp: str | None) -> Object:
-        numbered = {"step_id": 0, **({"timestamp": stamp} if stamp else {}), **step}
-        self.steps.append(numbered)
-        return numbered
+    def _take_request(self, request: Request) -> None:
+        tools = [
+            {"type": "function", "function": msgspec.to_builtins(tool.function)}
+            for tool in request.chatParams.body.tools
+            if tool.type == "function" and tool.function is not None and tool.function.name
+        ]
+        self.tools = tools or self.tools
+        is_known = request.type == "ChatMLSuccess" or request.type in _FAILURES
+        if not request.isConversationRequest or not is_known:
+            return
+        stamp = format_time(parse_time(request.startTime))
+        # The system prompt where it changed, and the last user message unless it is the last one's.
+        messages = request.chatParams.messages
+        system = [sent.words for sent in messages if sent.role == SYSTEM and sent.words]
+        for prompt in system:
+            if prompt not in self.last_system:
+                self._add({"source": "system", "message": prompt}, stamp)
+        self.last_system = system or self.last_system
+        words = next((sent.words for sent in reversed(messages) if sent.role == USER), "")
+        if words and words != self.last_user:
+            self.last_user = words
+            self._add({"source": "user", "message": words}, stamp)
+        if request.type in _FAILURES:
+            self._add(failure_step(request, _FAILURES[request.type]), stamp)
+            return
+        step = self._add(agent_step(request), stamp)
+        announced = [call for delta in request.deltas for call in delta.copilotToolCalls]
+        if announced:
+            self.waiting.append((step, announced))
 
-    def _take_tool_call(self, entry: Mapping[str, Any]) -> None:
-        self.run.add(to_text(entry.get("id")))
+    def _take_tool_call(self, entry: Entry) -> None:
+        self.run.add(entry.id)
         if self.waiting:
-            waiting = self.waiting[0]
-            add_call(waiting.step, entry)
-            waiting.arrived += 1
-            if waiting.arrived >= len(waiting.announced):
+            step, announced = self.waiting[0]
+            add_call(step, entry)
+            if len(step["tool_calls"]) >= len(announced):
                 self.waiting.pop(0)
             return
-        step: Object = {"source": "agent", "message": ""}
-        thinking = entry.get("thinking")
-        reasoning = joined(thinking.get("text"), "\n") if isinstance(thinking, dict) else ""
-        if reasoning:
+        step = {"source": "agent", "message": ""}
+        if entry.thinking is not None and (reasoning := _joined(entry.thinking.text, "\n")):
             step["reasoning_content"] = reasoning
         # The original stamped such a step with the moment of conversion; the entry has its own.
-        add_call(self._add(step, format_time(parse_time(entry.get("time")))), entry)
+        add_call(self._add(step, format_time(parse_time(entry.time))), entry)
+
+    def _add(self, step: Object, stamp: str | None) -> Object:
+        number = len(self.steps) + 1
+        self.steps.append({"step_id": number, **({"timestamp": stamp} if stamp else {}), **step})
+        return self.steps[-1]
 
     def document(self) -> Object:
-        for waiting in self.waiting:
-            waiting.add_missing(self.run)
-        for number, step in enumerate(self.steps, 1):
-            step["step_id"] = number
-        agent = dict(self.agent)
-        model = next((s["model_name"] for s in self.steps if s.get("model_name")), None)
-        if model:
-            agent["model_name"] = model
+        for step, announced in self.waiting:
+            # The calls that the model asked for and nobody logged, without results.
+            calls = step.setdefault("tool_calls", [])
+            missing = [call for call in announced if call.id not in self.run]
+            for call in missing[: len(announced) - len(calls)]:
+                ident = call.id or f"call-{len(calls) + 1}"
+                if all(ident != other["tool_call_id"] for other in calls):
+                    calls.append(tool_call(ident, call.name, call.arguments))
+        agent: Object = {"name": self.agent, "version": AGENT_VERSION}
+        if self.tools:
+            agent["tool_definitions"] = self.tools
+        models = [step["model_name"] for step in self.steps if "model_name" in step]
+        if models:
+            agent["model_name"] = models[0]
         document: Object = {
             "schema_version": SCHEMA_VERSION,
             "session_id": self.name,
@@ -399,23 +271,127 @@ class Session:
         return {**document, "final_metrics": totals} if totals else document
 
 
-class Waiting:
-    """A step whose announced tool calls have not all been logged."""
+def agent_step(request: Request) -> Object:
+    step: Object = {"source": "agent", "message": _joined(request.result.get("value"), "\n")}
+    if request.chatEndpoint.model:
+        step["model_name"] = request.chatEndpoint.model
+    thinking = [_joined(d.thinking.text, "") for d in request.deltas if d.thinking is not None]
+    if any(thinking):
+        step["reasoning_content"] = "".join(thinking)
+    usage = request.usage
+    if usage is not None:
+        start, end = parse_time(request.startTime), parse_time(request.endTime)
+        counts = {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "cached_tokens": usage.prompt_tokens_details.cached_tokens,
+        }
+        extra = {
+            "time_to_first_token_ms": request.timeToFirstToken,
+            "duration_ms": None if start is None or end is None else (end - start) // 1000,
+        }
+        metrics: Object = {
+            n: value for n, value in counts.items() if value is not None and value >= 0
+        }
+        if more := {name: value for name, value in extra.items() if value is not None}:
+            metrics["extra"] = more
+        step["metrics"] = metrics
+    return step
 
-    def __init__(self, step: Object, announced: list[Object]) -> None:
-        self.step = step
-        self.announced = announced
-        self.arrived = 0
 
-    def add_missing(self, run: set[str]) -> None:
-        """The calls that the model asked for and nobody logged, without results."""
-        missing = [call for call in self.announced if to_text(call.get("id")) not in run]
-        calls = self.step.get("tool_calls", [])
-        ids = {call["tool_call_id"] for call in calls}
-        for call in missing[: len(self.announced) - self.arrived]:
-            ident = to_text(call.get("id")) or f"call-{len(calls) + 1}"
-            if ident not in ids:
-                ids.add(ident)
-                calls.append(tool_call(ident, call.get("name"), call.get("arguments")))
-        if calls:
-            self.step["tool_calls"] = calls
+def failure_step(request: Request, status: str) -> Object:
+    reason = str_of(request.result.get("reason"))
+    extra: Object = {"status": status, "request_type": request.type}
+    if request.result:
+        extra["result"] = request.result
+    if request.chatEndpoint.model:
+        extra["model_name"] = request.chatEndpoint.model
+    message = f"The request {'failed' if status == 'failed' else 'was cancelled'}"
+    message = f"{message}: {reason}" if reason else f"{message}."
+    return {"source": "system", "message": message, "extra": extra}
+
+
+def final_metrics(steps: list[Object]) -> Object | None:
+    """Sums of what occurred; nothing where no step has metrics or calls."""
+    reports = [step["metrics"] for step in steps if "metrics" in step]
+    calls = sum(len(step.get("tool_calls", ())) for step in steps)
+    if not reports and not calls:
+        return None
+    totals: Object = {}
+    for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+        values = [report[name] for report in reports if name in report]
+        if values:
+            totals[f"total_{name}"] = sum(values)
+    totals["total_steps"] = len(steps)
+    return {**totals, "extra": {"total_tool_calls": calls}} if calls else totals
+
+
+def tool_call(ident: str, name: str, arguments: Any) -> Object:
+    """ATIF takes an object only: text that is none goes under `raw`, and so does a list."""
+    if isinstance(arguments, list):
+        arguments = _json_text(arguments)
+    if isinstance(arguments, str):
+        value = parse_object(arguments)
+        arguments = {"raw": arguments} if value is None else value
+    named = {"tool_call_id": ident, "function_name": name or "unknown"}
+    return {**named, "arguments": dict_of(arguments)}
+
+
+def add_call(step: Object, entry: Entry) -> None:
+    """The executed call and what it gave, with the way to the sub-agent that it started."""
+    calls = step.setdefault("tool_calls", [])
+    ident = entry.id or f"call-{len(calls) + 1}"
+    call = tool_call(ident, entry.name, entry.args)
+    calls.append(call)
+    response = entry.response
+    content = response.get("content") if isinstance(response, dict) else response
+    if not isinstance(content, str):
+        texts = map(_part_text, list_of(content))
+        content = "\n".join(text for text in texts if text is not None)
+    result: Object = {"source_call_id": ident, "content": content}
+    metadata = entry.toolMetadata
+    if (child := metadata.subAgentInvocationId) and entry.name in _SUBAGENT_TOOLS:
+        described = str_of(call["arguments"].get("description"))
+        names = (metadata.agentName, metadata.description, described, entry.name)
+        path = subagent_file(next(name for name in names if name.strip()), child)
+        ref = {"session_id": child, "trajectory_path": path}
+        result["subagent_trajectory_ref"] = [ref]
+    step.setdefault("observation", {"results": []})["results"].append(result)
+
+
+def _joined(value: Any, glue: str) -> str:
+    return glue.join(map(str_of, value)) if isinstance(value, list) else str_of(value)
+
+
+def _part_text(part: Any) -> str | None:
+    """A content part of a logged tool response as text."""
+    if not isinstance(part, dict):
+        return part if isinstance(part, str) else None
+    value = part.get("value")
+    if "data" in part and ("mimeType" in part or "value" not in part):
+        # An image as a data URI, anything else as the text that its bytes are.
+        mime = str_of(part.get("mimeType"))
+        attachment = from_typed_data(mime, part["data"])
+        data = attachment.data if attachment is not None else ""
+        if mime.startswith("image/"):
+            return f"data:{mime};base64,{data}"
+        return base64.b64decode(data).decode("utf-8", "replace")
+    if isinstance(value, str) or "value" not in part:
+        return value
+    tree = field_of(value, "node")
+    return (
+        _render(tree).strip() if isinstance(field_of(tree, "children"), list) else _json_text(value)
+    )
+
+
+def _render(node: Any) -> str:
+    """A prompt tree as its text, with the line breaks that its text nodes ask for."""
+    text = field_of(node, "text")
+    if isinstance(text, str):
+        return f"\n{text}" if node.get("lineBreakBefore") else text
+    return "".join(map(_render, list_of(field_of(node, "children"))))
+
+
+def _json_text(value: Any) -> str:
+    """JSON over lines, as JavaScript writes it."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
