@@ -2,27 +2,18 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
 from unspool.sinks import Family
-from unspool.sinks.html.markup import Markup, element, join
+from unspool.sinks.html.markup import Markup, element, join, text
 from unspool.sinks.html.parts import turn_id, turn_part
 from unspool.trajectory import Trajectory
 from unspool.views import Aside, Reading, Said, Turn, read_family
 from unspool.views.characters import one_line
 from unspool.views.figures import between_ms, count, day_and_time, duration, plural
-
-FILTERS = (
-    ("user", "You", True),
-    ("assistant", "Assistant", True),
-    ("tools", "Tools", True),
-    ("error", "Errors", True),
-    ("reasoning", "Reasoning", True),
-    ("injected", "Context", False),
-)
-"""What can be shown and hidden: class, label, shown at first."""
 
 
 @cache
@@ -52,72 +43,34 @@ def _policy() -> str:
 
 def make_page(family: Family) -> str:
     reading = read_family(family.root, family.descendants)
-    script = element("script", None, Markup(_code()))
-    return "<!doctype html>\n" + element(
-        "html",
-        {"lang": "en"},
-        element(
-            "head",
-            None,
-            element("meta", {"charset": "utf-8"}),
-            element("meta", {"http-equiv": "Content-Security-Policy", "content": _policy()}),
-            element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-            element("meta", {"name": "referrer", "content": "no-referrer"}),
-            element("meta", {"name": "color-scheme", "content": "light dark"}),
-            element("meta", {"name": "generator", "content": "unspool"}),
-            element("link", {"rel": "icon", "href": "data:,"}),
-            element("title", None, reading.title),
-            element("style", None, Markup(asset("page.css"))),
-        ),
-        element("body", None, _bar(), _sidebar(reading), _main(reading), _help(), script),
-    )
+    source, ident = reading.trajectory.source, reading.trajectory.conversation_id
+    code = [element("code", None, source), " · ", element("code", None, ident)]
+    empty = element("p", {"class": "empty"}, "This conversation holds no messages.")
+    turns = [turn_part(reading, turn) for turn in reading.turns]
+    footer = element("footer", None, "Written by unspool from ", code)
+    parts = {
+        "policy": text(_policy()),
+        "title": text(reading.title),
+        "style": asset("page.css"),
+        "turns": join([_entry(reading, turn) for turn in reading.turns]),
+        "conversation": join([masthead(reading), turns or empty, footer]),
+        "script": _code(),
+    }
+    return _PLACE.sub(lambda place: parts[place[1]], _template())
+
+
+_PLACE = re.compile(r"{{(\w+)}}")
+
+
+@cache
+def _template() -> str:
+    """The page around a conversation; it is indented for us alone."""
+    first, *lines = asset("page.html").splitlines()
+    return first + "\n" + "".join(line.strip() for line in lines)
 
 
 def _code() -> str:
     return asset("reader.js") + asset("page.js")
-
-
-def _bar() -> Markup:
-    menu = element(
-        "button",
-        {"id": "menu", "type": "button", "aria-expanded": "false", "aria-controls": "turns",
-         "aria-label": "Turns"},
-        "☰",
-    )  # fmt: skip
-    search = element(
-        "div",
-        {"role": "search", "class": "search"},
-        element(
-            "input",
-            {"id": "search", "type": "search", "placeholder": "Search  /", "autocomplete": "off",
-             "spellcheck": "false", "aria-label": "Search this conversation"},
-        ),
-        element("output", {"id": "found", "role": "status", "aria-live": "polite"}),
-    )  # fmt: skip
-    chips = [_chip(name, label, shown) for name, label, shown in FILTERS]
-    buttons = [
-        element(
-            "button", {"id": "expand", "type": "button", "aria-pressed": "false"}, "Expand all"
-        ),
-        element(
-            "button", {"id": "keys", "type": "button", "aria-label": "Keyboard shortcuts"}, "?"
-        ),
-    ]
-    filters = element("div", {"role": "group", "aria-label": "Show", "class": "filters"}, chips)
-    return element("div", {"class": "bar", "id": "bar"}, menu, search, filters, buttons)
-
-
-def _chip(name: str, label: str, shown: bool) -> Markup:
-    pressed = "true" if shown else "false"
-    return element(
-        "button", {"type": "button", "data-filter": name, "aria-pressed": pressed}, label
-    )
-
-
-def _sidebar(reading: Reading) -> Markup:
-    heading = element("h2", {"class": "hidden-label"}, "Turns")
-    entries = element("ol", None, [_entry(reading, turn) for turn in reading.turns])
-    return element("nav", {"id": "turns", "aria-label": "Turns"}, heading, entries)
 
 
 def _entry(reading: Reading, turn: Turn) -> Markup | None:
@@ -153,21 +106,6 @@ def _agents(turn: Turn) -> Iterator[tuple[Reading, str]]:
                 yield from call.agents()
         elif isinstance(item, Aside) and item.agent:
             yield item.reading, item.title
-
-
-def _main(reading: Reading) -> Markup:
-    hidden = " ".join(f"no-{name}" for name, _, shown in FILTERS if not shown)
-    turns = [turn_part(reading, turn) for turn in reading.turns]
-    empty = element("p", {"class": "empty"}, "This conversation holds no messages.")
-    source, ident = reading.trajectory.source, reading.trajectory.conversation_id
-    code = [element("code", None, source), " · ", element("code", None, ident)]
-    return element(
-        "main",
-        {"id": "main", "class": hidden, "aria-label": "Conversation"},
-        masthead(reading),
-        turns or empty,
-        element("footer", None, "Written by unspool from ", code),
-    )
 
 
 def masthead(reading: Reading) -> Markup:
@@ -213,29 +151,3 @@ def _facts(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
     if trajectory.files:
         changed = {touch.path for touch in trajectory.files if touch.operation != "read"}
         yield "Files", plural(len(changed), "file") + " changed" if changed else "", ""
-
-
-_KEYS = (
-    ("j  k", "next, previous message"),
-    ("n  p", "next, previous turn"),
-    ("e", "next error"),
-    ("o", "open or close"),
-    ("x", "expand or collapse all"),
-    ("/", "search; Enter goes to the next match, Esc ends it"),
-    ("?", "this help"),
-)
-
-
-def _help() -> Markup:
-    rows = join(
-        join([element("dt", None, element("kbd", None, keys)), element("dd", None, words)])
-        for keys, words in _KEYS
-    )
-    return element(
-        "dialog",
-        {"id": "help", "aria-label": "Keyboard shortcuts"},
-        element("h2", None, "Keys"),
-        element("dl", None, rows),
-        element("p", None, "Shift and a click on a filter shows only that."),
-        element("button", {"type": "button", "id": "close-help"}, "Close"),
-    )
