@@ -145,9 +145,11 @@ class Sent(msgspec.Struct, eq=False):
 class History:
     """What one conversation is remembered by."""
 
-    __slots__ = ("_answers", "_counts", "_last_user", "_lists", "_systems", "_trimmed")
+    __slots__ = ("_answers", "_counts", "_last_user", "_lists", "_systems", "_trimmed", "tools")
 
     def __init__(self) -> None:
+        self.tools = 0
+        """The key of the tools that were offered last."""
         self._lists: deque[Sent] = deque(maxlen=LISTS)
         self._counts: dict[int, int] = {}
         self._answers: dict[int, str] = {}

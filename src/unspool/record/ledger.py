@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from unspool.record.answers import Answer
 from unspool.record.history import History, key_of
 from unspool.record.identity import now
@@ -31,14 +29,6 @@ class Change(NamedTuple):
     id: str
 
 
-class _State(msgspec.Struct):
-    """What is remembered of one conversation."""
-
-    history: History = msgspec.field(default_factory=History)
-    tools: int = 0
-    """The key of the tools that it was offered last."""
-
-
 class Ledger:
     """Safe for several threads. Whatever goes wrong here does not stop the agent."""
 
@@ -49,7 +39,7 @@ class Ledger:
         self.agent_version = agent_version
         self.lost = 0
         self._lock = new_lock()
-        self._states: OrderedDict[str, _State] = OrderedDict()
+        self._histories: OrderedDict[str, History] = OrderedDict()
         self._listeners: list[Callable[[Change], None]] = []
         self._streaming: weakref.WeakSet[Request] = weakref.WeakSet()
         self.journal = Journal(folder, limits, fsync, self._forget)
@@ -88,15 +78,15 @@ class Ledger:
         tools = encode(offered) if offered else b""
         with self._lock:
             self.journal.refresh(session)
-            state = self._state(session)
-            if tools and (key := key_of(tools)) != state.tools:
-                state.tools = key
+            history = self._history(session)
+            if tools and (key := key_of(tools)) != history.tools:
+                history.tools = key
                 entry = Entry(
                     kind="tools", session=session, time=request.started,
                     tools=[plain(tool) for tool in offered],
                 )  # fmt: skip
                 self._append(session, encode(entry) + b"\n", False)
-            news = state.history.take(request.id, messages)
+            news = history.take(request.id, messages)
             entry = Entry(
                 kind="request", session=session, time=request.started, id=request.id,
                 model=request.model, items=news.items, seen=len(messages), change=news.change,
@@ -127,8 +117,8 @@ class Ledger:
         )  # fmt: skip
         with self._lock:
             if request.conversation:
-                history = self._state(request.session).history
                 calls = [call.id for call in answer.calls]
+                history = self._history(request.session)
                 entry.message = history.answer(request.id, answer.text, calls)
             self._append(request.session, encode(entry) + b"\n", not request.conversation)
         self._tell(Change(entry.kind, request.session, request.id))
@@ -157,18 +147,18 @@ class Ledger:
             except Exception as error:
                 warnings.warn(f"a listener of the recorder failed: {error!r}", stacklevel=3)
 
-    def _state(self, session: str) -> _State:
-        state = self._states.get(session)
-        if state is None:
-            state = self._states[session] = _State()
-            while len(self._states) > OPEN_CONVERSATIONS:
-                self._states.popitem(last=False)
-        self._states.move_to_end(session)
-        return state
+    def _history(self, session: str) -> History:
+        history = self._histories.get(session)
+        if history is None:
+            history = self._histories[session] = History()
+            if len(self._histories) > OPEN_CONVERSATIONS:
+                self._histories.popitem(last=False)
+        self._histories.move_to_end(session)
+        return history
 
     def _forget(self, session: str) -> None:
         """What it had is gone: should it go on, it is written from the start of its list."""
-        self._states.pop(session, None)
+        self._histories.pop(session, None)
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -183,21 +173,21 @@ class Ledger:
         with self._lock:
             self.journal.clear(session)
             if session is None:
-                self._states.clear()
+                self._histories.clear()
             else:
-                self._states.pop(session, None)
+                self._histories.pop(session, None)
         self._tell(Change("clear", session or "", ""))
 
     def close(self) -> None:
         with self._lock:
             self.journal.close()
-            self._states.clear()
+            self._histories.clear()
 
     @property
     def sizes(self) -> dict[str, int]:
         with self._lock:
             return {
-                "conversations": len(self._states),
-                "messages": sum(len(state.history) for state in self._states.values()),
+                "conversations": len(self._histories),
+                "messages": sum(len(history) for history in self._histories.values()),
                 **self.journal.sizes,
             }

@@ -6,7 +6,7 @@ in the trajectory's words. The other way round, a trajectory keeps the residue o
 read from: what the writer would not give back by itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from typing import Any, Literal
@@ -59,33 +59,26 @@ def keep_residue(extra: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
 
 def difference(written: Any, wanted: Any) -> dict[str, Any]:
     """`set` and `unset` that turn `written` into `wanted`; empty where they are equal."""
-    changes: dict[str, Any] = {}
-    if _bytes(written) != _bytes(wanted):
-        _compare(written, wanted, "", changes)
-    return changes
+    changes = list(_changes(written, wanted, ""))
+    changed = {path: value for path, value in changes if value is not _GONE}
+    gone = sorted(path for path, value in changes if value is _GONE)
+    return {**({"set": changed} if changed else {}), **({"unset": gone} if gone else {})}
 
 
-def _bytes(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="sorted")
+_GONE = object()
 
 
-def _compare(written: Any, wanted: Any, path: str, changes: dict[str, Any]) -> None:
+def _changes(written: Any, wanted: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(written, dict) and isinstance(wanted, dict):
-        for key in written.keys() - wanted.keys():
-            changes.setdefault("unset", []).append(f"{path}/{_escape(key)}")
-        if "unset" in changes:
-            changes["unset"].sort()
+        yield from ((f"{path}/{_escape(key)}", _GONE) for key in written.keys() - wanted.keys())
         for key, value in wanted.items():
             below = f"{path}/{_escape(key)}"
-            if key in written:
-                _compare(written[key], value, below, changes)
-            else:
-                changes.setdefault("set", {})[below] = value
+            yield from _changes(written[key], value, below) if key in written else [(below, value)]
     elif isinstance(written, list) and isinstance(wanted, list) and len(written) == len(wanted):
         for number, (one, other) in enumerate(zip(written, wanted, strict=True)):
-            _compare(one, other, f"{path}/{number}", changes)
+            yield from _changes(one, other, f"{path}/{number}")
     elif type(written) is not type(wanted) or written != wanted:
-        changes.setdefault("set", {})[path] = wanted
+        yield path, wanted
 
 
 def restore(document: dict[str, Any], changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:

@@ -371,13 +371,11 @@ def without_derived(trajectory: Trajectory) -> Trajectory:
         value = getattr(trajectory, name)
         if value is not None and value != getattr(again, name):
             setattr(bare, name, value)
-    pairs = list(zip(bare.messages, trajectory.messages, again.messages, strict=True))
-    if any(message.turn != derived.turn for _, message, derived in pairs):
-        for copy, message, _ in pairs:
-            copy.turn = message.turn
-    if any(message.segment != derived.segment for _, message, derived in pairs):
-        for copy, message, _ in pairs:
-            copy.segment = message.segment
+    for name in ("turn", "segment"):
+        numbers = [getattr(message, name) for message in trajectory.messages]
+        if numbers != [getattr(message, name) for message in again.messages]:
+            for copy, number in zip(bare.messages, numbers, strict=True):
+                setattr(copy, name, number)
     return bare
 
 

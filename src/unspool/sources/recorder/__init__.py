@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Problem
+from unspool.facts import LIST_NOTES, TEXT_NOTES, VALUE_NOTES, AnyFact, Problem
 from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
@@ -24,24 +24,7 @@ from unspool.sources.scribe import Scribe
 NAME = "recorder"
 RANGES = True
 
-_RESERVED = {
-    "agent",
-    "agent_version",
-    "checkpoints",
-    "children",
-    "ended_at",
-    "file_path",
-    "model_usage",
-    "parent",
-    "partial",
-    "references",
-    "session_id",
-    "started_at",
-    "telemetry_type",
-    "title",
-    "tool_definitions",
-    "usage",
-}
+_RESERVED = TEXT_NOTES | VALUE_NOTES | LIST_NOTES | {"parent", "usage"}
 """Notes by these names become fields of the trajectory."""
 
 _SHAPE = Shape(Entry)
