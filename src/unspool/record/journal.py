@@ -99,10 +99,9 @@ class Journal:
         self.fsync = fsync
         self._evicted = evicted
         self._open: OrderedDict[str, Part] = OrderedDict()
-        self._weights: dict[str, Weight] = {}
-        self._parts: OrderedDict[str, dict[str, None]] = OrderedDict()
-        """Conversations by when they were last written to, each with its parts; both are kept only
-        where limits need them."""
+        self._parts: OrderedDict[str, dict[str, Weight]] = OrderedDict()
+        """Conversations by when they were last written to, each with its parts; kept only where
+        limits need them."""
         self._evicted_stems: OrderedDict[str, bool] = OrderedDict()
         self._entries = 0
         self._bytes = 0
@@ -172,7 +171,7 @@ class Journal:
         number = 0
         while True:
             part = Part(self._root, f"{stem}.{number}{_SUFFIX}")
-            weight = self._weights.get(part.name)
+            weight = self._parts.get(stem, {}).get(part.name)
             part.entries = weight.entries if weight is not None else 0
             if not self._is_full(part):
                 return part
@@ -186,13 +185,12 @@ class Journal:
         )
 
     def _count(self, name: str, entries: int, size: int) -> None:
-        weight = self._weights.setdefault(name, Weight())
+        stem = _stem(name)
+        weight = self._parts.setdefault(stem, {}).setdefault(name, Weight())
         weight.entries += entries
         weight.bytes += size
         self._entries += entries
         self._bytes += size
-        stem = _stem(name)
-        self._parts.setdefault(stem, {})[name] = None
         self._parts.move_to_end(stem)
 
     def _evict(self, current: str) -> bool:
@@ -222,12 +220,11 @@ class Journal:
             (self.folder / name).unlink()
 
     def _drop(self, name: str) -> None:
-        weight = self._weights.pop(name, None)
+        stem = _stem(name)
+        weight = self._parts.get(stem, {}).pop(name, None)
         if weight is not None:
             self._entries -= weight.entries
             self._bytes -= weight.bytes
-            stem = _stem(name)
-            self._parts[stem].pop(name, None)
             if not self._parts[stem]:
                 del self._parts[stem]
         for session, part in list(self._open.items()):
@@ -275,7 +272,7 @@ class Journal:
         """How much the journal holds in memory."""
         return {
             "open_files": len(self._open),
-            "weights": len(self._weights),
+            "weights": sum(map(len, self._parts.values())),
             "evicted": len(self._evicted_stems),
         }
 

@@ -78,20 +78,14 @@ def _height(body: ConsoleRenderable, width: int) -> int:
 def _block(block: Block) -> ConsoleRenderable:
     text = block.text
     match block.kind:
-        case "title":
-            return Text(text, style="bold")
-        case "facts":
-            return Text(text, style="bright_black")
-        case "prompt":
-            row = Table.grid()
-            row.add_column(no_wrap=True)
-            row.add_column(ratio=1)
-            row.add_row(Text("❯ ", style="bold cyan"), Text(block.text, style="bold cyan"))
-            return row
         case "answer":
             return safe_markdown(text)
         case "call" | "failed":
-            return _call(block)
+            mark, colour = ("✗ ", "red") if block.kind == "failed" else ("● ", "green")
+            name = (f"{block.label} ", "bold red" if block.kind == "failed" else "bold")
+            line = Text.assemble((mark, colour), name, (text, "bright_black"), no_wrap=True)
+            line.overflow = "ellipsis"
+            return line
         case "rule":
             shown = f"{text} · {block.margin}" if block.margin else text
             return Rule(Text(shown, style="yellow"), style="yellow")
@@ -99,22 +93,26 @@ def _block(block: Block) -> ConsoleRenderable:
             return Text.assemble(("sub-agent ", "magenta"), (text, "bold"), f"  {block.margin}")
         case "diff":
             lines = list(diff_lines(block.edit)) if block.edit is not None else []
-            body = Syntax("\n".join(lines), "diff", theme="ansi_dark", background_color="default")
-            return Padding(Group(Text(text, style="bright_black"), body), (0, 0, 0, 4))
-        case "input":
-            return Padding(Text(text, style="cyan"), (0, 0, 0, 4))
-        case "output":
-            return Padding(Text(text, style="bright_black"), (0, 0, 0, 4))
+            code = Syntax("\n".join(lines), "diff", theme="ansi_dark", background_color="default")
+            return Padding(Group(Text(text, style="bright_black"), code), (0, 0, 0, 4))
         case _:
-            mark, style = _STYLES.get(block.kind, ("", ""))
+            mark, style = _STYLES[block.kind]
+            if not mark.strip():
+                body = Text(text, style=style)
+                return Padding(body, (0, 0, 0, len(mark))) if mark else body
             row = Table.grid()
             row.add_column(no_wrap=True)
             row.add_column(ratio=1)
-            row.add_row(Text(mark, style=style), Text(block.text, style=style))
+            row.add_row(Text(mark, style=style), Text(text, style=style))
             return row
 
 
 _STYLES = {
+    "title": ("", "bold"),
+    "facts": ("", "bright_black"),
+    "prompt": ("❯ ", "bold cyan"),
+    "input": ("    ", "cyan"),
+    "output": ("    ", "bright_black"),
     "thought": ("✻ ", "italic bright_black"),
     "intent": ("→ ", "italic bright_black"),
     "failure": ("  ↳ ", "red"),
@@ -122,15 +120,6 @@ _STYLES = {
     "error": ("✗ ", "bold red"),
     "attachment": ("  ⊕ ", "bright_black"),
 }
-
-
-def _call(block: Block) -> ConsoleRenderable:
-    colour = "red" if block.kind == "failed" else "green"
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append("✗ " if block.kind == "failed" else "● ", colour)
-    text.append(f"{block.label} ", "bold red" if block.kind == "failed" else "bold")
-    text.append(block.text, "bright_black")
-    return text
 
 
 def safe_markdown(text: str) -> ConsoleRenderable:
