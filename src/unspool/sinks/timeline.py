@@ -12,6 +12,7 @@ import msgspec
 from unspool import sources
 from unspool.io.packing import encode_json
 from unspool.io.times import parse_time
+from unspool.io.values import dict_of
 from unspool.reduce.totals import is_turn
 from unspool.sinks import Family, Options, Piece
 from unspool.trajectory import (
@@ -23,6 +24,7 @@ from unspool.trajectory import (
     Usage,
     text_of,
 )
+from unspool.views.edits import replacements
 
 NAME = "timeline"
 MANY_FILES = False
@@ -246,14 +248,15 @@ class Entries:
 
     def _edit(self, touch: FileTouch, message: Message) -> Entry:
         call = next((c for c in message.tool_calls or () if c.id == touch.tool_call_id), None)
-        edits = _edits(_parameters(call.arguments)) if call else None
+        replaced = replacements(dict_of(_parameters(call.arguments))) if call else []
         return _lean(
             {
                 "type": "file_edit",
                 "timestamp": stamp(touch.timestamp or message.timestamp),
                 "generation_id": message.request_id,
                 "file_path": touch.path,
-                "edits": edits,
+                "edits": [{"old_string": old, "new_string": new} for _, old, new in replaced]
+                or None,
                 "lines_added": touch.lines_added,
                 "lines_removed": touch.lines_removed,
                 "outcome": touch.outcome,
@@ -327,20 +330,3 @@ def _parameters(arguments: str) -> Any:
         return msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
         return arguments
-
-
-_SPELLINGS = (("old_string", "new_string"), ("oldString", "newString"), ("old_str", "new_str"))
-
-
-def _edits(given: Any) -> list[Entry] | None:
-    """The replacements that a call's arguments spell out, all in one spelling."""
-    if not isinstance(given, dict):
-        return None
-    listed = given.get("edits")
-    edits: list[Entry] = []
-    for value in listed if isinstance(listed, list) else [given]:
-        for old, new in _SPELLINGS:
-            if isinstance(value, dict) and isinstance(value.get(new), str):
-                edits.append({"old_string": value.get(old) or "", "new_string": value[new]})
-                break
-    return edits or None

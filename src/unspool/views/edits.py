@@ -9,6 +9,7 @@ import re
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
+from unspool.io.values import dicts_of, list_of
 from unspool.trajectory import Message, ToolCall, Trajectory
 from unspool.views.calls import arguments_of
 
@@ -58,21 +59,26 @@ def edits_of(call: ToolCall, result: Message | None = None) -> list[Edit]:
     arguments = arguments_of(call)
     if arguments is None:
         return _patch(call.arguments)
-    path = _first(arguments, _PATHS)
-    pairs = [arguments]
-    for name in ("edits", "replacements"):
-        if isinstance(arguments.get(name), list):
-            pairs += [pair for pair in arguments[name] if isinstance(pair, dict)]
-    made_pairs = [(_first(pair, _PATHS) or path, *both) for pair in pairs if (both := _pair(pair))]
-    if made_pairs:
-        return [Edit(where, diff(old, new)) for where, old, new in made_pairs]
+    if replaced := replacements(arguments):
+        return [Edit(path, diff(old, new)) for path, old, new in replaced]
     for name in _PATCHES:
         if isinstance(arguments.get(name), str) and (patched := _patch(arguments[name])):
             return patched
-    whole = _first(arguments, _WHOLE)
+    path, whole = _first(arguments, _PATHS), _first(arguments, _WHOLE)
     if path and whole:
         return [Edit(path, [Line("+", text) for text in _rows(whole)], whole=True)]
     return []
+
+
+def replacements(arguments: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(path, old text, new text): what a call's arguments spell out, in any spelling."""
+    listed = [*list_of(arguments.get("edits")), *list_of(arguments.get("replacements"))]
+    return [
+        (_first(edit, _PATHS) or _first(arguments, _PATHS), edit[old], edit[new])
+        for edit in dicts_of([arguments, *listed])
+        for old, new in zip(_OLD, _NEW, strict=True)
+        if isinstance(edit.get(old), str) and isinstance(edit.get(new), str)
+    ]
 
 
 def count_touches(trajectory: Trajectory) -> None:
@@ -110,14 +116,6 @@ def _first(values: dict[str, Any], names: tuple[str, ...]) -> str:
         if isinstance(value, str) and value:
             return value
     return ""
-
-
-def _pair(values: dict[str, Any]) -> tuple[str, str] | None:
-    for old_name, new_name in zip(_OLD, _NEW, strict=True):
-        old, new = values.get(old_name), values.get(new_name)
-        if isinstance(old, str) and isinstance(new, str):
-            return old, new
-    return None
 
 
 def diff(old: str, new: str) -> list[Line]:
