@@ -4,7 +4,8 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ def _reading(
 ) -> Reading:
     chat = decoded.chat or Chat()
     edition = FLAT if log is None else LOG
-    locate = _Places(origin.path).offset if log is None else lambda n: log.lines.get(n, 0)
+    locate = _locate(origin.path) if log is None else lambda n: log.lines.get(n, 0)
     reading = Reading(chat, origin, tally, session, locate, edition)
     reading.tell_flaws(decoded.flaws)
     reading.wrong_types(decoded.wrong)
@@ -159,30 +160,24 @@ class _Requests(msgspec.Struct):
     requests: list[msgspec.Raw] = []
 
 
-class _Places:
+def _locate(path: str) -> Callable[[int | None], int]:
     """Where requests stand in a document: looked up only where one has a problem."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._offsets: list[int] | None = None
+    @cache
+    def offsets() -> list[int]:
+        data, _ = read_whole(path)
+        found, at = [], 0
+        try:
+            start = data.index(b"{")
+            requests = msgspec.json.decode(data[start:].rstrip(b"\0 "), type=_Requests).requests
+        except (*UNREADABLE, ValueError):
+            requests = []
+        for request in requests:
+            found.append(data.find(bytes(request), at))
+            at = found[-1] + 1
+        return found
 
-    def offset(self, number: int | None) -> int:
-        if number is None:
-            return 0
-        if self._offsets is None:
-            self._offsets = []
-            data, _ = read_whole(self._path)
-            at = 0
-            try:
-                start = data.index(b"{")
-                requests = msgspec.json.decode(data[start:].rstrip(b"\0 "), type=_Requests).requests
-            except (*UNREADABLE, ValueError):
-                requests = []
-            for request in requests:
-                at = data.find(bytes(request), at)
-                self._offsets.append(at)
-                at += 1
-        return self._offsets[number] if number < len(self._offsets) else 0
+    return lambda number: 0 if number is None else ([*offsets()[number:], 0])[0]
 
 
 def value_facts(

@@ -19,7 +19,7 @@ from unspool.facts import AnyFact, Key, Rank, SnapshotSeen, View
 from unspool.io.door import Flaw, read_json, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, field_of, list_of, str_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.prompts.typed import context_kind, summary_of
 from unspool.sources.scribe import Scribe
@@ -52,49 +52,50 @@ def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
             opens = bool(call.request) and call.request not in begun
             begun.add(call.request)
             closes = last[call.conversation, call.summary] is call
-            # `opens` a request; `closes` what is known of its conversation, or of it up to a
-            # compaction.
-            key: Key = (NAME, f"replay-{call.conversation}")
-            yield _snapshot(key, call, call.messages, origin.path, False)
-            answer = call.answer
-            if answer is not None:
-                yield _snapshot(key, call, [answer], origin.path, True)
-            if closes and answer is not None and call.tools:
-                # Nothing after it shows what the last tools gave: the list as a next call would see it.
-                results = [_result(tool) for tool in call.tools]
-                whole = [*call.messages, answer, *results]
-                yield _snapshot(key, call, whole, origin.path, False, 2)
-            # What led to the tools that ran next, when they came back, and what they edited.
-            for number, tool in enumerate(call.tools):
-                time = parse_time(tool.get("time"))
-                scribe = Scribe(key, origin.path, (call.number << 20) + number + 1)
-                ident = bare_call_id(str_of(tool.get("id")))
-                notes = {
-                    "ended_at": format_time(time) if time is not None else "",
-                    # The model call's own entry holds no reasoning, and later lists need not repeat it.
-                    "thinking": thinking_text(tool.get("thinking")),
-                    "metadata": tool.get("toolMetadata"),
-                }
-                for name, value in notes.items():
-                    if ident and value:
-                        when = time if name == "ended_at" else None
-                        scribe.note(name, value, on="call", subject=ident, time=when)
-                for edit in list_of(tool.get("edits")):
-                    path = path_of(edit.get("path")) if isinstance(edit, dict) else ""
-                    if path:
-                        added, removed = count_lines(edit.get("edits"))
-                        touch = {"path": path, "lines_added": added, "lines_removed": removed}
-                        scribe.mark("file", touch, ident, time=time)
-                yield from scribe.facts
-            view = call.view(origin.path, 0, False)
-            scribe = Scribe(key, origin.path, view.offset, time=view.time)
-            if call.prompt:
-                scribe.note("typed", call.prompt, Rank.COPY, "request", call.request, number=9)
-            if opens:
-                # The words that opened the request went out with its first model call.
-                sent = format_time(view.time)
-                scribe.note("timestamp", sent, Rank.COPY, "request", call.request, number=8)
-            yield from scribe.facts
+            yield from _call_facts(call, origin.path, opens, closes)
+
+
+def _call_facts(call: "ModelCall", origin: str, opens: bool, closes: bool) -> Iterator[AnyFact]:
+    """`opens` a request; `closes` what is known of its conversation, or of it up to a compaction."""
+    key: Key = (NAME, f"replay-{call.conversation}")
+    yield _snapshot(key, call, call.messages, origin, False)
+    answer = call.answer
+    if answer is not None:
+        yield _snapshot(key, call, [answer], origin, True)
+    if closes and answer is not None and call.tools:
+        # Nothing after it shows what the last tools gave: the list as a next call would see it.
+        whole = [*call.messages, answer, *map(_result, call.tools)]
+        yield _snapshot(key, call, whole, origin, False, 2)
+    # What led to the tools that ran next, when they came back, and what they edited.
+    for number, tool in enumerate(call.tools):
+        time = parse_time(tool.get("time"))
+        scribe = Scribe(key, origin, (call.number << 20) + number + 1)
+        ident = _call_id(tool)
+        notes = {
+            "ended_at": format_time(time),
+            # The model call's own entry holds no reasoning, and later lists need not repeat it.
+            "thinking": thinking_text(tool.get("thinking")),
+            "metadata": tool.get("toolMetadata"),
+        }
+        for name, value in notes.items():
+            if ident and value:
+                when = time if name == "ended_at" else None
+                scribe.note(name, value, on="call", subject=ident, time=when)
+        for edit in dicts_of(tool.get("edits")):
+            if path := path_of(edit.get("path")):
+                added, removed = count_lines(edit.get("edits"))
+                touch = {"path": path, "lines_added": added, "lines_removed": removed}
+                scribe.mark("file", touch, ident, time=time)
+        yield from scribe.facts
+    view = call.view(origin, 0, False)
+    scribe = Scribe(key, origin, view.offset, time=view.time)
+    if call.prompt:
+        scribe.note("typed", call.prompt, Rank.COPY, "request", call.request, number=9)
+    if opens:
+        # The words that opened the request went out with its first model call.
+        sent = format_time(view.time)
+        scribe.note("timestamp", sent, Rank.COPY, "request", call.request, number=8)
+    yield from scribe.facts
 
 
 class ModelCall:
@@ -107,11 +108,7 @@ class ModelCall:
         """What the person typed."""
         messages = log.get("requestMessages")
         messages = messages.get("messages") if isinstance(messages, dict) else messages
-        self.messages = (
-            [m for value in messages if (m := _to_openai(value))]
-            if isinstance(messages, list)
-            else []
-        )
+        self.messages = [m for value in list_of(messages) if (m := _to_openai(value))]
         self.metadata: dict[str, Any] = dict_of(log.get("metadata"))
         self.request = str_of(self.metadata.get("ourRequestId") or self.metadata.get("requestId"))
         self.tools: list[dict[str, Any]] = []
@@ -123,13 +120,10 @@ class ModelCall:
                 if not (isinstance(message["content"], str) and context_kind(message["content"])):
                     break
         self.conversation = hashlib.sha256(msgspec.json.encode(users)).hexdigest()[:16]
-
-    @property
-    def summary(self) -> str:
-        """The summary of earlier history that the list goes on from; empty where it has none."""
         texts = (m["content"] for m in self.messages if m["role"] == "user")
         summaries = (summary_of(text) for text in texts if isinstance(text, str))
-        return next((summary for summary in summaries if summary), "")
+        self.summary = next((summary for summary in summaries if summary), "")
+        """The summary of earlier history that the list goes on from; empty where it has none."""
 
     @property
     def answer(self) -> dict[str, Any] | None:
@@ -140,18 +134,15 @@ class ModelCall:
         for tool in self.tools:
             name, arguments = str_of(tool.get("tool")), arguments_text(tool.get("args"))
             function = {"name": name, "arguments": arguments}
-            ident = bare_call_id(str_of(tool.get("id")))
-            calls.append({"id": ident, "type": "function", "function": function})
+            calls.append({"id": _call_id(tool), "type": "function", "function": function})
         if not calls and not str_of(words):
             return None
         answer = {"role": "assistant", "content": str_of(words)}
         return {**answer, "tool_calls": calls} if calls else answer
 
     def view(self, origin: str, size: int, answered: bool) -> View:
-        usage = self.metadata.get("usage")
-        usage = dict_of(usage)
-        details = usage.get("prompt_tokens_details")
-        details = dict_of(details)
+        usage = dict_of(self.metadata.get("usage"))
+        details = dict_of(usage.get("prompt_tokens_details"))
         stamp = self.metadata.get("endTime" if answered else "startTime")
         model = str_of(self.metadata.get("model"))
         return View(
@@ -176,17 +167,16 @@ class Names:
 
     def __init__(self) -> None:
         self._requests: dict[str, str] = {}
-        self._tools: dict[str, str] = {}
         self._summaries: dict[str, str] = {}
+        self.tools: dict[str, str] = {}
 
     def place(self, call: ModelCall) -> None:
         """One that begins from a summary goes on from another: in the middle of a request, with
         tools that were called before, or with a summary that was written of it."""
-        summary = call.summary
         used = [tool["id"] for m in call.messages for tool in m.get("tool_calls", ())]
-        if summary:
-            callers = (self._tools[tool] for tool in used if tool in self._tools)
-            written = (ident for text, ident in self._summaries.items() if text in summary)
+        if call.summary:
+            callers = (self.tools[tool] for tool in used if tool in self.tools)
+            written = (ident for text, ident in self._summaries.items() if text in call.summary)
             call.conversation = (
                 self._requests.get(call.request)
                 or next(callers, None)
@@ -195,11 +185,7 @@ class Names:
             )
         if call.request:
             self._requests[call.request] = call.conversation
-        for tool in used:
-            self._tools[tool] = call.conversation
-
-    def called(self, tool: str, call: ModelCall) -> None:
-        self._tools[tool] = call.conversation
+        self.tools.update(dict.fromkeys(used, call.conversation))
 
     def summarised(self, call: ModelCall) -> None:
         """A call that wrote a summary: it was given the history as the conversation has it."""
@@ -229,7 +215,7 @@ def _model_calls(value: dict[str, Any], origin: Origin, tally: Tally) -> list[Mo
                     tally.noise += 1
             elif kind == "toolCall" and calls:
                 calls[-1].tools.append(log)
-                names.called(bare_call_id(str_of(log.get("id"))), calls[-1])
+                names.tools[_call_id(log)] = calls[-1].conversation
             elif kind == "request" and "summar" in str_of(log.get("name")).lower():
                 names.summarised(ModelCall(log, number, ""))
                 tally.noise += 1
@@ -265,8 +251,11 @@ def _result(tool: dict[str, Any]) -> dict[str, Any]:
     response = tool.get("response")
     pieces = response if isinstance(response, list) else [response]
     texts = (p if isinstance(p, str) else arguments_text(p) for p in pieces if p is not None)
-    ident = bare_call_id(str_of(tool.get("id")))
-    return {"role": "tool", "content": "\n".join(texts), "tool_call_id": ident}
+    return {"role": "tool", "content": "\n".join(texts), "tool_call_id": _call_id(tool)}
+
+
+def _call_id(log: dict[str, Any]) -> str:
+    return bare_call_id(str_of(log.get("id")))
 
 
 def _to_openai(value: Any) -> dict[str, Any] | None:
@@ -285,11 +274,8 @@ def _to_openai(value: Any) -> dict[str, Any] | None:
         "role": name,
         "content": parts[0]["text"] if only_text else parts or "",
     }
-    calls = value.get("toolCalls")
-    if isinstance(calls, list) and calls:
-        message["tool_calls"] = [
-            {**c, "id": bare_call_id(str_of(c.get("id")))} for c in calls if isinstance(c, dict)
-        ]
+    if calls := dicts_of(value.get("toolCalls")):
+        message["tool_calls"] = [{**call, "id": _call_id(call)} for call in calls]
     if name == "tool":
         message["tool_call_id"] = bare_call_id(str_of(value.get("toolCallId")))
     return message
