@@ -5,14 +5,13 @@ results as rendered prompt trees with the references that they carry, markdown w
 """
 
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from bench.measure import Row, extract_rows, floor, made_data
+from bench.measure import Row, extract_rows, made_data
 from bench.telemetry import Pool
 
 CHATS = 2000
@@ -184,38 +183,10 @@ def generate(folder: Path, chats: int = CHATS, seed: int = 3) -> None:
             (place / f"session-{number}.json").write_bytes(orjson.dumps(made))
 
 
-READ = """
-import gc, sys, time
-from unspool import sources
-from unspool.io.origins import Tally
-from unspool.pipeline.discover import discover
-gc.disable()
-source = sources.load("vscode-chat")
-origins = discover([sys.argv[1]]).origins
-start = time.perf_counter()
-count = sum(1 for origin in origins for _ in source.read(origin, Tally()))
-print(time.perf_counter() - start, count)
-"""
-
-
-def read_alone(folder: Path) -> tuple[float, int]:
-    """Seconds to turn all chats into facts, and how many: what of the whole is this source's."""
-    command = [sys.executable, "-c", READ, str(folder)]
-    made = subprocess.run(command, capture_output=True, text=True, check=True)
-    seconds, count = made.stdout.split()
-    return float(seconds), int(count)
-
-
 def run() -> list[Row]:
     """Rows for the table."""
     with made_data("vscode-chat", generate) as folder:
-        base = floor(folder)
-        seconds, count = read_alone(folder)
-        figures = f"{count} facts, {seconds:.2f} s = {seconds / base.seconds:.2f} × floor"
-        return [
-            *extract_rows("vscode-chat", folder, (1,)),
-            ("vscode-chat: facts alone", figures),
-        ]
+        return extract_rows("vscode-chat", folder, (1,))
 
 
 if __name__ == "__main__":

@@ -126,10 +126,6 @@ class TestClaims:
         assert words(one(path)) == [("user", "question 1"), ("assistant", "answer 1")]
         assert codes(path) == ["invalid-json"]
 
-    def test_a_log_with_its_fields_in_another_order(self, tmp_path: Path) -> None:
-        line = {"v": chat(request(1)), "kind": 0}
-        assert words(one(put(tmp_path, "x.jsonl", json.dumps(line) + "\n")))[0][1] == "question 1"
-
     def test_store_of_an_other_product(self) -> None:
         magic = b"SQLite format 3\0"
         assert claims(Head("/u/Code/User/globalStorage/state.vscdb", magic, True))

@@ -246,7 +246,7 @@ ROWS: list[tuple[str, str, Any]] = [
     ("errorDetails.code", "messages/1/stop_reason", "quotaExceeded"),
     ("result.timings", f"{ANSWER}/timings", {"firstProgress": 150, "totalElapsed": 4321}),
     ("result.metadata", f"{ANSWER}/native/metadata/participantKey/any", "participant value"),
-    ("result.metadata.codeBlocks", f"{ANSWER}/code_blocks", [{"code": [0, 6], "language": "text"}]),
+    ("result.metadata.codeBlocks", f"{ANSWER}/code_blocks", [{"code": "Words.", "language": "text"}]),
     ("result.details", f"{ANSWER}/details", "details of it"),
     ("result.nextQuestion", f"{ANSWER}/next_question", REQUEST["result"]["nextQuestion"]),  # type: ignore[index]  # a dict
     ("modelState.value", f"{ANSWER}/state", "failed"),

@@ -269,8 +269,6 @@ class Writer:
             outcome["errorDetails"] = {"message": last.content or "error"}
         _fill(outcome, extra, "result")
         metadata = named(fields.METADATA, extra)
-        if last is not None and extra.get("code_blocks"):
-            metadata["codeBlocks"] = fields.unquoted(extra["code_blocks"], last.content)
         metadata["sessionId"] = self.trajectory.conversation_id
         if last is not None and last.model and not extra.get("model_id"):
             kept = (

@@ -41,7 +41,6 @@ __all__ = [
 
 RANGES = False
 
-_MUTATION_FIELDS = frozenset(("kind", "k", "v", "i"))
 _REQUESTS = re.compile(rb'"requests"\s*:\s*\[')
 _STORES = ("state.vscdb", f"state.vscdb{BACKUP}")
 _DESCRIPTION = "workspace.json"
@@ -84,16 +83,7 @@ def _is_cursors(head: Head) -> bool:
 
 
 def _is_log(head: Head, data: bytes) -> bool:
-    if MUTATION.match(data) is not None or (_is_stored(head) and head.name.endswith(".jsonl")):
-        return True
-    # Lines are only parsed where they can be short: the head of a whole document is not one.
-    lines = head.name.endswith(".jsonl") and b'"kind"' in data
-    return lines and any(_is_mutation(value) for value in head.objects[:3])
-
-
-def _is_mutation(value: dict[str, object]) -> bool:
-    """Also with its fields in another order."""
-    return value.keys() <= _MUTATION_FIELDS and value.get("kind") in range(4) and len(value) > 1
+    return MUTATION.match(data) is not None or (_is_stored(head) and head.name.endswith(".jsonl"))
 
 
 def _is_chat(data: bytes) -> bool:

@@ -38,8 +38,6 @@ class Answer(msgspec.Struct):
     """The message of every tool part; -1 where it has none."""
     places: list[int] | None = None
     """The message of every part, where the parts alone tell the messages."""
-    inner: set[int] = set()
-    """Numbers of tool parts that the model did not ask for."""
 
 
 def answer_of(parts: Parts, rounds: list[Round] | None, prefix: str, ident: str) -> Answer:
@@ -76,11 +74,6 @@ def answer_of(parts: Parts, rounds: list[Round] | None, prefix: str, ident: str)
         _append(answer, [s for s in steps.steps if s.text or s.tools], parts, prefix)
         if len(answer.rounds) > len(rounds):
             answer.rounds[-1].id = ident
-    answer.inner = {
-        tool.number
-        for tool in parts.tools
-        if homes[tool.number] < 0 and not tools.is_announcement(tool, calls[: len(rounds)])
-    }
     return answer
 
 
@@ -337,8 +330,8 @@ class Placing:
             self._now, self._seen = self._answer.homes[tool.number], self._places[tool.number] + 1
             self._gone[self._now] = self._seen
             self._caller = ""
-        elif tool.number in self._answer.inner:
-            self._keep(tool.part)
+        elif not tools.is_announcement(tool, self._answer.calls):
+            self._keep(tool.part)  # the model did not ask for it
 
     def _keep(self, part: dict[str, Any]) -> None:
         kind = part.get("kind")

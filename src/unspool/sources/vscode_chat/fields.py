@@ -4,10 +4,6 @@ What stands here travels as it is; what needs more than a new name is told by th
 """
 
 import re
-from collections.abc import Callable
-from typing import Any
-
-from unspool.io.values import list_of
 
 NAME = "vscode-chat"
 HEAD = 1 << 62
@@ -66,6 +62,7 @@ METADATA = {
     "summary": "summary",
     "global_context_key": "globalContextCacheKey",
     "switch_to_auto": "shouldAutoSwitchToAuto",
+    "code_blocks": "codeBlocks",
 }
 """In the `extra` of the last assistant message → in the result's metadata."""
 
@@ -132,37 +129,6 @@ stood in (`request`, `result`, `metadata`, `round`; bare for a call and a chat),
 MADE_THINKING = re.compile(r"thinking_\d+")
 """Ids of thinking that are mere numbers: those of chats that were written from trajectories."""
 CALL_SUFFIX = "__vscode-"
-
-
-_QUOTES = ("code", "markdownBeforeBlock")
-
-
-def quoted(blocks: list[Any], text: str) -> list[Any]:
-    """Code blocks with what the text holds too as [start, end] in it."""
-
-    def span(value: Any) -> Any:
-        at = text.find(value) if isinstance(value, str) and value else -1
-        return [at, at + len(value)] if at >= 0 else value
-
-    return [_replaced(block, span) for block in blocks]
-
-
-def unquoted(blocks: Any, text: str) -> list[Any]:
-    """Code blocks as VS Code keeps them."""
-
-    def cut(value: Any) -> Any:
-        if not isinstance(value, list) or len(value) != 2:
-            return value
-        start, end = value
-        return text[start:end] if isinstance(start, int) and isinstance(end, int) else value
-
-    return [_replaced(block, cut) for block in list_of(blocks)]
-
-
-def _replaced(block: Any, change: Callable[[Any], Any]) -> Any:
-    if not isinstance(block, dict):
-        return block
-    return {k: change(v) if k in _QUOTES else v for k, v in block.items()}
 
 
 def bare_call_id(ident: str) -> str:

@@ -253,7 +253,7 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
     ident = turn.round_id(number)
     text = round_.response or ""
     last = number == len(turn.rounds) - 1
-    extra = _last_extra(turn, text) if last else {}
+    extra = _last_extra(turn) if last else {}
     extra |= beside.extra()
     extra |= _of_round(round_)
     if round_.toolInputRetry:
@@ -285,7 +285,7 @@ def _write_round(turn: Turn, scribe: Scribe, number: int) -> None:
 
 def _has_answer(turn: Turn) -> bool:
     """Without a word it may still be an error, or have been voted on or counted."""
-    extra = _last_extra(turn, "") | turn.placed[0].extra()
+    extra = _last_extra(turn) | turn.placed[0].extra()
     told = turn.rounds[0].response or turn.placed[0].thinking or turn.calls[0] or turn.error_text
     voted = turn.request.vote is not None
     return bool(told or extra.keys() - _ABOUT_NOTHING or voted or _usage(turn))
@@ -299,8 +299,8 @@ def _ending(turn: Turn, answered: bool, removed: str) -> tuple[str, str, str]:
     return removed or turn.status, stop, "error" if turn.error_text and not answered else ""
 
 
-def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
-    """What is told once about the whole answer; `text` is its last message's."""
+def _last_extra(turn: Turn) -> dict[str, Any]:
+    """What is told once about the whole answer."""
     request, result, metadata = turn.request, turn.result, turn.metadata
     extra = _of_answer(request) | _of_result(result) | _of_metadata(metadata)
     if turn.error:
@@ -316,8 +316,6 @@ def _last_extra(turn: Turn, text: str) -> dict[str, Any]:
         extra["vulnerabilities"] = turn.parts.vulnerabilities
     if turn.parts.cleared:
         extra["cleared"] = turn.parts.cleared
-    if metadata.codeBlocks:
-        extra["code_blocks"] = fields.quoted(metadata.codeBlocks, text)
     native = {k: v for k, v in (("result", result.rest), ("metadata", metadata.rest)) if v}
     if native:
         extra[fields.NATIVE] = native

@@ -324,28 +324,24 @@ def _take_specific(shown: Shown, data: dict[str, Any]) -> None:
     kind = data.get("kind")
     arguments: Any = None
     text: Any = None
+    duration: Any = None
     if kind == "terminal":
         command = _command_line(data)
         arguments = {"command": command} if command else None
-        output, state = data.get("terminalCommandOutput"), data.get("terminalCommandState")
-        text = field_of(output, "text")
-        duration = field_of(state, "duration")
+        text = field_of(data.get("terminalCommandOutput"), "text")
+        duration = field_of(data.get("terminalCommandState"), "duration")
     elif kind == "subagent":
-        named = {k: data[k] for k in ("prompt", "description", "agentName") if data.get(k)}
-        arguments = named or None
+        names = ("prompt", "description", "agentName")
+        arguments = {name: data[name] for name in names if data.get(name)} or None
         text, duration = data.get("result"), data.get("duration")
     elif kind == "input":
-        arguments, duration = data.get("rawInput"), None
+        arguments = data.get("rawInput")
     elif kind == "simpleToolInvocation":
-        arguments, duration = data.get("input"), None
-        text = arguments_text(data.get("output"))
+        arguments, text = data.get("input"), arguments_text(data.get("output"))
     elif kind == "todoList" and "todoList" in data:
-        arguments, duration = {"todoList": data["todoList"]}, None
-    else:
-        return
-    shown.arguments = shown.arguments or (
-        arguments_text(arguments) if arguments is not None else ""
-    )
+        arguments = {"todoList": data["todoList"]}
+    if arguments is not None and not shown.arguments:
+        shown.arguments = arguments_text(arguments)
     if isinstance(text, str) and shown.text is None:
         shown.text = text
     if isinstance(duration, int | float):
