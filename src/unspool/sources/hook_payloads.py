@@ -214,13 +214,11 @@ def stop(payload: Payload, scribe: Scribe) -> None:
     scribe.mark("turn_end", rank=Rank.ECHO)
 
 
-def mark_subagent(kind: str, payload: Payload, scribe: Scribe) -> dict[str, str]:
-    """A sub-agent starts or ends: a mark, and how it is tied to its caller."""
-    tie = {"kind": "subagent"}
+def mark_subagent(kind: str, payload: Payload, scribe: Scribe) -> None:
+    link = {"conversation_id": payload["child"], "kind": "subagent"}
     if payload.get("agent_type"):
-        tie["name"] = str(payload["agent_type"])
-    scribe.mark(kind, {"conversation_id": payload["child"], **tie}, rank=Rank.ECHO)
-    return tie
+        link["name"] = str(payload["agent_type"])
+    scribe.mark(kind, link, rank=Rank.ECHO)
 
 
 def subagent(kind: str) -> Teller:
@@ -228,8 +226,9 @@ def subagent(kind: str) -> Teller:
 
     def tell(payload: Payload, scribe: Scribe) -> None:
         if "child" in payload:
-            key, tie = (scribe.key[0], payload["child"]), mark_subagent(kind, payload, scribe)
-            scribe.note("parent", {"conversation_id": scribe.key[1], **tie}, Rank.ECHO, key=key)
+            key, name = (scribe.key[0], payload["child"]), str(payload.get("agent_type") or "")
+            mark_subagent(kind, payload, scribe)
+            scribe.parent(scribe.key[1], rank=Rank.ECHO, name=name, key=key)
             last_words(payload, scribe, key=key)
 
     return tell

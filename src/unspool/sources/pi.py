@@ -171,10 +171,9 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 def _read_entry(entry: Entry, scribe: Scribe) -> bool:
     """Whether it is known what the entry states."""
     if entry.type == "session":
-        scribe.note("agent", NAME)
-        scribe.note("workspace.path", entry.cwd)
+        scribe.notes({"agent": NAME, "workspace.path": entry.cwd})
         if parent := session_of(entry.parentSession or ""):
-            scribe.note("parent", {"conversation_id": parent, "kind": "fork"})
+            scribe.parent(parent, "fork")
     elif entry.type == "compaction":
         # {"type":"compaction","id":"94bf","parentId":"c6c3","summary":"…","firstKeptEntryId":"fc78"}:
         # the model goes on with the summary and the entries from fc78 to c6c3 (case compaction).

@@ -146,6 +146,21 @@ class Scribe(msgspec.Struct, eq=False, gc=False):
         if place:
             facts[-1] = replace(facts[-1], **place)
 
+    def notes(self, values: Mapping[str, Any], rank: int = 0) -> None:
+        """Notes on the conversation; what is empty was not told."""
+        for name, value in values.items():
+            if value:
+                self.note(name, value, rank)
+
+    def parent(
+        self, conversation: str, kind: str = "subagent", rank: int = 0, *, call: str | None = "",
+        name: str | None = "", **place: Any,
+    ) -> None:  # fmt: skip
+        """The conversation that this one is a sub-agent or a fork of, and the call that began it."""
+        about = {"kind": kind, "tool_call_id": call, "name": name}
+        link = {field: value for field, value in about.items() if value}
+        self.note("parent", {"conversation_id": conversation, **link}, rank, **place)
+
     def mark(
         self, kind: str, data: dict[str, Any] | None = None, subject: str = "", rank: int = 0,
         **place: Any,

@@ -137,25 +137,14 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
             scribe.key = (NAME, child_id(session, File(origin.path).agent))
             # `agent-<id>.meta.json`: the call that started the sub-agent, and its type.
             caller = child_id(session, told.parentAgentId) if told.parentAgentId else session
-            link = {"conversation_id": caller, "kind": "subagent"}
-            if told.toolUseId:
-                link["tool_call_id"] = told.toolUseId
-            if told.agentType:
-                link["name"] = told.agentType
-            scribe.note("parent", link)
-        _note(scribe, title=told.customTitle.strip(), worktree_path=told.worktreePath)
-        _note(scribe, Rank.INDEX, agent_type=told.agentType, title=told.description)
+            scribe.parent(caller, call=told.toolUseId, name=told.agentType)
+        scribe.notes({"title": told.customTitle.strip(), "worktree_path": told.worktreePath})
+        scribe.notes({"agent_type": told.agentType, "title": told.description}, Rank.INDEX)
         # A workflow: what each of its sub-agents was for.
         for agent in told.workflowProgress or ():
             if agent.agentId:
                 scribe.key = (NAME, child_id(session, agent.agentId))
-                _note(scribe, Rank.INDEX, title=agent.label)
-                _note(scribe, Rank.COPY, run_id=told.runId)
-                _note(scribe, workflow=told.workflowName, phase=agent.phaseTitle)
+                scribe.notes({"title": agent.label}, Rank.INDEX)
+                scribe.notes({"run_id": told.runId}, Rank.COPY)
+                scribe.notes({"workflow": told.workflowName, "phase": agent.phaseTitle})
         yield from scribe.facts
-
-
-def _note(scribe: Scribe, rank: int = Rank.ITSELF, **notes: str) -> None:
-    for name, text in notes.items():
-        if text:
-            scribe.note(name, text, rank)

@@ -254,13 +254,10 @@ def _subagent_stop(payload: Payload, scribe: Scribe) -> None:
         scribe.mark("subagent_end", {"agent_id": agent} if agent else None, rank=Rank.ECHO)
         return
     CLAUDE_EVENTS["SubagentStop"](payload, scribe)
-    for name, value in (
-        ("agent", NAME),
-        ("session_id", scribe.key[1]),
-        ("transcript_path", payload.get("agent_transcript_path")),
-    ):
-        if value:
-            scribe.note(name, value, Rank.ECHO, key=(NAME, payload["child"]))
+    notes = {"session_id": scribe.key[1], "transcript_path": payload.get("agent_transcript_path")}
+    caller, scribe.key = scribe.key, (NAME, payload["child"])
+    scribe.notes({"agent": NAME, **notes}, Rank.ECHO)
+    scribe.key = caller
 
 
 def _compacted(payload: Payload, scribe: Scribe) -> None:

@@ -200,8 +200,7 @@ class Reader:
                 scribe.note("copied", True, 0, "message", subject or "")
             if isinstance(session, str) and self._noted.get((scribe.key, "fork")) != session:
                 self._noted[(scribe.key, "fork")] = session
-                parent = {"conversation_id": session, "kind": "fork"}
-                scribe.note("parent", parent, Rank.ECHO)
+                scribe.parent(session, "fork", Rank.ECHO)
         return scribe.facts
 
     def _repeats(self, line: Line, key: Key) -> bool:
@@ -230,13 +229,10 @@ class Reader:
             self._last_notes[(key, scribe.rank)] = notes
             if before is None:
                 session, _, agent = key[1].partition("/")
-                scribe.note("agent", NAME)
-                scribe.note("session_id", session)
+                scribe.notes({"agent": NAME, "session_id": session})
                 if agent:
-                    parent = {"conversation_id": session, "kind": "subagent"}
-                    scribe.note("parent", parent, Rank.EXTRACT)
-                if agent and self.file.run:
-                    scribe.note("run_id", self.file.run)
+                    scribe.parent(session, rank=Rank.EXTRACT)
+                    scribe.notes({"run_id": self.file.run})
                 before = (None,) * len(notes)
             for value, old, (field, name, rank) in zip(notes, before, _NOTED, strict=True):
                 if value == old or not value or (field == "gitBranch" and value == "HEAD"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from unspool.facts import Rank
 from unspool.io.origins import Origin
-from unspool.io.values import field_of, list_of
+from unspool.io.values import field_of, list_of, str_of
 from unspool.sources.claude_code.context import read_system
 from unspool.sources.claude_code.handback import read_handback, read_usage
 from unspool.sources.claude_code.lines import NAME, Line, child_id, convert_blocks, flat_text
@@ -160,29 +160,24 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
     elif kind == "system":
         read_system(value, scribe)
     if scribe.facts and line.parent_tool_use_id:
-        parent = {"conversation_id": session, "kind": "subagent"}
-        parent["tool_call_id"] = line.parent_tool_use_id
-        scribe.note("parent", parent, Rank.COPY)
+        scribe.parent(session, rank=Rank.COPY, call=line.parent_tool_use_id)
     if scribe.facts:
-        scribe.note("agent", NAME, Rank.COPY)
-        scribe.note("session_id", session, Rank.COPY)
+        scribe.notes({"agent": NAME, "session_id": session}, Rank.COPY)
 
 
 def _read_spawn(value: Value, call: str, agent: str, scribe: Scribe, session: str) -> None:
     """A sub-agent starts: who it is, and by which call."""
     child = (NAME, child_id(session, agent))
     scribe.note("child_id", child[1], Rank.COPY, "call", call)
-    tie = {"kind": "subagent", "tool_call_id": call}
-    kind = value.get("subagent_type")
-    if isinstance(kind, str) and kind:
-        tie["name"] = kind
+    kind = str_of(value.get("subagent_type"))
+    start = {"conversation_id": child[1], "kind": "subagent", "tool_call_id": call}
+    scribe.mark("subagent_start", start | ({"name": kind} if kind else {}), call, Rank.COPY)
+    scribe.parent(session, rank=Rank.COPY, call=call, name=kind, key=child)
+    if kind:
         scribe.note("agent_type", kind, Rank.COPY, key=child)
-    start = {"conversation_id": child[1], **tie}
-    scribe.mark("subagent_start", start, call, Rank.COPY)
-    scribe.note("parent", {"conversation_id": session, **tie}, Rank.COPY, key=child)
-    if isinstance(value.get("description"), str):
-        scribe.note("title", value["description"], Rank.INDEX, key=child)
-    prompt = value.get("prompt")
-    if value.get("is_backgrounded") and isinstance(prompt, str) and prompt.strip():
+    if title := str_of(value.get("description")):
+        scribe.note("title", title, Rank.INDEX, key=child)
+    prompt = str_of(value.get("prompt"))
+    if value.get("is_backgrounded") and prompt.strip():
         # Of an agent in the background, what it was asked stands nowhere else.
         scribe.message(role="user", text=prompt, rank=Rank.ECHO, key=child)

@@ -14,27 +14,27 @@ from unspool.sources.scribe import Scribe
 
 def state_header(payload: Payload, path: str, scribe: Scribe) -> None:
     git = dict_of(payload.git)
-    scribe.note("agent", "Codex")
-    for name, value in (
-        ("agent_version", payload.cli_version),
-        ("workspace.path", payload.cwd),
-        ("originator", payload.originator),
-        ("agent_name", payload.agent_nickname),
-        ("workspace.branch", git.get("branch")),
-        ("workspace.commit", git.get("commit_hash")),
-        ("workspace.repository", git.get("repository_url")),
-    ):
-        if isinstance(value, str) and value:
-            scribe.note(name, value)
+    scribe.notes(
+        {
+            "agent": "Codex",
+            "agent_version": payload.cli_version,
+            "workspace.path": payload.cwd,
+            "originator": payload.originator,
+            "agent_name": payload.agent_nickname,
+            "workspace.branch": str_of(git.get("branch")),
+            "workspace.commit": str_of(git.get("commit_hash")),
+            "workspace.repository": str_of(git.get("repository_url")),
+        }
+    )
     source, spawn = _started_by(payload)
     thread = scribe.key[1]
     parent = payload.parent_thread_id or spawn.get("parent_thread_id")
     if source == "review" and not parent and scribe.time is not None:
         parent = find_asker(path, thread, payload.cwd or "", scribe.time)
     if isinstance(parent, str) and parent:
-        scribe.note("parent", {"conversation_id": parent, "kind": "subagent"})
+        scribe.parent(parent)
     elif payload.forked_from_id:
-        scribe.note("parent", {"conversation_id": payload.forked_from_id, "kind": "fork"})
+        scribe.parent(payload.forked_from_id, "fork")
     if source:
         kind = source if isinstance(source, str) else "subagent"
         scribe.note("agent_type", str(spawn.get("agent_role") or kind))

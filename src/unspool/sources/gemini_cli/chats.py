@@ -267,7 +267,7 @@ class _Chat:
             scribe.note("title", title_of(header.summary), Rank.EXTRACT)
         if header.kind == "subagent":
             # chats/<session of the parent>/<id>.jsonl
-            scribe.note("parent", {"conversation_id": path.parent.name, "kind": "subagent"})
+            scribe.parent(path.parent.name)
         yield from scribe.facts
         outputs = path.parent.parent / "tool-outputs" / f"session-{session}"
         if outputs.is_dir():

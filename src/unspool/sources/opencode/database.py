@@ -97,7 +97,7 @@ class _Reader:
         if is_fork(session):
             base = self._forked_from(session.id)
             if base:
-                scribe.note("parent", {"conversation_id": base, "kind": "fork"})
+                scribe.parent(base, "fork")
         yield from scribe.facts
         teller = Teller(session, (NAME, session.id), self.origin.path, DATABASE)
         rows = self.connection.execute(

@@ -134,16 +134,10 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw] | None).decode
 
 
 def state_session(session: Session, scribe: Scribe, agent: str = "OpenCode") -> None:
-    scribe.note("agent", agent)
-    for name, value in (
-        ("agent_version", session.version),
-        ("workspace.path", session.directory),
-        ("title", session.title),
-    ):
-        if value:
-            scribe.note(name, value)
+    told = {"agent": agent, "agent_version": session.version, "title": session.title}
+    scribe.notes({**told, "workspace.path": session.directory})
     if session.parentID:
-        scribe.note("parent", {"conversation_id": session.parentID, "kind": "subagent"})
+        scribe.parent(session.parentID)
 
 
 def is_fork(session: Session) -> bool:

@@ -217,14 +217,11 @@ class Traces:
     def _tell_run(self, item: Item, scribe: Scribe) -> None:
         nested = self.run(item)
         if nested is not None and nested[0] is item:
-            parent = {
-                "conversation_id": self.key(nested[1])[1],
-                "tool_call_id": call_of(nested[1]) or None,
-                "name": item.text("gen_ai.agent.name") or None,
-            }
-            scribe.note("parent", parent, Rank.ECHO)
+            caller = self.key(nested[1])[1]
+            name, call = item.text("gen_ai.agent.name"), call_of(nested[1])
+            scribe.parent(caller, "", Rank.ECHO, call=call, name=name)
         elif (outer := self.outer_run(item)) is not None:
-            scribe.note("parent", {"conversation_id": self.key(outer)[1]}, Rank.ECHO)
+            scribe.parent(self.key(outer)[1], "", Rank.ECHO)
         agent = item.text("gen_ai.agent.name")
         if agent:
             scribe.note("agent", agent, Rank.ECHO)

@@ -16,7 +16,7 @@ import msgspec
 
 from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
 from unspool.io.door import iter_json_lines, read_json
-from unspool.io.origins import Head, Origin, Tally, open_origin
+from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of
@@ -161,7 +161,10 @@ def read_chat(origin: Origin, tally: Tally, recover: bool) -> Iterator[AnyFact]:
                     scribe.note(name, value)
         if line.agentId and (key, "parent", "") not in noted:
             noted.add((key, "parent", ""))
-            _note_parent(scribe, line.sessionId, line.agentId, line.agentName)
+            # {"agentId":"general-purpose-call_1","agentName":"general-purpose"}
+            agent = line.agentName
+            call = line.agentId.removeprefix(f"{agent}-") if agent else ""
+            scribe.parent(line.sessionId, call=call, name=agent)
         line.model = line.model or model
         parts = line.message.parts if line.message is not None else None
         if line.type == "user":
@@ -211,13 +214,6 @@ def _agent_model(path: str) -> str | None:
     flags = _AGENT.convert(values[0]).persistedCliFlags if values else None
     model = (flags or {}).get("model")
     return model if isinstance(model, str) else None
-
-
-def _note_parent(scribe: Scribe, session: str, agent: str, name: str | None) -> None:
-    # "agentId":"general-purpose-call_1","agentName":"general-purpose": the call stands behind the name.
-    call = agent.removeprefix(f"{name}-") if name else ""
-    parent = {"conversation_id": session, "kind": "subagent", "name": name, "tool_call_id": call}
-    scribe.note("parent", {field: value for field, value in parent.items() if value})
 
 
 def _read_answer(line: Line, parts: Any, scribe: Scribe) -> None:
@@ -294,17 +290,13 @@ def _is_side_call(event: Event) -> bool:
 
 
 def _read_agent(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    with open_origin(origin.path) as file:
-        salvage = read_json(file.read(), recover=True)
-    for number, value in enumerate(salvage.values):
-        tally.records += 1
-        agent = _AGENT.convert(value)
-        scribe = Scribe((NAME, f"{agent.parentSessionId}/{agent.agentId}"), origin.path, number)
-        if agent.description:
-            scribe.note("title", agent.description)
-        if agent.agentType:
-            scribe.note("agent_type", agent.agentType)
+    for line in iter_json_lines(origin, _AGENT, tally, recover=True):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        offset, _, agent = line
+        scribe = Scribe((NAME, f"{agent.parentSessionId}/{agent.agentId}"), origin.path, offset)
+        scribe.notes({"title": agent.description, "agent_type": agent.agentType})
         if agent.toolUseId:
-            parent = {"conversation_id": agent.parentSessionId, "tool_call_id": agent.toolUseId}
-            scribe.note("parent", {**parent, "kind": "subagent"})
+            scribe.parent(agent.parentSessionId, call=agent.toolUseId)
         yield from scribe.facts

@@ -122,8 +122,7 @@ class _Stream(streams.Stream[Event]):
         elif event.type not in ("system", "stream_event"):
             return None
         if scribe.facts and call:
-            parent = {"conversation_id": event.session_id, "tool_call_id": call}
-            scribe.note("parent", {**parent, "kind": "subagent"}, Rank.ECHO)
+            scribe.parent(event.session_id, rank=Rank.ECHO, call=call)
         silent = int(not (scribe.facts or talk.waiting or len(talk.unsaid) > thoughts))
         scribe.facts += waited
         return silent if waited or talk.unsaid else silent + thoughts
