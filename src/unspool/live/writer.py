@@ -29,7 +29,7 @@ from unspool.store.batches import Batch, Began, Item
 from unspool.store.blocks import decode_block, expand, iter_raw
 from unspool.store.events import Event, position, put_events, put_position, stamp
 from unspool.store.ids import row_id
-from unspool.store.intake import Intake, Report, Taking, put_problems
+from unspool.store.intake import Intake, Report, put_problems
 from unspool.store.opening import transaction
 from unspool.store.survey import (
     Changed,
@@ -40,7 +40,6 @@ from unspool.store.survey import (
     tail_hash,
 )
 from unspool.store.update import Update
-from unspool.trajectory import Trajectory
 
 
 class Taken(NamedTuple):
@@ -85,7 +84,7 @@ class Writer:
             told=lambda ending: put_ending(connection, ending),
             related_path=layout.live / "related.db",
         )
-        self.intake = Intake(connection, self.report, self._keep_whole)
+        self.intake = Intake(connection, self.report, self.update.keep_whole)
         self._version = self._data_version()
 
     def _data_version(self) -> int:
@@ -100,9 +99,6 @@ class Writer:
         self._version = version
         self.update.forget()
         return True
-
-    def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
-        self.update.keep_whole(trajectory, taking.ident)
 
     # in
 

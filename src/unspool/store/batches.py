@@ -79,7 +79,6 @@ class Reduced(NamedTuple):
     patch: bytes | None = None
     """With which the rows were made."""
     rows: Rows | None = None
-    absorbed: bool = False
     told: Any = None
     """What else the writer wants to know of it."""
 
@@ -195,13 +194,12 @@ class Batch:
             whole, reduced = rebuilt.pop(key), []
             for trajectory, card in whole.conversations:
                 patch = patches.get(card.key)
-                absorbed = patch is not None and patch.absorbed
                 rows = None
-                if not absorbed:
+                if patch is None or not patch.absorbed:
                     finish(trajectory, patch)
                     rows = make_rows(trajectory, self.searchable)
                 packed = _pack(patch) if patch is not None else None
-                reduced.append(Reduced(card.key, _pack(card), None, packed, rows, absorbed))
+                reduced.append(Reduced(card.key, _pack(card), None, packed, rows))
             yield Conversation(key, reduced, whole.problems)
 
 

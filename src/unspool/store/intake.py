@@ -55,26 +55,23 @@ class Report(msgspec.Struct):
         self.problems[code] = self.problems.get(code, 0) + number
 
 
-class Taking:
+class Taking(msgspec.Struct):
     """One origin being taken in."""
 
-    def __init__(
-        self, ident: int, origin: Origin, is_database: bool = False, is_live: bool = False
-    ) -> None:
-        self.ident = ident
-        self.origin = origin
-        self.is_database = is_database
-        self.is_live = is_live
-        self.records = 0
-        self.touched: set[Key] = set()
-        self.codes: Counter[str] = Counter()
-        self.samples: list[Problem] = []
-        self.gave_facts = False
-        self.gave_whole = False
-        self.told: list[Key] = []
-        """Of a database: the conversations that it told of before,"""
-        self.last = 0
-        """and the last fact of that time."""
+    ident: int
+    origin: Origin
+    is_database: bool = False
+    is_live: bool = False
+    records: int = 0
+    touched: set[Key] = set()
+    codes: Counter[str] = msgspec.field(default_factory=Counter)
+    samples: list[Problem] = []
+    gave_facts: bool = False
+    gave_whole: bool = False
+    told: list[Key] = []
+    """Of a database: the conversations that it told of before,"""
+    last: int = 0
+    """and the last fact of that time."""
 
 
 class Intake:

@@ -89,8 +89,8 @@ def verify(connection: sqlite3.Connection) -> list[str]:
         except sqlite3.DatabaseError as error:
             if "readonly" not in str(error):  # which asks nothing of the index
                 problems.append(f"the search index {table}: {error}")
-    rows = connection.execute("SELECT id, messages, tools FROM conversations").fetchall()
-    for ident, messages, _ in rows:
+    rows = connection.execute("SELECT id, messages FROM conversations").fetchall()
+    for ident, messages in rows:
         problems += _check(connection, ident, messages)
     return problems
 

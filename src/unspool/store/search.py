@@ -16,6 +16,7 @@ from unspool.store.conversations import caught_up
 from unspool.store.filters import Filters, where
 
 FIELDS = ("typed", "answered", "called", "returned")
+_TEXTS = ", ".join(f"x.{field}" for field in FIELDS)
 WEIGHTS = (4.0, 2.0, 1.0, 0.5)
 """What a person typed says more about what they look for than what a tool printed."""
 OPEN, CLOSE = "\x01", "\x02"
@@ -79,37 +80,24 @@ def search(
     if not query.strip():
         raise UsageError("search for what?")
     complete = caught_up(connection, pieces=False)
-    found = _search(connection, query, mode, fields, filters or Filters(), limit, typing)
+    asked = _Search(connection, fields, filters or Filters())
+    pieces = [query] if mode == "substring" else unworded(query) if mode == "words" else None
+    if mode == "regex":
+        found = Found(list(asked.pattern(query, limit)))
+    elif pieces is not None:
+        patterns = [re.compile(re.escape(piece), re.IGNORECASE) for piece in pieces]
+        hits = asked.matching(_all_trigrams(pieces), patterns) if pieces else iter(())
+        found = Found(list(islice(hits, limit)))
+    else:
+        found = asked.words(query, limit)
+        *_, last = words = query.split()
+        if typing and len(found.hits) < limit and len(last) >= 3 and all(map(_PLAIN.match, words)):
+            seen = {(hit.source, hit.conversation_id, hit.message_index) for hit in found.hits}
+            begun = asked.matching(_all_trigrams(words), _word_patterns(query + "*"), _folded)
+            more = (h for h in begun if (h.source, h.conversation_id, h.message_index) not in seen)
+            found.hits += islice(more, limit - len(found.hits))
     if not complete:
         (found.unsearchable,) = connection.execute("SELECT count(*) FROM texts_due").fetchone()
-    return found
-
-
-def _search(
-    connection: sqlite3.Connection,
-    query: str,
-    mode: Mode,
-    fields: tuple[str, ...],
-    filters: Filters,
-    limit: int,
-    typing: bool,
-) -> Found:
-    if mode == "regex":
-        return Found(list(iter_pattern(connection, query, fields, filters, limit)))
-    pieces = [query] if mode == "substring" else unworded(query)
-    if pieces is not None:
-        patterns = [re.compile(re.escape(piece), re.IGNORECASE) for piece in pieces]
-        trigrams = _all_trigrams(pieces)
-        hits = _matching(connection, trigrams, patterns, fields, filters) if pieces else iter(())
-        return Found(list(islice(hits, limit)))
-    found = _words(connection, query, fields, filters, limit)
-    *_, last = words = query.split()
-    if typing and len(found.hits) < limit and len(last) >= 3 and all(map(_PLAIN.match, words)):
-        seen = {(hit.source, hit.conversation_id, hit.message_index) for hit in found.hits}
-        trigrams, patterns = _all_trigrams(words), _word_patterns(query + "*")
-        begun = _matching(connection, trigrams, patterns, fields, filters, _folded)
-        more = (h for h in begun if (h.source, h.conversation_id, h.message_index) not in seen)
-        found.hits += islice(more, limit - len(found.hits))
     return found
 
 
@@ -121,8 +109,7 @@ def iter_pattern(
     limit: int,
 ) -> Iterator[Hit]:
     """Where a regular expression matches, the latest first, as it is found."""
-    trigrams = required_trigrams(query)
-    return islice(_matching(connection, trigrams, [_pattern(query)], fields, filters), limit)
+    return _Search(connection, fields, filters).pattern(query, limit)
 
 
 def required_trigrams(pattern: str) -> str:
@@ -166,13 +153,6 @@ def unworded(query: str) -> list[str] | None:
     return [plain for term in terms if term != "AND" and (plain := term.strip('"*'))]
 
 
-def _pattern(query: str) -> re.Pattern[str]:
-    try:
-        return re.compile(query)
-    except re.error as error:
-        raise UsageError(f"not a regular expression: {error}") from None
-
-
 def match_query(query: str, fields: tuple[str, ...]) -> str:
     """FTS5's language with everything quoted that it would stumble over: foo-bar, a.b, C++."""
     parts: list[str] = []
@@ -185,111 +165,6 @@ def match_query(query: str, fields: tuple[str, ...]) -> str:
             parts.append('"' + token.removesuffix("*").replace('"', "") + '"' + star)
     text = " ".join(parts)
     return text if set(fields) == set(FIELDS) else f"{{{' '.join(fields)}}} : ({text})"
-
-
-def _quoted(query: str) -> str:
-    """Every word by itself: for what is no query in FTS5's language (`AND foo`, `(`)."""
-    return " ".join('"' + word.replace('"', "") + '"' for word in query.split() if word.strip('"'))
-
-
-_COLUMNS = (
-    "c.source, c.external_id, c.title, m.message_index, m.turn_index, m.role, m.timestamp,"
-    " m.model, m.tool_name"
-)
-
-
-def _words(
-    connection: sqlite3.Connection,
-    query: str,
-    fields: tuple[str, ...],
-    filters: Filters,
-    limit: int,
-) -> Found:
-    """Where all words stand in what was typed first, then in the answer …, the latest first.
-
-    Not by bm25: it goes through all places of every word to know how rare it is.
-    """
-    most = max(RANKED, limit)
-    try:
-        found = list(
-            islice(_places(connection, "words", match_query(query, fields), filters), most + 1)
-        )
-    except sqlite3.OperationalError as error:
-        if "interrupted" in str(error):
-            raise
-        query = _quoted(query)
-        if not query:
-            return Found([])
-        found = list(
-            islice(_places(connection, "words", match_query(query, fields), filters), most + 1)
-        )
-    patterns = _word_patterns(query)
-    scored: list[tuple[float, int]] = []
-    weighed = [(FIELDS.index(field), WEIGHTS[FIELDS.index(field)]) for field in fields]
-    for place, *texts in _texts(connection, found[:most]):
-        score = 0.0
-        for number, weight in weighed:
-            if texts[number] and weight > score:
-                text = _folded(texts[number])
-                held = sum(1 for pattern in patterns if pattern.search(text))
-                score = max(score, weight * held / len(patterns) if patterns else 0)
-        scored.append((-score, -place))
-    scored.sort()
-    hits = [
-        _show(connection, -place, patterns, fields, _folded, -score)
-        for score, place in scored[:limit]
-    ]
-    return Found(hits, len(found) > most)
-
-
-def _places(
-    connection: sqlite3.Connection, index: str, match: str, filters: Filters
-) -> Iterator[int]:
-    """The messages that an index finds, the latest first."""
-    terms, values = filters.of_messages()
-    found = f"SELECT rowid FROM {index} WHERE {index} MATCH ?"
-    if not terms:
-        yield from _first(connection.execute(f"{found} ORDER BY rowid DESC", (match,)))
-        return
-    join = (
-        "CROSS JOIN messages m ON m.id = i.rowid JOIN conversations c ON c.id = m.conversation_id"
-    )
-    chosen, chosen_values = filters.of_conversations()
-    if chosen:
-        idents = connection.execute(
-            f"SELECT c.id FROM conversations c WHERE {where(chosen)}", chosen_values
-        ).fetchall()
-        (total,) = connection.execute("SELECT count(*) FROM conversations").fetchone()
-    asked = f"SELECT m.id FROM {index} i {join} WHERE {index} MATCH ? AND {where(terms)}"
-    if not chosen or len(idents) * _FEW >= total:
-        yield from _first(connection.execute(f"{asked} ORDER BY i.rowid DESC", (match, *values)))
-        return
-    # Where the conversations stand is known, and only there is looked, in the latest one first. Others
-    # stand between their messages where they went on later.
-    ranges = connection.execute(
-        "SELECT j.value, (SELECT n.id FROM messages n WHERE n.conversation_id = j.value"
-        " ORDER BY n.message_index LIMIT 1), (SELECT n.id FROM messages n"
-        " WHERE n.conversation_id = j.value ORDER BY n.message_index DESC LIMIT 1)"
-        " FROM json_each(?) j ORDER BY 3 DESC",
-        (json.dumps([ident for (ident,) in idents]),),
-    ).fetchall()
-    within = f"{asked} AND m.conversation_id = ? AND i.rowid BETWEEN ? AND ? ORDER BY i.rowid DESC"
-    for ident, low, high in ranges:
-        yield from _first(connection.execute(within, (match, *values, ident, low, high)))
-
-
-def _first(rows: sqlite3.Cursor) -> Iterator[int]:
-    return (place for (place,) in rows)
-
-
-def _texts(connection: sqlite3.Connection, places: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-    columns = ", ".join(FIELDS)
-    waiting = iter(places)
-    while some := list(islice(waiting, 100)):
-        yield from connection.execute(
-            f"SELECT x.id, {columns} FROM json_each(?) j CROSS JOIN texts x ON x.id = j.value",
-            (json.dumps(some),),
-        )
 
 
 def _word_patterns(query: str) -> list[re.Pattern[str]]:
@@ -319,76 +194,6 @@ def _folded(text: str) -> str:
     return text if text.isascii() else text.translate(_ACCENTS)
 
 
-def _show(
-    connection: sqlite3.Connection,
-    place: int,
-    patterns: list[re.Pattern[str]],
-    fields: tuple[str, ...],
-    fold: Callable[[str], str],
-    score: float = 0.0,
-) -> Hit:
-    *columns, typed, answered, called, returned = connection.execute(
-        f"SELECT {_COLUMNS}, {', '.join('x.' + field for field in FIELDS)} FROM texts x"
-        " JOIN messages m ON m.id = x.id JOIN conversations c ON c.id = m.conversation_id"
-        " WHERE x.id = ?",
-        (place,),
-    ).fetchone()
-    texts = dict(zip(FIELDS, (typed, answered, called, returned), strict=True))
-    best: tuple[int, str, str] = (0, "", "")
-    for field in fields:
-        text = texts[field] or ""
-        folded = fold(text)
-        matches = [match for one in patterns if (match := one.search(folded))]
-        if matches and len(matches) > best[0]:
-            first = min(matches, key=lambda match: match.start())
-            best = (len(matches), field, _around(text, first, patterns, folded))
-        elif text and not best[1]:
-            best = (0, field, text[:_SNIPPET_CHARS] + ("…" if len(text) > _SNIPPET_CHARS else ""))
-    return _make(columns, best[1], best[2], score)
-
-
-def _matching(
-    connection: sqlite3.Connection,
-    trigrams: str,
-    patterns: list[re.Pattern[str]],
-    fields: tuple[str, ...],
-    filters: Filters,
-    fold: Callable[[str], str] = str,
-) -> Iterator[Hit]:
-    """The messages that all patterns match, the latest first.
-
-    The trigram index knows which texts hold these trigrams; they are looked at. All texts are, where
-    there is none to ask for, and those that the index does not hold yet.
-    """
-    terms, values = filters.of_messages()
-    columns = ", ".join("x." + field for field in FIELDS)
-    everything = (
-        f"SELECT x.id, {columns} FROM texts x JOIN messages m ON m.id = x.id"
-        f" JOIN conversations c ON c.id = m.conversation_id WHERE {where(terms)}"
-    )
-    if not trigrams:
-        rows: Iterable[tuple[Any, ...]] = connection.execute(
-            f"{everything} ORDER BY x.id DESC", values
-        )
-    else:
-        # Who can only read (a server) cannot index what is due.
-        due = (
-            "" if caught_up(connection) else " AND c.id IN (SELECT conversation_id FROM pieces_due)"
-        )
-        rows = chain(
-            connection.execute(f"{everything}{due} ORDER BY x.id DESC", values) if due else (),
-            _texts(connection, _places(connection, "pieces", trigrams, filters)),
-        )
-    for place, *texts in rows:
-        known = [
-            fold(text)
-            for field, text in zip(FIELDS, texts, strict=True)
-            if text and field in fields
-        ]
-        if all(any(pattern.search(text) for text in known) for pattern in patterns):
-            yield _show(connection, place, patterns, fields, fold)
-
-
 def _all_trigrams(pieces: list[str]) -> str:
     return " AND ".join(_trigrams(piece) for piece in pieces if len(piece) >= 3)
 
@@ -396,11 +201,6 @@ def _all_trigrams(pieces: list[str]) -> str:
 def _trigrams(query: str) -> str:
     found = dict.fromkeys(query[at : at + 3] for at in range(len(query) - 2))
     return " AND ".join('"' + one.replace('"', '""') + '"' for one in found)
-
-
-def _make(columns: list[Any], field: str, snippet: str, score: float) -> Hit:
-    """A hit out of a row of _COLUMNS."""
-    return msgspec.convert([*columns, field, snippet, score], Hit)
 
 
 def _around(text: str, match: re.Match[str], patterns: list[re.Pattern[str]], folded: str) -> str:
@@ -418,3 +218,165 @@ def _around(text: str, match: re.Match[str], patterns: list[re.Pattern[str]], fo
             parts += [text[at:first], OPEN, text[first : min(last, end)], CLOSE]
             at = min(last, end)
     return "".join([*parts, text[at:end], "…" if end < len(text) else ""])
+
+
+class _Search:
+    """A search in some fields of some conversations."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, fields: tuple[str, ...], filters: Filters
+    ) -> None:
+        self.connection = connection
+        self.fields = fields
+        self.filters = filters
+
+    def pattern(self, query: str, limit: int) -> Iterator[Hit]:
+        try:
+            pattern = re.compile(query)
+        except re.error as error:
+            raise UsageError(f"not a regular expression: {error}") from None
+        return islice(self.matching(required_trigrams(query), [pattern]), limit)
+
+    def words(self, query: str, limit: int) -> Found:
+        """Where all words stand in what was typed first, then in the answer …, the latest first.
+
+        Not by bm25: it goes through all places of every word to know how rare it is.
+        """
+        most = max(RANKED, limit)
+
+        def latest(query: str) -> list[int]:
+            return list(islice(self._places("words", match_query(query, self.fields)), most + 1))
+
+        try:
+            places = latest(query)
+        except sqlite3.OperationalError as error:
+            if "interrupted" in str(error):
+                raise
+            # No query in FTS5's language (`AND foo`, `(`): every word by itself.
+            words = (word.replace('"', "") for word in query.split())
+            query = " ".join(f'"{word}"' for word in words if word)
+            if not query:
+                return Found([])
+            places = latest(query)
+        patterns = _word_patterns(query)
+        scored: list[tuple[float, int]] = []
+        weighed = [(FIELDS.index(field), WEIGHTS[FIELDS.index(field)]) for field in self.fields]
+        for place, *texts in self._texts(places[:most]):
+            score = 0.0
+            for number, weight in weighed:
+                if texts[number] and weight > score:
+                    text = _folded(texts[number])
+                    held = sum(1 for pattern in patterns if pattern.search(text))
+                    score = max(score, weight * held / len(patterns) if patterns else 0)
+            scored.append((-score, -place))
+        scored.sort()
+        hits = [self._hit(-place, patterns, _folded, -score) for score, place in scored[:limit]]
+        return Found(hits, len(places) > most)
+
+    def matching(
+        self, trigrams: str, patterns: list[re.Pattern[str]], fold: Callable[[str], str] = str
+    ) -> Iterator[Hit]:
+        """The messages that all patterns match, the latest first.
+
+        The trigram index knows which texts hold these trigrams; they are looked at. All texts are,
+        where there is none to ask for, and those that the index does not hold yet.
+        """
+        terms, values = self.filters.of_messages()
+        everything = (
+            f"SELECT x.id, {_TEXTS} FROM texts x JOIN messages m ON m.id = x.id"
+            f" JOIN conversations c ON c.id = m.conversation_id WHERE {where(terms)}%s"
+            " ORDER BY x.id DESC"
+        )
+        rows: Iterable[tuple[Any, ...]]
+        if not trigrams:
+            rows = self.connection.execute(everything % "", values)
+        else:
+            rows = self._texts(self._places("pieces", trigrams))
+            # Who can only read (a server) cannot index what is due.
+            if not caught_up(self.connection):
+                due = " AND c.id IN (SELECT conversation_id FROM pieces_due)"
+                rows = chain(self.connection.execute(everything % due, values), rows)
+        for place, *texts in rows:
+            known = [
+                fold(text)
+                for field, text in zip(FIELDS, texts, strict=True)
+                if text and field in self.fields
+            ]
+            if all(any(pattern.search(text) for text in known) for pattern in patterns):
+                yield self._hit(place, patterns, fold)
+
+    def _places(self, index: str, match: str) -> Iterator[int]:
+        """The messages that an index finds, the latest first."""
+
+        def found(statement: str, *values: Any) -> Iterator[int]:
+            return (place for (place,) in self.connection.execute(statement, (match, *values)))
+
+        terms, values = self.filters.of_messages()
+        if not terms:
+            yield from found(f"SELECT rowid FROM {index} WHERE {index} MATCH ? ORDER BY rowid DESC")
+            return
+        asked = (
+            f"SELECT m.id FROM {index} i CROSS JOIN messages m ON m.id = i.rowid"
+            f" JOIN conversations c ON c.id = m.conversation_id WHERE {index} MATCH ?"
+            f" AND {where(terms)}"
+        )
+        chosen, chosen_values = self.filters.of_conversations()
+        idents: list[str] = []
+        total = 0
+        if chosen:
+            rows = self.connection.execute(
+                f"SELECT c.id FROM conversations c WHERE {where(chosen)}", chosen_values
+            )
+            idents = [ident for (ident,) in rows]
+            (total,) = self.connection.execute("SELECT count(*) FROM conversations").fetchone()
+        if len(idents) * _FEW >= total:
+            yield from found(f"{asked} ORDER BY i.rowid DESC", *values)
+            return
+        # Where the conversations stand is known, and only there is looked, in the latest one first.
+        # Others stand between their messages where they went on later.
+        ranges = self.connection.execute(
+            "SELECT j.value, (SELECT n.id FROM messages n WHERE n.conversation_id = j.value"
+            " ORDER BY n.message_index LIMIT 1), (SELECT n.id FROM messages n"
+            " WHERE n.conversation_id = j.value ORDER BY n.message_index DESC LIMIT 1)"
+            " FROM json_each(?) j ORDER BY 3 DESC",
+            (json.dumps(idents),),
+        ).fetchall()
+        within = " AND m.conversation_id = ? AND i.rowid BETWEEN ? AND ? ORDER BY i.rowid DESC"
+        for one in ranges:
+            yield from found(asked + within, *values, *one)
+
+    def _texts(self, places: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        waiting = iter(places)
+        while some := list(islice(waiting, 100)):
+            yield from self.connection.execute(
+                f"SELECT x.id, {_TEXTS} FROM json_each(?) j CROSS JOIN texts x ON x.id = j.value",
+                (json.dumps(some),),
+            )
+
+    def _hit(
+        self,
+        place: int,
+        patterns: list[re.Pattern[str]],
+        fold: Callable[[str], str],
+        score: float = 0.0,
+    ) -> Hit:
+        *columns, typed, answered, called, returned = self.connection.execute(
+            "SELECT c.source, c.external_id, c.title, m.message_index, m.turn_index, m.role,"
+            f" m.timestamp, m.model, m.tool_name, {_TEXTS} FROM texts x"
+            " JOIN messages m ON m.id = x.id JOIN conversations c ON c.id = m.conversation_id"
+            " WHERE x.id = ?",
+            (place,),
+        ).fetchone()
+        texts = dict(zip(FIELDS, (typed, answered, called, returned), strict=True))
+        best: tuple[int, str, str] = (0, "", "")
+        for field in self.fields:
+            text = texts[field] or ""
+            folded = fold(text)
+            matches = [match for one in patterns if (match := one.search(folded))]
+            if matches and len(matches) > best[0]:
+                first = min(matches, key=lambda match: match.start())
+                best = (len(matches), field, _around(text, first, patterns, folded))
+            elif text and not best[1]:
+                end = "…" if len(text) > _SNIPPET_CHARS else ""
+                best = (0, field, text[:_SNIPPET_CHARS] + end)
+        return msgspec.convert([*columns, *best[1:], score], Hit)

@@ -19,12 +19,11 @@ from unspool.io.temporary import scratch
 from unspool.pipeline.shuffle import Spool
 from unspool.store.batches import Began, Conversation, Item
 from unspool.store.conversations import catch_up, catch_up_texts
-from unspool.store.intake import Intake, Report, Taking, mark_gone
+from unspool.store.intake import Intake, Report, mark_gone
 from unspool.store.opening import transaction
 from unspool.store.readers import is_much, iter_read
 from unspool.store.survey import Survey, survey
 from unspool.store.update import Update
-from unspool.trajectory import Trajectory
 
 
 class Sync:
@@ -45,7 +44,7 @@ class Sync:
         """Whether new conversations may wait until they can be searched, where there are many."""
         self.report = Report()
         self.update = Update(connection, self.report)
-        self.intake = Intake(connection, self.report, self._keep_whole)
+        self.intake = Intake(connection, self.report, self.update.keep_whole)
 
     def run(self, paths: Iterable[str], found: Survey | None = None) -> Report:
         found = found if found is not None else survey(self.connection, paths)
@@ -110,13 +109,12 @@ class Sync:
         )
         return rows.fetchone() is not None
 
-    def _keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
-        self.update.keep_whole(trajectory, taking.ident)
-
     def _reduce_leftovers(self) -> None:
         """What an earlier sync read but did not live to write."""
         rows = self.connection.execute("SELECT platform, external_id FROM dirty").fetchall()
         for platform, ident in rows:
-            if (platform, ident) not in self.update.reduced:
+            key = (platform, ident)
+            if key not in self.update.reduced:
                 with transaction(self.connection):
-                    self.update.reduce_again((platform, ident))
+                    if not self.update.came_whole(key):
+                        self.update.reduce(key)

@@ -35,7 +35,7 @@ from unspool.store.conversations import (
     remove,
 )
 from unspool.store.ids import row_id
-from unspool.store.intake import Report, put_problems
+from unspool.store.intake import Report, Taking, put_problems
 from unspool.store.opening import transaction
 from unspool.store.related import Related
 from unspool.store.rows import Rows, make_rows
@@ -195,12 +195,7 @@ class Update:
         gathered = get_facts(self.connection, key)
         self.keep(reduce_key(key, gathered) if gathered else Conversation(key, [], []))
 
-    def reduce_again(self, key: Key) -> None:
-        """One that was left dirty; there may be no facts of it."""
-        if not self._came_whole(key):
-            self.reduce(key)
-
-    def _came_whole(self, key: Key) -> bool:
+    def came_whole(self, key: Key) -> bool:
         """Whether there are no facts of it: then it is only linked and written anew."""
         made_whole = "SELECT 1 FROM cards WHERE platform = ? AND external_id = ? AND facts_of = ?"
         if self._execute(made_whole, (*key, MADE_WHOLE)).fetchone() is None:
@@ -231,7 +226,7 @@ class Update:
                 )
             }
             for key in sorted(keys)
-            if not self._came_whole(key)
+            if not self.came_whole(key)
         }
         for key, made in reducers.reduce(wanted):
             if isinstance(made, str):
@@ -240,7 +235,7 @@ class Update:
                 with transaction(self.connection):
                     self.keep(made)
 
-    def keep_whole(self, trajectory: Trajectory, origin_id: int) -> None:
+    def keep_whole(self, trajectory: Trajectory, taking: Taking) -> None:
         """What came as a trajectory, not as facts."""
         key = (trajectory.source, trajectory.conversation_id)
         if owner_of(self.connection, key) is not None:
@@ -248,7 +243,7 @@ class Update:
         card = make_card(trajectory)
         self._put_base(Reduced(card.key, _pack(card), pack_trajectory(trajectory)), MADE_WHOLE)
         # There are no facts to make it from again, so it is written at once.
-        put_trajectory(self.connection, trajectory, [origin_id])
+        put_trajectory(self.connection, trajectory, [taking.ident])
         self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", key)
         self.reduced.add(key)
 
@@ -376,9 +371,18 @@ class Update:
         failed: dict[Key, tuple[Key, str]] = {}
         for owner, made in self.reducers.reduce(wanted) if self.reducers is not None else ():
             if isinstance(made, str):
-                for key in wanted[owner]:
-                    failed[key] = owner, made
-                    self._link_again(key, owner)
+                # What linking says of them is not written: the next try, or the next start, links
+                # them anew.
+                with transaction(self.connection):
+                    self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", owner)
+                    for key in wanted[owner]:
+                        failed[key] = owner, made
+                        if self.related is not None:
+                            of_card = (
+                                "SELECT card FROM cards WHERE platform = ? AND external_id = ?"
+                            )
+                            (card,) = self._execute(of_card, key).fetchone()
+                            self.related.change(key, card, card)
                 self.reduced.discard(owner)
                 continue
             for reduced in made.reduced:
@@ -386,18 +390,13 @@ class Update:
                     self.bases[reduced.key] = reduced
         return failed
 
-    def _link_again(self, key: Key, owner: Key) -> None:
-        """What linking says of it is not written: the next try, or the next start, links it anew."""
-        with transaction(self.connection):
-            self._execute("INSERT OR IGNORE INTO dirty VALUES (?, ?)", owner)
-            if self.related is not None:
-                statement = "SELECT card FROM cards WHERE platform = ? AND external_id = ?"
-                (card,) = self._execute(statement, key).fetchone()
-                self.related.change(key, card, card)
-
     def _write_one(self, key: Key, linked: Mapping[Key, Patch | None], slots: Slots) -> None:
         base = self.bases.get(key)
-        patch = linked[key] if key in linked else self._kept_patch(key)
+        patch = linked.get(key)
+        if key not in linked:
+            kept = "SELECT patch FROM cards WHERE platform = ? AND external_id = ?"
+            (packed,) = self._execute(kept, key).fetchone()
+            patch = _patch(packed) if packed is not None else None
         if patch is not None and patch.absorbed:
             remove(self.connection, row_id(*key))
             return
@@ -416,11 +415,6 @@ class Update:
         ids = self._ids_of(rows.origins) or [one for (one,) in self._execute(known, (rows.ident,))]
         put_rows(self.connection, rows, ids)
         self.written.add(key)
-
-    def _kept_patch(self, key: Key) -> Patch | None:
-        statement = "SELECT patch FROM cards WHERE platform = ? AND external_id = ?"
-        (packed,) = self._execute(statement, key).fetchone()
-        return _patch(packed) if packed is not None else None
 
     def _put_patch(self, key: Key, packed: bytes | None) -> None:
         self._execute(
