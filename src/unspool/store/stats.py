@@ -3,21 +3,20 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 
 from unspool.io.times import format_time, parse_time
 from unspool.store.filters import Filters, where
-from unspool.store.periods import TOKENS, Place, Portion, Tokens, split
+from unspool.store.periods import TOKENS, Portion, Tokens, split
 from unspool.store.prices import rates_of
 from unspool.store.rows import KEPT
 from unspool.views.figures import day_and_time
 
 Group = Literal["day", "project", "model", "tool", "source", "file"]
 GROUPS: tuple[Group, ...] = ("day", "project", "model", "tool", "source", "file")
-
-
 UNKNOWN = "(unknown)"
 
 
@@ -55,49 +54,28 @@ class Figures(msgspec.Struct, omit_defaults=True):
         if value is not None:
             setattr(self, field, (getattr(self, field) or 0) + value)
 
-
-class Table:
-    """Figures by the name of their group."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, Figures] = {}
-        self.members: dict[str, set[tuple[str, bool]]] = {}
-        """Conversations (id, sub-agent or not) by group, where one may come up several times."""
-
-    def join(self, name: str | None, ident: str, inner: bool) -> Figures:
-        row = self.row(name)
-        members = self.members.setdefault(row.name, set())
-        if (ident, inner) not in members:
-            members.add((ident, inner))
-            row.add("subagents" if inner else "conversations", 1)
-        return row
-
-    def row(self, name: str | None) -> Figures:
-        name = name or UNKNOWN
-        if name not in self.rows:
-            self.rows[name] = Figures(name)
-        return self.rows[name]
-
-
-def price(row: Figures, model: str, tokens: Tokens, total: int | None = None) -> None:
-    prompt, completion, cached, cache_write = tokens
-    rates = rates_of(model) if model else None
-    if rates is None:
-        row.tokens_without_price += total or (prompt or 0) + (completion or 0)
-    elif prompt is not None or completion is not None:
-        row.add("cost_usd", rates.cost(prompt, completion, cached, cache_write))
+    def price(self, model: str, tokens: Tokens, total: int | None = None) -> None:
+        """Add what they cost; `total`: where it is not the sum of prompt and completion."""
+        prompt, completion, cached, cache_write = tokens
+        rates = rates_of(model) if model else None
+        if rates is None:
+            self.tokens_without_price += total or (prompt or 0) + (completion or 0)
+        elif prompt is not None or completion is not None:
+            self.add("cost_usd", rates.cost(prompt, completion, cached, cache_write))
 
 
 def stats(connection: sqlite3.Connection, by: Group, filters: Filters) -> list[Figures]:
     """The figures of every group, the most important first (days in order)."""
-    table = Table()
+    asked = _Stats(connection, by, filters)
     if by == "tool":
-        by_tool(connection, filters, table)
+        asked.by_tool()
     elif by == "file":
-        by_file(connection, filters, table)
+        asked.by_file()
+    elif by == "model":
+        asked.by_model()
     else:
-        _by_conversation(connection, filters, table, by)
-    return sorted(table.rows.values(), key=_ORDER[by])
+        asked.by_conversation()
+    return sorted(asked.rows.values(), key=_ORDER[by])
 
 
 def _weight(row: Figures) -> tuple[Any, ...]:
@@ -114,309 +92,9 @@ _ORDER: dict[str, Callable[[Figures], tuple[Any, ...]]] = {
 }
 
 
-def _by_conversation(
-    connection: sqlite3.Connection, filters: Filters, table: Table, by: Group
-) -> None:
-    included = counted_in_parent(connection)
-    whole = _Whole(filters, by, included)
-    if by != "model":
-        _add_whole(connection, whole, table)
-    for ident, parent, name, portion in _portions(connection, whole, filters, by):
-        own = portion if ident not in included else _without_tokens(portion)
-        if by == "model":
-            _add_models(table, own, ident, parent is not None, filters)
-        else:
-            _add(table.row(name), own, parent)
-    if by == "model":
-        add_work(connection, filters, table)
-    _add_touches(connection, filters, table, by)
-
-
-class _Whole:
-    """The conversations that belong to one day, or wholly to the time that is asked about.
-
-    They are nearly all there are, and SQLite adds them up by itself; only of the others it is looked up
-    what they did when.
-    """
-
-    START = "nullif(c.started_at, '')"
-    END = f"ifnull(c.ended_at, {START})"
-
-    def __init__(self, filters: Filters, by: Group, included: set[str]) -> None:
-        terms, values = filters.of_conversations()
-        self.terms = where(terms)
-        self.values = values
-        self.name = {
-            "day": _day(self.START),
-            "project": "c.project",
-            "source": "c.source",
-        }.get(by, "NULL")
-        inside = ["1"]
-        self.inside_values: list[Any] = []
-        if by == "day":
-            inside.append(f"{_day(self.START)} IS {_day(self.END)}")
-        if filters.since is not None:
-            inside.append(f"ifnull({self.START} >= ?, 1)")
-            self.inside_values.append(format_time(filters.since))
-        if filters.until is not None:
-            inside.append(f"ifnull({self.END} <= ?, 1)")
-            self.inside_values.append(format_time(filters.until))
-        self.inside = " AND ".join(inside)
-        self.own = "c.id NOT IN (SELECT value FROM json_each(?))"
-        """Whose tokens are not in its parent's."""
-        self.included = json.dumps(sorted(included))
-
-
 def _day(stamp: str) -> str:
     """The day of a stamp in this machine's zone, in SQL."""
     return f"date({stamp}, 'localtime')"
-
-
-def _add_whole(connection: sqlite3.Connection, whole: _Whole, table: Table) -> None:
-    chosen = f"FROM conversations c WHERE {whole.terms} AND {whole.inside}"
-    values = [*whole.values, *whole.inside_values]
-    own = f"CASE WHEN {whole.own} THEN %s END"
-    sums = ", ".join(f"sum({own % ('c.' + name)})" for name in (*TOKENS, "cost_usd"))
-    rows = connection.execute(
-        f"SELECT {whole.name}, sum(c.parent_id IS NULL), count(c.parent_id),"
-        " sum(CASE WHEN c.parent_id IS NULL THEN c.turns ELSE 0 END), sum(c.tools),"
-        f" sum(c.tool_failures), sum(c.lines_added), sum(c.lines_removed), {sums} {chosen} GROUP BY 1",
-        [*[whole.included] * (len(TOKENS) + 1), *values],
-    )
-    fields = (
-        "conversations", "subagents", "turns", "tool_calls", "tool_failures", "lines_added",
-        "lines_removed", *TOKENS, "cost_usd",
-    )  # fmt: skip
-    for name, *figures in rows:
-        row = table.row(name)
-        for field, value in zip(fields, figures, strict=True):
-            row.add(field, value)
-    rows = connection.execute(
-        f"SELECT {whole.name}, json_extract(d.value, '$.outcome'), count(*) FROM conversations c"
-        f" JOIN json_each(c.acceptance_decisions) d WHERE c.acceptance_decisions != '[]'"
-        f" AND {whole.terms} AND {whole.inside} GROUP BY 1, 2",
-        values,
-    )
-    for name, outcome, number in rows:
-        row = table.row(name)
-        row.changes_decided += number
-        row.changes_kept += number if outcome in KEPT else 0
-    # What nobody wrote down the cost of. The prompt is never less than what was cached of it.
-    rows = connection.execute(
-        f"SELECT {whole.name}, u.model,"
-        " sum(max(ifnull(u.prompt_tokens, 0), ifnull(u.cached_tokens, 0)"
-        " + ifnull(u.cache_write_tokens, 0))), sum(u.completion_tokens), sum(u.cached_tokens),"
-        " sum(u.cache_write_tokens), sum(ifnull(u.prompt_tokens, 0) + ifnull(u.completion_tokens, 0))"
-        " FROM conversations c CROSS JOIN model_usage u ON u.conversation_id = c.id"
-        " WHERE c.cost_usd IS NULL AND ifnull(u.prompt_tokens, u.completion_tokens) IS NOT NULL"
-        f" AND {whole.own} AND {whole.terms} AND {whole.inside} GROUP BY 1, 2",
-        [whole.included, *values],
-    )
-    for name, model, *tokens, total in rows:
-        price(table.row(name), model, tokens, total)
-
-
-def _add_touches(connection: sqlite3.Connection, filters: Filters, table: Table, by: Group) -> None:
-    """How often files were read and changed."""
-    terms, values = filters.of_conversations()
-    stamp = "coalesce(f.timestamp, m.timestamp, c.ended_at)"
-    when, times = filters.of_moments(stamp)
-    name = {
-        "day": _day(stamp),
-        "project": "c.project",
-        "source": "c.source",
-        "model": "ifnull(m.model, c.model)",
-    }
-    rows = connection.execute(
-        f"SELECT {name[by]}, count(*)"
-        " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
-        " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
-        f" WHERE {where([*terms, *when])} GROUP BY 1",
-        [*values, *times],
-    )
-    for group, number in rows:
-        row = table.rows.get(group or UNKNOWN)
-        if row is not None:
-            row.touches += number
-
-
-def _portions(
-    connection: sqlite3.Connection, whole: _Whole, filters: Filters, by: Group
-) -> Iterator[tuple[str, str | None, str | None, Portion]]:
-    """(id, parent, group, figures) of what every other conversation did on a day or in a time.
-
-    By model: of every conversation, for their tokens stand in a table of their own.
-    """
-    name = "NULL" if by == "day" else whole.name
-    rows = connection.execute(
-        f"SELECT {whole.inside}, {name}, c.id, c.parent_id, {whole.START}, c.turns, c.tools,"
-        f" c.tool_failures, {', '.join('c.' + name for name in TOKENS)}, c.cost_usd, c.lines_added,"
-        f" c.lines_removed, c.acceptance_decisions FROM conversations c WHERE {whole.terms}"
-        + ("" if by == "model" else f" AND NOT ({whole.inside})"),
-        [*whole.inside_values, *whole.values, *(() if by == "model" else whole.inside_values)],
-    ).fetchall()
-    usage = _usage(connection, None if by == "model" else [row[2] for row in rows])
-    place = _place(filters, by)
-    for inside, group, ident, parent, start, turns, tools, failures, *rest in rows:
-        *tokens, cost, added, removed, decided = rest
-        outcomes = [one["outcome"] for one in json.loads(decided)] if decided != "[]" else []
-        portion = Portion(
-            turns, tools, failures, tokens, cost, usage.get(ident, {}), added, removed, outcomes
-        )
-        if inside:
-            yield ident, parent, group, portion
-            continue
-        for where_to, part in split(connection, ident, portion, place, start).items():
-            if where_to is not None:
-                yield ident, parent, where_to if by == "day" else group, part
-
-
-def _place(filters: Filters, by: Group) -> Place:
-    """By the day in this machine's zone, or only whether it is in the time that is asked about."""
-
-    def place(stamp: str | None) -> str | None:
-        time = parse_time(stamp)
-        if time is not None and not filters.holds(time):
-            return None
-        return day_and_time(stamp)[:10] if by == "day" else ""
-
-    return place
-
-
-def _usage(
-    connection: sqlite3.Connection, idents: list[str] | None
-) -> dict[str, dict[str, Tokens]]:
-    """Tokens by conversation and model: of these, or of all."""
-    which = "" if idents is None else " WHERE conversation_id IN (SELECT value FROM json_each(?))"
-    usage: dict[str, dict[str, Tokens]] = {}
-    for ident, model, *tokens in connection.execute(
-        f"SELECT conversation_id, model, {', '.join(TOKENS)} FROM model_usage{which}",
-        () if idents is None else (json.dumps(idents),),
-    ):
-        usage.setdefault(ident, {})[model] = tokens
-    return usage
-
-
-def _without_tokens(portion: Portion) -> Portion:
-    none: Tokens = [None] * len(TOKENS)
-    return msgspec.structs.replace(portion, tokens=none, cost_usd=None, by_model={})
-
-
-def _add(row: Figures, portion: Portion, parent: str | None) -> None:
-    row.add("subagents" if parent else "conversations", 1)
-    row.turns += 0 if parent else portion.turns  # what is sent to a sub-agent, nobody typed
-    row.tool_calls += portion.tool_calls
-    row.tool_failures += portion.tool_failures
-    row.add("lines_added", portion.lines_added)
-    row.add("lines_removed", portion.lines_removed)
-    row.changes_decided += len(portion.outcomes)
-    row.changes_kept += sum(1 for outcome in portion.outcomes if outcome in KEPT)
-    for field, value in zip(TOKENS, portion.tokens, strict=True):
-        row.add(field, value)
-    if portion.cost_usd is not None:
-        row.add("cost_usd", portion.cost_usd)
-    else:
-        for model, tokens in portion.by_model.items():
-            price(row, model, tokens)
-
-
-def _add_models(table: Table, portion: Portion, ident: str, inner: bool, filters: Filters) -> None:
-    for model, tokens in portion.by_model.items():
-        if filters.model is not None and filters.model.lower() not in model.lower():
-            continue
-        row = table.join(model, ident, inner)
-        for field, value in zip(TOKENS, tokens, strict=True):
-            row.add(field, value)
-        price(row, model, tokens)
-
-
-def counted_in_parent(connection: sqlite3.Connection) -> set[str]:
-    """Sub-agents whose tokens are in their parent's own figures already."""
-    children: dict[str, list[str]] = {}
-    for parent, child in connection.execute(
-        "SELECT parent_id, child_id FROM links WHERE kind = 'subagent'"
-    ):
-        children.setdefault(parent, []).append(child)
-    waiting = [
-        ident
-        for (ident,) in connection.execute(
-            "SELECT id FROM conversations WHERE json_extract(metadata, '$.usage_includes_subagents')"
-        )
-    ]
-    counted: set[str] = set()
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            if child not in counted:
-                counted.add(child)
-                waiting.append(child)
-    return counted
-
-
-# Which tools were called, which files touched, and what each model did.
-
-
-def by_tool(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
-    terms, values = filters.of_conversations()
-    when, times = filters.of_moments(_moment("t", "started_at"))
-    # Who asks about all of them needs the calls alone.
-    join = (
-        " JOIN conversations c ON c.id = t.conversation_id JOIN messages m"
-        " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
-        if terms or when
-        else ""
-    )
-    rows = connection.execute(
-        "SELECT name, sum(calls), sum(failures), count(*) FROM (SELECT t.name AS name,"
-        " count(*) AS calls, sum(ifnull(t.is_error, 0)) AS failures"
-        f" FROM tool_calls t{join} WHERE {where([*terms, *when])} GROUP BY t.conversation_id, t.name)"
-        " GROUP BY 1",
-        [*values, *times],
-    )
-    for name, calls, failures, conversations in rows:
-        if filters.tool is None or name == filters.tool:
-            row = table.row(name)
-            row.tool_calls, row.tool_failures, row.conversations = calls, failures, conversations
-
-
-def by_file(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
-    terms, values = filters.of_conversations()
-    when, times = filters.of_moments(_moment("f", "timestamp"))
-    kept = ", ".join(f"'{outcome}'" for outcome in sorted(KEPT))
-    decided = "f.operation != 'read' AND f.outcome != 'failed'"
-    rows = connection.execute(
-        "SELECT f.path, count(*), sum(f.lines_added), sum(f.lines_removed),"
-        f" sum(ifnull({decided}, 0)), sum(ifnull({decided} AND f.outcome IN ({kept}), 0)),"
-        " count(DISTINCT f.conversation_id)"
-        " FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
-        " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
-        f" WHERE {where([*terms, *when])} GROUP BY 1",
-        [*values, *times],
-    )
-    for path, touches, added, removed, decisions, changes_kept, conversations in rows:
-        if filters.file is None or filters.file.lower() in path.lower():
-            row = table.row(path)
-            row.touches, row.conversations = touches, conversations
-            row.lines_added, row.lines_removed = added, removed
-            row.changes_decided, row.changes_kept = decisions, changes_kept
-
-
-def add_work(connection: sqlite3.Connection, filters: Filters, table: Table) -> None:
-    """Turns, calls and failures of every model, and the models whose tokens nobody counted."""
-    terms, values = filters.of_conversations()
-    when, times = filters.of_moments("x.started_at")
-    done = f"SELECT * FROM ({_TURNS}) UNION ALL SELECT * FROM ({_CALLS})" if when else _ALL
-    rows = connection.execute(
-        "SELECT x.model, c.id, c.parent_id IS NOT NULL, sum(x.turns), sum(x.calls), sum(x.failures)"
-        f" FROM ({done}) x JOIN conversations c ON c.id = x.conversation_id"
-        f" WHERE x.model IS NOT NULL AND {where([*terms, *when])} GROUP BY 1, 2",
-        [*values, *times],
-    )
-    for model, ident, inner, turns, calls, failures in rows:
-        if filters.model is None or filters.model.lower() in model.lower():
-            row = table.join(model, ident, bool(inner))
-            row.turns += 0 if inner else turns
-            row.tool_calls += calls
-            row.tool_failures += failures
 
 
 def _moment(table: str, column: str) -> str:
@@ -427,19 +105,276 @@ def _moment(table: str, column: str) -> str:
     )
 
 
-_ALL = (
+_START = "nullif(c.started_at, '')"
+_END = f"ifnull(c.ended_at, {_START})"
+_IN_PARENT = (
+    "WITH RECURSIVE counted(id) AS (SELECT l.child_id FROM conversations c JOIN links l"
+    " ON l.parent_id = c.id AND l.kind = 'subagent'"
+    " WHERE json_extract(c.metadata, '$.usage_includes_subagents')"
+    " UNION SELECT l.child_id FROM counted JOIN links l"
+    " ON l.parent_id = counted.id AND l.kind = 'subagent') SELECT id FROM counted"
+)
+"""Sub-agents whose tokens are in their parent's own figures already."""
+_OWN = "c.id NOT IN (SELECT value FROM json_each(?))"
+_WORK = (
     "SELECT conversation_id, model, turns, tool_calls AS calls, tool_failures AS failures"
     " FROM model_work"
 )
 """What every model did, whenever that was,"""
-_TURNS = (
+_DATED_WORK = (
     "SELECT n.conversation_id, n.model, n.started_at, 1 AS turns, 0 AS calls, 0 AS failures"
     " FROM conversation_turns n CROSS JOIN messages m ON m.conversation_id = n.conversation_id"
     " AND m.message_index = n.first_message AND NOT m.copied"
-)
-"""and one by one, with its time."""
-_CALLS = (
-    f"SELECT m.conversation_id, m.model, {_moment('t', 'started_at')} AS started_at, 0, 1,"
+    f" UNION ALL SELECT m.conversation_id, m.model, {_moment('t', 'started_at')}, 0, 1,"
     " ifnull(t.is_error, 0) FROM tool_calls t CROSS JOIN messages m"
     " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
 )
+"""and one by one, with its time."""
+_TOUCHES = (
+    "FROM files_touched f JOIN conversations c ON c.id = f.conversation_id LEFT JOIN messages m"
+    " ON m.conversation_id = f.conversation_id AND m.message_index = f.message_index"
+)
+
+
+class _Stats:
+    """Figures on the way, by the name of their group."""
+
+    def __init__(self, connection: sqlite3.Connection, by: Group, filters: Filters) -> None:
+        self.connection = connection
+        self.by = by
+        self.filters = filters
+        self.rows: dict[str, Figures] = {}
+        self.members: set[tuple[str, str]] = set()
+        """(group, conversation), where one may come up several times."""
+        terms, self.values = filters.of_conversations()
+        self.terms = where(terms)
+
+    def row(self, name: str | None) -> Figures:
+        name = name or UNKNOWN
+        if name not in self.rows:
+            self.rows[name] = Figures(name)
+        return self.rows[name]
+
+    def _join(self, name: str, ident: str, inner: bool) -> Figures:
+        row = self.row(name)
+        if (row.name, ident) not in self.members:
+            self.members.add((row.name, ident))
+            row.add("subagents" if inner else "conversations", 1)
+        return row
+
+    # By what a conversation is: nearly all belong to one day, or wholly to the time that is asked
+    # about, and SQLite adds them up by itself. Only of the others it is looked up what they did when.
+
+    def by_conversation(self) -> None:
+        names = {"day": _day(_START), "project": "c.project", "source": "c.source"}
+        inside, values = self._inside()
+        self._add_whole(names[self.by], inside, values)
+        name = "NULL" if self.by == "day" else names[self.by]
+        for _, parent, group, portion in self._portions(f"NOT ({inside})", values, name):
+            row = self.row(group)
+            row.add("subagents" if parent else "conversations", 1)
+            row.turns += 0 if parent else portion.turns  # what is sent to a sub-agent, nobody typed
+            row.changes_decided += len(portion.outcomes)
+            row.changes_kept += sum(1 for outcome in portion.outcomes if outcome in KEPT)
+            for field in (
+                "tool_calls",
+                "tool_failures",
+                "lines_added",
+                "lines_removed",
+                "cost_usd",
+            ):
+                row.add(field, getattr(portion, field))
+            for field, value in zip(TOKENS, portion.tokens, strict=True):
+                row.add(field, value)
+            if portion.cost_usd is None:
+                for model, tokens in portion.by_model.items():
+                    row.price(model, tokens)
+        self._add_touches(names | {"day": _day("coalesce(f.timestamp, m.timestamp, c.ended_at)")})
+
+    def _inside(self) -> tuple[str, list[Any]]:
+        """The condition on a conversation that it belongs to one group and to the time as a whole."""
+        terms = [f"{_day(_START)} IS {_day(_END)}" if self.by == "day" else "1"]
+        values = []
+        if self.filters.since is not None:
+            terms.append(f"ifnull({_START} >= ?, 1)")
+            values.append(format_time(self.filters.since))
+        if self.filters.until is not None:
+            terms.append(f"ifnull({_END} <= ?, 1)")
+            values.append(format_time(self.filters.until))
+        return where(terms), values
+
+    @cached_property
+    def _in_parent(self) -> list[str]:
+        return [ident for (ident,) in self.connection.execute(_IN_PARENT)]
+
+    def _add_whole(self, name: str, inside: str, times: list[Any]) -> None:
+        chosen = f"{self.terms} AND {inside}"
+        values = [*self.values, *times]
+        in_parent = json.dumps(self._in_parent)
+        own = [f"sum(CASE WHEN {_OWN} THEN c.{column} END)" for column in (*TOKENS, "cost_usd")]
+        fields = (
+            "conversations", "subagents", "turns", "tool_calls", "tool_failures", "lines_added",
+            "lines_removed", *TOKENS, "cost_usd",
+        )  # fmt: skip
+        for group, *figures in self.connection.execute(
+            f"SELECT {name}, sum(c.parent_id IS NULL), count(c.parent_id),"
+            " sum(CASE WHEN c.parent_id IS NULL THEN c.turns ELSE 0 END), sum(c.tools),"
+            " sum(c.tool_failures), sum(c.lines_added), sum(c.lines_removed),"
+            f" {', '.join(own)} FROM conversations c WHERE {chosen} GROUP BY 1",
+            [*[in_parent] * len(own), *values],
+        ):
+            for field, value in zip(fields, figures, strict=True):
+                self.row(group).add(field, value)
+        for group, outcome, number in self.connection.execute(
+            f"SELECT {name}, json_extract(d.value, '$.outcome'), count(*) FROM conversations c"
+            " JOIN json_each(c.acceptance_decisions) d WHERE c.acceptance_decisions != '[]'"
+            f" AND {chosen} GROUP BY 1, 2",
+            values,
+        ):
+            self.row(group).changes_decided += number
+            self.row(group).changes_kept += number if outcome in KEPT else 0
+        # What nobody wrote down the cost of. The prompt is never less than what was cached of it.
+        for group, model, *tokens, total in self.connection.execute(
+            f"SELECT {name}, u.model, sum(max(ifnull(u.prompt_tokens, 0),"
+            " ifnull(u.cached_tokens, 0) + ifnull(u.cache_write_tokens, 0))),"
+            " sum(u.completion_tokens), sum(u.cached_tokens), sum(u.cache_write_tokens),"
+            " sum(ifnull(u.prompt_tokens, 0) + ifnull(u.completion_tokens, 0))"
+            " FROM conversations c CROSS JOIN model_usage u ON u.conversation_id = c.id"
+            " WHERE c.cost_usd IS NULL AND ifnull(u.prompt_tokens, u.completion_tokens) IS NOT NULL"
+            f" AND {_OWN} AND {chosen} GROUP BY 1, 2",
+            [in_parent, *values],
+        ):
+            self.row(group).price(model, tokens, total)
+
+    def _portions(
+        self, chosen: str, times: list[Any], name: str
+    ) -> Iterator[tuple[str, str | None, str | None, Portion]]:
+        """(id, parent, group, figures) of what these conversations did on a day or in the time."""
+        inside, inside_values = self._inside()
+        in_parent = set(self._in_parent)
+        rows = self.connection.execute(
+            f"SELECT {inside}, {name}, c.id, c.parent_id, {_START}, c.turns, c.tools,"
+            f" c.tool_failures, {', '.join('c.' + column for column in TOKENS)}, c.cost_usd,"
+            " c.lines_added, c.lines_removed, c.acceptance_decisions FROM conversations c"
+            f" WHERE {self.terms} AND {chosen}",
+            [*inside_values, *self.values, *times],
+        ).fetchall()
+        usage: dict[str, dict[str, Tokens]] = {}
+        for ident, model, *tokens in self.connection.execute(
+            f"SELECT conversation_id, model, {', '.join(TOKENS)} FROM model_usage"
+            " WHERE conversation_id IN (SELECT value FROM json_each(?))",
+            (json.dumps([row[2] for row in rows]),),
+        ):
+            usage.setdefault(ident, {})[model] = tokens
+        for is_inside, group, ident, parent, start, turns, tools, failures, *rest in rows:
+            *tokens, cost, added, removed, decided = rest
+            outcomes = [one["outcome"] for one in json.loads(decided)] if decided != "[]" else []
+            portion = Portion(
+                turns, tools, failures, tokens, cost, usage.get(ident, {}), added, removed, outcomes
+            )
+            if is_inside:
+                portions: dict[str | None, Portion] = {group: portion}
+            else:
+                portions = split(self.connection, ident, portion, self._place, start)
+                portions.pop(None, None)
+            for place, part in portions.items():
+                if ident in in_parent:
+                    none: Tokens = [None] * len(TOKENS)
+                    part = msgspec.structs.replace(part, tokens=none, cost_usd=None, by_model={})
+                yield ident, parent, place if self.by == "day" else group, part
+
+    def _place(self, stamp: str | None) -> str | None:
+        """The day in this machine's zone, or only whether it is in the time that is asked about."""
+        time = parse_time(stamp)
+        if time is not None and not self.filters.holds(time):
+            return None
+        return day_and_time(stamp)[:10] if self.by == "day" else ""
+
+    def _add_touches(self, names: dict[str, str]) -> None:
+        """How often files were read and changed."""
+        when, times = self.filters.of_moments("coalesce(f.timestamp, m.timestamp, c.ended_at)")
+        for group, number in self.connection.execute(
+            f"SELECT {names[self.by]}, count(*) {_TOUCHES}"
+            f" WHERE {where([self.terms, *when])} GROUP BY 1",
+            [*self.values, *times],
+        ):
+            if (group or UNKNOWN) in self.rows:
+                self.row(group).touches += number
+
+    # By what was used.
+
+    def by_model(self) -> None:
+        """Tokens of every model; its turns, calls and failures; models whose tokens nobody counted."""
+        for ident, parent, _, portion in self._portions("1", [], "NULL"):
+            for model, tokens in portion.by_model.items():
+                if self._is_meant(model):
+                    row = self._join(model, ident, parent is not None)
+                    for field, value in zip(TOKENS, tokens, strict=True):
+                        row.add(field, value)
+                    row.price(model, tokens)
+        when, times = self.filters.of_moments("x.started_at")
+        for model, ident, inner, turns, calls, failures in self.connection.execute(
+            "SELECT x.model, c.id, c.parent_id IS NOT NULL, sum(x.turns), sum(x.calls),"
+            f" sum(x.failures) FROM ({_DATED_WORK if when else _WORK}) x"
+            " JOIN conversations c ON c.id = x.conversation_id"
+            f" WHERE x.model IS NOT NULL AND {where([self.terms, *when])} GROUP BY 1, 2",
+            [*self.values, *times],
+        ):
+            if self._is_meant(model):
+                row = self._join(model, ident, bool(inner))
+                row.turns += 0 if inner else turns
+                row.tool_calls += calls
+                row.tool_failures += failures
+        self._add_touches({"model": "ifnull(m.model, c.model)"})
+
+    def _is_meant(self, model: str) -> bool:
+        return self.filters.model is None or self.filters.model.lower() in model.lower()
+
+    def by_tool(self) -> None:
+        when, times = self.filters.of_moments(_moment("t", "started_at"))
+        # Who asks about all of them needs the calls alone.
+        join = (
+            " JOIN conversations c ON c.id = t.conversation_id JOIN messages m"
+            " ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index"
+            if self.values or when
+            else ""
+        )
+        for name, calls, failures, conversations in self.connection.execute(
+            "SELECT name, sum(calls), sum(failures), count(*) FROM (SELECT t.name AS name,"
+            " count(*) AS calls, sum(ifnull(t.is_error, 0)) AS failures FROM tool_calls t"
+            f"{join} WHERE {where([self.terms, *when])} GROUP BY t.conversation_id, t.name)"
+            " GROUP BY 1",
+            [*self.values, *times],
+        ):
+            if self.filters.tool is None or name == self.filters.tool:
+                row = self.row(name)
+                row.tool_calls, row.tool_failures, row.conversations = (
+                    calls,
+                    failures,
+                    conversations,
+                )
+
+    def by_file(self) -> None:
+        when, times = self.filters.of_moments(_moment("f", "timestamp"))
+        kept = ", ".join(f"'{outcome}'" for outcome in sorted(KEPT))
+        decided = "f.operation != 'read' AND f.outcome != 'failed'"
+        for (
+            path,
+            touches,
+            added,
+            removed,
+            decisions,
+            changes_kept,
+            conversations,
+        ) in self.connection.execute(
+            "SELECT f.path, count(*), sum(f.lines_added), sum(f.lines_removed),"
+            f" sum(ifnull({decided}, 0)), sum(ifnull({decided} AND f.outcome IN ({kept}), 0)),"
+            f" count(DISTINCT f.conversation_id) {_TOUCHES}"
+            f" WHERE {where([self.terms, *when])} GROUP BY 1",
+            [*self.values, *times],
+        ):
+            if self.filters.file is None or self.filters.file.lower() in path.lower():
+                row = self.row(path)
+                row.touches, row.conversations = touches, conversations
+                row.lines_added, row.lines_removed = added, removed
+                row.changes_decided, row.changes_kept = decisions, changes_kept
