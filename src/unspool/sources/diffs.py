@@ -1,8 +1,13 @@
-"""Diffs: how many lines a change added and removed."""
+"""Diffs: how many lines a change added and removed; patches: which files they change."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from typing import Any
+
+_PATCHED_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
+_OPERATIONS = {"Add": "create", "Update": "edit", "Delete": "delete"}
 
 _EXACT_LIMIT = 4_000_000
 """Lines times lines up to which the exact diff is made; it takes about a second there."""
@@ -45,3 +50,18 @@ def _common(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
     while last < most - first and before[-1 - last] == after[-1 - last]:
         last += 1
     return first, last
+
+
+def files_of_patch(patch: str) -> list[dict[str, Any]]:
+    """Of the text that the model wrote: `*** Update File: a.py`, then lines with + and -."""
+    files: list[dict[str, Any]] = []
+    for line in patch.splitlines():
+        if files and line[:1] in ("+", "-"):
+            files[-1]["lines_added" if line[0] == "+" else "lines_removed"] += 1
+        elif named := _PATCHED_FILE.match(line):
+            operation = _OPERATIONS[named[1]]
+            files.append({"path": named[2].strip(), "operation": operation, "tool": "apply_patch"})
+            files[-1] |= {"lines_added": 0, "lines_removed": 0}
+        elif line.startswith("*** Move to: ") and files:
+            files[-1]["extra"] = {"moved_to": line.removeprefix("*** Move to: ").strip()}
+    return files

@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from unspool.sources.codex.contents import content_of
-from unspool.sources.codex.patches import files_of_changes, files_of_patch
+from unspool.sources.codex.patches import files_of_changes
 from unspool.sources.codex.records import Item, Payload
+from unspool.sources.diffs import files_of_patch
 from unspool.sources.scribe import Scribe
 
 CALLS = frozenset((

@@ -11,6 +11,7 @@ from unspool.prompts.shapes import arguments_text
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup
 from unspool.sources.copilot_cli.texts import plain
+from unspool.sources.diffs import files_of_patch
 
 _STATUS = {
     "interrupted": "interrupted",
@@ -204,8 +205,6 @@ _OPERATIONS = {
     "insert_edit_into_file": "edit",
     "read_file": "read",
 }
-_PATCH = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
-_PATCHED = {"Add": "create", "Update": "edit", "Delete": "delete"}
 
 
 def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
@@ -215,8 +214,8 @@ def touched(name: str, arguments: Any) -> tuple[dict[str, Any], ...]:
         if isinstance(arguments, dict):
             patch = next((v for v in arguments.values() if isinstance(v, str)), "")
         return tuple(
-            {"path": path, "operation": _PATCHED[kind], "tool": name}
-            for kind, path in _PATCH.findall(str_of(patch))
+            {"path": file["path"], "operation": file["operation"], "tool": name}
+            for file in files_of_patch(str_of(patch))
         )
     if not isinstance(arguments, dict):
         return ()

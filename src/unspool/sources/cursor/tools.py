@@ -12,7 +12,7 @@ import msgspec
 
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
 from unspool.sources.cursor.paths import clean_path, file_name, uri_path
-from unspool.sources.diffs import count_edits
+from unspool.sources.diffs import count_edits, files_of_patch
 
 if TYPE_CHECKING:
     from unspool.sources.cursor.bubbles import Tool
@@ -52,7 +52,6 @@ _SAID = (
     "output", "contents", "content", "stdout", "result", "text", "message",
     "modelVisibleErrorMessage", "clientVisibleErrorMessage",
 )  # fmt: skip
-_PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _VERSION = re.compile(r"_v\d+$")
 
 
@@ -105,8 +104,7 @@ def _mcp_tool(name: str, given: Any) -> str:
 def path_of(given: Any) -> str:
     """The file that a call is about; empty where its arguments name none."""
     if isinstance(given, str):
-        match = _PATCHED.search(given)
-        return match[2].strip() if match else ""
+        return next((file["path"] for file in files_of_patch(given)), "")
     if isinstance(given, dict):
         for field in _PATHS:
             if path := uri_path(given.get(field)):
@@ -154,17 +152,9 @@ def touches(name: str, arguments: Any, outcome: str = "") -> tuple[dict[str, Any
     if kind not in ("edit", "delete"):
         return ()
     patch = given.get("patch", given.get("input")) if isinstance(given, dict) else given
-    if isinstance(patch, str) and _PATCHED.search(patch):
-        files = list(_PATCHED.finditer(patch))
-        changes: list[dict[str, Any]] = []
-        for match, following in zip(files, [*files[1:], None], strict=True):
-            body = patch[match.end() : following.start() if following else len(patch)].split("\n")
-            entry = touch(clean_path(match[2].strip()), None, outcome, name)
-            entry["operation"] = _VERBS[match[1]]
-            entry["lines_added"] = sum(1 for line in body if line[:1] == "+")
-            entry["lines_removed"] = sum(1 for line in body if line[:1] == "-")
-            changes.append(entry)
-        return tuple(changes)
+    if isinstance(patch, str) and (patched := files_of_patch(patch)):
+        told = {"tool": name, **({"outcome": outcome} if outcome else {})}
+        return tuple({**file, "path": clean_path(file["path"]), **told} for file in patched)
     path = path_of(given)
     if not path:
         return ()
@@ -191,9 +181,6 @@ def counted(name: str, body: Any, path: str = "") -> tuple[dict[str, Any], ...]:
             if isinstance(body.get(spelling), int):
                 change[field] = body[spelling]
     return (change,) if len(change) > 1 and change["path"] else ()
-
-
-_VERBS = {"Add": "create", "Update": "edit", "Delete": "delete"}
 
 
 def output_of(value: Any) -> tuple[str | None, Any]:
