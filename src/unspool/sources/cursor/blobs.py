@@ -126,10 +126,10 @@ def messages_under(root: bytes, fetch: Fetch) -> list[str]:
             archive = Node(fetch(reference.hex()) or b"")
             listed = (one.hex() for one in archive.all(_MESSAGES))
             history = [n for n in listed if n not in names and message_of(fetch(n)) is not None]
-            summaries = {archive.data(4).hex()} & set(names) or filter(
-                lambda name: is_summary(fetch(name)), names
-            )
-            at = names.index(next(iter(summaries), names[0])) if names else 0
+            summary = archive.data(4).hex()
+            if summary not in names:
+                summary = next((name for name in names if is_summary(fetch(name))), "")
+            at = names.index(summary) if summary else 0
             names[at:at] = history
     return names
 

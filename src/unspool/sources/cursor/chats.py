@@ -27,7 +27,7 @@ from unspool.sources.cursor.blobs import (
 )
 from unspool.sources.cursor.bubbles import mode_name
 from unspool.sources.cursor.editor import log_start
-from unspool.sources.cursor.entries import Book, rank_of
+from unspool.sources.cursor.entries import Book, note_all
 from unspool.sources.cursor.paths import clean_path, is_absolute, is_cursor_folder
 from unspool.sources.cursor.sent import Sent
 from unspool.sources.cursor.tables import Broken, parse_object
@@ -80,13 +80,12 @@ def _read_beside(origin: Origin, tally: Tally) -> list[AnyFact]:
         return scribe.facts
     notes = {
         "session_id": key[1],
-        "workspace.path": clean_path(str_of(value.get("cwd"))) or None,
+        "workspace.path": clean_path(str_of(value.get("cwd"))),
         "started_at": format_time(parse_time(value.get("createdAtMs"))),
         "ended_at": format_time(parse_time(value.get("updatedAtMs"))),
         "title": value.get("title") or value.get("name"),
     }
-    for name, note in notes.items():
-        scribe.note(name, note, rank_of(key, name, note, RANK + 1))
+    note_all(scribe, notes, RANK + 1)
     return scribe.facts
 
 
@@ -94,35 +93,31 @@ class Store(Book):
     """One database: a chat, and those of the sub-agents that its root holds."""
 
     key: Key = NOBODY
-    _mode = ""
-    _model = ""
 
     def read(self, database: Database) -> Iterator[AnyFact]:
         self._connection = database.connection
         self._connection.execute("BEGIN")  # one moment of it, though it is being written
         meta = read_meta(self._connection)
         self.key = ("cursor", str(meta.get("agentId") or Path(self.origin).parent.name))
-        self._mode = mode_name(meta.get("mode"))
-        self._model = str(meta.get("lastUsedModel") or "")
+        mode, model = mode_name(meta.get("mode")), str(meta.get("lastUsedModel") or "")
         parent = str_of(field_of(meta.get("subagentInfo"), "parentAgentId"))
         session = parent or self.key[1]
         notes = {
             "session_id": session,
             "title": meta.get("name") if meta.get("name") != _UNNAMED else None,
-            "composer_mode": self._mode or None,
+            "composer_mode": mode,
             "started_at": format_time(parse_time(meta.get("createdAt"))),
             "parent": {"conversation_id": parent} if parent else None,
         }
         scribe = self.scribe(self.key, f"chat:{self.key[1]}")
-        for name, value in notes.items():
-            scribe.note(name, value, rank_of(self.key, name, value, RANK))
+        note_all(scribe, notes, RANK)
         yield from scribe.facts
         root = self._root(meta.get("latestRootBlobId"))
         children = list(subagents(self.key[1], root))
         others = {name for *_, state in children for name in messages_under(state, self._blob)}
-        written = [name for name in self._messages() if name not in others]
-        yield from self._chat(self.key, root, written)
-        self._mode = self._model = ""
+        messages = (name for name, data in self._rows() if message_of(data) is not None)
+        written = [name for name in messages if name not in others]
+        yield from self._chat(self.key, root, written, mode, model)
         for ident, above, state in children:
             scribe = self.scribe(("cursor", ident))
             scribe.note("parent", {"conversation_id": above}, RANK)
@@ -148,22 +143,20 @@ class Store(Book):
             nodes, key=lambda node: sum(n in names for _, n in references(node)), default=b""
         )
 
-    def _messages(self) -> list[str]:
-        return [name for name, data in self._rows() if message_of(data) is not None]
-
     def _rows(self) -> Iterator[tuple[str, bytes]]:
         for name, data in self._connection.execute("SELECT id, data FROM blobs ORDER BY rowid"):
             if isinstance(data, bytes):
                 yield str(name), data
 
-    def _chat(self, key: Key, root: bytes, written: Iterable[str] = ()) -> Iterator[AnyFact]:
+    def _chat(
+        self, key: Key, root: bytes, written: Iterable[str] = (), mode: str = "", model: str = ""
+    ) -> Iterator[AnyFact]:
         """What the root of a chat tells, and what else was written for it."""
         self.tally.records += 1
         scribe = self.scribe(key)
-        for name, value in _notes(Node(root)).items():
-            scribe.note(name, value, RANK + 1)
+        note_all(scribe, _notes(Node(root)), RANK + 1)
         yield from scribe.facts
-        sent = Sent(key, self.origin, RANK, self.offsets, self._mode, self._model)
+        sent = Sent(key, self.origin, RANK, self.offsets, mode, model)
         # Without messages under the root, all that there are, as they were written.
         current = messages_under(root, self._blob) or written
         names, branches = lay_out(current, written, lambda n: is_summary(self._blob(n)))

@@ -15,7 +15,7 @@ from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, dicts_of, field_of, list_of
 from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, TOOL, Bubble, Chat, mode_name
 from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import Book, rank_of
+from unspool.sources.cursor.entries import Book, note_all
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import (
     clean_path,
@@ -49,8 +49,7 @@ class Reader(Book):
         """Notes on a conversation; told by a record of this store's own."""
         scribe = self.scribe(("cursor", ident), f"composer:{self.store}:{ident}")
         notes = {"session_id": ident, **head_notes(composer)}
-        for name, value in notes.items():
-            scribe.note(name, value, rank_of(scribe.key, name, value, RANK))
+        note_all(scribe, notes, RANK)
         if workspace := workspace or self._folder(composer):
             scribe.note("workspace.path", workspace, RANK + 1)
         if model := model_of(composer):
@@ -416,7 +415,7 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         notes["parent"] = {"conversation_id": parent["parentComposerId"], **tie}
         top = parent.get("rootParentConversationId")
         notes["session_id"] = top if isinstance(top, str) and top else parent["parentComposerId"]
-    return {name: value for name, value in notes.items() if value not in (None, "")}
+    return notes
 
 
 def model_of(composer: Composer) -> str:

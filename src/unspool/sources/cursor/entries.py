@@ -3,6 +3,7 @@ person out of what was sent, and the steps that their parts make."""
 
 import hashlib
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from typing import Any, Literal
@@ -73,9 +74,12 @@ def request_id(value: object) -> str:
     return match[0] if match else ident
 
 
-def rank_of(key: Key, name: str, value: object, rank: int) -> int:
-    """A conversation is its own session only where nobody names another."""
-    return Rank.LAST_RESORT if name == "session_id" and value == key[1] else rank
+def note_all(scribe: Scribe, notes: Mapping[str, Any], rank: int) -> None:
+    """Those that say something. A conversation is its own session only where nobody names another."""
+    for name, value in notes.items():
+        is_own = name == "session_id" and value == scribe.key[1]
+        if value not in (None, ""):
+            scribe.note(name, value, Rank.LAST_RESORT if is_own else rank)
 
 
 def whole(count: float | None) -> int | None:

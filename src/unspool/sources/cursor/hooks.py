@@ -18,7 +18,7 @@ from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Key, Probl
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.values import dicts_of
 from unspool.prompts.shapes import arguments_text
-from unspool.sources.cursor.entries import Entries, Steps, rank_of, request_id, whole
+from unspool.sources.cursor.entries import Entries, Steps, note_all, request_id, whole
 from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute
 from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, touches
 from unspool.sources.hooklogs import Logged, head_payloads, iter_payloads
@@ -89,6 +89,7 @@ class Talk:
         self.rooted = False
         """Whether an event names the folder of the project."""
         self.paths: set[str] = set()
+        self.noted: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         """A turn began or ended."""
@@ -114,7 +115,6 @@ class Log:
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self._talks: dict[Key, Talk] = {}
-        self._noted: set[tuple[Key, str, str]] = set()
         self._entries = Entries("hook")
         self._models: dict[tuple[str, str], str] = {}
         self._behind = 0
@@ -175,10 +175,9 @@ class Log:
             "composer_mode": payload.get("composer_mode"),
             ZONE: None if (logged.moment is None or logged.moment.zoned) else NO_ZONE,
         }
-        for name, value in notes.items():
-            if isinstance(value, str) and (key, name, value) not in self._noted:
-                self._noted.add((key, name, value))
-                scribe.note(name, value, rank_of(key, name, value, RANK))
+        told = {n: v for n, v in notes.items() if isinstance(v, str) and (n, v) not in talk.noted}
+        talk.noted.update(told.items())
+        note_all(scribe, told, RANK)
         reader(Said(payload, event, turn, self._models.get(place, ""), talk, scribe))
         return scribe.facts
 

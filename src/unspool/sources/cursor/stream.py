@@ -16,7 +16,7 @@ from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.prompts.shapes import arguments_text, to_messages
 from unspool.sources import streams
-from unspool.sources.cursor.entries import Entries, Steps, rank_of, whole
+from unspool.sources.cursor.entries import Entries, Steps, note_all, whole
 from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import counted, likeness, output_of, path_of, touches
 from unspool.sources.scribe import Scribe, all_input
@@ -156,8 +156,7 @@ class Stream(streams.Stream[Event]):
             "workspace.path": clean_path(event.cwd) if event.cwd else None,
             "permission_mode": event.permissionMode,
         }
-        for name, value in notes.items():
-            scribe.note(name, value, rank_of(scribe.key, name, value, RANK))
+        note_all(scribe, notes, RANK)
         if event.model and event.model != "default":
             scribe.note("model", event.model, RANK, on="following")
         scribe.mark("start", event.pick("apiKeySource", "permissionMode"), rank=RANK)

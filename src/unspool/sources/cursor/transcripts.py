@@ -23,7 +23,7 @@ from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.structs import Shape
 from unspool.io.values import field_of
 from unspool.prompts.shapes import arguments_text
-from unspool.sources.cursor.entries import Entries, is_uuid, rank_of, sent_time, typed_words
+from unspool.sources.cursor.entries import Entries, is_uuid, note_all, sent_time, typed_words
 from unspool.sources.cursor.paths import clean_path, is_absolute, parents_of
 from unspool.sources.cursor.tools import decoded, likeness, output_of, touches
 from unspool.sources.scribe import Scribe
@@ -96,7 +96,6 @@ def _is_line(value: dict[str, object]) -> bool:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     transcript = Transcript(origin.path)
-    yield from transcript.notes()
     if _plain_name(origin.path).endswith(".txt"):
         yield from transcript.read_text(tally)
     else:
@@ -105,7 +104,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
                 yield record
             else:
                 yield from transcript.read_line(*record, tally)
-    yield from transcript.place()
+    yield from transcript.notes()
 
 
 def _plain_name(path: str) -> str:
@@ -143,21 +142,16 @@ class Transcript:
         self._behind = 1
 
     def notes(self) -> list[AnyFact]:
-        """What the place of the file tells about the conversation."""
-        scribe = Scribe(self.key, self.origin, 0)
+        """What the place of the file tells about the conversation; and the project by its slug: a
+        folder above a file that a call names."""
+        scribe = Scribe(self.key, self.origin, self._behind)
         notes: dict[str, Any] = {"session_id": self.parent or self.key[1]}
         if self._project is not None:
             notes["project_slug"] = self._project.name
-            notes["workspace.path"] = self._folder = _trusted_folder(self._project)
+            notes["workspace.path"] = _trusted_folder(self._project)
         if self.parent:
             notes["parent"] = {"conversation_id": self.parent}
-        for number, (name, value) in enumerate(notes.items(), 90):  # beside those of the first line
-            scribe.note(name, value, rank_of(self.key, name, value, RANK), number=number)
-        return scribe.facts
-
-    def place(self) -> list[AnyFact]:
-        """The project by its slug: a folder above a file that a call names."""
-        scribe = Scribe(self.key, self.origin, self._behind)
+        note_all(scribe, notes, RANK)
         if self._folder:
             scribe.note("workspace.path", self._folder, RANK + 1)
         return scribe.facts
