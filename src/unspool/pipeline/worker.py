@@ -26,7 +26,7 @@ from unspool import sinks, sources
 from unspool.facts import NOBODY, AnyFact, Key, Problem
 from unspool.io.origins import Origin, Tally
 from unspool.link import Card, Patch, link, make_card
-from unspool.pipeline.collect import Collection, Place, rebuild
+from unspool.pipeline.collect import NOWHERE, Collection, Place, rebuild
 from unspool.pipeline.discover import Plan
 from unspool.pipeline.finish import Writer, Written
 from unspool.pipeline.job import Job
@@ -125,6 +125,8 @@ class Worker:
         self.collection = Collection()
         self.facts = Spool(folder / f"facts-{number}")
         self.fact_slots: FactSlots = {}
+        self.firsts: dict[Key, Place] = {}
+        """Where the first message-bearing records stand of conversations whose facts were put away."""
         self.slots = Slots()
         self.trajectories = Spool(folder / f"trajectories-{number}")
         self.writer = Writer(job, names, folder / f"pieces-{number}")
@@ -230,6 +232,7 @@ class Worker:
     def _put_away(self, key: Key) -> None:
         gathered = self.collection.pop(key)
         if gathered is not None:
+            self.firsts[key] = min(gathered.first, self.firsts.get(key, NOWHERE))
             self.fact_slots.setdefault(key, []).extend(put_facts(self.facts, gathered))
 
     def _read_ready(self, span: Origin) -> None:
@@ -318,9 +321,17 @@ class Worker:
                     self.fact_slots.pop(key, None)
             self._reduce_family(family, keys, elsewhere)
             self._put_problems()
-        for family, keys in waiting.items():
+        # As they stand in the output: a single worker's pieces are the output then, as they lie.
+        for family, keys in sorted(
+            waiting.items(), key=lambda item: min(map(self._first, item[1]))
+        ):
             self._reduce_family(family, keys)
         return Strays(late, self.strays)
+
+    def _first(self, key: Key) -> Place:
+        gathered = self.collection.conversations.get(key)
+        here = gathered.first if gathered is not None else NOWHERE
+        return min(here, self.firsts.get(key, NOWHERE))
 
     def _reduce_told(self, waiting: dict[Key, list[Key]], late: set[Key]) -> None:
         """What the database that is read last has told to its end, unless files of its own follow."""

@@ -9,8 +9,8 @@ import json
 import os
 import re
 from functools import cached_property, lru_cache
-from importlib.resources import files
 from pathlib import Path
+from pkgutil import get_data
 from typing import Literal
 
 import msgspec
@@ -131,7 +131,7 @@ def use(path: str | os.PathLike[str]) -> Catalogue:
 @lru_cache(maxsize=8)
 def _load(path: str) -> Catalogue:
     if not path:
-        return parse_catalogue((files("unspool") / "data" / "prompt_tags.json").read_bytes(), "")
+        return parse_catalogue(get_data("unspool", "data/prompt_tags.json") or b"", "")
     try:
         data = Path(path).read_bytes()
     except OSError as error:
