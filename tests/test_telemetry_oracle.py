@@ -18,7 +18,6 @@ from tests.telemetry_oracle import Place, expect
 from unspool import Trajectory
 from unspool.pipeline.collect import Collection
 from unspool.reduce import reduce_facts
-from unspool.reduce.models import Merging
 
 TEXTS = st.text(st.sampled_from('ab \n"\\,[]{}é😀\u2028'), min_size=1, max_size=12).map(
     lambda text: "x" + text.rstrip() + "."
@@ -163,7 +162,7 @@ def unmerged(folder: Path) -> list[Trajectory]:
         collection.add(source, fact)
     made: list[Trajectory] = []
     for key, gathered in collection.conversations.items():
-        made += reduce_facts(key, gathered.all_facts(), Merging(tool_metadata=False)).trajectories
+        made += reduce_facts(key, gathered.all_facts(), merge_tools=False).trajectories
     return [trajectory for trajectory in made if trajectory.messages]
 
 

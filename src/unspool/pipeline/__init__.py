@@ -7,7 +7,6 @@ from unspool import sinks, sources
 from unspool.errors import UsageError
 from unspool.pipeline.batch import iter_trajectories
 from unspool.pipeline.job import Job
-from unspool.reduce.models import Merging
 from unspool.trajectory import Trajectory
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -38,6 +37,6 @@ def extract(
         source=source,
         workers=workers,
         recover=recover,
-        merging=Merging(tool_metadata=merge_tool_metadata),
+        merge_tools=merge_tool_metadata,
     )
     return iter_trajectories(job)

@@ -27,7 +27,6 @@ from unspool.facts import (
 from unspool.link import Card, make_card
 from unspool.reduce import Provenance, reduce_facts
 from unspool.reduce.joining import Joiner
-from unspool.reduce.models import MERGE_ALL, Merging
 from unspool.trajectory import Trajectory
 
 Place = tuple[str, int]
@@ -162,11 +161,11 @@ class Rebuilt(msgspec.Struct):
 def rebuild(
     key: Key,
     gathered: Gathered,
-    merging: Merging = MERGE_ALL,
+    merge_tools: bool = True,
     provenance: Provenance | None = None,
 ) -> Rebuilt:
     """The second seam: the facts of one key become trajectories and cards."""
-    reduction = reduce_facts(key, gathered.facts, merging, gathered.joiner, provenance)
+    reduction = reduce_facts(key, gathered.facts, merge_tools, gathered.joiner, provenance)
     conversations = [
         (trajectory, make_card(trajectory, naming))
         for trajectory, naming in reduction.conversations()

@@ -129,11 +129,12 @@ def sampled(idents: Sequence[str], job: Job) -> set[int]:
         return set(numbers)
     if job.sample_mode == "first":
         return set(numbers[: job.sample])
-    return set(sorted(numbers, key=lambda n: (sample_hash(job.seed, idents[n]), n))[: job.sample])
 
+    def by_hash(number: int) -> tuple[bytes, int]:
+        text = f"{job.seed}:{idents[number]}"
+        return hashlib.sha256(text.encode("utf-8", "replace")).digest(), number
 
-def sample_hash(seed: int, ident: str) -> bytes:
-    return hashlib.sha256(f"{seed}:{ident}".encode("utf-8", "replace")).digest()
+    return set(sorted(numbers, key=by_hash)[: job.sample])
 
 
 class Written(msgspec.Struct):

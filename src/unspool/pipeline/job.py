@@ -7,7 +7,6 @@ import msgspec
 
 from unspool.facts import Problem
 from unspool.io.origins import Tally
-from unspool.reduce.models import MERGE_ALL, Merging
 
 MEGABYTE = 1024 * 1024
 
@@ -26,7 +25,7 @@ class Job(msgspec.Struct, kw_only=True):
     memory_bytes: int = 64 * MEGABYTE
     """Facts beyond this go to disk (all workers together)."""
     recover: bool = False
-    merging: Merging = MERGE_ALL
+    merge_tools: bool = True
     reasoning: bool = True
     since: int | None = None
     require_system_first: bool | None = None

@@ -365,7 +365,7 @@ class Worker:
                 continue
             weight += gathered.weight
             try:
-                rebuilt = rebuild(key, gathered, self.job.merging)
+                rebuilt = rebuild(key, gathered, self.job.merge_tools)
             except Exception as error:  # a fault of ours: the other conversations go on
                 self._fault(key, gathered.first, error)
                 continue

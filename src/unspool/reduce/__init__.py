@@ -46,7 +46,7 @@ from unspool.reduce.candidates import Beside, by_side
 from unspool.reduce.clocks import set_clocks
 from unspool.reduce.drafts import Assembly
 from unspool.reduce.joining import Joiner
-from unspool.reduce.lists import Lists, read_lists
+from unspool.reduce.lists import read_lists
 from unspool.reduce.messages import (
     Provenance,
     Statement,
@@ -54,7 +54,6 @@ from unspool.reduce.messages import (
     build_messages,
     count_preserved,
 )
-from unspool.reduce.models import MERGE_ALL, Merging
 from unspool.reduce.notes import (
     Naming,
     apply_to_messages,
@@ -104,7 +103,7 @@ _LISTS: frozenset[type] = frozenset((SnapshotSeen, ListSeen, PieceSeen))
 def reduce_facts(
     key: Key,
     facts: Iterable[AnyFact],
-    merging: Merging = MERGE_ALL,
+    merge_tools: bool = True,
     joiner: Joiner | None = None,
     provenance: Provenance | None = None,
 ) -> Reduction:
@@ -132,11 +131,15 @@ def reduce_facts(
     made: list[Trajectory] = []
     reduction = Reduction(made, ordered.superseded, naming=find_naming(main))
     strands: dict[str, Strand] = {}
+    """What the lists tell of the conversation itself (""), and of its sub-agents' runs."""
     if listed:
         beside = Beside(fact for record in ordered.records for fact in record.facts)
         lists = read_lists(key, snapshots, *read_references(references))
         reduction.problems = lists.problems
-        strands = _strands(key, lists, beside, merging, provenance)
+        for side, group in by_side(lists.lists, lists.answers, beside).items():
+            strand = Strand((key[0], f"{key[1]}/{side}") if side else key, *group)
+            strand.tell(Beside(()) if side else beside, merge_tools, provenance)
+            strands[side] = strand
         records = sum(len(listing.calls) for listing in lists.lists) + len(lists.answers)
         used = sum(strand.used for strand in strands.values())
         reduction.superseded += max(records - used, 0)
@@ -154,7 +157,8 @@ def reduce_facts(
         made.append(trajectory)
     for root, records_of_side in sides:
         ident = (key[0], f"{key[1]}/{root}")
-        side_notes = _side_notes(records_of_side)
+        facts_of_side = [fact for record in records_of_side for fact in record.facts]
+        side_notes = [f for f in facts_of_side if type(f) is Noted and f.on == "entry"]
         trajectory = _reduce_records(ident, records_of_side, side_notes, None, provenance)
         if not trajectory.messages:
             continue
@@ -164,18 +168,6 @@ def reduce_facts(
             setattr(trajectory, name, getattr(whole, name))
         made.append(trajectory)
     return reduction
-
-
-def _strands(
-    key: Key, lists: Lists, beside: Beside, merging: Merging, provenance: Provenance | None
-) -> dict[str, Strand]:
-    """What the lists tell of the conversation itself (""), and of its sub-agents' runs."""
-    strands: dict[str, Strand] = {}
-    for side, group in by_side(lists.lists, lists.answers, beside).items():
-        strand = Strand((key[0], f"{key[1]}/{side}") if side else key, *group)
-        strand.tell(Beside(()) if side else beside, merging, provenance)
-        strands[side] = strand
-    return strands
 
 
 def _session_notes(records: list[Record]) -> list[Noted]:
@@ -193,12 +185,6 @@ def _session_notes(records: list[Record]) -> list[Noted]:
             or (fact.on == "entry" and fact.subject in entries and not record.side)
         )
     ]
-
-
-def _side_notes(records: list[Record]) -> list[Noted]:
-    """What the records of a side thread say of themselves."""
-    notes = [fact for record in records for fact in record.facts if type(fact) is Noted]
-    return [note for note in notes if note.on == "entry"]
 
 
 def _split_sides(ordered: Ordered) -> tuple[list[Record], list[tuple[str, list[Record]]]]:

@@ -57,15 +57,34 @@ class Beside:
                 self.best = min(self.best, fact.rank)
 
 
+Beginnings = dict[int, list[tuple[Listing, Call]]]
+"""The hash of what calls saw → the calls, and the list that each stands with."""
+
+
+def calls_by_beginning(lists: list[Listing]) -> Beginnings:
+    beginnings: Beginnings = {}
+    for listing in lists if len(lists) > 1 else ():
+        for call in listing.calls:
+            beginnings.setdefault(listing.chain[call.count], []).append((listing, call))
+    return beginnings
+
+
 class Candidate:
     """A list with its answer joined: what competes to be the conversation."""
 
-    def __init__(self, listing: Listing, beginnings: "Beginnings", catalogue: Catalogue) -> None:
+    def __init__(self, listing: Listing, beginnings: Beginnings, catalogue: Catalogue) -> None:
         self.listing = listing
         self.messages = list(listing.messages)
         if listing.shared:
             self.messages = [msgspec.structs.replace(message) for message in self.messages]
-        self.calls = sorted([*listing.calls, *beginnings.shared(listing)], key=by_time)
+        # Calls that saw a beginning of this list may stand with another.
+        shared = [
+            call
+            for link in (listing.chain if beginnings else ())
+            for owner, call in beginnings.get(link, ())
+            if owner is not listing
+        ]
+        self.calls = sorted([*listing.calls, *shared], key=by_time)
         self.retries: list[Message] = []
         self.lead = 0
         """How many messages stand before those of the list."""
@@ -117,28 +136,6 @@ class Candidate:
                 self.messages.insert(0, Message("system", text))
                 self.lead = 1
                 return
-
-
-class Beginnings:
-    """The calls of a conversation by what they saw."""
-
-    def __init__(self, lists: list[Listing]) -> None:
-        self._lists = len(lists)
-        self._calls: dict[int, list[tuple[Listing, Call]]] = defaultdict(list)
-        for listing in lists if self._lists > 1 else ():
-            for call in listing.calls:
-                self._calls[listing.chain[call.count]].append((listing, call))
-
-    def shared(self, listing: Listing) -> list[Call]:
-        """Calls that saw a beginning of this list although they stand with another."""
-        if self._lists == 1:
-            return []
-        return [
-            call
-            for link in listing.chain
-            for owner, call in self._calls.get(link, ())
-            if owner is not listing
-        ]
 
 
 def same_answer(a: Message, b: Message) -> bool:

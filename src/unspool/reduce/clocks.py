@@ -37,11 +37,7 @@ Evidence = tuple[str, str]
 
 def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
     """The facts, those of logs without a zone at their true times; else they keep their note."""
-    local = {
-        fact.origin
-        for fact in facts
-        if type(fact) is Noted and fact.name == ZONE and fact.value == NO_ZONE
-    }
+    local = {fact.origin for fact in facts if type(fact) is Noted and _is_zoneless(fact)}
     if not local:
         return facts
     votes = _votes(facts, local)
@@ -58,8 +54,8 @@ def set_clocks(facts: list[AnyFact]) -> list[AnyFact]:
     return made
 
 
-def _is_zoneless(fact: AnyFact) -> bool:
-    return type(fact) is Noted and fact.name == ZONE and fact.value == NO_ZONE
+def _is_zoneless(note: Noted) -> bool:
+    return note.name == ZONE and note.value == NO_ZONE
 
 
 def _votes(facts: list[AnyFact], local: set[str]) -> dict[str, Counter[int]]:
@@ -131,7 +127,7 @@ def _fitting(facts: list[AnyFact], local: set[str]) -> int | None:
 
 
 def _shifted(fact: AnyFact, quarters: int) -> AnyFact:
-    if _is_zoneless(fact):
+    if type(fact) is Noted and _is_zoneless(fact):
         sign, minutes = ("-" if quarters > 0 else "+"), abs(quarters) * 15
         zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}"
         fact = msgspec.structs.replace(fact, value=zone)

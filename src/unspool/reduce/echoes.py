@@ -11,17 +11,16 @@ own origin that did match, where time does not tell its place.
 """
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Set
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from unspool.facts import ECHO, INDEX, MessageSeen
 
 if TYPE_CHECKING:
     from unspool.reduce.drafts import Assembly, Draft
-from bisect import bisect_right
-from typing import Protocol
 
 Channel = tuple[int, str]
 """(rank, origin): those who say the same thing as well as each other, in one order."""

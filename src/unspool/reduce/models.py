@@ -22,26 +22,16 @@ Expected = dict[str, tuple[str, str]]
 """Request → the model that another channel names for it, and what that channel is called."""
 
 
-class Merging(msgspec.Struct, frozen=True):
-    """What of the lists that lost goes into the winner, besides models, modes and tokens."""
-
-    tool_metadata: bool = True
-    """A message's calls, and the call that a result is of
-    (cases/copilot_telemetry/merge_tool_metadata)."""
-
-
-MERGE_ALL = Merging()
-
-
 def annotate(
     winners: list[Candidate],
     candidates: list[Candidate],
     notes: list[Noted],
     expected: list[Noted],
-    merging: Merging,
+    merge_tools: bool,
 ) -> list[Noted]:
-    """Requests, models and usage per message; then what only the losers know. The notes come back,
-    those on turns numbered as the messages are. `expected`: those that name a request's model."""
+    """Requests, models and usage per message; then what only the losers know: with `merge_tools` a
+    message's calls, and the call that a result is of, too. The notes come back, those on turns
+    numbered as the messages are. `expected`: those that name a request's model."""
     session = expected_models(expected)
     for candidate in candidates:
         number_turns(candidate.messages)
@@ -50,7 +40,7 @@ def annotate(
         for other in sorted(candidates, key=lambda made: made.winner.place):
             aligned = not (other.listing.gaps or winner.listing.gaps)
             if other is not winner and aligned and other.segment == winner.segment:
-                merge_missing(winner.messages, other.messages, merging)
+                merge_missing(winner.messages, other.messages, merge_tools)
                 _stamp_by_index(winner, other, session)
     messages = [message for winner in winners for message in winner.messages]
     if len(winners) > 1:
@@ -228,8 +218,9 @@ def take_usage(message: Message, view: View) -> None:
         message.usage = Usage(view.prompt, view.completion, view.cached)
 
 
-def merge_missing(winner: list[Message], loser: list[Message], merging: Merging) -> None:
-    """Per message at the same index and role: what the winner lacks."""
+def merge_missing(winner: list[Message], loser: list[Message], merge_tools: bool) -> None:
+    """Per message at the same index and role: what the winner lacks
+    (cases/copilot_telemetry/merge_tool_metadata)."""
     for own, other in zip(winner, loser, strict=False):
         if own.role != other.role:
             continue
@@ -243,7 +234,7 @@ def merge_missing(winner: list[Message], loser: list[Message], merging: Merging)
             own.usage = own.usage or other.usage
             own.timestamp = own.timestamp or other.timestamp
             own.call_id = own.call_id or other.call_id
-        if not merging.tool_metadata:
+        if not merge_tools:
             continue
         if own.role == "assistant" and not own.tool_calls and other.tool_calls:
             own.tool_calls = other.tool_calls

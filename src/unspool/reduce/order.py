@@ -10,18 +10,17 @@ or by what in them begins and ends a turn. Every "first" and "last" in the reduc
 
 from collections.abc import Iterable, Iterator
 from statistics import median
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from unspool.facts import AnyFact, Marked, MessageSeen, ToolCalled, ToolReturned
 from unspool.reduce.records import Record
 
 
-class Ordered:
+class Ordered(NamedTuple):
     """Records in their one order, and how many copies of them were dropped."""
 
-    def __init__(self, records: list[Record], superseded: int) -> None:
-        self.records = records
-        self.superseded = superseded
+    records: list[Record]
+    superseded: int
 
 
 def put_in_order(facts: Iterable[AnyFact]) -> Ordered:

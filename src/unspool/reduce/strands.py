@@ -31,16 +31,16 @@ from unspool.io.times import format_time
 from unspool.prompts.catalogue import active
 from unspool.prompts.typed import summary_of, typed_text
 from unspool.reduce.candidates import (
-    Beginnings,
     Beside,
     Candidate,
+    calls_by_beginning,
     join_answers,
     pick_winners,
     same_answer,
 )
 from unspool.reduce.lists import Answer, Listing, When, by_time, decode_tools, identity, is_empty
 from unspool.reduce.messages import Provenance
-from unspool.reduce.models import Merging, annotate, stamp, take_usage
+from unspool.reduce.models import annotate, stamp, take_usage
 from unspool.reduce.records import LIST, Listed, Record
 from unspool.reduce.references import fill_gaps
 from unspool.trajectory import Message
@@ -56,7 +56,7 @@ class Strand:
         join_answers(lists, answers)
         self.lists = fill_gaps(lists)
         self.answers = answers
-        beginnings = Beginnings(self.lists)
+        beginnings = calls_by_beginning(self.lists)
         catalogue = active()
         self.candidates = [Candidate(listing, beginnings, catalogue) for listing in self.lists]
         self.winners = pick_winners(self.candidates)
@@ -95,7 +95,7 @@ class Strand:
         naming = [view for view in self.all_views if lists[view.tools]]
         return lists[max(naming, key=lambda v: (v.time or -1, v.origin, v.offset)).tools]
 
-    def tell(self, beside: Beside, merging: Merging, provenance: Provenance | None = None) -> None:
+    def tell(self, beside: Beside, merge_tools: bool, provenance: Provenance | None = None) -> None:
         """Make the records; `beside` is what all other records of the conversation state."""
         self.provenance = provenance
         self.alone = beside.best >= Rank.LAST_RESORT
@@ -115,7 +115,7 @@ class Strand:
         expected = beside.deciding["expected_model"]
         expected = [*expected, *[note for note in more if note.name == "expected_model"]]
         notes = [*beside.notes, *more]
-        notes = annotate(self.winners, self.candidates, notes, expected, merging)
+        notes = annotate(self.winners, self.candidates, notes, expected, merge_tools)
         self.notes = [note for note in notes if note.name not in DECIDING_NOTES]
         for number, winner in enumerate(self.winners):
             if number:

@@ -22,18 +22,21 @@ whose request, words or calls only a branch knows, goes there.
 
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
+from typing import NamedTuple
 
 from unspool.facts import ECHO, Marked, MessageSeen, Noted, ToolCalled, ToolReturned
 from unspool.reduce.notes import GUESS
 from unspool.reduce.records import SPOKEN, THINGS, Record
 
+Branches = list[tuple[str, list[Record]]]
+"""(the entry that a branch forks from, its records)."""
 
-class Thread:
-    """Records of the conversation in order, and the abandoned branches (fork entry, records)."""
 
-    def __init__(self, records: list[Record], branches: list[tuple[str, list[Record]]]) -> None:
-        self.records = records
-        self.branches = branches
+class Thread(NamedTuple):
+    """Records of the conversation in order, and the abandoned branches."""
+
+    records: list[Record]
+    branches: Branches
 
 
 def find_thread(records: list[Record]) -> Thread:
@@ -43,7 +46,7 @@ def find_thread(records: list[Record]) -> Thread:
     for entry in _asides(nodes):
         del nodes[entry]
     if not nodes:
-        return Thread(*split_forks(records))
+        return split_forks(records)
     parents = _parents(nodes)
     chain = _chains(nodes, parents)
     kept = _recover(nodes, chain)
@@ -260,7 +263,7 @@ def _branches(
     nodes: dict[str, Record],
     parents: dict[str, str | None],
     kept: dict[str, tuple[int, int]],
-) -> list[tuple[str, list[Record]]]:
+) -> Branches:
     """Off-chain trees that hold messages, each with the entry that it forks from."""
     tops: dict[str, str] = {}
 
@@ -301,13 +304,10 @@ def _lay_out(
     return [record for _, record in placed]
 
 
-Branches = list[tuple[str, list[Record]]]
-
-
-def split_forks(records: list[Record]) -> tuple[list[Record], Branches]:
+def split_forks(records: list[Record]) -> Thread:
     """The records of the copy that goes on last, and what only others have behind what they share."""
     if not any(record.others for record in records):
-        return records, []
+        return Thread(records, [])
     spoken = [record for record in records if _speaks(record)]
     current = _holders(spoken[-1]) if spoken else set()
     gone: dict[str, set[str]] = {}
@@ -324,10 +324,13 @@ def split_forks(records: list[Record]) -> tuple[list[Record], Branches]:
                 if origin in _holders(record) and not current & _holders(record)
             )
     lost = {entry for entries in gone.values() for entry in entries}
-    return [record for record in records if record.entry not in lost], [
-        (fork, [record for record in records if record.entry in entries])
-        for fork, entries in gone.items()
-    ]
+    return Thread(
+        [record for record in records if record.entry not in lost],
+        [
+            (fork, [record for record in records if record.entry in entries])
+            for fork, entries in gone.items()
+        ],
+    )
 
 
 def _holders(record: Record) -> set[str]:

@@ -16,7 +16,7 @@ something all the same.
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import ne
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -54,17 +54,13 @@ def total(usages: Sequence[Usage]) -> Usage | None:
     return Usage(*sums) if sums.count(None) < len(sums) else None
 
 
-class Span:
+class Span(NamedTuple):
     """What one report covers: places in the order, and times."""
 
-    def __init__(self, start: float, end: float, since: int | None, until: int | None) -> None:
-        self.start = start
-        self.end = end
-        self.since = since
-        self.until = until
-
-    def has_place(self, place: float) -> bool:
-        return self.start <= place <= self.end
+    start: float
+    end: float
+    since: int | None
+    until: int | None
 
     def has_time(self, time: int | None) -> bool:
         if time is None or self.until is None:
@@ -128,7 +124,7 @@ class Runs:
 
     def _covers(self, place: float) -> bool:
         """Whether a report does."""
-        return any(span.has_place(place) for span in self._spans) if self._spans else False
+        return any(span.start <= place <= span.end for span in self._spans)
 
     @cached_property
     def rest(self) -> list[tuple[str, Usage]]:

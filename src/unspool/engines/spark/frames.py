@@ -216,7 +216,7 @@ class Extraction:
 
     def reduce(self, facts: DataFrame) -> None:
         """Job 1."""
-        reduce = partial(tasks.reduce, merging=self.job.merging)
+        reduce = partial(tasks.reduce, merge_tools=self.job.merge_tools)
         reduced = self._together(facts).mapInArrow(reduce, SCHEMA)
         reduced.write.options(**STAGED).parquet(f"{self.staging}/reduced")
 

@@ -47,7 +47,6 @@ from unspool.pipeline.collect import Collection, Gathered, Place, rebuild
 from unspool.pipeline.finish import Filters, drop_reasoning, finish
 from unspool.pipeline.job import MEGABYTE, Job
 from unspool.pipeline.shuffle import pack_facts, unpack_facts
-from unspool.reduce.models import Merging
 from unspool.trajectory import (
     Message,
     Trajectory,
@@ -255,13 +254,13 @@ class Reader:
 # reduce
 
 
-def reduce(batches: Batches, merging: Merging) -> Batches:
+def reduce(batches: Batches, merge_tools: bool) -> Batches:
     """Rows of facts, those of a conversation together, into rows of conversations."""
     with _frugal():
-        yield from pack(_reduce(unpack(batches), merging))
+        yield from pack(_reduce(unpack(batches), merge_tools))
 
 
-def _reduce(items: Iterable[Item], merging: Merging) -> Iterator[Item]:
+def _reduce(items: Iterable[Item], merge_tools: bool) -> Iterator[Item]:
     report = Report()
     for packed_key, group in groupby(items, attrgetter("key")):
         gathered: Gathered | None = None
@@ -279,7 +278,7 @@ def _reduce(items: Iterable[Item], merging: Merging) -> Iterator[Item]:
             continue
         key, first = _decode_key(packed_key), gathered.first
         try:
-            rebuilt = rebuild(key, gathered, merging)
+            rebuilt = rebuild(key, gathered, merge_tools)
         except Exception as error:
             report.problems.append(_fault(key, first, error))
             continue
