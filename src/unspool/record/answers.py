@@ -1,13 +1,14 @@
 """Answers: what a model said, out of any response or stream of the OpenAI and Anthropic interfaces."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from unspool.io.values import dict_of, dicts_of, str_of
 from unspool.prompts.shapes import list_to_messages, to_messages
-from unspool.record.plain import count_of, encode, figure_of, json_or_text, listed, name_of
+from unspool.record.plain import count_of, encode, figure_of, json_or_text, listed, name_of, plain
 from unspool.sources.recorder.entries import Call, Tokens
 
 Object = dict[str, Any]
@@ -54,7 +55,13 @@ def to_answer(response: Any) -> Answer:
 
 def _decoded(value: Any) -> Any:
     """A client's object, and all that it holds, as the JSON that it stands for."""
-    return value if isinstance(value, str) else msgspec.json.decode(encode(value))
+    try:
+        return msgspec.to_builtins(value, str_keys=True, builtin_types=(Decimal,), enc_hook=plain)
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.decode(encode(value))
+
+
+_SPOKEN = ("message", "reasoning")
 
 
 def _take(answer: Answer, items: list[Object]) -> None:
@@ -73,9 +80,7 @@ def _take(answer: Answer, items: list[Object]) -> None:
     for item in items:
         answer.text = answer.text or str_of(item.get("refusal"))
         answer.thinking = answer.thinking or str_of(item.get("reasoning"))
-    others = [
-        i for i in spoken if i.get("type") not in ("message", "reasoning") and not to_messages(i)
-    ]
+    others = [i for i in items if i.get("type", "message") not in _SPOKEN and not to_messages(i)]
     if others:
         answer.data.setdefault("blocks", []).extend(others)
 
@@ -120,7 +125,7 @@ _DETAILS = (
 
 def to_tokens(usage: Any) -> Tokens | None:
     """Token counts however they are named; `prompt` holds cache reads and writes too."""
-    usage = _decoded(usage)
+    usage = usage if type(usage) is dict else _decoded(usage)
     if not isinstance(usage, dict) or not usage:
         return None
     values = {**usage, **{k: v for name in _DETAILS for k, v in dict_of(usage.get(name)).items()}}
