@@ -44,7 +44,7 @@ from unspool.sinks.atif.steps import (
     unwrap_definitions,
 )  # fmt: skip
 from unspool.sinks.atif.versions import PREFIX, to_newest, version_of
-from unspool.sinks.atif.writer import FOREIGN, Writing, derive
+from unspool.sinks.atif.writer import FOREIGN, Writing, derive, session_of
 from unspool.trajectory import Link, Mark, Message, ToolCall, ToolFunction, Trajectory, Usage
 
 _LABEL = re.compile(rb'"schema_version"\s*:\s*"' + PREFIX.encode())
@@ -161,7 +161,6 @@ class Reading:
             child = self._read(sub, name, trajectory)
             self._inner[trajectory.conversation_id].append(child)
             inner.setdefault(str(sub.get("trajectory_id") or ""), child)
-            trajectory.children = [*(trajectory.children or []), Link(child.conversation_id)]
             child.parent = child.parent or Link(trajectory.conversation_id)
         reader = MessageReader(document, lambda ref: self._resolve(ref, inner))
         trajectory.messages = reader.messages
@@ -179,7 +178,6 @@ class Reading:
             for name in unset:
                 if name in ("agent", "session_id"):
                     setattr(trajectory, name, None)
-        children, trajectory.children = trajectory.children or [], None
         _fill(trajectory, rest)
         # Our own fields tell more of a mark or tie than steps and references do; the order stays.
         places = {(mark.kind, mark.index) for mark in trajectory.marks or ()}
@@ -188,13 +186,21 @@ class Reading:
         if places:
             marks.sort(key=lambda mark: mark.index)
         trajectory.marks = marks or None
-        ties = {tie.conversation_id: tie for tie in (*children, *(trajectory.children or ()))}
-        trajectory.children = list(ties.values()) or None
+        embedded = {child.conversation_id: child for child in self._inner[own]}
+        ties: dict[str, Link] = {}
+        for tie in (*(trajectory.children or ()), *map(Link, embedded), *reader.links):
+            known = ties.setdefault(tie.conversation_id, tie)
+            known.tool_call_id = known.tool_call_id or tie.tool_call_id
+        for ident, child in embedded.items():
+            if child.parent is not None and not child.parent.tool_call_id:
+                child.parent.tool_call_id = ties[ident].tool_call_id
+        # Those that are embedded in their order, behind them those that are only told of.
+        others = [tie for ident, tie in ties.items() if ident not in embedded]
+        trajectory.children = [*map(ties.__getitem__, embedded), *others] or None
         if trajectory.source == FOREIGN and document.final_metrics is not None:
             totals = {name: getattr(document.final_metrics, total) for total, name in TOTALS}
             reported = Usage(**totals)
             trajectory.usage = trajectory.usage or (reported if reported != Usage() else None)
-        self._tie(trajectory, reader.links, {t.conversation_id: t for t in inner.values()})
         derive(trajectory)
         return trajectory
 
@@ -244,28 +250,12 @@ class Reading:
         except (OSError, ValueError):
             return b""
 
-    def _tie(self, trajectory: Trajectory, links: list[Link], inner: dict[str, Trajectory]) -> None:
-        """The ties that references tell, on both sides where both are here."""
-        for link in links:
-            children = {tie.conversation_id: tie for tie in trajectory.children or ()}
-            tie = children.get(link.conversation_id)
-            if tie is None:
-                trajectory.children = [*(trajectory.children or []), link]
-            elif tie.tool_call_id is None:
-                tie.tool_call_id = link.tool_call_id
-            child = inner.get(link.conversation_id)
-            if child is not None and child.parent is not None and not child.parent.tool_call_id:
-                child.parent.tool_call_id = link.tool_call_id
-        if trajectory.children:  # some are told by references, some by our own fields: one order
-            places = {ident: number for number, ident in enumerate(inner)}
-            trajectory.children.sort(key=lambda tie: places.get(tie.conversation_id, len(places)))
-
     def _keep_residue(self, trajectory: Trajectory, wanted: Json) -> None:
         """What the writer would not give back of the document."""
         version = version_of(wanted)
         family = Family(trajectory, self._below(trajectory))
         within = trajectory is not self.trajectories[0]
-        session = Writing(Family(self.trajectories[0])).session if within else None
+        session = session_of(self.trajectories[0]) if within else None
         writing = Writing(family, version, session=session)
         if within and trajectory.parent is not None:
             writing.root.call = trajectory.parent.tool_call_id

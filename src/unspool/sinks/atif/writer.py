@@ -98,7 +98,7 @@ class Writing:
         self.root = plant(family)
         self.version = version or _needed(self.root)
         self.in_files = subagents == "files" or older(self.version, "1.7")
-        self.session = session or _session(family.root)
+        self.session = session or session_of(family.root)
         nodes = list(self.root.walk())
         names = unique_names(file_name(node.id) for node in nodes)
         self.names = {node.id: name for node, name in zip(nodes, names, strict=True)}
@@ -140,7 +140,7 @@ class Writing:
                 embedded.append(document_below)
         parent = node.trajectory.parent
         is_fork = parent is not None and parent.kind != "subagent"  # and so a run of its own
-        session = _session(node.trajectory) if is_fork else self.session
+        session = session_of(node.trajectory) if is_fork else self.session
         document, places = build_document(node, refs, self.files, session, costs, inside)
         return Draft(node, document, places, embedded, inside)
 
@@ -178,7 +178,7 @@ class Writing:
                     yield below, child.call
 
 
-def _session(trajectory: Trajectory) -> str:
+def session_of(trajectory: Trajectory) -> str:
     """The run that a conversation belongs to: a sub-agent's is its parent's."""
     if trajectory.session_id:
         return trajectory.session_id
