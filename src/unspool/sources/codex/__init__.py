@@ -4,10 +4,9 @@ records.py   the shapes of lines
 rollout.py   a rollout, line by line: what each states
 headers.py   whose thread it is
 contents.py  what the parts of a message say
-tools.py     calls, what ran for them, and their output
+tools.py     calls, what ran for them and which files it touched, and their output
 tokens.py    which answer tokens are of
 threads.py   the files of other threads
-patches.py   files that a patch touches
 stream.py    what `codex exec --json` prints
 hooks.py     hook payloads
 """

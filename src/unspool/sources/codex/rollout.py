@@ -50,6 +50,12 @@ _UNREAD = re.compile(
 """How lines begin that say nothing: they are not even decoded."""
 _SHOWN_TWICE = frozenset(("UserMessage", "AgentMessage", "Reasoning"))
 """Items of the screen that stand among those of the model too."""
+_REVIEWS = {
+    "entered_review_mode": "review_start",
+    "exited_review_mode": "review_end",
+    "EnteredReviewMode": "review_start",
+    "ExitedReviewMode": "review_end",
+}
 _NOISE_ITEMS = frozenset(("ghost_snapshot", "configuration_update"))
 
 
@@ -295,15 +301,15 @@ class _Rollout:
         kind = "injected" if role == "system" or is_injected(payload, text) else ""
         before = self.previous
         ident = self._chain(payload, scribe, "message")
+        typed = None if kind else typed_of(payload.content)
         if not kind:
             self.turns.append(before)
             self.prompts += 1
-            typed = typed_of(payload.content)
             if typed or text:
                 scribe.note("title", title_of(typed or text), Rank.GUESS)
-            scribe.message(id=ident, role=role, text=text, typed=typed, attachments=attachments)
-            return
-        scribe.message(id=ident, role=role, text=text, kind=kind, attachments=attachments)
+        scribe.message(
+            id=ident, role=role, text=text, kind=kind, typed=typed, attachments=attachments
+        )
 
     def _read_agent_message(self, payload: Payload, scribe: Scribe) -> None:
         """One agent to another: the task of a sub-agent, which has no other prompt, or its answer.
@@ -321,18 +327,13 @@ class _Rollout:
         task = header is not None and header[1] == "NEW_TASK" and payload.author != self.agent_path
         words = (text[header.end() :] if header else text) + readable
         ident = self._chain(payload, scribe, "message")
-        extra = {"author": payload.author, "recipient": payload.recipient}
-        scribe.message(
-            id=ident,
-            role="user",
-            text=words or text,
-            kind="" if task else "notification",
-            extra={name: value for name, value in extra.items() if value} or None,
-        )
+        between = {"author": payload.author, "recipient": payload.recipient}
+        extra = {name: agent for name, agent in between.items() if agent} or None
+        kind = "" if task else "notification"
+        scribe.message(id=ident, role="user", text=words or text, kind=kind, extra=extra)
         if task:
             self.prompts += 1
-        if task and words:
-            scribe.note("title", title_of(words), Rank.GUESS)
+            scribe.notes({"title": title_of(words)}, Rank.GUESS)
 
     def _read_call(self, payload: Payload, scribe: Scribe) -> None:
         ident = self._chain(payload, scribe, "call")
@@ -350,11 +351,8 @@ class _Rollout:
 
     def _read_shown(self, item: Item, scribe: Scribe) -> None:
         """What a turn did as the screen shows it; messages stand in the items of the model too."""
-        if item.type == "EnteredReviewMode":
-            self._enter_review(item.user_facing_hint, scribe)
-        elif item.type == "ExitedReviewMode":
-            self.reviewing = False
-            scribe.mark("review_end")
+        if item.type in _REVIEWS:
+            self._review(_REVIEWS[item.type], item.user_facing_hint, scribe)
         else:
             self.tools.take_ran(item, scribe)
         if not scribe.facts:
@@ -388,24 +386,21 @@ class _Rollout:
                 self.previous = self.turns[-back]
                 del self.turns[-back:]
             scribe.mark("rewind", {"turns": payload.num_turns})
-        elif kind == "entered_review_mode":
-            self._enter_review(payload.user_facing_hint, scribe)
-        elif kind == "exited_review_mode":
-            self.reviewing = False
-            scribe.mark("review_end")
-        elif kind == "patch_apply_end" and payload.call_id and payload.success is not None:
-            scribe.returned(
-                call=payload.call_id, text=None, failed=not payload.success, rank=Rank.ECHO
-            )
+        elif kind in _REVIEWS:
+            self._review(_REVIEWS[kind], payload.user_facing_hint, scribe)
         elif kind == "patch_apply_end":
-            self.tally.noise += 1
+            if payload.call_id and payload.success is not None:
+                failed = not payload.success
+                scribe.returned(call=payload.call_id, text=None, failed=failed, rank=Rank.ECHO)
+            self.tally.noise += not scribe.facts
         else:
             self.tally.unrecognise(f"event_msg.{kind}", self.origin.path, offset)
 
-    def _enter_review(self, hint: str | None, scribe: Scribe) -> None:
-        self._close()
-        self.reviewing = True
-        scribe.mark("review_start", {"hint": hint} if hint else None)
+    def _review(self, mark: str, hint: str | None, scribe: Scribe) -> None:
+        self.reviewing = mark == "review_start"
+        if self.reviewing:
+            self._close()
+        scribe.mark(mark, {"hint": hint} if hint else None)
 
     def _is_reviewers(self, payload: Payload, scribe: Scribe) -> bool:
         """Whether an event is the reviewer's: until the review ends, its words and tokens are shown
@@ -418,7 +413,7 @@ class _Rollout:
         item, thread = payload.item, payload.thread_id
         if item is None:
             return payload.type == "patch_apply_end"
-        if item.type in ("EnteredReviewMode", "ExitedReviewMode"):
+        if item.type in _REVIEWS:
             return False
         if thread and not self.shift and thread not in (self.key[1], *self.reviewers):
             self.reviewers.add(thread)
@@ -433,9 +428,6 @@ class _Rollout:
             text = msgspec.json.encode(error).decode()
         ident = self._chain(payload, scribe, "error")
         scribe.message(id=ident, role="assistant", text=text, kind="error")
-
-    def _read_turn_context(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
-        scribe.note("workspace.path", payload.cwd)
 
     def _read_compacted(self, payload: Payload, line: Line, scribe: Scribe, _: int) -> None:
         self._close()
@@ -484,7 +476,9 @@ class _Rollout:
 _LINES: dict[str, Callable[[_Rollout, Payload, Line, Scribe, int], None]] = {
     "response_item": _Rollout._read_item,
     "event_msg": _Rollout._read_event,
-    "turn_context": _Rollout._read_turn_context,
+    "turn_context": lambda self, payload, line, scribe, _: scribe.note(
+        "workspace.path", payload.cwd
+    ),
     "compacted": _Rollout._read_compacted,
     "token_usage_record": _Rollout._read_usage_record,
 }

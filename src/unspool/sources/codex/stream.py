@@ -20,6 +20,7 @@ from unspool.io.origins import Origin, Tally
 from unspool.io.structs import Shape
 from unspool.sources import streams
 from unspool.sources.codex.records import Counts
+from unspool.sources.codex.tokens import report
 from unspool.sources.scribe import Scribe
 
 _NOISE = frozenset(("turn.started", "item.started", "item.updated"))
@@ -35,7 +36,6 @@ class Item(msgspec.Struct, gc=False):
     exit_code: int | None = None
     changes: list[dict[str, Any]] | None = None
     status: str = ""
-    server: str = ""
     tool: str = ""
     arguments: Any = None
     result: Any = None
@@ -88,15 +88,7 @@ class _Stream(streams.Stream[Event]):
                 self.thought = ""
             _tell_item(item, self.shown, scribe)
         elif event.type == "turn.completed" and event.usage is not None:
-            counts = event.usage
-            scribe.usage(
-                on="conversation",
-                prompt=counts.input_tokens,
-                completion=counts.output_tokens,
-                cached=counts.cached_input_tokens,
-                cache_write=counts.cache_write_input_tokens,
-                reasoning=counts.reasoning_output_tokens,
-            )
+            report(event.usage, scribe, "", "conversation", "")
         elif event.type in ("turn.failed", "error"):
             error = event.error if event.error is not None else event.message
             text = error.get("message") if isinstance(error, dict) else error

@@ -7,8 +7,7 @@ Most versions tell them behind the items of the answer, 0.47 to 0.55 before. New
 per response, and the event with the same counts beside it.
 """
 
-from typing import Literal
-
+from unspool.facts import UsageOf
 from unspool.sources.codex.records import Counts, TokenInfo
 from unspool.sources.scribe import Scribe
 
@@ -49,9 +48,7 @@ class Tokens:
         return answer
 
 
-def report(
-    counts: Counts, scribe: Scribe, model: str, on: Literal["message", "call"], subject: str
-) -> None:
+def report(counts: Counts, scribe: Scribe, model: str, on: UsageOf, subject: str) -> None:
     scribe.usage(
         on=on,
         subject=subject,

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from unspool.io.values import parse_object, str_of
 from unspool.sources.codex.contents import content_of
-from unspool.sources.codex.patches import files_of_changes
 from unspool.sources.codex.records import Item, Payload
 from unspool.sources.diffs import files_of_patch
 from unspool.sources.scribe import Scribe
@@ -32,6 +32,7 @@ _EXIT = re.compile(
     r"|\A(Script failed|unsupported call)"
 )
 _FAILED = ("Script failed", "unsupported call")
+_CHANGES = {"add": "create", "update": "edit", "delete": "delete"}
 
 
 class Pending:
@@ -96,9 +97,11 @@ class Tools:
             files=tuple(pending.files),
             attachments=attachments,
         )
-        agent = _spawned(text)
-        if agent:
-            scribe.note("child_id", agent, on="call", subject=call)
+        if text.startswith(
+            '{"agent_id":'
+        ):  # {"agent_id":"01a1…","nickname":"Dalton"}: `spawn_agent`
+            agent = str_of((parse_object(text) or {}).get("agent_id"))
+            scribe.note("child_id", agent or None, on="call", subject=call)
 
     def take_ran(self, item: Item, scribe: Scribe) -> None:
         """What ran, or whom it started, as the screen shows it."""
@@ -131,13 +134,23 @@ class Tools:
         return next(iter(self._pending.values()))
 
 
-def _spawned(text: str) -> str | None:
-    """The thread that `spawn_agent` started: {"agent_id":"01a1…","nickname":"Dalton"}."""
-    if not text.startswith('{"agent_id":'):
-        return None
-    try:
-        told = msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
-        return None
-    agent = told.get("agent_id") if isinstance(told, dict) else None
-    return agent if isinstance(agent, str) else None
+def files_of_changes(changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of what was really done: `{"/w/a.py": {"type": "update", "unified_diff": "…"}}`."""
+    files: list[dict[str, Any]] = []
+    for path, change in changes.items():
+        if not isinstance(change, dict):
+            continue
+        operation = _CHANGES.get(str(change.get("type")), "edit")
+        touched: dict[str, Any] = {"path": path, "operation": operation, "tool": "apply_patch"}
+        text = change.get("unified_diff")
+        if isinstance(text, str):
+            lines = [line for line in text.splitlines() if not line.startswith(("+++", "---"))]
+            touched["lines_added"] = sum(line.startswith("+") for line in lines)
+            touched["lines_removed"] = sum(line.startswith("-") for line in lines)
+        elif isinstance(change.get("content"), str):
+            counted = "lines_removed" if operation == "delete" else "lines_added"
+            touched[counted] = len(change["content"].splitlines())
+        if change.get("move_path"):
+            touched["extra"] = {"moved_to": str(change["move_path"])}
+        files.append(touched)
+    return files

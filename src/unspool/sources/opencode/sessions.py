@@ -275,9 +275,8 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
         unknown = isinstance(asked, str)
         name = asked if unknown else name
     call = part.callID or part.id
-    told_at = scribe.time
-    if state.time is not None:
-        scribe.time = parse_time(state.time.start)
+    told_at, took = scribe.time, state.time or Time()
+    scribe.time = parse_time(took.start) or told_at
     scribe.call(
         id=call,
         message=message,
@@ -298,11 +297,9 @@ def state_call(part: Part, message: str, scribe: Scribe) -> None:
         text = "\n".join(str(item.get("text") or "") for item in state.content)
     failed = state.status == "error" or unknown or metadata.get("exit") not in (None, 0)
     details = {key: value for key, value in metadata.items() if value is not None and value != text}
-    if state.time is not None:
-        scribe.time = parse_time(state.time.end)
-        if state.time.compacted:
-            # Later calls of the model were given less; the text is still here.
-            details["pruned"] = True
+    if took.compacted:  # later calls of the model were given less; the text is still here
+        details["pruned"] = True
+    scribe.time = parse_time(took.end) or told_at
     scribe.returned(
         call=call,
         name=name,
