@@ -552,21 +552,17 @@ def test_a_head_may_name_the_workspace_by_its_folder(tmp_path: Path) -> None:
     assert found == {"a": "/w/p", "b": "/w/q"}
 
 
-def test_values_may_be_json_inside_json_and_the_request_tells_the_project(tmp_path: Path) -> None:
+def test_the_context_of_a_request_tells_the_project(tmp_path: Path) -> None:
     rows = rows_of({"composerId": CID}, bubble("1", 1, "hi"), bubble("2", 2, "Hello."))
-    composer = rows[f"composerData:{CID}"]
-    headers = composer["fullConversationHeadersOnly"]
-    composer["fullConversationHeadersOnly"] = json.dumps(list(reversed(headers)))
-    rows[f"composerData:{CID}"] = json.dumps(json.dumps(composer))
     rows[f"messageRequestContext:{CID}:1"] = {
         "projectLayouts": [json.dumps({"rootPath": "/w/q"})], "cursorRules": [], "todos": [{}, {}],
     }  # fmt: skip
     write_editor(tmp_path / "state.vscdb", rows)
     made = only(tmp_path)
-    assert [m.content for m in made.messages] == ["Hello.", "hi"]
+    assert [m.content for m in made.messages] == ["hi", "Hello."]
     assert made.workspace is not None
     assert made.workspace.path == "/w/q"
-    assert (made.messages[1].extra or {})["request_context"] == {"projectLayouts": 1, "todos": 2}
+    assert (made.messages[0].extra or {})["request_context"] == {"projectLayouts": 1, "todos": 2}
 
 
 def test_a_task_names_the_composer_that_it_started(tmp_path: Path) -> None:

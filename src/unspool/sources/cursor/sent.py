@@ -7,7 +7,6 @@ editor keeps under `agentKv:blob:<hash>`.
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator
 from itertools import count
@@ -17,6 +16,7 @@ import msgspec
 
 from unspool.facts import AnyFact, Attachment, Key, Rank
 from unspool.io.structs import Shape
+from unspool.io.values import str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.blobs import message_of, messages_under
 from unspool.sources.cursor.entries import request_id, sent_time, typed_words
@@ -250,13 +250,8 @@ def read_sent(rows: Keys, root: bytes, sent: Sent) -> Iterator[list[AnyFact]]:
 
 def root_of(composer: dict[str, Any]) -> bytes:
     """The root of what was sent: a composer's `conversationState`, `~` and base64 of a protobuf node
-    whose field 1 repeats the ids of the messages, in order; or in hexadecimal. `~` alone is empty."""
-    state = composer.get("conversationState")
-    if not isinstance(state, str):
-        return b""
+    whose field 1 repeats the ids of the messages, in order. `~` alone is empty."""
     try:
-        if not state.startswith("~"):
-            return bytes.fromhex(state)
-        return base64.b64decode(state[1:] + "==")
-    except (binascii.Error, ValueError):
+        return base64.b64decode(str_of(composer.get("conversationState")).removeprefix("~") + "==")
+    except ValueError:
         return b""

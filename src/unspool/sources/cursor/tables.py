@@ -85,8 +85,6 @@ def parse(data: bytes, flaws: list[Flaw] | None = None) -> Any:
 
 def parse_object(data: bytes, flaws: list[Flaw] | None = None) -> dict[str, Any]:
     value = parse(data, flaws)
-    if isinstance(value, str) and value[:1] == "{":
-        value = parse(value.encode("utf-8", "replace"), flaws)  # JSON inside a JSON string
     if not isinstance(value, dict):
         raise Broken("wrong-types", data)
     return value

@@ -6,7 +6,7 @@ The prompts that no conversation says are a conversation of their own, `prompts-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from unspool.facts import NOBODY, AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally, open_origin
@@ -28,7 +28,7 @@ from unspool.sources.cursor.paths import (
     is_cursor_folder,
     workspace_folder,
 )
-from unspool.sources.cursor.tables import Broken, parse
+from unspool.sources.cursor.tables import Broken, Keys, parse
 
 COMPOSERS = "composer.composerData"
 CHATS = "workbench.panel.aichat.view.aichat.chatdata"
@@ -40,16 +40,8 @@ KEYS = (COMPOSERS, CHATS, PROMPTS, GENERATIONS, HEADERS)
 _NO_TITLE = "New Chat"
 
 
-class Values(Protocol):
-    """Values by key: a table, or a folder with a file for each."""
-
-    def get(self, key: str) -> bytes | None: ...
-
-    def keys(self, prefix: str) -> Iterator[str]: ...
-
-
 class Folder:
-    """ItemTable values as files, one per key (`<key>.json`)."""
+    """ItemTable values as files, one per key (`<key>.json`), asked for as in the table (`Keys`)."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -90,7 +82,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
 class Workspace:
     """One workspace's values."""
 
-    def __init__(self, reader: Reader, values: Values, folder: str | None) -> None:
+    def __init__(self, reader: Reader, values: Keys | Folder, folder: str | None) -> None:
         self._reader = reader
         self._values = values
         self._folder = folder
