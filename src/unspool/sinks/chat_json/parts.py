@@ -158,16 +158,10 @@ def _described(call: ToolCall, result: Message | None, child: Trajectory | None)
     output: list[dict[str, Any]] = []
     if result is not None:
         output.append({"type": "embed", "isText": True, "value": result.content})
-        for attachment in result.attachments or ():
-            if attachment.data:
-                output.append(
-                    {
-                        "type": "embed",
-                        "isText": False,
-                        "mimeType": attachment.media_type or "application/octet-stream",
-                        "value": attachment.data,
-                    }
-                )
+        for attachment in (a for a in result.attachments or () if a.data):
+            media_type = attachment.media_type or "application/octet-stream"
+            data = {"isText": False, "mimeType": media_type, "value": attachment.data}
+            output.append({"type": "embed", **data})
     description: dict[str, Any] = {
         "toolId": name,
         "toolCallId": call.id,
@@ -185,17 +179,14 @@ def _described(call: ToolCall, result: Message | None, child: Trajectory | None)
 def _sub_agent(child: Trajectory) -> dict[str, Any]:
     users = [text_of(m) for m in child.messages if m.role == "user"]
     answers = [m.content for m in child.messages if m.role == "assistant" and m.content]
-    part: dict[str, Any] = {"kind": "subagent"}
-    name = child.parent.name if child.parent is not None else None
-    for field, value in (
-        ("agentName", name or child.agent),
-        ("description", child.title),
-        ("prompt", users[0] if users else None),
-        ("result", answers[-1] if answers else None),
-    ):
-        if value:
-            part[field] = value
-    return part
+    part = {
+        "kind": "subagent",
+        "agentName": (child.parent and child.parent.name) or child.agent,
+        "description": child.title,
+        "prompt": users[0] if users else None,
+        "result": answers[-1] if answers else None,
+    }
+    return {name: value for name, value in part.items() if value}
 
 
 def _with_data(details: Any, attachments: list[Attachment]) -> Any:

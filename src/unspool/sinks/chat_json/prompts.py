@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from unspool.facts import Attachment
-from unspool.io.values import field_of
+from unspool.io.values import field_of, list_of
 from unspool.trajectory import Message, text_of
 
 _NEEDED: dict[str, dict[str, type]] = {
@@ -20,11 +20,10 @@ _NEEDED: dict[str, dict[str, type]] = {
 """Kinds of message part that the importer knows, and what it takes out of them."""
 
 
-def message_of(message: Message | None) -> dict[str, Any]:
+def message_of(message: Message) -> dict[str, Any]:
     """Text and parts. Every part has a range in UTF-16 units, or the whole import is empty."""
-    text = shown_text(message) if message is not None else ""
-    native = (message.extra or {}).get("mentions") if message is not None else None
-    mentions = [p for p in native if is_mention(p)] if isinstance(native, list) else []
+    text = shown_text(message)
+    mentions = [p for p in list_of((message.extra or {}).get("mentions")) if is_mention(p)]
     if not mentions:
         return {"text": text, "parts": [_text_part(text, 0, text)] if text else []}
     return {"text": text, "parts": _woven(text, mentions)}
@@ -89,10 +88,8 @@ def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def variables_of(user: Message | None) -> list[dict[str, Any]]:
+def variables_of(user: Message) -> list[dict[str, Any]]:
     """What was attached, but for the images that stand only in the rendered message."""
-    if user is None:
-        return []
     rendered = user.content != shown_text(user)
     own = (a for a in user.attachments or () if not (rendered and _is_rendered_image(a)))
     return [_variable(attachment, number) for number, attachment in enumerate(own)]
@@ -124,14 +121,9 @@ def _value(attachment: Attachment) -> Any:
         return attachment.path or None
     if attachment.start_line is None:
         return uri_of(uri)
-    lines = (attachment.start_line, attachment.end_line or attachment.start_line)
-    lines_range = {
-        "startLineNumber": lines[0],
-        "startColumn": 1,
-        "endLineNumber": lines[1],
-        "endColumn": 1,
-    }
-    return {"uri": uri_of(uri), "range": lines_range}
+    first, last = attachment.start_line, attachment.end_line or attachment.start_line
+    place = {"startLineNumber": first, "startColumn": 1, "endLineNumber": last, "endColumn": 1}
+    return {"uri": uri_of(uri), "range": place}
 
 
 def uri_of(text: str) -> dict[str, Any]:

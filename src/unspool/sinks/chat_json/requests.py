@@ -56,7 +56,8 @@ class Turn(msgspec.Struct):
     """What one request of a chat is made of."""
 
     number: int
-    user: Message | None = None
+    user: Message
+    """Empty where nobody asked for the answers."""
     context: list[Message] = []
     answers: list[Message] = []
     results: dict[str, Message] = {}
@@ -70,7 +71,7 @@ def turns_of(trajectory: Trajectory) -> list[Turn]:
     turns: list[Turn] = []
     context: list[Message] = []
 
-    def open_turn(user: Message | None) -> None:
+    def open_turn(user: Message) -> None:
         turns.append(Turn(len(turns), user, list(context)))
         context.clear()
 
@@ -83,7 +84,7 @@ def turns_of(trajectory: Trajectory) -> list[Turn]:
             open_turn(message)
         elif message.role != "system":
             if not turns:
-                open_turn(None)
+                open_turn(Message("user", ""))
             turn = turns[-1]
             if message.role == "assistant":
                 turn.answers.append(message)
@@ -91,7 +92,7 @@ def turns_of(trajectory: Trajectory) -> list[Turn]:
                 ident = message.tool_call_id or f"result-{len(turn.results)}"
                 turn.results.setdefault(ident, message)
     if context and not turns:
-        open_turn(None)
+        open_turn(Message("user", ""))
     elif context:
         turns[-1].context += context
     return turns
@@ -116,7 +117,7 @@ class Writer:
         user = turn.user
         extra = self._extra(user)
         last = turn.answers[-1] if turn.answers else None
-        ident = turn.user.id if turn.user is not None else None
+        ident = user.id
         if not ident or ident in self._taken:
             ident = f"request_{self._digest(turn)}"
         self._taken.add(ident)
@@ -133,26 +134,24 @@ class Writer:
         _fill(request, extra, "request")
         agent = request.get("agent")
         if isinstance(agent, dict):
-            participant = field_of(
-                self.trajectory.metadata.get("participants"), as_text(agent.get("id"))
-            )
+            participants = self.trajectory.metadata.get("participants")
+            participant = field_of(participants, as_text(agent.get("id")))
             request["agent"] = {**_AGENT_NEEDS, **dict_of(participant), **agent}
         elif not self.native:
             request["agent"] = {**_AGENT, **_AGENT_NEEDS}
         else:
             request.pop("agent", None)
-        mode = user.mode if user is not None else None
         if not isinstance(request.get("modeInfo"), dict):
             request.pop("modeInfo", None)
-            if mode in _MODES and "agent" not in request:
-                request["modeInfo"] = {"kind": mode, "isBuiltin": True}
-        if extra.get("system_initiated") or (user is not None and user.kind == "notification"):
+            if user.mode in _MODES and "agent" not in request:
+                request["modeInfo"] = {"kind": user.mode, "isBuiltin": True}
+        if extra.get("system_initiated") or user.kind == "notification":
             request["isSystemInitiated"] = True
-        if user is not None and user.status == "hidden":
+        if user.status == "hidden":
             request["isHidden"] = True
-        elif user is not None and user.status == "undone":
+        elif user.status == "undone":
             request.setdefault("shouldBeRemovedOnSend", {"requestId": ident})
-        time = _millis(user.timestamp) if user is not None else None
+        time = _millis(user.timestamp)
         if time is not None:
             request["timestamp"] = time
         request["result"] = self._result(turn, last)
@@ -184,11 +183,10 @@ class Writer:
 
     def _response(self, turn: Turn) -> list[dict[str, Any]]:
         # A person runs commands too: what they gave is all the answer that there is.
-        run = turn.user.tool_calls if turn.user is not None else None
         taken_back = (self._extra(answer).get("cleared") for answer in turn.answers)
         # First of all: what stands before it, up to the call before, is not shown either.
         parts = [part for cleared in taken_back for part in cleared_parts(cleared)]
-        parts += [part for call in run or () for part in self._call(call, turn)]
+        parts += [p for call in turn.user.tool_calls or () for p in self._call(call, turn)]
         for answer in turn.answers:
             extra = self._extra(answer)
             thoughts = thinking_parts(answer.thinking or "", extra.get("thoughts"))
@@ -216,7 +214,7 @@ class Writer:
         for ident, child in self.children.items():
             first = child.messages[0] if len(child.messages) else None
             has_words = first is None or first.role == "user" or first.content
-            if has_words or not self.native or turn.user is None or not ident.startswith(prefix):
+            if has_words or not self.native or not turn.user.id or not ident.startswith(prefix):
                 continue
             if first is not None and first.request_id == turn.user.id and ident not in self._called:
                 self.shown.add(ident)
@@ -276,9 +274,8 @@ class Writer:
             )
             if not any(part.get("kind") == "autoModeResolution" for part in kept):
                 metadata.setdefault("resolvedModel", last.model)
-        user = turn.user
-        if user is not None and user.content != shown_text(user):
-            metadata["renderedUserMessage"] = rendered(user)
+        if turn.user.content != shown_text(turn.user):
+            metadata["renderedUserMessage"] = rendered(turn.user)
         if turn.context:
             metadata["renderedGlobalContext"] = [text_part(m.content) for m in turn.context]
         rounds = [self._round(answer, n, turn) for n, answer in enumerate(turn.answers)]
@@ -321,7 +318,7 @@ class Writer:
 
     def _state(self, turn: Turn, last: Message | None, time: int | None) -> dict[str, Any]:
         ending = last or turn.user  # a question without an answer tells itself what became of it
-        status = ending.status if ending is not None else None
+        status = ending.status
         extra = self._extra(last)
         value = _STATES.get(as_text(extra.get("state") if last is not None else status), 1)
         if value == 1 and "error" in extra:

@@ -21,9 +21,11 @@ from unspool.prompts.shapes import arguments_text
 from unspool.sources.copilot_cli.lookup import content_id
 from unspool.sources.copilot_cli.texts import plain, whole_number
 from unspool.sources.scribe import Scribe
+from unspool.sources.vscode_chat.fields import bare_call_id
 
 _ERROR = 2
 _DEPTH = 64
+_TOKENS = {"prompt": "input", "completion": "output", "cached": "cached", "reasoning": "reasoning"}
 _NOISE = frozenset(("execute_hook", "content_event", "embeddings"))
 
 
@@ -32,70 +34,48 @@ def is_traces(data: bytes, name: str) -> bool:
 
 
 class Span:
-    """One span with its attributes."""
+    """One span with its attributes, and the one that holds it."""
 
     def __init__(self, row: dict[str, Any], offset: int) -> None:
         self.row = row
         self.offset = offset
+        self.id = self.text("span_id")
         self.attributes: dict[str, str] = {}
+        self.parent: Span | None = None
 
     def text(self, name: str) -> str:
         value = self.row.get(name)
         return "" if value is None else str(value)
 
-    @property
-    def id(self) -> str:
-        return self.text("span_id")
-
-
-class Traces:
-    """All spans, and whose conversation each belongs to."""
-
-    def __init__(self, origin: Origin, product: str, spans: list[Span]) -> None:
-        self.origin = origin
-        self.product = product
-        self.spans = spans
-        self.by_id = {span.id: span for span in spans}
-
-    def scribe(self, span: Span) -> Scribe:
-        return Scribe(
-            (self.product, self.conversation(span)), self.origin.path, span.offset,
-            time=parse_time(span.row.get("start_time_ms")), entry=f"trace:{span.id}",
-            rank=Rank.ECHO,
-        )  # fmt: skip
-
-    def above(self, span: Span) -> Iterator[Span]:
-        """The spans that hold this one, innermost first."""
-        at: Span | None = span
+    def outwards(self) -> Iterator["Span"]:
+        """The span and those that hold it, innermost first."""
+        at: Span | None = self
         for _ in range(_DEPTH):
-            at = self.by_id.get(at.text("parent_span_id")) if at is not None else None
-            if at is None:
-                return
-            yield at
+            if at is not None:
+                yield at
+                at = at.parent
 
-    def session(self, span: Span) -> str:
-        for around in (span, *self.above(span)):
-            session = around.text("chat_session_id") or around.text("conversation_id")
-            if session:
-                return session
-        return ""
+    @property
+    def session(self) -> str:
+        names = (s.text("chat_session_id") or s.text("conversation_id") for s in self.outwards())
+        return next((name for name in names if name), "")
 
-    def run(self, span: Span) -> Span | None:
+    @property
+    def run(self) -> "Span | None":
         """The nested agent run that the span is in, or is; None for the conversation's own."""
-        runs = [s for s in (span, *self.above(span)) if s.text("operation_name") == "invoke_agent"]
+        runs = [s for s in self.outwards() if s.text("operation_name") == "invoke_agent"]
         return runs[0] if len(runs) > 1 else None
 
-    def conversation(self, span: Span) -> str:
-        session, run = self.session(span), self.run(span)
-        return f"{session}/{self.call_of(run) or run.id}" if run is not None else session
+    @property
+    def conversation(self) -> str:
+        run = self.run
+        return f"{self.session}/{run.caller or run.id}" if run is not None else self.session
 
-    def call_of(self, run: Span) -> str:
+    @property
+    def caller(self) -> str:
         """The tool call that started a nested run."""
-        holders = (
-            around for around in self.above(run) if around.text("operation_name") == "execute_tool"
-        )
-        holder = next(holders, None)
-        return bare_call(holder.text("tool_call_id")) if holder is not None else ""
+        tools = (s for s in self.outwards() if s.text("operation_name") == "execute_tool")
+        return next((bare_call_id(tool.text("tool_call_id")) for tool in tools), "")
 
 
 def read_traces(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]:
@@ -108,17 +88,19 @@ def read_traces(origin: Origin, tally: Tally, product: str) -> Iterator[AnyFact]
             spans = _load(database.connection)
     except (sqlite3.Error, OSError) as error:
         problems.problem("unreadable-database", str(error))
-    tally.records += len(problems.facts)
+    tally.records += len(problems.facts) + len(spans)
     tally.problems += len(problems.facts)
     yield from problems.facts
-    traces = Traces(origin, product, spans)
     for span in spans:
-        tally.records += 1
         operation = span.text("operation_name")
         reader = _READERS.get(operation)
-        if reader is not None and traces.session(span):
-            scribe = traces.scribe(span)
-            reader(traces, span, scribe)
+        if reader is not None and span.session:
+            scribe = Scribe(
+                (product, span.conversation), origin.path, span.offset,
+                time=parse_time(span.row.get("start_time_ms")), entry=f"trace:{span.id}",
+                rank=Rank.ECHO,
+            )  # fmt: skip
+            reader(span, scribe)
             yield from scribe.facts
         elif operation in _NOISE or reader is not None:
             tally.noise += 1
@@ -133,38 +115,37 @@ def _load(connection: sqlite3.Connection) -> list[Span]:
         Span(dict(zip(names, row, strict=True)), number) for number, row in enumerate(cursor, 1)
     ]
     by_id = {span.id: span for span in spans}
+    for span in spans:
+        span.parent = by_id.get(span.text("parent_span_id"))
     for ident, name, value in connection.execute("SELECT span_id, key, value FROM span_attributes"):
-        span = by_id.get(str(ident))
-        if span is not None:
-            span.attributes[str(name)] = plain(value)
+        if str(ident) in by_id:
+            by_id[str(ident)].attributes[str(name)] = plain(value)
     return spans
 
 
-def _agent(traces: Traces, span: Span, scribe: Scribe) -> None:
+def _agent(span: Span, scribe: Scribe) -> None:
     """A turn: what was asked. Of a nested run: who started it."""
     asked = span.attributes.get("copilot_chat.user_request", "")
-    nested = traces.run(span)
-    session = traces.session(span)
-    scribe.note("session_id", session, Rank.ECHO)
-    if nested is not None:
-        outer = next(iter(traces.above(span)), None)
+    nested = span.run is not None
+    scribe.note("session_id", span.session, Rank.ECHO)
+    if nested:
         parent = {
-            "conversation_id": traces.conversation(outer) if outer else session,
-            "tool_call_id": traces.call_of(span) or None,
+            "conversation_id": span.parent.conversation if span.parent else span.session,
+            "tool_call_id": span.caller or None,
             "name": span.text("agent_name") or None,
         }
         scribe.note("parent", parent, Rank.ECHO)
     outside = span.attributes.get("copilot_chat.parent_chat_session_id", "")
-    if outside and outside != session:
+    if outside and outside != span.session:
         scribe.note("parent", {"conversation_id": outside}, Rank.ECHO)
     if asked:
         typed = None if nested else asked
         scribe.message(id=f"trace:{span.id}", role="user", text=asked, typed=typed)
-    elif nested is None:
+    elif not nested:
         scribe.note("agent", span.text("agent_name") or None, Rank.ECHO)
 
 
-def _chat(traces: Traces, span: Span, scribe: Scribe) -> None:
+def _chat(span: Span, scribe: Scribe) -> None:
     """An engine call: the answer, its model and tokens; the system prompt and tools it saw."""
     prompt = span.attributes.get("gen_ai.system_instructions", "")
     if prompt:
@@ -190,17 +171,11 @@ def _chat(traces: Traces, span: Span, scribe: Scribe) -> None:
         )  # fmt: skip
     for index, call in enumerate(said.calls):
         scribe.call(
-            id=bare_call(call.get("id")), message=ident, index=index,
+            id=bare_call_id(plain(call.get("id"))), message=ident, index=index,
             name=plain(call.get("name")), arguments=arguments_text(call.get("arguments")),
         )  # fmt: skip
-    names = {
-        "prompt": "input",
-        "completion": "output",
-        "cached": "cached",
-        "reasoning": "reasoning",
-    }
     usage: dict[str, Any] = {
-        ours: whole_number(span.row.get(f"{theirs}_tokens")) for ours, theirs in names.items()
+        ours: whole_number(span.row.get(f"{theirs}_tokens")) for ours, theirs in _TOKENS.items()
     }
     if any(count is not None for count in usage.values()):
         scribe.usage(subject=ident, model=model, **usage)
@@ -214,8 +189,8 @@ def _definition(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _tool(traces: Traces, span: Span, scribe: Scribe) -> None:
-    call = bare_call(span.text("tool_call_id"))
+def _tool(span: Span, scribe: Scribe) -> None:
+    call = bare_call_id(span.text("tool_call_id"))
     name = span.text("tool_name")
     arguments = span.attributes.get("gen_ai.tool.call.arguments", "")
     result = span.attributes.get("gen_ai.tool.call.result")
@@ -233,7 +208,7 @@ def _tool(traces: Traces, span: Span, scribe: Scribe) -> None:
     )  # fmt: skip
 
 
-_READERS: dict[str, Callable[[Traces, Span, Scribe], None]] = {
+_READERS: dict[str, Callable[[Span, Scribe], None]] = {
     "invoke_agent": _agent,
     "chat": _chat,
     "execute_tool": _tool,
@@ -284,8 +259,3 @@ def said_in(value: Any) -> Said:
             elif kind == "tool_call":
                 calls.append(part)
     return Said("\n".join(t for t in texts if t), "\n\n".join(t for t in thoughts if t), calls)
-
-
-def bare_call(ident: Any) -> str:
-    """The id of a call without what VS Code puts behind it."""
-    return plain(ident).partition("__vscode-")[0]

@@ -10,7 +10,7 @@ import msgspec
 from unspool.facts import AnyFact
 from unspool.io.databases import DAMAGE, open_database
 from unspool.io.digests import digest
-from unspool.io.door import Flaw, read_json, sample
+from unspool.io.door import Flaw, Salvage, read_json, sample
 from unspool.io.origins import Origin, Tally, Touched, TouchedRow
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, field_of
@@ -68,9 +68,8 @@ def touched(path: str, position: str) -> Touched | None:
 
 def _told(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str, Any]]:
     """(key, chat, what is said of it) of each chat that the store tells of."""
-    for key, value in rows:
-        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-        for told in read_json(without_long_images(data)).values:
+    for key, _, salvage in _decoded(rows):
+        for told in salvage.values:
             if key == _INDEX:
                 for name, entry in dict_of(field_of(told, "entries")).items():
                     yield key, _entry_session(name, entry), entry
@@ -98,10 +97,14 @@ def read_rows(path: str) -> tuple[list[tuple[str, Any]], tuple[str, str] | None]
         return [], ("unreadable-database", str(error))
 
 
-def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+def _decoded(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, bytes, Salvage]]:
     for key, value in rows:
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-        salvage = read_json(without_long_images(data))
+        yield key, data, read_json(without_long_images(data))
+
+
+def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) -> Iterator[AnyFact]:
+    for key, data, salvage in _decoded(rows):
         if salvage.lost or not salvage.values or salvage.values[0] is None:
             flaws = salvage.flaws or [Flaw("invalid-json", 0, sample(data))]
             yield lost(origin, tally, flaws[0], 1)
