@@ -113,9 +113,9 @@ def _search(store: Path, count: int) -> list[Row]:
 
 
 def _fill(connection: sqlite3.Connection, count: int) -> None:
+    """Short messages by the thousand; every word is in about a third of them."""
     from unspool.store.opening import transaction
 
-    """Short messages by the thousand; every word is in about a third of them."""
     rng = random.Random(1)
     lines = [" ".join(rng.choices(WORDS, k=14)) for _ in range(5000)]
     with transaction(connection):

@@ -66,7 +66,8 @@ class Side:
             raise UnknownConversation(f"no conversation {ident} in the store")
         self.platform, self.workspace, self.hash = row
         self.events = sorted(self._events(connection))
-        self.files = self._files(connection)
+        files = "SELECT DISTINCT path FROM files_touched WHERE conversation_id = ?"
+        self.files = [path for (path,) in connection.execute(files, (ident,))]
         prompts = connection.execute(
             "SELECT turn_index, prompt FROM conversation_turns"
             " WHERE conversation_id = ? AND length(prompt) > 3 LIMIT ?",
@@ -87,15 +88,6 @@ class Side:
             if time is not None:
                 yield time, name
 
-    def _files(self, connection: sqlite3.Connection) -> dict[str, int]:
-        """Path below the workspace → how often it was touched."""
-        touches: dict[str, int] = {}
-        for (path,) in connection.execute(
-            "SELECT path FROM files_touched WHERE conversation_id = ?", (self.id,)
-        ):
-            touches[path] = touches.get(path, 0) + 1
-        return touches
-
 
 def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
     """All evidence that two conversations belong together, and how sure it makes."""
@@ -112,7 +104,7 @@ def align(connection: sqlite3.Connection, first: str, second: str) -> Alignment:
         if best:
             # Three good pieces of a kind say all that the kind can say.
             strength = min(1.0, sum(sorted(best, reverse=True)[:3]) / (3 if len(best) > 2 else 1))
-            doubt *= 1 - weight * min(strength, 1.0)
+            doubt *= 1 - weight * strength
     return Alignment(first, second, round(1 - doubt, 3), correlations)
 
 

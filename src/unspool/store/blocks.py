@@ -127,12 +127,6 @@ def get_facts(
     return made
 
 
-def forget_records(connection: sqlite3.Connection, origin_id: int) -> None:
-    """Drop the raw records and problems of an origin that is read anew."""
-    for table in ("raw_traces", "problems"):
-        connection.execute(f"DELETE FROM {table} WHERE origin_id = ?", (origin_id,))
-
-
 def forget_facts(connection: sqlite3.Connection, origin_id: int) -> list[Key]:
     """All but what the origin itself forgot: nobody could tell it again."""
     keys = keys_of(connection, origin_id)

@@ -21,7 +21,6 @@ from unspool.store.blocks import (
     facts_told,
     forget_facts,
     forget_old_facts,
-    forget_records,
     keep_lost,
     keys_of,
     last_fact,
@@ -173,7 +172,8 @@ class Intake:
             taking.last = last_fact(self.connection)
             return
         else:
-            forget_records(self.connection, taking.ident)
+            for table in ("raw_traces", "problems"):
+                self.connection.execute(f"DELETE FROM {table} WHERE origin_id = ?", (taking.ident,))
         if taking.is_database:
             taking.told = keys_of(self.connection, taking.ident)
             taking.last = last_fact(self.connection) if taking.told else 0

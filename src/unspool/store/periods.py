@@ -113,17 +113,12 @@ def _settle(whole: Portion, portions: dict[str | None, Portion], last: Portion) 
         rest = _rest(tokens, shares)
         if any(value is not None for value in rest):
             last.by_model[model] = _added(last.by_model.get(model), rest)
-    _settle_cost(whole, portions, last)
-
-
-def _settle_cost(whole: Portion, portions: dict[str | None, Portion], last: Portion) -> None:
-    if whole.cost_usd is None:
-        return
-    total = _size(whole)
-    for portion in portions.values():
-        portion.cost_usd = whole.cost_usd * _size(portion) / total if total else 0.0
-    if not total:
-        last.cost_usd = whole.cost_usd
+    if whole.cost_usd is not None:
+        total = _size(whole)
+        for portion in portions.values():
+            portion.cost_usd = whole.cost_usd * _size(portion) / total if total else 0.0
+        if not total:
+            last.cost_usd = whole.cost_usd
 
 
 def _size(portion: Portion) -> int:

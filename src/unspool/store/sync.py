@@ -18,6 +18,7 @@ from unspool.facts import Key
 from unspool.io.temporary import scratch
 from unspool.pipeline.shuffle import Spool
 from unspool.store.batches import Began, Conversation, Item
+from unspool.store.blocks import last_fact
 from unspool.store.conversations import catch_up, catch_up_texts
 from unspool.store.intake import Intake, Report, mark_gone
 from unspool.store.opening import transaction
@@ -83,7 +84,7 @@ class Sync:
 
     def _take_batch(self, items: Iterator[Item]) -> None:
         with transaction(self.connection):
-            (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM facts").fetchone()
+            last = last_fact(self.connection)
             intake = self.intake
             intake.begin()
             kept: set[Key] = set()

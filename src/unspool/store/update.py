@@ -320,27 +320,20 @@ class Update:
         failed = self._make_again(linked, changed)
         targets = sorted({*self.bases, *changed} - failed.keys())
         slots = Slots()
-        for start in range(0, len(targets), WRITE_BATCH):
+        for start in range(0, max(1, len(targets)), WRITE_BATCH):
             with transaction(self.connection):
                 for key in targets[start : start + WRITE_BATCH]:
                     self._write_one(key, linked, slots)
                     if key in changed:
                         self._put_patch(key, _packed(linked[key]))
                 if start + WRITE_BATCH >= len(targets):
-                    self._clean()
+                    clean = "DELETE FROM dirty WHERE platform = ? AND external_id = ?"
+                    self.connection.executemany(clean, sorted(self.reduced))
+                    drop_old_changes(self.connection)
         slots.close()
-        if not targets:
-            with transaction(self.connection):
-                self._clean()
         self.bases.clear()
         self.reduced.clear()
         return sorted(set(failed.values()))
-
-    def _clean(self) -> None:
-        self.connection.executemany(
-            "DELETE FROM dirty WHERE platform = ? AND external_id = ?", sorted(self.reduced)
-        )
-        drop_old_changes(self.connection)
 
     def _link(self) -> tuple[dict[Key, Patch | None], set[Key]]:
         """What linking says of the conversations that may concern each other, and for which it says
