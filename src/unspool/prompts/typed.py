@@ -54,9 +54,14 @@ def read_wording(text: str, blocks: list[Block], catalogue: Catalogue, rendered:
 
 def _strip_telling(rest: str, catalogue: Catalogue) -> str:
     """Without blocks that stand right behind others (`</bash-stdout><bash-stderr>`)."""
-    names = catalogue.telling - catalogue.requests
     for _ in range(_ADJACENT):
-        telling = [b for b in blocks(rest) if b.name in names and not _is_said(b, catalogue)]
+        telling = [
+            block
+            for block in blocks(rest)
+            if block.name in catalogue.telling
+            and block.name not in catalogue.requests
+            and not _is_said(block, catalogue)
+        ]
         if not telling:
             break
         rest = without(rest, telling)
