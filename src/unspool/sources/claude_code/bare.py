@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unspool.facts import Rank
-from unspool.io.values import dict_of, field_of, list_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import kept_as, read_words
@@ -39,17 +39,13 @@ def _queue(value: Value, scribe: Scribe) -> None:
 
 def _summary(value: Value, scribe: Scribe) -> None:
     """A title; it belongs to the session that holds the line that it names."""
-    title, leaf = value.get("summary"), value.get("leafUuid")
-    if isinstance(title, str) and isinstance(leaf, str) and leaf:
-        scribe.note("title", title, Rank.ECHO, "entry", leaf)
-    elif isinstance(title, str):
-        scribe.note("title", title, Rank.ECHO)
+    title, leaf = value.get("summary"), str_of(value.get("leafUuid"))
+    if isinstance(title, str):
+        scribe.note("title", title, Rank.ECHO, "entry" if leaf else "conversation", leaf)
 
 
 def _last_prompt(value: Value, scribe: Scribe) -> None:
-    prompt = value.get("lastPrompt")
-    if isinstance(prompt, str) and prompt.strip():
-        scribe.note("title", title_of(prompt), Rank.EXTRACT)
+    scribe.notes({"title": title_of(str_of(value.get("lastPrompt")))}, Rank.EXTRACT)
 
 
 def _pr_link(value: Value, scribe: Scribe) -> None:
@@ -63,8 +59,7 @@ def _pr_link(value: Value, scribe: Scribe) -> None:
 
 
 def _continued(value: Value, scribe: Scribe) -> None:
-    other = value.get("continuedInSessionId")
-    if isinstance(other, str) and other:
+    if other := str_of(value.get("continuedInSessionId")):
         scribe.note("children", {"conversation_id": other, "kind": "continuation"})
 
 
@@ -93,9 +88,7 @@ def read_setup(system: str, tools: Any, scribe: Scribe, before: str = "") -> Non
         ident = hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()[:16]
         extra = {"before": before} if before else None
         scribe.message(id=f"system:{ident}", role="system", text=system, extra=extra)
-    definitions = [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
-    if definitions:
-        scribe.note("tool_definitions", definitions)
+    scribe.notes({"tool_definitions": dicts_of(tools)})
 
 
 _REMINDERS = re.compile(
@@ -124,9 +117,7 @@ def _request_blob(value: Value, scribe: Scribe) -> None:
 
 
 def _request(value: Value, scribe: Scribe) -> None:
-    options = value.get("params")
-    if isinstance(options, dict) and options:
-        scribe.note("request_options", options)
+    scribe.notes({"request_options": dict_of(value.get("params"))})
 
 
 def _noted(field: str, name: str, rank: int = 0) -> Reader:
@@ -144,8 +135,7 @@ def _fields(name: str, names: dict[str, str], inside: str = "") -> Reader:
     """A note of several fields, under our names; None where the line says that it is over."""
 
     def read(value: Value, scribe: Scribe) -> None:
-        given = value.get(inside) if inside else value
-        given = dict_of(given)
+        given = dict_of(value.get(inside)) if inside else value
         fields = {
             ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None
         }

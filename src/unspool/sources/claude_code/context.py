@@ -3,7 +3,7 @@
 from typing import Any
 
 from unspool.facts import Attachment
-from unspool.io.values import dict_of, field_of, str_of
+from unspool.io.values import dict_of, dicts_of, field_of, str_of
 from unspool.sources.claude_code.bare import read_setup
 from unspool.sources.claude_code.lines import convert_blocks, flat_text
 from unspool.sources.claude_code.transcript import note_task
@@ -60,9 +60,8 @@ def _present(**fields: Any) -> Value | None:
 def read_system(value: Value, scribe: Scribe) -> None:
     subtype = value.get("subtype")
     if subtype == "microcompact_boundary":
-        meta = value.get("microcompactMetadata")
-        fields = _picked(meta, (*_COMPACTION, "compactedToolIds")) if isinstance(meta, dict) else {}
-        scribe.mark("microcompaction", fields)
+        meta = dict_of(value.get("microcompactMetadata"))
+        scribe.mark("microcompaction", _picked(meta, (*_COMPACTION, "compactedToolIds")))
     elif subtype == "compact_boundary":
         _read_compaction(value, scribe)
     elif subtype == "turn_duration":
@@ -94,8 +93,7 @@ def read_system(value: Value, scribe: Scribe) -> None:
 
 
 def _read_compaction(value: Value, scribe: Scribe) -> None:
-    meta = value.get("compactMetadata") or value.get("compact_metadata")
-    meta = dict_of(meta)
+    meta = dict_of(value.get("compactMetadata") or value.get("compact_metadata"))
     data = _picked(meta, _COMPACTION)
     for name in ("pre_tokens", "post_tokens"):  # in a stream
         if name in meta:
@@ -114,16 +112,14 @@ def _read_compaction(value: Value, scribe: Scribe) -> None:
 
 
 def read_attachment(value: Value, scribe: Scribe) -> None:
-    attachment = value.get("attachment")
-    attachment = dict_of(attachment)
+    attachment = dict_of(value.get("attachment"))
     kind = str(attachment.get("type") or "")
     if kind == "queued_command":
         _read_queued(attachment, scribe)
     elif kind == "hook_additional_context":
         lines = attachment.get("content")
         text = "\n".join(map(str, lines)) if isinstance(lines, list) else lines
-        text = str_of(text)
-        _inject(text, scribe, _present(hook=attachment.get("hookEvent")))
+        _inject(str_of(text), scribe, _present(hook=attachment.get("hookEvent")))
     elif kind.startswith("hook_"):
         data = {"outcome": kind.removeprefix("hook_"), **_picked(attachment, _HOOK)}
         error = attachment.get("blockingError")
@@ -151,8 +147,7 @@ def read_attachment(value: Value, scribe: Scribe) -> None:
 
 def _rendered(value: Any) -> str:
     """What the model got of an attachment (since 2.1.2xx)."""
-    items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    texts = (flat_text(convert_blocks(item.get("content"))) for item in items)
+    texts = (flat_text(convert_blocks(item.get("content"))) for item in dicts_of(value))
     return "\n\n".join(text for text in texts if text)
 
 
@@ -168,8 +163,7 @@ def _inject(
 def _read_file(attachment: Value, kind: str, scribe: Scribe) -> None:
     """A file that was put into the context: mentioned by the person, or changed under the model."""
     content = attachment.get("content")
-    file = field_of(content, "file")
-    file = dict_of(file)
+    file = dict_of(field_of(content, "file"))
     path = attachment.get("filename") or file.get("filePath") or attachment.get("path") or ""
     text = file.get("content") or attachment.get("snippet") or content
     shown = Attachment(

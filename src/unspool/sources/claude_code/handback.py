@@ -8,6 +8,7 @@ A stream prints that answer nowhere else, and hooks tell its tokens nowhere else
 
 from typing import Any
 
+from unspool.io.values import list_of, str_of
 from unspool.sources.claude_code.lines import NAME, child_id, convert_blocks, flat_text
 from unspool.sources.scribe import Scribe
 
@@ -18,17 +19,14 @@ def read_handback(call: str, details: Any, scribe: Scribe, session: str, rank: i
     """The agent's last answer, told in its own conversation."""
     if not isinstance(details, dict) or details.get("status") != "completed":
         return
-    agent, content = details.get("agentId"), details.get("content")
-    if not (isinstance(agent, str) and agent and isinstance(content, list)):
-        return
+    agent, content = str_of(details.get("agentId")), list_of(details.get("content"))
     # What the program put before and behind the agent's words.
     before, behind = (_count(details, f"harness{end}Count") for end in ("Note", "Tail"))
     text = flat_text(convert_blocks(content[before : len(content) - behind]))
-    if not text.strip():
+    if not agent or not text.strip():
         return
-    model = details.get("resolvedModel")
     common: Value = {"rank": rank, "key": (NAME, child_id(session, agent))}
-    common["model"] = model if isinstance(model, str) else ""
+    common["model"] = str_of(details.get("resolvedModel"))
     ident = f"handback:{call}"
     scribe.message(id=ident, role="assistant", text=text, **common)
     usage = details.get("usage")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from unspool.io.values import dicts_of, list_of, str_of
 from unspool.sources.claude_code.lines import NOTHING, Returned, decode_raws
 from unspool.sources.diffs import count_lines
 
@@ -134,12 +135,9 @@ def _read_fields(
             details[name] = msgspec.json.decode(raw)
     if details.get("interrupted") is True:
         outcome.status = "interrupted"
-    agent = details.get("agentId")
-    outcome.agent = agent if isinstance(agent, str) else ""
-    run = details.get("runId")
-    outcome.run = run if isinstance(run, str) else ""
-    persisted = details.get("persistedOutputPath")
-    outcome.persisted = persisted if isinstance(persisted, str) else ""
+    outcome.agent = str_of(details.get("agentId"))
+    outcome.run = str_of(details.get("runId"))
+    outcome.persisted = str_of(details.get("persistedOutputPath"))
     outcome.details = details
     if is_file and ("structuredPatch" in fields or "userModified" in fields):
         outcome.touch = _touch(fields, details)
@@ -169,8 +167,7 @@ def _touch(fields: dict[str, msgspec.Raw], details: dict[str, Any]) -> dict[str,
         if isinstance(content, str):
             touch |= {"lines_added": count_lines("", content)[0], "lines_removed": 0}
     elif isinstance(patch := details.get("structuredPatch"), list):
-        hunks = [hunk.get("lines") for hunk in patch if isinstance(hunk, dict)]
-        lines = [str(line) for hunk in hunks if isinstance(hunk, list) for line in hunk]
+        lines = [str(line) for hunk in dicts_of(patch) for line in list_of(hunk.get("lines"))]
         touch["lines_added"] = sum(line.startswith("+") for line in lines)
         touch["lines_removed"] = sum(line.startswith("-") for line in lines)
     touch["outcome"] = "modified" if details.get("userModified") is True else "accepted"

@@ -12,7 +12,7 @@ from typing import Any
 
 from unspool.facts import Rank
 from unspool.io.origins import Origin
-from unspool.io.values import field_of, list_of, str_of
+from unspool.io.values import dicts_of, field_of, str_of
 from unspool.sources.claude_code.context import read_system
 from unspool.sources.claude_code.handback import read_handback, read_usage
 from unspool.sources.claude_code.lines import NAME, Line, child_id, convert_blocks, flat_text
@@ -91,14 +91,11 @@ def _spawned(value: Value) -> Iterator[tuple[str, str]]:
     started = _started(value)
     if started:
         yield started
-    message, details = value.get("message"), value.get("tool_use_result")
-    content = field_of(message, "content")
-    agent = field_of(details, "agentId")
-    for block in list_of(content):
-        call = field_of(block, "tool_use_id")
+    agent = str_of(field_of(value.get("tool_use_result"), "agentId"))
+    for block in dicts_of(field_of(value.get("message"), "content")):
+        call = block.get("tool_use_id")
         if isinstance(call, str):
-            text = flat_text(convert_blocks(block.get("content")))
-            named = agent if isinstance(agent, str) else agent_in(text)
+            named = agent or agent_in(flat_text(convert_blocks(block.get("content"))))
             if named:
                 yield call, named
 
@@ -147,8 +144,8 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
                 subject=str(value.get("uuid") or f"{scribe.origin}:{len(scribe.facts)}"),
                 model=next(iter(models)) if isinstance(models, dict) and len(models) == 1 else "",
             )
-        for denial in list_of(value.get("permission_denials")):
-            if isinstance(denial, dict) and isinstance(denial.get("tool_use_id"), str):
+        for denial in dicts_of(value.get("permission_denials")):
+            if isinstance(denial.get("tool_use_id"), str):
                 scribe.note("status", "denied", -1, "call", denial["tool_use_id"])
     elif kind == "system" and value.get("subtype") == "init":
         scribe.mark("start", {"source": "headless", "model": value.get("model")}, rank=Rank.COPY)
