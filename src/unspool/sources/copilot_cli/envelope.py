@@ -63,6 +63,11 @@ class Event(Scribe, kw_only=True, eq=False, gc=False):
         value = self.data.get(name)
         return value.strip() if isinstance(value, str) else ""
 
+    def note_text(self, native: str, name: str, rank: int = 0, **place: Any) -> None:
+        """What a field says, where it says anything."""
+        if text := self.text(native):
+            self.note(name, text, rank, **place)
+
     def number_of(self, name: str) -> int | None:
         return whole_number(self.data.get(name))
 

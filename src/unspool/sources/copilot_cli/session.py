@@ -28,11 +28,6 @@ def _note_context(event: Event, context: Any, rank: int) -> None:
             event.note(name, context[native], rank)
 
 
-def _note_model(event: Event, model: str) -> None:
-    if model:
-        event.note("model", model, on="following")
-
-
 def read_start(event: Event, lookup: Lookup) -> None:
     rank = event.rank
     event.note("session_id", event.root[1], rank)
@@ -41,13 +36,11 @@ def read_start(event: Event, lookup: Lookup) -> None:
     version = event.text("copilotVersion")
     if version and version != "unknown":
         event.note("agent_version", version, rank)
-    if event.text("vscodeVersion"):
-        event.note("vscode_version", event.text("vscodeVersion"), rank)
+    event.note_text("vscodeVersion", "vscode_version", rank)
     for native in _EFFORT:
-        if event.text(native):
-            event.note(snake(native), event.text(native), rank)
+        event.note_text(native, snake(native), rank)
     _note_context(event, event.data.get("context"), rank)
-    _note_model(event, event.text("selectedModel"))
+    event.note_text("selectedModel", "model", on="following")
     parent = event.text("detachedFromSpawningParentSessionId")
     if parent:
         event.note("parent", {"conversation_id": parent, "kind": "handoff"})
@@ -69,7 +62,7 @@ def read_resume(event: Event, lookup: Lookup) -> None:
         data["continues"] = True
     event.mark("resume", data)
     _note_context(event, event.data.get("context"), 4)
-    _note_model(event, event.text("selectedModel"))
+    event.note_text("selectedModel", "model", on="following")
 
 
 def read_shutdown(event: Event, lookup: Lookup) -> None:
@@ -146,7 +139,8 @@ def read_usage(event: Event, lookup: Lookup) -> None:
     recorded = event.data.get("usage")
     data = recorded if isinstance(recorded, dict) else event.data
     call, model = plain(data.get("apiCallId")), plain(data.get("model"))
-    _note_model(event, model)
+    if model:
+        event.note("model", model, on="following")
     if call and model:
         event.note("model", model, on="request", subject=call)
     figures = _figures(data)
@@ -166,22 +160,22 @@ def read_usage(event: Event, lookup: Lookup) -> None:
 
 
 def read_model_change(event: Event, lookup: Lookup) -> None:
-    _note_model(event, event.text("newModel") or event.text("chosenModel"))
+    event.note_text(
+        "newModel" if event.text("newModel") else "chosenModel", "model", on="following"
+    )
     data = event.chosen("previousModel", "newModel", "chosenModel", "cause", "source",
                         "reasoningEffort", "previousReasoningEffort", "selectionReason")  # fmt: skip
     event.mark("model_change", data)
 
 
 def read_mode_change(event: Event, lookup: Lookup) -> None:
-    if event.text("newMode"):
-        event.note("mode", event.text("newMode"), on="following")
+    event.note_text("newMode", "mode", on="following")
     event.mark("mode_change", event.chosen("previousMode", "newMode"))
 
 
 def read_title(event: Event, lookup: Lookup) -> None:
     """Only in streams; on disk the title stands in workspace.yaml."""
-    if event.text("title"):
-        event.note("title", event.text("title"), 3)
+    event.note_text("title", "title", 3)
 
 
 def read_context_change(event: Event, lookup: Lookup) -> None:
@@ -250,10 +244,8 @@ def read_agent_start(event: Event, lookup: Lookup) -> None:
     tie = {"conversation_id": parent, "tool_call_id": call or None, "name": name or None}
     event.note("parent", tie, key=child)
     event.note("session_id", event.root[1], key=child)
-    if event.text("agentName"):
-        event.note("agent", event.text("agentName"), key=child)
-    if event.text("model"):
-        event.note("model", event.text("model"), on="following", key=child)
+    event.note_text("agentName", "agent", key=child)
+    event.note_text("model", "model", on="following", key=child)
     data = event.chosen(
         "agentName", "agentDisplayName", "agentDescription", "agentType", "executionMode"
     )
@@ -261,7 +253,7 @@ def read_agent_start(event: Event, lookup: Lookup) -> None:
 
 
 def read_agent_configuration(event: Event, lookup: Lookup) -> None:
-    _note_model(event, event.text("model"))
+    event.note_text("model", "model", on="following")
     data = event.chosen("model", "reasoningEffort", "contextTier", "multiTurn")
     event.mark("agent_configured", data)
 
@@ -272,7 +264,5 @@ def read_agent_end(event: Event, lookup: Lookup) -> None:
         "error", "model", "totalToolCalls", "totalTokens", "durationMs", "cancelled"
     )
     event.mark("end", {**data, "failed": event.type.endswith("failed")}, key=child)
-    if event.text("agentName"):
-        event.note("agent", event.text("agentName"), 1, key=child)
-    if event.text("model"):
-        event.note("model", event.text("model"), key=child)
+    event.note_text("agentName", "agent", 1, key=child)
+    event.note_text("model", "model", key=child)
