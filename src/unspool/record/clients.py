@@ -117,10 +117,7 @@ def _settle(request: Request, response: Any) -> None:
         request.respond("")
         return
     if hasattr(response, "_iterator"):
-        if hasattr(response, "__aiter__"):
-            _watch_async_stream(request, response)
-        else:
-            _watch_stream(request, response)
+        _watch_stream(request, response)
     else:
         request.respond(response)
 
@@ -144,7 +141,7 @@ def _streamed(request: Request) -> Iterator[None]:
 
 
 def _watch_stream(request: Request, stream: Any) -> None:
-    inner = stream._iterator
+    inner, is_async = stream._iterator, hasattr(stream, "__aiter__")
 
     def chunks() -> Iterator[Any]:
         with _streamed(request):
@@ -152,7 +149,13 @@ def _watch_stream(request: Request, stream: Any) -> None:
                 request.chunk(chunk)
                 yield chunk
 
-    stream._iterator = chunks()
+    async def async_chunks() -> AsyncIterator[Any]:
+        with _streamed(request):
+            async for chunk in inner:
+                request.chunk(chunk)
+                yield chunk
+
+    stream._iterator = async_chunks() if is_async else chunks()
     stream_ref = weakref.ref(stream)  # no cycle: a stream that is dropped should be closed at once
 
     def close() -> None:
@@ -161,28 +164,13 @@ def _watch_stream(request: Request, stream: Any) -> None:
             type(alive).close(alive)
         _leave(request, GeneratorExit("closed before its end"))
 
-    stream.close = close
-
-
-def _watch_async_stream(request: Request, stream: Any) -> None:
-    inner = stream._iterator
-
-    async def chunks() -> AsyncIterator[Any]:
-        with _streamed(request):
-            async for chunk in inner:
-                request.chunk(chunk)
-                yield chunk
-
-    stream._iterator = chunks()
-    stream_ref = weakref.ref(stream)
-
-    async def close() -> None:
+    async def async_close() -> None:
         alive = stream_ref()
         if alive is not None:
             await type(alive).close(alive)
         _leave(request, GeneratorExit("closed before its end"))
 
-    stream.close = close
+    stream.close = async_close if is_async else close
 
 
 def _describe_openai(path: str, body: Any) -> Asked | None:
