@@ -145,3 +145,47 @@ def test_several_choices_are_kept() -> None:
     made = to_answer({"choices": choices})
     assert made.text == "one"
     assert made.data["choices"] == choices[1:]
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": '{"a": 1}'}}
+CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "run", "input": "ls"}}
+
+
+@pytest.mark.parametrize(
+    ("response", "text", "thinking", "calls"),
+    [
+        ({"choices": [{"message": {"content": "hi", "tool_calls": [CALL]}}]}, "hi", "", ['{"a": 1}']),
+        ({"choices": [{"message": {"content": None, "tool_calls": [CUSTOM]}}]}, "", "", ["ls"]),
+        ({"choices": [{"message": {"content": None, "refusal": "no"}}]}, "no", "", []),
+        ({"choices": [{"message": {"content": "hi", "reasoning": "hm"}}]}, "hi", "hm", []),
+        (
+            {"content": [
+                {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "one"},
+                {"type": "text", "text": "two"},
+                {"type": "tool_use", "id": "c1", "name": "run", "input": {"a": 1}},
+            ]},
+            "one\ntwo", "hm", ['{"a":1}'],
+        ),
+        (
+            {"output": [
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+                {"type": "message", "content": [{"type": "output_text", "text": "hi"}]},
+                {"type": "function_call", "call_id": "c1", "name": "run", "arguments": '{"a": 1}'},
+            ]},
+            "hi", "hm", ['{"a": 1}'],
+        ),
+    ],
+)  # fmt: skip
+def test_responses_of_all_interfaces(
+    response: dict[str, Any], text: str, thinking: str, calls: list[str]
+) -> None:
+    answer = to_answer(response)
+    assert (answer.text, answer.thinking) == (text, thinking)
+    assert [(c.id, c.name, c.arguments) for c in answer.calls] == [("c1", "run", a) for a in calls]
+
+
+def test_items_that_nobody_knows_are_kept() -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    answer = to_answer({"output": [search, {"type": "message", "content": "found"}]})
+    assert answer.text == "found"
+    assert answer.data["blocks"] == [search]
