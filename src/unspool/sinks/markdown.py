@@ -18,6 +18,7 @@ from unspool.views.characters import printable
 from unspool.views.edits import Edit
 from unspool.views.figures import count, duration, plural, size
 from unspool.views.items import CHECKPOINT, failure_of, parts_of
+from unspool.views.plain import diff_lines
 
 NAME = "markdown"
 MANY_FILES = True
@@ -160,11 +161,9 @@ def _linked(match: re.Match[str]) -> str:
 
 
 def _diff(edit: Edit) -> str:
-    lines = "\n".join(
-        line.text if line.sign == "@" else line.sign + line.text for line in edit.lines
-    )
     name = link(edit.path, edit.path) if edit.path else "Edit"
-    return f"{name} +{edit.added} −{edit.removed}\n\n{fenced(lines, 'diff')}"
+    lines = fenced("\n".join(diff_lines(edit)), "diff")
+    return f"{name} +{edit.added} −{edit.removed}\n\n{lines}"
 
 
 def _inner(reading: Reading, summary: str, level: int) -> str:

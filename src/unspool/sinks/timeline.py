@@ -25,6 +25,7 @@ from unspool.trajectory import (
     text_of,
 )
 from unspool.views.edits import replacements
+from unspool.views.figures import between_ms
 
 NAME = "timeline"
 MANY_FILES = False
@@ -289,6 +290,10 @@ def _turn(message: Message, number: int) -> Entry:
 
 
 def _response(message: Message, asked: Message | None) -> Entry:
+    duration = message.duration_ms
+    if duration is None and asked is not None:
+        waited = between_ms(asked.timestamp, message.timestamp)  # which the agent did not measure
+        duration = None if waited is None else waited // 1
     return _lean(
         {
             "type": "ai_response",
@@ -298,9 +303,7 @@ def _response(message: Message, asked: Message | None) -> Entry:
             "response_length": len(message.content),
             "model": message.model,
             "tokens_used": _tokens(message.usage),
-            "duration_ms": message.duration_ms
-            if message.duration_ms is not None
-            else _between(asked, message),
+            "duration_ms": duration,
         }
     )
 
@@ -311,15 +314,6 @@ def _tokens(usage: Usage | None) -> int | None:
     counts = [v for v in (usage.prompt_tokens, usage.completion_tokens) if v is not None]
     total = (usage.extra or {}).get("total_tokens")
     return sum(counts) if counts else total
-
-
-def _between(asked: Message | None, answer: Message) -> float | None:
-    """From the prompt to the answer, where the agent did not measure it."""
-    start = parse_time(asked.timestamp) if asked else None
-    end = parse_time(answer.timestamp)
-    if start is None or end is None or end < start:
-        return None
-    return (end - start) // 1000
 
 
 def _parameters(arguments: str) -> Any:
