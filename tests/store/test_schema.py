@@ -21,7 +21,7 @@ from unspool.store.conversations import get_trajectory, put_trajectory
 from unspool.store.maintenance import rebuild
 from unspool.store.opening import reading, transaction, writing
 from unspool.store.rows import make_rows
-from unspool.store.schema import FIRST, MIGRATIONS
+from unspool.store.schema import MIGRATIONS
 from unspool.store.sync import Sync
 from unspool.trajectory import FileTouch, Link, Trajectory, Usage, pack_trajectory
 
@@ -269,15 +269,3 @@ def test_an_older_store_keeps_what_it_holds(
         colours = connection.execute("SELECT DISTINCT colour FROM conversations").fetchall()
     assert colours == [("blue",)]
     sound(path)
-
-
-def test_an_older_store_learns_what_every_model_did(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    sync(path, CASES / "claude_code")
-    with closing(sqlite3.connect(path)) as connection:
-        work = connection.execute("SELECT * FROM model_work").fetchall()
-        assert sum(calls for *_, calls, _ in work) > 20
-        connection.executescript("DROP TABLE model_work; DROP TABLE texts_due")
-        connection.execute(f"PRAGMA user_version = {FIRST}")
-    with reading(path) as connection:
-        assert connection.execute("SELECT * FROM model_work").fetchall() == work

@@ -9,26 +9,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from unspool.errors import StoreError
-from unspool.store.tables import CONVERSATIONS, LATER, LIVE, ORIGINS, SEARCH, WORK
+from unspool.store.tables import CONVERSATIONS, LIVE, ORIGINS, SEARCH
 
 APPLICATION_ID = 0x756E7370
 """`unsp`, so that `file` and others can tell a store from any other database."""
-FIRST = 14
+FIRST = 16
 """The number of the first migration: versions that were never released had others before it."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
     _run(connection, ORIGINS, CONVERSATIONS, SEARCH, LIVE)
-
-
-def add_work(connection: sqlite3.Connection) -> None:
-    """What every model did, so that nobody has to ask all messages."""
-    _run(connection, WORK)
-
-
-def add_texts_due(connection: sqlite3.Connection) -> None:
-    """So that a first `list` need not wait until everything can be searched."""
-    _run(connection, LATER)
 
 
 def _run(connection: sqlite3.Connection, *scripts: str) -> None:
@@ -42,7 +32,7 @@ def _run(connection: sqlite3.Connection, *scripts: str) -> None:
                 statement = ""
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [create_tables, add_work, add_texts_due]
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [create_tables]
 
 
 def newest() -> int:

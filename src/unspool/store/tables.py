@@ -198,6 +198,14 @@ CREATE TABLE model_usage (
     cache_write_tokens INTEGER,
     PRIMARY KEY (conversation_id, model)
 ) WITHOUT ROWID;
+CREATE TABLE model_work (           -- what each model did in a conversation, copied messages aside
+    conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
+    model TEXT NOT NULL,
+    turns INTEGER NOT NULL,
+    tool_calls INTEGER NOT NULL,
+    tool_failures INTEGER NOT NULL,
+    PRIMARY KEY (conversation_id, model)
+) WITHOUT ROWID;
 CREATE TABLE tool_calls (
     id INTEGER PRIMARY KEY,
     conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
@@ -289,6 +297,7 @@ CREATE VIRTUAL TABLE pieces USING fts5( -- without places: these were nine tenth
     typed, answered, called, returned,
     content='texts', content_rowid='id', tokenize='trigram', detail='none'
 );
+CREATE TABLE texts_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- not yet in `texts`
 CREATE TABLE pieces_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- not yet in `pieces`
 """
 
@@ -326,32 +335,6 @@ CREATE TABLE activity (
     hooked INTEGER NOT NULL DEFAULT 1, -- a hook told it, so the transcript has to wait its turn
     PRIMARY KEY (platform, external_id)
 ) WITHOUT ROWID;
-"""
-
-WORK = """
-CREATE TABLE model_work (           -- what each model did in a conversation, copied messages aside
-    conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
-    model TEXT NOT NULL,
-    turns INTEGER NOT NULL,
-    tool_calls INTEGER NOT NULL,
-    tool_failures INTEGER NOT NULL,
-    PRIMARY KEY (conversation_id, model)
-) WITHOUT ROWID;
-INSERT INTO model_work
-    SELECT conversation_id, model, sum(turns), sum(calls), sum(failures) FROM (
-        SELECT n.conversation_id, n.model, 1 AS turns, 0 AS calls, 0 AS failures
-            FROM conversation_turns n CROSS JOIN messages m
-            ON m.conversation_id = n.conversation_id AND m.message_index = n.first_message
-            WHERE NOT m.copied AND n.model IS NOT NULL
-        UNION ALL SELECT m.conversation_id, m.model, 0, 1, ifnull(t.is_error, 0)
-            FROM tool_calls t CROSS JOIN messages m
-            ON m.conversation_id = t.conversation_id AND m.message_index = t.message_index
-            WHERE m.model IS NOT NULL
-    ) GROUP BY 1, 2;
-"""
-
-LATER = """
-CREATE TABLE texts_due (conversation_id TEXT PRIMARY KEY) WITHOUT ROWID;  -- nothing is in `texts` yet
 """
 
 RELATIONS = (
