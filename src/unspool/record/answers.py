@@ -55,6 +55,8 @@ def to_answer(response: Any) -> Answer:
 
 def _decoded(value: Any) -> Any:
     """A client's object, and all that it holds, as the JSON that it stands for."""
+    if value is None or isinstance(value, str):
+        return value
     try:
         return msgspec.to_builtins(value, str_keys=True, builtin_types=(Decimal,), enc_hook=plain)
     except (TypeError, ValueError, RecursionError):
