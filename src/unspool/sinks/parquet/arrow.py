@@ -19,9 +19,9 @@ from unspool.sinks.parquet.rows import (
     OWN_COLUMNS,
     TABLES,
     Columns,
+    Rows,
     pack_column,
     unpack,
-    unpack_columns,
 )
 from unspool.trajectory import Trajectory
 
@@ -32,6 +32,11 @@ except ImportError as error:
 
 GROUP_BYTES = 4 * 1024 * 1024
 """Row groups are closed when the rows that wait are about so large: what is held in memory."""
+RELEASE_GROUPS = 4
+"""Arrow keeps the memory that a row group took, for each thread apart. It is given back only now and
+then: the next one would have to ask for it again, which takes a sixth of the time."""
+CHUNK_BYTES = 64 * 1024
+"""Texts of a conversation that are longer than this are not joined with those of others."""
 BATCH_ROWS = 16
 """Rows are read so many at a time: each may be a conversation of many megabytes."""
 LONG = ("long", "json", "jsons")
@@ -57,31 +62,16 @@ def schema_of(columns: Columns) -> Any:
     return pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
 
 
-def make_batch(columns: Columns, packed: Iterable[bytes]) -> Any:
-    """A record batch of a table's packed rows (`unpack(rows_of(trajectory))` has those of every
-    table), one conversation after the other."""
-    parts = [unpack_columns(rows) for rows in packed if rows]
-    counts = [len(part[1][0]) // 8 for part in parts]
-    arrays = [
-        _array(kind, [part[at] for part in parts], counts)
-        for at, kind in enumerate(columns.values())
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
-
-
 def make_table(columns: Columns, chunks: Iterable[list[list[Any]]]) -> Any:
     """Values that come column by column, some rows at a time, as an Arrow table."""
     schema = schema_of(columns)
     batches = []
     for values in chunks:
-        packed = [
-            [memoryview(part) for part in pack_column(kind, column)]
-            for kind, column in zip(columns.values(), values, strict=True)
-        ]
         count = [len(values[0])]
-        arrays = [
-            _array(kind, [p], count) for kind, p in zip(columns.values(), packed, strict=True)
-        ]
+        arrays = []
+        for kind, column in zip(columns.values(), values, strict=True):
+            packed = [memoryview(b"".join(part)) for part in pack_column(kind, column)]
+            arrays.append(_array(kind, [packed], count))
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return pa.Table.from_batches(batches, schema=schema)
 
@@ -119,7 +109,8 @@ def combine(
         ]
         for piece in pieces:
             for table, rows in zip(tables, unpack(piece), strict=True):
-                table.add(rows)
+                if rows.sizes:
+                    table.add(rows)
         for table in tables:
             table.close()
 
@@ -136,22 +127,22 @@ class _Table:
         self._threads = threads
         self._kept = [name for name in columns if name != left_out]
         short = [name for name in self._kept if columns[name] not in LONG]
+        self._schema = schema_of({name: columns[name] for name in self._kept})
         self._writer = ParquetWriter(
             file,
-            schema_of({name: columns[name] for name in self._kept}),
+            self._schema,
             compression="zstd",
             use_dictionary=short,
             write_statistics=short,
         )
-        self._waiting: list[bytes] = []
+        self._waiting: list[Rows] = []
         self._size = 0
         self._writing: Future[None] | None = None
+        self._groups = 0
 
-    def add(self, rows: bytes) -> None:
-        if not rows:
-            return
+    def add(self, rows: Rows) -> None:
         self._waiting.append(rows)
-        self._size += len(rows)
+        self._size += len(rows.data)
         if self._size >= GROUP_BYTES:
             self._flush()
 
@@ -162,9 +153,17 @@ class _Table:
         self._waiting = []
         self._size = 0
 
-    def _write(self, waiting: list[bytes]) -> None:
-        self._writer.write_batch(make_batch(self._columns, waiting).select(self._kept))
-        pa.default_memory_pool().release_unused()  # Arrow keeps it, for each thread apart
+    def _write(self, waiting: list[Rows]) -> None:
+        parts = [rows.columns() for rows in waiting]
+        counts = [len(part[1][0]) // 8 for part in parts]
+        arrays = []
+        for at, (name, kind) in enumerate(self._columns.items()):
+            if name in self._kept:
+                arrays.append(_column(kind, [part[at] for part in parts], counts))
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._groups += 1
+        if self._groups % RELEASE_GROUPS == 0:
+            pa.default_memory_pool().release_unused()
 
     def _wait(self) -> None:
         if self._writing is not None:
@@ -175,6 +174,16 @@ class _Table:
             self._flush()
         self._wait()
         self._writer.close()
+
+
+def _column(kind: str, parts: list[list[memoryview]], counts: list[int]) -> Any:
+    """One column of some conversations. Where its texts are long, those of each conversation are a
+    chunk by themselves: joining them would copy them once more."""
+    if kind in LONG and sum(len(part[-1]) for part in parts if part) > len(parts) * CHUNK_BYTES:
+        return pa.chunked_array(
+            [_array(kind, [part], [count]) for part, count in zip(parts, counts, strict=True)]
+        )
+    return _array(kind, parts, counts)
 
 
 def _array(kind: str, parts: list[list[memoryview]], counts: list[int]) -> Any:
@@ -204,7 +213,8 @@ def _array(kind: str, parts: list[list[memoryview]], counts: list[int]) -> Any:
         numbers = array("q", numbers.tobytes().replace(missing, bytes(8)))
     ends = pa.py_buffer(array("q", accumulate(numbers, initial=0)))
     if kind in ("text", "long"):
-        data = b"".join(part[1] for part in parts if part)
+        texts = [part[1] for part in parts if part]
+        data = texts[0] if len(texts) == 1 else b"".join(texts)
         return pa.LargeStringArray.from_buffers(
             len(numbers), ends, pa.py_buffer(data), bits, absent
         )

@@ -4,13 +4,13 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import sub
-from typing import Any
+from itertools import accumulate, islice, pairwise
+from typing import Any, NamedTuple
 
 import msgspec
 
 from unspool.io.door import clean_text
-from unspool.io.packing import Packer, append_json, encode_json
+from unspool.io.packing import encode_json
 from unspool.io.times import parse_time
 from unspool.reduce.totals import is_turn
 from unspool.sinks.jsonl import drop_bytes
@@ -160,25 +160,45 @@ NUMBERS: dict[str, tuple[str, float]] = {
 
 _BARE = Trajectory(conversation_id="", messages=[])
 _OPENING = encode_json(_BARE)[:-1]
-_pack = Packer().encode
-_unpack_tables = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
-_NO_ROWS = _pack([])
-unpack_columns = msgspec.msgpack.Decoder(list[list[memoryview]]).decode
-"""The columns of a table, each as `pack_column` packs it. The second, `conversation_id`, tells how many
-rows there are."""
+_pack_sizes = msgspec.msgpack.encode
+_unpack_sizes = msgspec.msgpack.Decoder(list[list[list[int]]]).decode
+_SIZE_BYTES = 8
 
-Packed = list[bytes | bytearray]
+Packed = list[list[bytes]]
+"""A column: the parts that Arrow has of it (lengths, texts), each as bytes that belong one after the
+other; none where all values are absent."""
 
 Values = dict[str, Sequence[Any]]
 """Column → its value in every row; columns that nobody names are empty."""
 
 
-def unpack(rows: bytes) -> list[bytes]:
-    """For every table, in order, its rows as `unpack_columns` reads them; empty where it has none.
+class Rows(NamedTuple):
+    """The packed rows of one conversation in one table."""
 
-    Each is a copy: a row of a small table waits for many others, and would hold the whole conversation.
-    """
-    return [b"" if (own := bytes(table)) == _NO_ROWS else own for table in _unpack_tables(rows)]
+    sizes: list[list[int]]
+    """Of every part of every column. The second, `conversation_id`, tells how many rows there are."""
+    data: memoryview
+
+    def columns(self) -> list[list[memoryview]]:
+        ends = accumulate((size for column in self.sizes for size in column), initial=0)
+        pieces = (self.data[start:end] for start, end in pairwise(ends))
+        return [list(islice(pieces, len(column))) for column in self.sizes]
+
+
+def unpack(piece: bytes) -> list[Rows]:
+    """What `rows_of` gave for every table, in order."""
+    start = _SIZE_BYTES + int.from_bytes(piece[:_SIZE_BYTES], "little")
+    view = memoryview(piece)
+    tables = []
+    for sizes in _unpack_sizes(view[_SIZE_BYTES:start]):
+        end = start + sum(map(sum, sizes))
+        data = view[start:end]
+        if len(data) < len(view) // 4:
+            # A copy: rows of a small table wait for many others, and would hold the whole piece.
+            data = memoryview(bytes(data))
+        tables.append(Rows(sizes, data))
+        start = end
+    return tables
 
 
 def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
@@ -194,18 +214,22 @@ def rows_of(trajectory: Trajectory, partition_by: str | None = None) -> bytes:
         "marks": _marks(trajectory.marks or []),
     }
     keys = [pack_column("text", [key]) for key in (trajectory.source, trajectory.conversation_id)]
-    packed: list[list[Packed]] = []
+    sizes: list[list[list[int]]] = []
+    pieces: list[bytes] = []
     for table, (count, values) in tables.items():
-        columns = list(TABLES[table].items())[len(keys) :]
-        packed.append(
-            [
-                *([part * count for part in key] for key in keys),
-                *(pack_column(kind, values.get(name, ())) for name, kind in columns),
-            ]
-            if count
-            else []
-        )
-    return _pack(packed)
+        sizes.append([])
+        if not count:
+            continue
+        columns = [[[part[0] * count] for part in key] for key in keys]
+        for name, kind in list(TABLES[table].items())[len(keys) :]:
+            columns.append(pack_column(kind, values.get(name, ())))
+        for column in columns:
+            sizes[-1].append([sum(map(len, part)) for part in column])
+            for part in column:
+                pieces += part
+    header = _pack_sizes(sizes)
+    # Joined once: the texts are most of it, and each of them is copied here for the first time.
+    return b"".join((len(header).to_bytes(_SIZE_BYTES, "little"), header, *pieces))
 
 
 def _fields(struct: type[msgspec.Struct], items: Sequence[Any]) -> Values:
@@ -322,24 +346,25 @@ def pack_column(kind: str, values: Sequence[Any]) -> Packed:
     if kind in ("texts", "jsons"):
         counts = [ABSENT if items is None else len(items) for items in values]
         items = [item for items in values for item in items or ()]
-        packed = _joined(items, 0) if kind == "texts" else _jsons(items)
-        return [array("q", counts).tobytes(), *packed]
+        if kind == "jsons":
+            items = list(map(encode_json, items))
+        return [[array("q", counts).tobytes()], *_pack_texts(items, 0)]
     if kind in _FITS:
         plain, fit = _FITS[kind]
         if not plain.issuperset(map(type, values)):
             values = list(map(fit, values))
             absent = values.count(None)
     if kind not in NUMBERS:
-        return _joined(values, absent)
+        return _pack_texts(values, absent)
     code, nothing = NUMBERS[kind]
     numbers = [nothing if v is None else v for v in values] if absent else values
     try:
-        return [array(code, numbers).tobytes()]
+        return [[array(code, numbers).tobytes()]]
     except OverflowError:  # more than 64 bits
         return pack_column(kind, list(map(_count, values)))
 
 
-def _joined(values: Sequence[Any], absent: int) -> Packed:
+def _pack_texts(values: Sequence[Any], absent: int) -> Packed:
     """Texts, or bytes, of which so many are absent."""
     known = [value for value in values if value is not None] if absent else values
     if known and type(known[0]) is str:
@@ -353,16 +378,7 @@ def _joined(values: Sequence[Any], absent: int) -> Packed:
     if absent:
         rest = iter(lengths)
         lengths = array("q", [ABSENT if value is None else next(rest) for value in values])
-    return [lengths.tobytes(), b"".join(encoded)]
-
-
-def _jsons(items: Sequence[Any]) -> Packed:
-    data = bytearray()
-    ends = [0]
-    for item in items:
-        append_json(item, data)
-        ends.append(len(data))
-    return [array("q", map(sub, ends[1:], ends)).tobytes(), data]
+    return [[lengths.tobytes()], encoded]
 
 
 def _text(value: Any) -> str | None:
