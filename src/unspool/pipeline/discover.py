@@ -147,7 +147,7 @@ def _problem(path: str, code: str, text: str) -> Problem:
     return Problem(key=NOBODY, origin=clean_text(path), offset=0, code=code, sample=text)
 
 
-_FAIR = 1.1
+_FAIR = 1.02
 """How much more than its share of the bytes a worker keeps before others take conversations over."""
 
 

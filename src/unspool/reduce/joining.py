@@ -45,37 +45,40 @@ def _covers(longer: SnapshotSeen, other: SnapshotSeen) -> bool:
 class Joiner:
     """The lists of one conversation; asked for, none is the beginning of another."""
 
-    __slots__ = ("_bytes", "_lists", "_loose_bytes", "_open", "_shared")
+    __slots__ = ("_bytes", "_lists", "_loose", "_loose_bytes", "_open", "_shared")
 
     def __init__(self) -> None:
         self._lists: list[Joined] = []
+        self._loose: list[SnapshotSeen] = []
+        """Short lists that were not compared with any."""
         self._bytes = 0
         self._loose_bytes = 0
+        """How much text was not yet compared with all the rest."""
         self._open: dict[bytes, list[Joined]] = {}
         """How long lists begin → those that came last, the latest first."""
         self._shared: dict[bytes, bytes] = {}
 
     def add(self, fact: SnapshotSeen) -> int:
         """Take the fact in; by how many bytes the kept text grew."""
-        views = self._lean(fact)
+        fact = self._lean(fact)
         size = len(fact.text)
-        new = None
-        if size > _SHORT and not fact.broken:
+        if size <= _SHORT or fact.broken:
+            self._loose.append(fact)
+        else:
             latest = self._open.setdefault(fact.text[:_BEGINNING], [])
             for known in latest:
                 if _covers(fact, known.fact):
                     grown = size - len(known.fact.text)
                     known.fact = fact
-                    known.views += views
+                    known.views += fact.views
                     self._bytes += grown
                     return grown
                 if _covers(known.fact, fact):
-                    known.views += views
+                    known.views += fact.views
                     return 0
-            new = Joined(fact, views)
-            latest.insert(0, new)
+            latest.insert(0, Joined(fact, list(fact.views)))
+            self._lists.append(latest[0])
             del latest[_OPEN:]
-        self._lists.append(new or Joined(fact, views))
         self._bytes += size
         self._loose_bytes += size
         if self._loose_bytes <= max(_LOOSE_BYTES, self._bytes // 2):
@@ -84,18 +87,20 @@ class Joiner:
         self._settle()
         return self._bytes - before
 
-    def _lean(self, fact: SnapshotSeen) -> list[View]:
+    def _lean(self, fact: SnapshotSeen) -> SnapshotSeen:
         """The same system prompt and tools come with every call: hold them once."""
         views: list[View] = []
         shared = self._shared
+        is_same = True
         for view in fact.views:
             if view.system or view.tools:
                 system = shared.setdefault(view.system, view.system)
                 tools = shared.setdefault(view.tools, view.tools)
                 if system is not view.system or tools is not view.tools:
                     view = msgspec.structs.replace(view, system=system, tools=tools)
+                    is_same = False
             views.append(view)
-        return views
+        return fact if is_same else msgspec.structs.replace(fact, views=tuple(views))
 
     def _settle(self) -> None:
         """Every list into the one that it is the beginning of.
@@ -104,7 +109,8 @@ class Joiner:
         """
         kept: list[Joined] = []
         begun: list[Joined] = []
-        for joined in sorted(self._lists, key=_by_text):
+        loose = [Joined(fact, list(fact.views)) for fact in self._loose]
+        for joined in sorted(self._lists + loose, key=_by_text):
             while begun and not joined.fact.text.startswith(begun[-1].fact.text):
                 kept.append(begun.pop())
             for known in reversed(begun):
@@ -113,6 +119,7 @@ class Joiner:
                     begun.remove(known)
             begun.append(joined)
         self._lists = kept + begun
+        self._loose = []
         self._open.clear()
         self._bytes = sum(len(joined.fact.text) for joined in self._lists)
         self._loose_bytes = 0

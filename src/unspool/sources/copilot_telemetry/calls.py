@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from unspool.facts import AnyFact, ListSeen, PieceSeen, SnapshotSeen, View
 from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry.events import Event, option_of, text_of
+from unspool.sources.copilot_telemetry.events import Event, number_of, option_of, text_of
 from unspool.sources.copilot_telemetry.turns import (
     has_context,
     no_conversation,
@@ -80,14 +80,14 @@ def _is_utility(source: str) -> bool:
 
 def _view(event: Event, size: int) -> View:
     """What the event says about its call. Lists by reference do not say whose they are."""
-    told = event.told
+    told, measures = event.told, event.measures
+    call = _shared(text_of(told.modelCallId))
     request = _shared(text_of(told.headerRequestId))
     message = _shared(text_of(told.messageId))
-    turn = event.number("turnIndex")
     notes: dict[str, Any] = {}
     if event.stamp:
         notes["timestamp"] = event.stamp
-    if turn is not None:
+    if (turn := number_of(told.turnIndex, measures.turnIndex)) is not None:
         notes["turnIndex"] = turn
     if message:
         notes["messageId"] = message
@@ -96,22 +96,19 @@ def _view(event: Event, size: int) -> View:
     side = size and told.subType and (request or text_of(told.parentRequestId))
     # By position, in the order of facts.py: so many by name take three times as long.
     return View(
-        size, event.origin, event.offset, event.time, _shared(text_of(told.modelCallId)), request,
-        message, event.model, _shared(text_of(told.baseModel)), side or "",
-        option_of(told.request_option_system, told.dotted_system),
-        option_of(told.request_option_tools, told.dotted_tools),
-        event.number("promptTokens"), event.number("completionTokens"), None, notes,
+        size, event.origin, event.offset, event.time, call, request, message, event.model,
+        _shared(text_of(told.baseModel)), side or "",
+        option_of(told.request_option_system or told.dotted_system),
+        option_of(told.request_option_tools or told.dotted_tools),
+        number_of(told.promptTokens, measures.promptTokens),
+        number_of(told.completionTokens, measures.completionTokens), None, notes,
     )  # fmt: skip
 
 
-_texts: dict[str, str] = {}
-
-
+@lru_cache(maxsize=10_000)
 def _shared(text: str) -> str:
     """Ids and models come again and again: the same text is one object."""
-    if len(_texts) >= 10_000:
-        _texts.clear()
-    return _texts.setdefault(text, text)
+    return text
 
 
 def read_list(event: Event, tally: Tally) -> list[AnyFact]:
@@ -128,7 +125,8 @@ def read_list(event: Event, tally: Tally) -> list[AnyFact]:
     listed = ListSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
         call=view.call, request=view.request, answer=event.name.endswith("output"), ids=ids[1:-1],
-        piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
+        piece=number_of(told.chunkIndex, event.measures.chunkIndex) or 0,
+        pieces=number_of(told.totalChunks, event.measures.totalChunks) or 1,
         options=text_of(told.requestOptionsId), view=view,
     )  # fmt: skip
     return [listed]
@@ -151,6 +149,7 @@ def read_piece(event: Event, tally: Tally) -> list[AnyFact]:
     piece = PieceSeen(
         key=key, origin=event.origin, offset=event.offset, time=event.time,
         id=ident, what="options" if options else "message", body=body[1:-1],
-        piece=event.number("chunkIndex") or 0, pieces=event.number("totalChunks") or 1,
+        piece=number_of(told.chunkIndex, event.measures.chunkIndex) or 0,
+        pieces=number_of(told.totalChunks, event.measures.totalChunks) or 1,
     )  # fmt: skip
     return [piece]

@@ -11,6 +11,7 @@ asks for them.
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -128,30 +129,10 @@ class Event:
     def scribe(self, key: Key) -> Scribe:
         return Scribe(key, self.origin, self.offset, time=self.time)
 
-    def number(self, name: str) -> int | None:
-        value = getattr(self.told, name)
-        if value is None:
-            value = getattr(self.measures, name)
-        if value is None or type(value) is int:
-            return value
-        try:
-            return int(float(text_of(value)))
-        except (ValueError, OverflowError):
-            return None
-
     @property
     def model(self) -> str:
-        """The model that was asked for: as a JSON value inside the string, or plainly."""
-        text = text_of(self.told.request_option_model or self.told.dotted_model)
-        if not text or text == _UNDEFINED:
-            return ""
-        if text[0] == text[-1] == '"' and "\\" not in text:
-            return text[1:-1]
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-        return value if isinstance(value, str) else ""
+        """The model that was asked for."""
+        return _model_named(text_of(self.told.request_option_model or self.told.dotted_model))
 
     def read_messages(self) -> tuple[bytes, bool] | None:
         """The message list as it reads, without its closing bracket; and whether it is broken: the
@@ -183,22 +164,42 @@ def text_of(value: Any) -> str:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
-def option_of(*spellings: Raw) -> bytes:
+def number_of(told: Any, measured: Any) -> int | None:
+    """A property, or else a measure, as a whole number."""
+    value = measured if told is None else told
+    if value is None or type(value) is int:
+        return value
+    try:
+        return int(float(text_of(value)))
+    except (ValueError, OverflowError):
+        return None
+
+
+@lru_cache(maxsize=1000)
+def _model_named(text: str) -> str:
+    """The name of a model, which may be a JSON value inside the string."""
+    if not text or text == _UNDEFINED:
+        return ""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, str) else ""
+
+
+def option_of(raw: Raw) -> bytes:
     """A request option as JSON, which may be a JSON string that holds it."""
-    for raw in spellings:
-        text = bytes(raw)
-        if text:
-            break
-    if text in _UNDEFINED_JSON:
+    if not raw:
         return b""
+    text = bytes(raw)
     # Short ones are one object: whoever holds them once need not compare them.
     if len(text) <= _SHORT and len(_short_options) < 1000:
-        return _short_options.setdefault(text, text)
-    return text
+        text = _short_options.setdefault(text, text)
+    return b"" if text in _UNDEFINED_JSON else text
 
 
 _UNDEFINED = "undefined"
-_UNDEFINED_JSON = (b"", b'"undefined"', b'"\\"undefined\\""')
+_UNDEFINED_JSON = (b'"undefined"', b'"\\"undefined\\""')
 """What the sender writes for an option that is not there."""
 _short_options: dict[bytes, bytes] = {}
 _SHORT = 64

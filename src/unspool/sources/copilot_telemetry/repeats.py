@@ -30,7 +30,7 @@ _CONVERSATION = b'"conversationId":'
 _WHOSE_BYTES = 64
 _SHORT_LINE = 4096
 """A line that costs less than the comparison."""
-_KEPT_BYTES = 4 << 20
+_KEPT_BYTES = 2 << 20
 """Lists of some conversations that go on side by side."""
 
 CACHE_MARK = b"copilot_cache_control"

@@ -13,7 +13,7 @@ import msgspec
 from unspool.facts import NOBODY, AnyFact, Rank
 from unspool.io.door import recover_json
 from unspool.io.origins import Tally
-from unspool.sources.copilot_telemetry.events import SOURCE, Event, text_of
+from unspool.sources.copilot_telemetry.events import SOURCE, Event, number_of, text_of
 from unspool.sources.scribe import Scribe
 
 _CONTEXT = (
@@ -96,7 +96,7 @@ def read_message_text(event: Event, tally: Tally) -> list[AnyFact]:
         tally.noise += 1
         return []
     scribe = event.scribe(key)
-    turn = event.number("turnIndex")
+    turn = number_of(told.turnIndex, event.measures.turnIndex)
     if text:
         # A turn has no id of its own: without the conversation's it would be the same in all.
         stem = ident or (f"{key[1]}/{turn}" if turn is not None else "")
