@@ -114,8 +114,17 @@ _decode_blocks: Callable[[bytes | Raw], str | list[Block] | None] = msgspec.json
 ).decode
 
 
-def _as_block(item: Any) -> Any:
-    return item if isinstance(item, dict) else {"type": "text", "text": str(item)}
+def _as_blocks(content: Any) -> list[Any]:
+    """What is no block was said all the same: `"content": true` says "true"."""
+    return [
+        item
+        if isinstance(item, dict) and isinstance(item.get("type"), str)
+        else {
+            "type": "text",
+            "text": item if isinstance(item, str) else msgspec.json.encode(item).decode(),
+        }
+        for item in (content if isinstance(content, list) else [content])
+    ]
 
 
 class _LineShape(Shape[Line]):
@@ -124,8 +133,8 @@ class _LineShape(Shape[Line]):
         message = field_of(value, "message")
         if isinstance(message, str):
             value = {**value, "message": {"content": message}}
-        elif isinstance(content := field_of(message, "content"), list):
-            value = {**value, "message": {**message, "content": [*map(_as_block, content)]}}
+        elif not isinstance(content := field_of(message, "content"), str | None):
+            value = {**value, "message": {**message, "content": _as_blocks(content)}}
         return super().convert(value, wrong)
 
 
@@ -136,8 +145,7 @@ def convert_blocks(value: Any) -> str | list[Block] | None:
     """Text or blocks, out of a decoded value."""
     if isinstance(value, str) or value is None:
         return value
-    items = value if isinstance(value, list) else [value]
-    return [BLOCK.convert(_as_block(item)) for item in items]
+    return [BLOCK.convert(item) for item in _as_blocks(value)]
 
 
 def parse_blocks(raw: bytes | Raw) -> str | list[Block] | None:
