@@ -2,17 +2,23 @@
 
 Spark puts `pyspark/python/lib/pyspark.zip` before all else on the path of its Python processes. Source
 code in an archive is compiled anew by each of them, which is two thirds of the time that they take to
-start. Where the package that the archive belongs to is installed, the archive is left out.
+start. Where the package that the archive belongs to is installed, the archive is left out. It is also
+forgotten: else every worker would read its table of contents four times, which takes 0.1 s.
 
-What tasks need is imported here, once for all workers of an executor. numpy is not: pyarrow takes it
-where it is installed, 11 MB for each worker, and our tasks make no use of it. Arrow's own allocator
-keeps what batches once took, 8 MB; pyarrow has to know before it is imported that it uses the system's.
+What tasks need is imported here, once for all workers of an executor. Arrow's own allocator keeps what
+batches once took, 8 MB; pyarrow has to know before it is imported that it uses the system's. numpy,
+which pyarrow takes where it is installed, is 11 MB for each worker, and our tasks make no use of it: in
+a session that does nothing but extract (`open_session` says so by ALONE) it is left out.
 """
 
+import gc
 import os
 import runpy
 import sys
 from pathlib import Path
+
+ALONE = "UNSPOOL_SPARK_ALONE"
+"""In the environment of executors whose Python runs no tasks but ours."""
 
 
 def without_archives(path: list[str]) -> list[str]:
@@ -25,11 +31,17 @@ def without_archives(path: list[str]) -> list[str]:
 
 def import_tasks() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    sys.modules["numpy"] = None  # type: ignore[assignment]  # as if it were not installed
+    if os.environ.get(ALONE):
+        sys.modules["numpy"] = None  # type: ignore[assignment]  # as if it were not installed
     from unspool.engines.spark import tasks  # noqa: F401
 
 
 if __name__ == "__main__":
     sys.path[:] = without_archives(sys.path)
+    for entry in list(sys.path_importer_cache):
+        if ".zip" in entry and entry not in sys.path:
+            del sys.path_importer_cache[entry]
     import_tasks()
+    # After every task Spark looks through all objects for garbage: what was imported is none.
+    gc.freeze()
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)

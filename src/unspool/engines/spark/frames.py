@@ -42,7 +42,7 @@ from unspool.io.folders import is_folder
 from unspool.io.origins import Origin, Tally
 from unspool.link import Patches, link
 from unspool.pipeline.batch import SAMPLES
-from unspool.pipeline.discover import RANGE_BYTES, cut, discover
+from unspool.pipeline.discover import cut, discover
 from unspool.pipeline.finish import FILTERS
 from unspool.pipeline.job import Job, Summary
 from unspool.pipeline.worker import SAMPLES_PER_CODE
@@ -50,6 +50,8 @@ from unspool.sinks.parquet.rows import TABLES
 
 SHAPES = ("jsonl", "parquet")
 LEAST_SPAN_BYTES = 4 << 20
+PORTION_BYTES = 128 << 20
+"""What one task reads: what a conversation repeats within it is joined before the shuffle."""
 LEAST_TASKS = 8
 MOST_PARTITIONS = 10_000
 TABLE_PARTITIONS = 200
@@ -167,7 +169,7 @@ class Extraction:
         portions = make_portions(found.origins)
         if self.partitions is None:
             # What was joined is a quarter of what was read, or less.
-            self.partitions = min(max(LEAST_TASKS, len(portions) // 4), MOST_PARTITIONS)
+            self.partitions = min(max(LEAST_TASKS, len(portions) // 2), MOST_PARTITIONS)
         return self._spans(portions).mapInArrow(
             partial(tasks.read, recover=self.job.recover), SCHEMA
         )
@@ -374,7 +376,7 @@ def make_portions(origins: Iterable[Origin]) -> list[list[Origin]]:
     """Spans in portions of about equal size, each the work of one task."""
     origins = list(origins)
     total = sum(origin.size for origin in origins)
-    size = min(RANGE_BYTES, max(LEAST_SPAN_BYTES, total // LEAST_TASKS))
+    size = min(PORTION_BYTES, max(LEAST_SPAN_BYTES, total // LEAST_TASKS))
     portions: list[list[Origin]] = []
     room = 0
     for span in cut(origins, size):

@@ -22,6 +22,7 @@ from unspool.trajectory import Trajectory, encode_trajectory
 BUFFER_BYTES = 1 << 20
 GIVE_BACK_BYTES = 8 << 20
 """So much of a long conversation, in another form now, is given back at once."""
+MESSAGES_AT_ONCE = 16
 CONVERSATIONS = "conversations"
 _BARE = len(encode_trajectory(Trajectory(conversation_id="", messages=[]))) - len("]}")
 
@@ -98,7 +99,7 @@ def _create(url: str) -> Any:
 
 
 def write_line(trajectory: Trajectory, file: Any) -> None:
-    """As the sink writes it. Messages are let go one by one, so that a long conversation is held
+    """As the sink writes it. Messages are let go some at a time, so that a long conversation is held
     once."""
     drop_bytes(trajectory)
     messages, trajectory.messages = trajectory.messages, []
@@ -108,7 +109,8 @@ def write_line(trajectory: Trajectory, file: Any) -> None:
     messages.reverse()
     size = 0
     while messages:
-        line = encode_json(messages.pop())
+        some = [messages.pop() for _ in range(min(MESSAGES_AT_ONCE, len(messages)))]
+        line = encode_json(some)[1:-1]
         file.write(line)
         if messages:
             file.write(b",")

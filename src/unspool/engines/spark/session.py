@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from unspool.engines.spark.daemon import ALONE
 from unspool.errors import EngineError, MissingExtra, UnspoolError
 
 try:
@@ -56,6 +57,7 @@ def open_session(
             # What linking needs of all conversations comes to the driver at once.
             builder = builder.config("spark.driver.maxResultSize", "0")
             builder = builder.config("spark.python.daemon.module", DAEMON)
+            builder = builder.config(f"spark.executorEnv.{ALONE}", "1")
         for name, value in settings.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
