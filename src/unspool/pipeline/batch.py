@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 
@@ -98,7 +99,11 @@ class Run:
 
     def write(self) -> list[Written]:
         """Everything that goes out, in order; filters and samples counted."""
-        families = sinks.load(self.job.sink).FAMILIES
+        sink = sinks.load(self.job.sink)
+        families = sink.FAMILIES
+        if self.job.workers > 1 and hasattr(sink, "prepare"):
+            # Workers are forked by now: a thread does them no harm.
+            Thread(target=sink.prepare, daemon=True).start()
         reduced, patches = self._reduce(early=not families)
         written: list[Written] = []
         tasks: list[Task] = []

@@ -182,17 +182,20 @@ def write_output(
     return []
 
 
-def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes]:
+def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes | memoryview]:
     slots = Slots()
     try:
         for place in places:
-            yield slots.read(place)
+            yield slots.view(place)
     finally:
         slots.close()
 
 
 def write_combined(
-    combine: Combine, names: Iterable[str], groups: Mapping[str, Iterable[bytes]], output: str
+    combine: Combine,
+    names: Iterable[str],
+    groups: Mapping[str, Iterable[bytes | memoryview]],
+    output: str,
 ) -> list[Path]:
     """The files that a sink makes of the pieces of all conversations; all of them or none.
 
@@ -220,7 +223,7 @@ def write_combined(
 def _write_partitions(
     combine: Combine,
     tables: Mapping[str, Path],
-    groups: Mapping[str, Iterable[bytes]],
+    groups: Mapping[str, Iterable[bytes | memoryview]],
     folder: Path,
 ) -> None:
     """Tables get their names when all partitions of all of them are whole."""

@@ -4,6 +4,7 @@ Each worker appends to files of its own and keeps, or hands on, the places of wh
 file has no structure beside that.
 """
 
+import mmap
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from unspool.pipeline.collect import FACT_BYTES, Gathered, Place, weigh
 
 CHUNK_BYTES = 1 << 20
 COPY_BYTES = 1 << 20
+MAPPED_BYTES = 1 << 16
+"""To map less than this costs more than to copy it."""
 
 
 class Slot(NamedTuple):
@@ -92,6 +95,19 @@ class Slots:
                 break
             data += more
         return data
+
+    def view(self, slot: Slot) -> bytes | memoryview:
+        """What lies there, without a copy of it where it is long: for one who only looks at it."""
+        if slot.size < MAPPED_BYTES:
+            return self.read(slot)
+        past = slot.offset % mmap.ALLOCATIONGRANULARITY
+        mapped = mmap.mmap(
+            self._open(slot.file).fileno(),
+            slot.size + past,
+            access=mmap.ACCESS_READ,
+            offset=slot.offset - past,
+        )
+        return memoryview(mapped)[past:]  # which keeps it mapped
 
     def copy(self, slots: Iterable[Slot], target: BinaryIO) -> None:
         """The bytes of the slots, one after the other; runs of them are copied as one."""

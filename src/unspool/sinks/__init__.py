@@ -68,7 +68,7 @@ Options = Mapping[str, Any]
 """The command line's options for sinks: `reasoning`, `atif_version`, `subagents` …"""
 
 
-Combine = Callable[[Iterable[bytes], Mapping[str, BinaryIO]], None]
+Combine = Callable[[Iterable[bytes | memoryview], Mapping[str, BinaryIO]], None]
 """The pieces of all conversations, or of those of one partition, in order, into the files that FILES
 names. The name of such a piece is the folder of its partition, or empty."""
 

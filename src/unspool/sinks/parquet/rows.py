@@ -185,7 +185,7 @@ class Rows(NamedTuple):
         return [list(islice(pieces, len(column))) for column in self.sizes]
 
 
-def unpack(piece: bytes) -> list[Rows]:
+def unpack(piece: bytes | memoryview) -> list[Rows]:
     """What `rows_of` gave for every table, in order."""
     start = _SIZE_BYTES + int.from_bytes(piece[:_SIZE_BYTES], "little")
     view = memoryview(piece)
