@@ -97,7 +97,6 @@ def _frugal() -> Iterator[None]:
     Spark's daemon scans all the same: what was imported it need not look at."""
     global _frozen
     use_system_memory()
-    give_back()
     if not _frozen:  # (gc.get_freeze_count() counts them all, which takes 10 ms)
         _frozen = True
         gc.freeze()
