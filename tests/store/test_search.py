@@ -263,6 +263,36 @@ def test_a_first_list_leaves_texts_to_whoever_asks_for_them(
         assert _all_texts(connection) == texts != []
 
 
+def test_a_damaged_conversation_keeps_nobody_from_searching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+    home = tmp_path / "home"
+    for name in ("one", "two"):
+        write(home / f"{name}.jsonl", talk(f"alphabet {name}", name))
+    with writing(tmp_path / "s.db") as connection:
+        Sync(connection, later=True).run([str(home)])
+        connection.execute(
+            "UPDATE trajectories SET data = substr(data, 1, 20) WHERE conversation_id LIKE '%one'"
+        )
+        assert _words(connection, "alphabet") == ["two"]
+        assert any("one" in finding for finding in verify(connection))
+
+
+def test_a_store_that_has_texts_gets_the_new_ones_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may be running on it, which only reads."""
+    monkeypatch.setattr("unspool.store.readers.WORTH_WORKERS_BYTES", 0)
+    home = tmp_path / "home"
+    write(home / "one.jsonl", talk("alphabet one", "one"))
+    with writing(tmp_path / "s.db") as connection:
+        Sync(connection).run([str(home)])
+        write(home / "two.jsonl", talk("alphabet two", "two"))
+        Sync(connection, later=True).run([str(home)])
+        assert connection.execute("SELECT count(*) FROM texts_due").fetchone() == (0,)
+
+
 def test_what_cannot_be_made_searchable_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

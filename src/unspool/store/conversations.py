@@ -10,6 +10,9 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from functools import cache
 
+import msgspec
+import zstandard
+
 from unspool.io.packing import tamed
 from unspool.store.blocks import expand
 from unspool.store.opening import transaction
@@ -175,7 +178,10 @@ def _put_texts(connection: sqlite3.Connection, ident: str, texts: list[tuple[obj
 
 
 def _make_searchable(connection: sqlite3.Connection, ident: str) -> None:
-    trajectory = get_trajectory(connection, ident)
+    try:
+        trajectory = get_trajectory(connection, ident)
+    except (zstandard.ZstdError, msgspec.DecodeError):
+        trajectory = None  # damaged: `store verify` tells of it, and all others can be searched
     numbers = dict(
         connection.execute(
             "SELECT message_index, id FROM messages WHERE conversation_id = ?", (ident,)

@@ -49,8 +49,10 @@ def version_of(connection: sqlite3.Connection) -> int:
             " upgrade unspool"
         )
     if 0 < version < FIRST:
+        path = connection.execute("PRAGMA database_list").fetchone()[2]
         raise StoreError(
-            f"the store is of version {version}, from before the first release: remove it and sync"
+            f"the store {path} is of version {version}, from before the first release;"
+            " moved away, `unspool sync` makes a new one from the files that are there"
         )
     return version
 

@@ -64,7 +64,10 @@ class Sync:
                 # Trajectories wait in a file: there may be many.
                 spool = Spool(Path(folder, "bases"))
                 self.update.put_away = spool.put
-                searchable = not (self.later and is_much(found.changed))
+                # Only of a new store: one that has texts may be served, and a server, which only
+                # reads, would not find the rest.
+                new = self.connection.execute("SELECT 1 FROM texts LIMIT 1").fetchone() is None
+                searchable = not (self.later and new and is_much(found.changed))
                 for items in iter_read(found.changed, self.raw, searchable, folder):
                     self._take_batch(items)
                     if self.pieces:
