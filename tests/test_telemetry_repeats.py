@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.telemetry import PART, Event, call
-from unspool.facts import AnyFact
+from unspool.facts import AnyFact, Problem, SnapshotSeen
 from unspool.io.door import UNREADABLE
 from unspool.io.origins import Origin, Tally
 from unspool.sources.copilot_telemetry import read, repeats
@@ -116,3 +116,44 @@ def test_a_byte_that_is_no_utf8_is_seen_wherever_it_stands(seed: int) -> None:
             at = rng.choice([i for i in rng.sample(range(len(line)), 400) if line[i] >= 0x80])
             with pytest.raises(UNREADABLE):
                 shape.decode(line[:at] + b"\xff" + line[at + 1 :])
+
+
+def _list(*texts: str) -> str:
+    return json.dumps([{"role": "user", "content": text} for text in texts], separators=(",", ":"))
+
+
+def _line(**properties: Any) -> str:
+    """A line that is long enough to be compared with the one before."""
+    given = {"conversationId": "c" * 36, "pad": "x" * 5000, **properties}
+    event = {"time": "2026-03-01T01:01:00.000Z", "name": "x/engine.messages", "properties": given}
+    return json.dumps(event, separators=(",", ":"))
+
+
+A, B = _list("a"), _list("b", "c")
+ODD_LINES = {
+    # The first of two is not the one that counts, and repeats the list before.
+    "a key twice": (_line(messagesJson=A)[:-2] + f',"messagesJson":{json.dumps(B)}}}}}', B, ()),
+    "a part that is no text": (_line(messagesJson=B, messagesJson_02={"a": "b"}), B, ()),
+    "a space before it": (_line(messagesJson=" " + B), B, ()),
+    "a later part before it": (
+        _line(messagesJson_03="zz}]", messagesJson=B),
+        B,
+        ("messages-part-missing",),
+    ),
+    "a bracket as an escape": (_line(messagesJson=B).replace('}]"', '}\\u005d"'), B, ()),
+    "an empty bag": (_line(messagesJson=B)[:-1] + ',"data":{"properties":{}}}', B, ()),
+}
+
+
+@pytest.mark.parametrize(("line", "expected", "codes"), ODD_LINES.values(), ids=ODD_LINES)
+def test_odd_lists_after_a_known_one(
+    line: str, expected: str, codes: tuple[str, ...], tmp_path: Path
+) -> None:
+    """They are read as if they stood alone, and so is the line behind them."""
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join([_line(messagesJson=A), line, _line(messagesJson=A)]))
+    facts = list(read(Origin(str(path), path.name), Tally()))
+    texts = [fact.text.decode() for fact in facts if isinstance(fact, SnapshotSeen)]
+    assert texts[0] == texts[2] == A[:-1]
+    assert texts[1].removesuffix("]") == expected.removesuffix("]")
+    assert tuple(fact.code for fact in facts if isinstance(fact, Problem)) == codes

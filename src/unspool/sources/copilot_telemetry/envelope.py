@@ -29,7 +29,7 @@ class Properties(msgspec.Struct, gc=False):
     request_option_system: Raw = _NO
     baseModel: Any = ""
     messagesJson: Any = UNSET
-    gap: bool = msgspec.field(default=False, name="unspool:gap")
+    gap: Any = msgspec.field(default=False, name="unspool:gap")
     """Whether a part of the list is missing; a name that nobody uses."""
     source: Any = ""
     turnIndex: Any = None
@@ -127,7 +127,10 @@ def bag_of(envelope: Any) -> Any:
     data = envelope.data
     bag = envelope
     if data is not None:
-        bag = data.baseData or (data if data.properties else envelope)
+        told = data.properties
+        # An empty bag (`"data":{"properties":{}}`) does not hide one that is filled.
+        is_filled = told and not (envelope.properties and told == type(told)())
+        bag = data.baseData or (data if is_filled else envelope)
     return envelope.baseData or bag
 
 

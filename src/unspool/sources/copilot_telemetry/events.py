@@ -141,7 +141,7 @@ class Event:
         if value is UNSET:
             return None
         if type(value) is bytes:
-            return value, False
+            return value.lstrip(b" "), False
         if type(value) is str:
             text = value.encode()
         else:

@@ -36,7 +36,8 @@ _KEPT_BYTES = 2 << 20
 CACHE_MARK = b"copilot_cache_control"
 """Marks move with every call: with them no list would be the beginning of the next."""
 _SECOND_PART = b'_02":'
-_ODD = (_SECOND_PART, b'"messagesJson_', CACHE_MARK)
+_PART = b'"messagesJson_'
+_ODD = (_SECOND_PART, _PART, CACHE_MARK)
 """What a line has that is not decoded as it stands: a property in parts, a list of which one may be
 missing, marks."""
 
@@ -102,7 +103,10 @@ class Repeats:
             known = _NOTHING
         start, parts, more = at + len(known.spelled), known.parts, ""
         try:
-            if line.find(_SECOND_PART, 0, at) >= 0 or line.find(CACHE_MARK, start) >= 0:
+            # Part of it stands before it, or part of another property does; or there are marks.
+            if max(line.find(_SECOND_PART, 0, at), line.find(_PART, 0, at)) >= 0:
+                raise _Odd
+            if line.find(CACHE_MARK, start) >= 0:
                 raise _Odd
             while (found := line.find(_NAME, start)) >= 0:
                 parts += 1
@@ -120,6 +124,8 @@ class Repeats:
             text = last[:-1].encode()
             # As the line spells it, it is no shorter, and ends at the first quote that is not escaped.
             end = line.find(b'}]"', start + len(text) - 1) + 2
+            if end < start:  # the brackets are spelled as escapes
+                raise _Odd
             outside = line[:at] + line[end:]
             refuse_dirt(outside)
             if outside.find(_SECOND_PART) >= 0:
@@ -160,14 +166,23 @@ class Repeats:
                 del properties[name]
                 parts = texts[field] = [first[1:-1]]
                 number = 2 if field != "messagesJson" else known.parts + 1
-                while (part := properties.pop(f"{name}_{number:02d}", None)) is not None:
-                    parts.append(bytes(part)[1:-1])
+                while (part := bytes(properties.get(f"{name}_{number:02d}", b"")))[:1] == b'"':
+                    del properties[f"{name}_{number:02d}"]
+                    parts.append(part[1:-1])
                     number += 1
         bag_of(loose).properties = properties
         envelope = _decode(_encode(loose))
         told: Properties = bag_of(envelope).properties
-        told.gap = any(key[:13] == "messagesJson_" and key[13:].isdigit() for key in properties)
         parts = texts.pop("messagesJson", [])
+        if known is not _NOTHING and not (
+            parts and line.startswith(parts[0] + b'"', at + len(known.spelled))
+        ):  # it is another that begins here
+            return self._decode_odd(line, at, spaced, owner)
+        missing = known.parts + len(parts)
+        told.gap = bool(parts) and any(
+            key[:13] == "messagesJson_" and key[13:].isdecimal() and int(key[13:]) > missing
+            for key in properties
+        )
         for field, inside in texts.items():
             setattr(told, field, Raw(b'"%b"' % b"".join(inside)))
         if not parts:
