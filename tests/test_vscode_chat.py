@@ -17,7 +17,7 @@ from unspool.sinks.chat_json import write
 from unspool.sources.vscode_chat import claims
 from unspool.sources.vscode_chat import places as usual_places
 from unspool.sources.vscode_chat.model import CHAT
-from unspool.sources.vscode_chat.mutations import Replay, decode_mutation
+from unspool.sources.vscode_chat.mutations import MUTATION, Replay
 from unspool.trajectory import Message, Trajectory
 
 
@@ -160,10 +160,10 @@ class TestRealChats:
     def test_replayed_log_is_the_state_that_vscode_has(self, folder: Path) -> None:
         replay = Replay()
         for line in (folder / "live.session.jsonl").read_bytes().splitlines():
-            assert replay.apply(decode_mutation(line))
+            assert replay.apply(MUTATION.decode(line))
         expected = json.loads((folder / "live.expected-state.json").read_text())
         wrong: list[str] = []
-        assert CHAT.decode(replay.document()) == CHAT.convert(expected, wrong)
+        assert CHAT.convert(replay.state, wrong) == CHAT.convert(expected, wrong)
         assert wrong == []
 
     def test_three_forms_of_one_chat(self, folder: Path) -> None:

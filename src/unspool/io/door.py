@@ -87,6 +87,7 @@ def iter_json_lines(
     noise: bytes | tuple[bytes, ...] | re.Pattern[bytes] = (),
     whole: bool = False,
     lazy: bool = False,
+    shorten: "Callable[[bytes], bytes] | None" = None,
 ) -> Iterator[tuple[int, bytes, StructType] | Problem]:
     """The records of JSON lines: (offset, the record's bytes, typed), and what was wrong.
 
@@ -95,7 +96,8 @@ def iter_json_lines(
     texts across fields. A line that begins with `noise` and ends as an object does is not read.
     `whole`: the shape holds whatever a record has, so that decoding it has met all its bytes. `lazy`:
     what the shape leaves undecoded (`msgspec.Raw`) is not looked at: the shape does that itself, or the
-    caller mends a line that proves bad there. To look costs as much as to decode.
+    caller mends a line that proves bad there. To look costs as much as to decode. `shorten` is given
+    a line with a string that may be too long, before that is cut.
 
     A file of which no line is a record is read whole: an array, or objects over many lines each. The
     elements of an array are records, too: their offset is that of the array plus their number.
@@ -143,7 +145,7 @@ def iter_json_lines(
             tally.noise += 1
             continue
         if len(line) > LONGEST_BYTES:
-            line, flaws = cut_long_strings(line)
+            line, flaws = cut_long_strings(line if shorten is None else shorten(line))
             yield from reader.tell_flaws(offset, flaws)
         try:
             value = decode(line)

@@ -15,7 +15,6 @@ from unspool.facts import AnyFact
 from unspool.io.databases import BACKUP, MAGIC, is_spare
 from unspool.io.origins import Head, Origin, Tally, Touched, read_head
 from unspool.sources.vscode_chat.documents import (
-    MUTATION,
     is_archive,
     read_archive,
     read_document,
@@ -24,7 +23,7 @@ from unspool.sources.vscode_chat.documents import (
 )
 from unspool.sources.vscode_chat.edits import is_state
 from unspool.sources.vscode_chat.fields import NAME
-from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, places
+from unspool.sources.vscode_chat.folders import CHAT_FOLDERS, DESCRIPTION, places
 from unspool.sources.vscode_chat.shown import shown_parts
 
 __all__ = [
@@ -41,66 +40,53 @@ __all__ = [
 
 RANGES = False
 
+_MUTATION = re.compile(rb'\s*\{\s*"kind"\s*:\s*[0-3]\s*,\s*"[kvi]"\s*:')
+"""How a line of a log begins."""
 _REQUESTS = re.compile(rb'"requests"\s*:\s*\[')
+_CHAT_MARKS = (b'"responderUsername"', b'"requestId"', b'"requesterUsername"')
 _STORES = ("state.vscdb", f"state.vscdb{BACKUP}")
-_DESCRIPTION = "workspace.json"
-_REPLAY = b'"totalLogEntries"'
 _OWN_FIELDS = {"requests", "prompts", "logs"}
 _CURSOR_KEYS = (b"cursorDiskKV", b"composer.composerData", b"aiService.")
 
 
 def claims(head: Head) -> bool:
-    name = head.name
+    return bool(_shape(head))
+
+
+def _shape(head: Head) -> str:
+    """Which of VS Code's files this is; empty for none."""
     if head.data.startswith(MAGIC):
-        return name in _STORES and not _is_cursors(head)
-    if name == _DESCRIPTION:
-        return "workspaceStorage" in head.parts[-2:] and not _is_cursors(head)
-    if is_archive(head) or is_state(head):
-        return True
-    data = _start(head)
-    if _is_stored(head):
-        return b"{" in data
-    if not data.startswith(b"{"):
-        return False
-    if _is_log(head, data):
-        return True
-    return not _has_other_lines(data) and (_is_chat(data) or _is_replay(head, data))
-
-
-def _start(head: Head) -> bytes:
-    return head.data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n\0")
-
-
-def _is_stored(head: Head) -> bool:
-    """By its place alone: a damaged chat may begin with anything."""
-    return head.parts[-1:] != () and head.parts[-1] in CHAT_FOLDERS and ".json" in head.name
+        return "store" if head.name in _STORES and not _is_cursors(head) else ""
+    if head.name == DESCRIPTION:
+        own = "workspaceStorage" in head.parts[-2:] and not _is_cursors(head)
+        return "description" if own else ""
+    if is_archive(head):
+        return "archive"
+    if is_state(head):
+        return "state"
+    data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n\0")
+    # By its place alone: a damaged chat may begin with anything.
+    stored = head.parts[-1:] != () and head.parts[-1] in CHAT_FOLDERS and ".json" in head.name
+    if b"{" in data and (_MUTATION.match(data) or (stored and head.name.endswith(".jsonl"))):
+        return "log"
+    if stored:
+        return "chat" if b"{" in data else ""
+    if not data.startswith(b"{") or _has_other_lines(data):
+        return ""
+    # A list of requests: the reports in Copilot CLI's logs count theirs under the same name.
+    if _REQUESTS.search(data) and any(mark in data for mark in _CHAT_MARKS):
+        return "chat"
+    start = data[:4096]
+    replay = (b'"totalLogEntries"' in start and b'"prompts"' in start) or (
+        b'"logCount"' in data and b'"logs"' in data and b'"prompt"' in data
+    )
+    return "replay" if replay or head.name.endswith(".chatreplay.json") else ""
 
 
 def _is_cursors(head: Head) -> bool:
     """Cursor keeps chats of its own under the same file names."""
     folders = ("Cursor", ".cursor")  # a project may be called cursor
     return any(f in head.parts for f in folders) or any(k in head.data for k in _CURSOR_KEYS)
-
-
-def _is_log(head: Head, data: bytes) -> bool:
-    return MUTATION.match(data) is not None or (_is_stored(head) and head.name.endswith(".jsonl"))
-
-
-def _is_chat(data: bytes) -> bool:
-    """A list of requests: the reports in Copilot CLI's logs count theirs under the same name."""
-    if _REQUESTS.search(data) is None:
-        return False
-    return any(
-        mark in data for mark in (b'"responderUsername"', b'"requestId"', b'"requesterUsername"')
-    )
-
-
-def _is_replay(head: Head, data: bytes) -> bool:
-    if head.name.endswith(".chatreplay.json"):
-        return True
-    return (_REPLAY in data[:4096] and b'"prompts"' in data[:4096]) or (
-        b'"logCount"' in data and b'"logs"' in data and b'"prompt"' in data
-    )
 
 
 def _has_other_lines(data: bytes) -> bool:
@@ -122,38 +108,28 @@ def session_of(path: str) -> str | None:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    path = PurePath(origin.path)
-    name = path.name
-    for suffix in (".gz", ".zst"):
-        name = name.removesuffix(suffix)
-    spare = name in _STORES and not origin.named and is_spare(origin.path)
-    if spare or name == _DESCRIPTION:
+    shape = _shape(read_head(origin.path))
+    spare = shape == "store" and not origin.named and is_spare(origin.path)
+    if spare or shape == "description":
         # Every chat beside a description looks its folder up by itself, also when it is read alone.
         tally.records += 1
         tally.noise += 1
-        return iter(())
-    if name in _STORES:
+    elif shape == "store":
         from unspool.sources.vscode_chat.stores import read_store
 
-        return read_store(origin, tally)
-    if path.parent.name in CHAT_FOLDERS:
-        if name.endswith(".jsonl"):
-            return read_log(origin, tally, recover)
-        if name.endswith(".json"):
-            return read_document(origin, tally, recover)
-    head = read_head(origin.path)
-    data = _start(head)
-    if is_archive(head):
-        return read_archive(origin, tally)
-    if is_state(head):
-        return read_state(origin, tally)
-    if _is_log(head, data):
-        return read_log(origin, tally, recover)
-    if not _is_chat(data) and _is_replay(head, data):
+        yield from read_store(origin, tally)
+    elif shape == "archive":
+        yield from read_archive(origin, tally)
+    elif shape == "state":
+        yield from read_state(origin, tally)
+    elif shape == "log":
+        yield from read_log(origin, tally, recover)
+    elif shape == "replay":
         from unspool.sources.vscode_chat.replay import read_replay
 
-        return read_replay(origin, tally)
-    return read_document(origin, tally, recover)
+        yield from read_replay(origin, tally)
+    else:
+        yield from read_document(origin, tally)
 
 
 def touched(path: str, position: str) -> Touched | None:

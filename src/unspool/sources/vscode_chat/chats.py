@@ -1,8 +1,7 @@
 """A whole chat as facts: its head, its requests in a chain, and the runs of its sub-agents."""
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unspool.facts import ROOT, AnyFact, Key, Problem
@@ -10,7 +9,7 @@ from unspool.io.door import Flaw, sample
 from unspool.io.origins import Origin, Tally
 from unspool.io.times import format_time, parse_time
 from unspool.sources.scribe import Scribe
-from unspool.sources.vscode_chat import edits, tools
+from unspool.sources.vscode_chat import edits
 from unspool.sources.vscode_chat.fields import (
     BESIDE,
     HEAD,
@@ -24,13 +23,13 @@ from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.model import Chat, Request
 from unspool.sources.vscode_chat.prompts import rendered, typed_text, workspace_told
 from unspool.sources.vscode_chat.requests import Turn, run_facts, write_request
+from unspool.sources.vscode_chat.tools import unique
 from unspool.sources.vscode_chat.uris import path_of
 
 _OTHER_IDS = 1 << 41
 """Places behind all requests."""
 FLAT, LOG = 0, 1
 """Editions: VS Code went over from flat files to logs, and where it finds both the log counts."""
-_REQUEST_PATH = re.compile(r"requests\[(\d+)\]")
 _REPOSITORY = {
     "repository": "remoteUrl",
     "branch": "localBranch",
@@ -43,10 +42,8 @@ class Reading:
     """One chat of an origin on its way to facts."""
 
     def __init__(
-        self, chat: Chat, origin: Origin, tally: Tally, session: str,
-        locate: Callable[[int | None], int], edition: int,
-    ) -> None:  # fmt: skip
-        """`locate` tells the offset of a request by its number, or of the chat."""
+        self, chat: Chat, origin: Origin, tally: Tally, session: str = "", edition: int = FLAT
+    ) -> None:
         self.chat = chat
         self.origin = origin
         self.tally = tally
@@ -55,32 +52,19 @@ class Reading:
         self.abandoned: list[tuple[Request, str]] = []
         """Requests that the chat no longer holds, each with the id of the one that it followed."""
         self.edition = edition
-        self._locate = locate
         self._problems: list[AnyFact] = []
-        self._ancient = not any(request.requestId for request in self.requests)
-        """Until 2024 no request had an id."""
 
-    def problem(self, code: str, shown: str | bytes, offset: int) -> None:
-        self.tally.records += 1
-        self.tally.problems += 1
-        number = 1 + len(self._problems)  # several may stand at one place
-        self._problems.append(
-            Problem(
-                key=self.key, origin=self.origin.path, offset=offset, number=number,
-                entry=f"problem:{number}", code=code,
-                sample=sample(shown),
-            )
-        )  # fmt: skip
-
-    def tell_flaws(self, flaws: Iterable[Flaw], offset: int = 0) -> None:
+    def tell_flaws(self, flaws: Iterable[Flaw]) -> None:
         for flaw in flaws:
-            self.problem(flaw.code, flaw.sample, offset + flaw.place)
-
-    def wrong_types(self, paths: Iterable[str]) -> None:
-        """Problems with values of the chat that were left out."""
-        for path in paths:
-            match = _REQUEST_PATH.match(path)
-            self.problem("wrong-type", path, self._locate(int(match[1]) if match else None))
+            self.tally.records += 1
+            self.tally.problems += 1
+            number = 1 + len(self._problems)  # several may stand at one place
+            self._problems.append(
+                Problem(
+                    key=self.key, origin=self.origin.path, offset=flaw.place, number=number,
+                    entry=f"problem:{number}", code=flaw.code, sample=sample(flaw.sample),
+                )
+            )  # fmt: skip
 
     def facts(self) -> Iterator[AnyFact]:
         turns = self._turns()
@@ -112,40 +96,31 @@ class Reading:
 
     def _turns(self) -> list[tuple[Turn, str]]:
         """Every request with the id that it follows: the current ones form the chain."""
-        seen: set[str] = set()
-        calls: set[str] = set()
+        requests: set[str] = set()
         answers: set[str] = set()
+        calls: set[str] = set()
         turns: list[tuple[Turn, str]] = []
+        named = any(request.requestId for request in self.requests)  # until 2024 none was
         after = ROOT
-        for number, request in enumerate(self.requests):
-            named = request.requestId or request.providerRequestId or ""
-            ident = named
-            if not named:
-                text = typed_text(request.message)
-                ident = f"request:{_digest(text, request.timestamp)}"
-                if not self._ancient:
-                    self.problem("missing-request-id", text, self._locate(number))
-            unique, count = ident, 2
-            while unique in seen:
-                unique, count = f"{ident}#{count}", count + 1
-            if unique != ident and named:
-                self.problem("repeated-request-id", ident, self._locate(number))
-            seen.add(unique)
-            turn = Turn(request, unique, self.edition)
+        for request in self.requests:
+            ident = request.requestId or request.providerRequestId or ""
+            codes: list[str] = []
+            if not ident:
+                ident = f"request:{_digest(typed_text(request.message), request.timestamp)}"
+                codes += ["missing-request-id"] if named else []
+            elif ident in requests:
+                codes.append("repeated-request-id")
+            turn = Turn(request, unique(ident, requests), self.edition)
             turns.append((turn, after))
             after = turn.id
-            problems = [("wrong-type", path) for path in turn.wrong_fields()]
+            codes += turn.tell_apart(answers, calls)
             if turn.parts.not_objects:
-                problems.append(("part-not-an-object", turn.id))
-            if turn.tell_apart(answers):
-                problems.append(("repeated-answer-id", turn.id))
-            if tools.tell_apart((c for group in turn.calls for c in group), calls, turn.id):
-                problems.append(("repeated-call-id", turn.id))
-            for code, shown in problems:
-                self.problem(code, shown, self._locate(number))
+                codes.append("part-not-an-object")
+            self.tell_flaws(Flaw(code, 0, turn.id) for code in codes)
+            self.tell_flaws(Flaw("wrong-type", 0, path) for path in turn.wrong_fields())
             for kind in turn.parts.unknown:
                 self.tally.records += 1
-                self.tally.unrecognise(f"part {kind}", self.origin.path, self._locate(number))
+                self.tally.unrecognise(f"part {kind}", self.origin.path, 0)
         if any(turn.request.editedFileEvents for turn, _ in turns):
             edited = [
                 {t["path"] for _, touches in turn.touched for t in touches} for turn, _ in turns
@@ -166,8 +141,7 @@ class Reading:
             if ident and ident not in idents:
                 idents.add(ident)
                 turn = Turn(request, ident, self.edition, withdrawn=True)
-                turn.tell_apart(answers)
-                tools.tell_apart((c for group in turn.calls for c in group), calls, turn.id)
+                turn.tell_apart(answers, calls)
                 behind.setdefault(after, []).append((turn, after))
         woven: list[tuple[Turn, str]] = []
         waiting = [*reversed(turns), *reversed(behind.pop(ROOT, []))]

@@ -18,7 +18,7 @@ PRODUCTS = (
 SERVERS = (".vscode-server", ".vscode-server-insiders", ".vscodium-server")
 STORES = ("workspaceStorage", "globalStorage")
 """The rest of a `User` folder (settings, edit history) holds no chats and may be large."""
-_DESCRIPTION = "workspace.json"
+DESCRIPTION = "workspace.json"
 
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
@@ -46,9 +46,9 @@ def folder_of(path: str) -> str:
     folder, name = os.path.split(path)
     above, folder_name = os.path.split(folder)
     if folder_name in CHAT_FOLDERS:
-        return workspace_of(os.path.join(above, _DESCRIPTION))  # noqa: PTH118 - for every chat
+        return workspace_of(os.path.join(above, DESCRIPTION))  # noqa: PTH118 - for every chat
     stores = ("state.vscdb", "state.vscdb.backup")
-    return workspace_of(os.path.join(folder, _DESCRIPTION)) if name in stores else ""  # noqa: PTH118
+    return workspace_of(os.path.join(folder, DESCRIPTION)) if name in stores else ""  # noqa: PTH118
 
 
 def workspace_of(description: str) -> str:

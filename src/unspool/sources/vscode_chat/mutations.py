@@ -10,41 +10,28 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET
 
-from unspool.io.door import UNREADABLE
-from unspool.io.values import str_of
+from unspool.io.structs import Shape
+from unspool.io.values import field_of, list_of, str_of
 
 INITIAL, SET, PUSH, DELETE = range(4)
 LONGEST_PADDING = 100_000
 """An index further than this behind the end of a list is not a place that a log can mean."""
 
-_ABSENT = Raw()
-_NULL = Raw(b"null")
-
 
 class Mutation(msgspec.Struct, gc=False):
-    kind: int
+    kind: int | None = None
     k: list[str | int] | None = None
-    v: Raw = _ABSENT
+    v: Any = UNSET
     i: int | None = None
 
 
-class _Named(msgspec.Struct, gc=False):
-    requestId: Any = None
-
-
-decode_mutation = msgspec.json.Decoder(Mutation).decode
-_decode_container = msgspec.json.Decoder(dict[str, Raw] | list[Raw]).decode
-_decode_named = msgspec.json.Decoder(_Named).decode
+MUTATION = Shape(Mutation)
 
 
 class Replay:
-    """The state so far, and the requests that it no longer holds.
-
-    Values stay as they stand in their lines until a later line reaches into them: in the end the state
-    is written out as the one document that VS Code would have, and is read like any other.
-    """
+    """The state so far, and the requests that it no longer holds."""
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
@@ -52,25 +39,15 @@ class Replay:
         """Whether an initial state was seen."""
         self.removed: dict[str, tuple[Any, str]] = {}
         """Requests that a later change took out, by their ids, and the one that each stood behind."""
-        self.lines: dict[int | None, int] = {}
-        """Number of a request (None: the chat) → where the line stands that changed it last."""
 
-    def apply(self, mutation: Mutation, offset: int = 0) -> bool:
+    def apply(self, mutation: Mutation) -> bool:
         """Make the change; False where it cannot be made."""
         path = mutation.k or []
-        if len(path) > 1:
-            if path[0] == "requests" and isinstance(path[1], int):
-                self.lines[path[1]] = offset
-            return self._change(mutation, path)
         if path and path != ["requests"]:
             return self._change(mutation, path)
-        before = list(self._requests())
+        before = list(list_of(self.state.get("requests")))
         changed = self._change(mutation, path)
-        now = self._requests()
-        self.lines.setdefault(None, offset)
-        cut = len(before) if mutation.i is None else max(0, mutation.i)
-        changed_from = cut if mutation.kind == PUSH else 0
-        self.lines.update(dict.fromkeys(range(changed_from, len(now)), offset))
+        now = list_of(self.state.get("requests"))
         if self.removed or now[: len(before)] != before:
             kept = {_ident(request) for request in now}
             for ident in kept:
@@ -83,92 +60,57 @@ class Replay:
                 after = ident or after
         return changed
 
-    def document(self) -> bytes:
-        """The chat as VS Code would keep it in a flat file."""
-        return msgspec.json.encode(self.state)
-
     def _change(self, mutation: Mutation, path: list[str | int]) -> bool:
         kind, value = mutation.kind, mutation.v
         if kind == INITIAL:
-            state = _opened(value)
-            if isinstance(state, dict):
-                self.state, self.started = state, True
-            return isinstance(state, dict)
-        if kind not in (SET, PUSH, DELETE):
-            return False
+            if isinstance(value, dict):
+                self.state, self.started = value, True
+            return isinstance(value, dict)
         if not path:
             return kind == SET  # VS Code ignores it
-        at: Any = self.state
+        holder: Any = self.state
         for step, following in pairwise(path):
-            at = _enter(at, step, list if isinstance(following, int) else dict)
-        step = path[-1]
+            holder = _enter(holder, step, list if isinstance(following, int) else dict)
         if kind == PUSH:
-            target = _enter(at, step, list)
-            if not isinstance(target, list):
+            target = _enter(holder, path[-1], list)
+            items = [] if value is UNSET or value is None else value
+            if not isinstance(target, list) or not isinstance(items, list):
                 return False
             if mutation.i is not None and mutation.i >= 0:
                 del target[mutation.i :]
-            items = [] if value in (_ABSENT, _NULL) else _opened(value)
-            if isinstance(items, list):
-                target += items
-            return isinstance(items, list)
-        if kind == SET and value is not _ABSENT:
-            return _assign(at, step, value)
-        if isinstance(at, dict):
-            at.pop(str(step), None)
+            target += items
             return True
-        return _get(at, step) is not None and _assign(at, step, _NULL)
-
-    def _requests(self) -> list[Any]:
-        requests = _enter(self.state, "requests", None)
-        return requests if isinstance(requests, list) else []
+        return kind in (SET, DELETE) and _assign(
+            holder, path[-1], UNSET if kind == DELETE else value
+        )
 
 
-def _opened(value: Any) -> Any:
-    """A value with its own values as they stand; anything but an object or an array as it is."""
-    try:
-        return _decode_container(value)
-    except UNREADABLE:
-        return value
-
-
-def _enter(container: Any, step: str | int, missing: type | None) -> Any:
+def _enter(container: Any, step: str | int, missing: type) -> Any:
     """What stands at the step, to be changed; made there where there is nothing."""
-    value = _get(container, step)
-    if type(value) is dict or type(value) is list:
-        return value
-    if value is not None and value != _NULL:
-        inner = _opened(value)
-    else:
-        inner = missing() if missing is not None else None
-    return inner if inner is not None and _assign(container, step, inner) else None
-
-
-def _ident(request: Any) -> str:
     try:
-        if isinstance(request, dict):
-            return str_of(msgspec.json.decode(msgspec.json.encode(request.get("requestId"))))
-        return str_of(_decode_named(request).requestId)
-    except UNREADABLE:
-        return ""
-
-
-def _get(container: Any, step: str | int) -> Any:
-    if type(container) is dict:
-        return container.get(step if type(step) is str else str(step))
-    if type(container) is list and type(step) is int and 0 <= step < len(container):
-        return container[step]
-    return None
+        value = container[step]
+    except (LookupError, TypeError):
+        value = None
+    if value is None:
+        made = missing()
+        value = made if _assign(container, step, made) else None
+    return value
 
 
 def _assign(container: Any, step: str | int, value: Any) -> bool:
-    if isinstance(container, dict):
-        container[str(step)] = value
+    if isinstance(container, dict) and isinstance(step, str):
+        container[step] = value
+        if value is UNSET:
+            del container[step]
         return True
-    if not isinstance(container, list) or not isinstance(step, int) or step < 0:
+    if not isinstance(container, list) or not isinstance(step, int):
         return False
-    if step > len(container) + LONGEST_PADDING:
+    if not 0 <= step <= len(container) + LONGEST_PADDING:
         return False
-    container.extend([_NULL] * (step + 1 - len(container)))
-    container[step] = value
+    container.extend([None] * (step + 1 - len(container)))
+    container[step] = None if value is UNSET else value
     return True
+
+
+def _ident(request: Any) -> str:
+    return str_of(field_of(request, "requestId"))

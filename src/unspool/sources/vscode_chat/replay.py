@@ -37,7 +37,7 @@ _IMAGE, _TEXT, _OPAQUE = 0, 1, 2
 
 
 def read_replay(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
-    data, _ = read_whole(origin.path)
+    data = read_whole(origin.path)
     salvage = read_json(data.removeprefix(b"\xef\xbb\xbf"))
     value = salvage.values[0] if salvage.values else None
     if salvage.lost or not isinstance(value, dict):

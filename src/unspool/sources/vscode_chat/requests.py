@@ -9,8 +9,6 @@ from itertools import compress
 from operator import attrgetter
 from typing import Any
 
-import msgspec
-
 from unspool.facts import ROOT, AnyFact, Key
 from unspool.io.times import parse_time
 from unspool.io.values import dict_of, field_of, str_of
@@ -20,6 +18,7 @@ from unspool.sources.vscode_chat import parts as response_parts
 from unspool.sources.vscode_chat.answers import Placing, answer_of, own_thinking
 from unspool.sources.vscode_chat.attachments import attachment_of, entries_of
 from unspool.sources.vscode_chat.model import Agent, Metadata, Request, Result, Thinking
+from unspool.sources.vscode_chat.tools import unique
 from unspool.sources.vscode_chat.uris import uri_of
 
 _AGENT_MODES = {
@@ -88,6 +87,8 @@ class Turn:
         self.answer = answer_of(self.parts, self.metadata.toolCallRounds, ident, self.response_id)
         self.rounds = self.answer.rounds
         """One for every message."""
+        for number, round_ in enumerate(self.rounds):
+            round_.id = round_.id or f"{self.response_id}.{number}"
         self.calls = self.answer.calls
         self.single = self.answer.places is not None and len(self.rounds) == 1
         """No round of the model's tells the answer, which is one message or none."""
@@ -147,28 +148,21 @@ class Turn:
             return self.time + int(measured * 1000), measured
         return None, None
 
-    def tell_apart(self, seen: set[str]) -> int:
-        """Ids of answers and rounds that the chat repeats, told apart; how many there were."""
-        repeated = 0
-        response_id = self.response_id
-        if response_id in seen:
-            self.response_id = f"{self.id}/{response_id}"
-            repeated = 1
-        own: set[str] = set()
-        for number, round_ in enumerate(self.rounds):
-            ident = self.response_id if round_.id == response_id else round_.id
-            if ident and ident != self.response_id and (ident in seen or ident in own):
-                ident = f"{self.id}/{ident}.{number}"
-                repeated += 1
-            if ident != round_.id:
-                self.rounds[number] = msgspec.structs.replace(round_, id=ident)
-            own.add(self.round_id(number))
-        seen |= own
-        seen.add(self.response_id)
-        return repeated
+    def tell_apart(self, answers: set[str], calls: set[str]) -> list[str]:
+        """Give another id to messages and calls whose own the chat repeats; what was wrong."""
+        codes: dict[str, None] = {}
+        for round_ in self.rounds:
+            ident, round_.id = round_.id or "", unique(round_.id or "", answers, f"{self.id}/")
+            if round_.id != ident:
+                codes["repeated-answer-id"] = None
+        for call in (call for group in self.calls for call in group):
+            ident, call.id = call.id, unique(call.id, calls, f"{self.id}/")
+            if call.id != ident:
+                codes["repeated-call-id"] = None
+        return list(codes)
 
     def round_id(self, number: int) -> str:
-        return self.rounds[number].id or f"{self.response_id}.{number}"
+        return self.rounds[number].id or ""
 
     @property
     def last_id(self) -> str:
@@ -430,7 +424,9 @@ def run_facts(turn: Turn, key: Key, origin: str, offset: int) -> Iterator[AnyFac
             model=texts.get("modelName", ""), request=turn.id,
         )  # fmt: skip
         calls = [tools.from_part(tool, f"{run}/part.{n}") for n, tool in enumerate(parts.tools)]
-        tools.tell_apart(calls, set(), run)
+        seen: set[str] = set()
+        for call in calls:
+            call.id = unique(call.id, seen, f"{run}/")
         tools.write_calls(
             scribe, calls, f"{run}/answer", turn.metadata.toolCallResults, inside=True
         )

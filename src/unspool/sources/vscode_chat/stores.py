@@ -16,7 +16,7 @@ from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, field_of
 from unspool.sources.scribe import Scribe
 from unspool.sources.vscode_chat.attachments import without_long_images
-from unspool.sources.vscode_chat.documents import lost, value_facts
+from unspool.sources.vscode_chat.documents import lost, reading_of
 from unspool.sources.vscode_chat.fields import BESIDE, NAME
 from unspool.sources.vscode_chat.folders import folder_of
 from unspool.sources.vscode_chat.uris import path_of
@@ -139,7 +139,7 @@ def rows_facts(rows: Iterable[tuple[str, Any]], origin: Origin, tally: Tally) ->
                 if origin.only and field_of(chat, "sessionId") not in origin.only:
                     continue
                 if isinstance(chat, dict):
-                    yield from value_facts(chat, origin, tally, [])
+                    yield from reading_of(chat, origin, tally).facts()
                 else:
                     yield lost(origin, tally, Flaw("not-a-chat", 2 + number, sample(str(chat))))
 

@@ -5,7 +5,7 @@ toolCallResults  {"toolu_1__vscode-7": {"$mid": 20, "content": [{"value": {"node
 response         {"kind": "toolInvocationSerialized", "toolId": "copilot_readFile", "toolCallId": …}
 """
 
-from collections.abc import Iterable
+from itertools import chain, count
 from typing import Any
 
 import msgspec
@@ -98,17 +98,12 @@ def from_part(tool: Tool, place: str) -> Joined:
     return Joined(tool.id or place, tool.name, "", tool.native, tool)
 
 
-def tell_apart(calls: Iterable[Joined], seen: set[str], prefix: str) -> int:
-    """Give ids that a chat repeats a prefix; how many there were (repeated_calls)."""
-    repeated = 0
-    for call in calls:
-        ident, number = call.id, 1
-        while call.id in seen:
-            call.id = f"{prefix}/{ident}" if number == 1 else f"{prefix}/{ident}#{number}"
-            number += 1
-        seen.add(call.id)
-        repeated += number > 1
-    return repeated
+def unique(ident: str, seen: set[str], prefix: str = "") -> str:
+    """The id, or where the chat repeats it another that is made of it (repeated_calls)."""
+    names = chain((ident, prefix + ident), (f"{prefix}{ident}#{n}" for n in count(2)))
+    name = next(name for name in names if name not in seen)
+    seen.add(name)
+    return name
 
 
 def write_calls(
