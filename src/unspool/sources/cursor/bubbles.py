@@ -1,23 +1,20 @@
 """Bubbles: the pieces that Cursor's editor shows of a conversation.
 
 Type 1 is the person's, type 2 the model's: a thought, a text or a tool with its result, each a
-bubble of its own. A `Chat` turns the bubbles of one composer, given in order, into facts.
+bubble of its own. What they state is told in `composers.py`.
 """
 
 from typing import Any
 
 import msgspec
 
-from unspool.facts import AnyFact, Attachment, Key, Rank
+from unspool.facts import Attachment, Rank
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
-from unspool.prompts.shapes import arguments_text
-from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import Steps, request_id
-from unspool.sources.cursor.paths import clean_path, uri_path
-from unspool.sources.cursor.tools import decoded, likeness, of_editor, output_of, path_of
-from unspool.sources.scribe import Scribe
+from unspool.io.values import dict_of, dicts_of, field_of, str_of
+from unspool.sources.cursor.entries import request_id
+from unspool.sources.cursor.paths import uri_path
+from unspool.sources.cursor.tools import decoded
 
 RANK = Rank.COPY
 MODES = {1: "ask", 2: "agent", 5: "plan"}
@@ -129,6 +126,11 @@ class Bubble(msgspec.Struct):
         return _moment(timing.clientRpcSendTime) or _moment(timing.clientStartTime)
 
     @property
+    def ended(self) -> int | None:
+        """When the whole request was over, told by its first answer too."""
+        return _moment((self.timingInfo or Timing()).clientEndTime)
+
+    @property
     def created(self) -> int | None:
         return parse_time(self.createdAt)
 
@@ -175,6 +177,14 @@ class Bubble(msgspec.Struct):
         if not self.is_prompt:
             return ""
         return rich_text(self.richText) or rich_text(self.initText)
+
+    @property
+    def extra(self) -> dict[str, Any] | None:
+        ids = {
+            "server_bubble_id": self.serverBubbleId, "checkpoint_id": self.checkpointId,
+            "thinking_ms": self.thinkingDurationMs, "refunded": self.isRefunded,
+        }  # fmt: skip
+        return {name: value for name, value in ids.items() if value} or None
 
 
 BUBBLE = Shape(Bubble)
@@ -233,150 +243,3 @@ def attachments_of(bubble: Bubble) -> tuple[Attachment, ...]:
                     )
                 )
     return tuple(dict.fromkeys(attachments))
-
-
-class Chat:
-    """The bubbles of one composer, or of one abandoned run of it."""
-
-    def __init__(self, key: Key, origin: str, changes: Changes, mode: str = "") -> None:
-        self.key = key
-        self.origin = origin
-        self.roots: list[str] = []
-        """Folders that bubbles say they were asked in."""
-        self.paths: set[str] = set()
-        """Files that tools and context name."""
-        self.root_name = ""
-        """What the folder is called, where its path is not told."""
-        self.request = ""
-        self.sent: int | None = None
-        """The request under way, and when it was sent."""
-        self.ended: int | None = None
-        """When the request under way was over."""
-        self.last: int | None = None
-        """The last moment that anything tells."""
-        self._model = ""
-        self._is_abandoned = False
-        self._changes = changes
-        self._mode = mode
-        self._steps = Steps()
-
-    def aside(self) -> "Chat":
-        """For a run that was abandoned: what it says changes nothing here but the place of the work."""
-        aside = Chat(self.key, self.origin, self._changes, self._mode)
-        aside._is_abandoned = True
-        aside.roots, aside.paths = self.roots, self.paths
-        return aside
-
-    def ask(self, bubble: Bubble, request: str, sent: int | None) -> None:
-        """A prompt begins a turn; `request` and `sent` may be known from its answer."""
-        self._steps.close()
-        self.request, self.sent, self.ended = request, sent, None
-        self._model = bubble.model
-        self.last = sent or self.last
-
-    def read(
-        self, bubble: Bubble, ident: str, offset: int, after: str | None, answered: bool = False
-    ) -> list[AnyFact]:
-        """The facts of a bubble; none where it says nothing."""
-        time = self.sent if bubble.is_prompt else bubble.time
-        scribe = Scribe(
-            self.key, self.origin, offset, time=time, entry=f"bubble:{ident}", after=after, rank=RANK
-        )  # fmt: skip
-        # Where the work is done, for composers that do not name their folder.
-        if not self.roots:
-            self.roots += [
-                clean_path(uri) for uri in map(str_of, list_of(bubble.workspaceUris)) if uri
-            ]
-        tool, attachments = bubble.call, attachments_of(bubble)
-        if tool is not None:
-            self.paths.add(path_of(decoded(tool.params or tool.rawArgs)))
-        self.paths.update(a.path for a in attachments if a.kind in ("file", "selection"))
-        if bubble.is_prompt:
-            text = bubble.words
-            if text or attachments or answered:
-                mode = mode_name(bubble.unifiedMode) or self._mode
-                scribe.message(
-                    id=ident, role="user", text=text, attachments=attachments, mode=mode,
-                    request=self.request, withdrawn=self._is_abandoned, extra=_ids(bubble),
-                )  # fmt: skip
-        else:
-            # `timingInfo` stands on the first answer of a request, and tells the end of the whole.
-            timing = bubble.timingInfo
-            self.ended = _moment(timing.clientEndTime if timing else None) or self.ended
-            if bubble.turnDurationMs and self.sent is not None:
-                self.ended = self.sent + int(bubble.turnDurationMs * 1000)
-            moments = [at for at in (self.last, time, self.ended) if at is not None]
-            self.last = max(moments, default=None)
-            thinking, text = bubble.thought, bubble.words
-            if thinking or text:
-                group = bubble.modelCallId or ""
-                step = self._steps.part("thinking" if thinking else "text", ident, group)
-                if thinking and text:
-                    self._steps.part("text", ident, group)
-                self._say(scribe, bubble, step, text=text, thinking=thinking, extra=_ids(bubble))
-        if tool is not None:  # seen on bubbles of the person's too
-            self._call(scribe, bubble, tool, ident)
-        elif bubble.errorDetails and bubble.error[1]:
-            scribe.message(
-                id=f"{ident}:error", role="system", kind="error", text=bubble.error[1],
-                request=bubble.error[0] or bubble.request or self.request, after=None,
-            )  # fmt: skip
-        # The last bubble of a request has its count, all others 0, which is unknown. A second count
-        # of the same request replaces the first: 13962/50, then 14192/218 (test_tokens_count_once).
-        count = bubble.tokenCount or Count()
-        given, taken = int(count.inputTokens or 0), int(count.outputTokens or 0)
-        request, step = bubble.request or self.request, self._steps.step
-        if (given or taken) and (request or step):
-            scribe.usage(
-                on="request" if request else "message", subject=request or step,
-                prompt=given or None, completion=taken or None,
-            )  # fmt: skip
-        return scribe.facts
-
-    def _say(self, scribe: Scribe, bubble: Bubble, step: str, **fields: Any) -> None:
-        scribe.message(
-            id=step, role="assistant", model=bubble.model or self._model,
-            request=bubble.request or self.request, withdrawn=self._is_abandoned, **fields,
-        )  # fmt: skip
-
-    def _call(self, scribe: Scribe, bubble: Bubble, tool: Tool, ident: str) -> None:
-        name, call = tool.name or "", tool.toolCallId or f"{ident}:tool"
-        step = self._steps.part("call", ident, tool.modelCallId or "")
-        self._say(scribe, bubble, step)
-        # `rawArgs` is what the model wrote, `params` what Cursor made of it. Since 3.7 the former is
-        # empty for some tools; what was sent to the model (`agentKv`) then knows better than `params`.
-        given = "" if tool.rawArgs in (None, "", "{}") else arguments_text(tool.rawArgs)
-        fields: dict[str, Any] = {
-            "id": call, "message": step, "name": name,
-            "like": likeness(name, tool.params or tool.rawArgs),
-            "extra": {"user_decision": tool.userDecision} if tool.userDecision else None,
-        }  # fmt: skip
-        scribe.call(**fields, arguments=given)
-        if not given and (tool.params or tool.rawArgs):
-            instead = arguments_text(tool.params or tool.rawArgs)
-            scribe.call(**fields, arguments=instead, rank=Rank.ECHO)
-        if tool.status or tool.result or tool.error:
-            text, details = output_of(tool.result) if tool.result else (None, None)
-            if tool.error and text is None:
-                text, details = output_of(tool.error)
-            failed, status = of_editor(tool)
-            files = tuple(self._changes.of_tool(tool, name, ident))
-            scribe.returned(
-                call=call, name=name, text=text, details=details, failed=failed, status=status,
-                files=files,
-            )  # fmt: skip
-
-    def files(self, bubble: Bubble, ident: str, offset: int) -> list[AnyFact]:
-        """Files that the bubble changed without a tool, by the code blocks of its text."""
-        scribe = Scribe(self.key, self.origin, offset, entry=f"bubble:{ident}:files")
-        for touch in self._changes.of_bubble(bubble.codeBlocks):
-            scribe.mark("file", touch, rank=RANK)
-        return scribe.facts
-
-
-def _ids(bubble: Bubble) -> dict[str, Any] | None:
-    ids = {
-        "server_bubble_id": bubble.serverBubbleId, "checkpoint_id": bubble.checkpointId,
-        "thinking_ms": bubble.thinkingDurationMs, "refunded": bubble.isRefunded,
-    }  # fmt: skip
-    return {name: value for name, value in ids.items() if value} or None

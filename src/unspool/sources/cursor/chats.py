@@ -5,18 +5,16 @@ summary stands for, or what the person took back: the order of writing tells whe
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from unspool.facts import NOBODY, ROOT, AnyFact, Key, MessageSeen, Rank
 from unspool.io.databases import DAMAGE, MAGIC, Database, open_database
-from unspool.io.door import UNREADABLE
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import field_of, str_of
+from unspool.io.values import field_of, parse_object, str_of
 from unspool.sources.cursor.blobs import (
     Node,
     is_summary,
@@ -30,8 +28,6 @@ from unspool.sources.cursor.editor import log_start
 from unspool.sources.cursor.entries import Book, note_all
 from unspool.sources.cursor.paths import clean_path, is_absolute, is_cursor_folder
 from unspool.sources.cursor.sent import Sent
-from unspool.sources.cursor.tables import Broken, parse_object
-from unspool.sources.scribe import Scribe
 
 RANK = Rank.ITSELF
 _UNNAMED = "New Agent"
@@ -50,36 +46,31 @@ def claims(head: Head) -> bool:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    if origin.path.endswith(".json"):
-        yield from _read_beside(origin, tally)
-        return
     store = Store(origin.path, tally)
-    try:
-        with open_database(origin.path) as database:
-            if database.stale:
-                tally.records += 1
-                yield store.problem(store.key, "stale-database", "the log was too long to copy")
-            yield from store.read(database)
-    except DAMAGE as error:
-        tally.records += 1
-        yield store.problem(store.key, "unreadable-database", str(error))
+    if origin.path.endswith(".json"):
+        yield from _read_beside(store)
+    else:
+        try:
+            with open_database(origin.path) as database:
+                if database.stale:
+                    store.problem("stale-database", "the log was too long to copy", store.key)
+                yield from store.read(database)
+        except DAMAGE as error:
+            store.problem("unreadable-database", str(error), store.key)
+    yield from store.problems
 
 
-def _read_beside(origin: Origin, tally: Tally) -> list[AnyFact]:
+def _read_beside(book: Book) -> list[AnyFact]:
     """`meta.json`: the folder that the chat was begun in, and its times."""
-    tally.records += 1
-    with open_origin(origin.path) as file:
-        data = file.read()
-    key: Key = ("cursor", Path(origin.path).parent.name)
-    scribe = Scribe(key, origin.path, 0, entry=f"meta:{key[1]}")
-    try:
-        value = parse_object(data)
-    except Broken as broken:
-        tally.problems += 1
-        scribe.problem(broken.code, data)
-        return scribe.facts
+    with open_origin(book.origin) as file:
+        value = book.parse_object(file.read())
+    if value is None:
+        return []
+    book.tally.records += 1
+    ident = Path(book.origin).parent.name
+    scribe = book.scribe(("cursor", ident), f"meta:{ident}")
     notes = {
-        "session_id": key[1],
+        "session_id": ident,
         "workspace.path": clean_path(str_of(value.get("cwd"))),
         "started_at": format_time(parse_time(value.get("createdAtMs"))),
         "ended_at": format_time(parse_time(value.get("updatedAtMs"))),
@@ -156,79 +147,63 @@ class Store(Book):
         scribe = self.scribe(key)
         note_all(scribe, _notes(Node(root)), RANK + 1)
         yield from scribe.facts
-        sent = Sent(key, self.origin, RANK, self.offsets, mode, model)
+        sent = Sent(self, key, RANK, mode, model)
         # Without messages under the root, all that there are, as they were written.
-        current = messages_under(root, self._blob) or written
-        names, branches = lay_out(current, written, lambda n: is_summary(self._blob(n)))
+        current = messages_under(root, self._blob) or list(written)
+        unnamed = _unnamed(current, written)
         after = ROOT
-        for place, name in enumerate(names):
-            ident = sent.ident(name)
-            for fork, lost in branches:
-                if fork == place:
-                    yield from self._branch(sent, lost, after)
-                elif fork == len(names) == place + 1:
-                    # Nothing was said since: it is told before the last message, though it follows
-                    # it, because the last message that is told is the end of the thread.
-                    yield from self._branch(sent, lost, sent.entry(ident))
-            facts = self._message(sent, name, ident, after if branches else None)
+        for place, name in enumerate(current):
+            history = self._messages(sent, unnamed.get(place, ()), after)
+            if history and is_summary(self._blob(name)):
+                after = history[-1].entry
+            elif all(map(_is_context, history)):
+                # Another stands for it now: it was replaced, not taken back.
+                self.tally.noise += len(history)
+                history = []
+            yield from history
+            if place + 1 == len(current):
+                # Behind it nothing was said since. The last message that is told is the end of the
+                # thread, so what followed it once is told before it.
+                yield from self._messages(sent, unnamed.get(place + 1, ()), sent.entry(name))
+            facts = self._messages(sent, [name], after if unnamed else None)
             yield from facts
-            after = facts[0].entry if facts and facts[0].entry else after
+            after = facts[-1].entry if facts else after
 
-    def _branch(self, sent: Sent, lost: list[str], above: str) -> Iterator[AnyFact]:
-        """What was taken back. Context that another stands for now was replaced, not taken back."""
-        messages: list[list[AnyFact]] = []
-        for name in lost:
-            facts = self._message(sent, name, sent.ident(name, "~"), above)
-            above = facts[0].entry if facts and facts[0].entry else above
-            messages.append(facts)
-        if all(_is_context(facts) for facts in messages):
-            self.tally.noise += sum(1 for facts in messages if facts)
-        else:
-            yield from (fact for facts in messages for fact in facts)
-
-    def _message(self, sent: Sent, name: str, ident: str, after: str | None) -> list[AnyFact]:
-        self.tally.records += 1
-        data = self._blob(name) or b""
-        value = message_of(data)
-        if value is None:
-            return [self.problem(self.key, "invalid-json", data)]
-        facts = sent.read(value, ident, after)
-        self.tally.noise += not facts
-        return facts
+    def _messages(self, sent: Sent, names: Iterable[str], after: str | None) -> list[AnyFact]:
+        """What messages say, each behind the one before it where their place in a tree is known."""
+        told: list[AnyFact] = []
+        for name in names:
+            data = self._blob(name) or b""
+            value = message_of(data)
+            if value is None:
+                self.problem("invalid-json", data, self.key)
+                continue
+            self.tally.records += 1
+            facts = sent.read(value, name, after)
+            self.tally.noise += not facts
+            told += facts
+            after = facts[0].entry if facts and after is not None else after
+        return told
 
 
-def lay_out(
-    current: Iterable[str], written: Iterable[str], is_summary: Callable[[str], bool]
-) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """(the messages of a chat, its branches: how many messages stand before the fork, and what was
-    abandoned there). What was written before a summary is history, the rest was taken back."""
-    named = list(current)
+def _unnamed(current: list[str], written: Iterable[str]) -> dict[int, list[str]]:
+    """What was written for a chat and is not in it any more: before which of its messages it stood.
+    Before a summary it is history, the rest was taken back."""
     places: dict[str, int] = {}
-    for place, name in enumerate(named):
+    for place, name in enumerate(current):
         places.setdefault(name, place)
-    lost: dict[int, list[str]] = {}
-    fork = 0
+    unnamed: dict[int, list[str]] = {}
+    behind = 0
     for name in written:
         if name in places:
-            fork = max(fork, places[name] + 1)
+            behind = max(behind, places[name] + 1)
         else:
-            lost.setdefault(fork, []).append(name)
-    names: list[str] = []
-    branches: list[tuple[int, list[str]]] = []
-    for place in range(len(named) + 1):
-        if place < len(named) and place in lost and is_summary(named[place]):
-            names += lost[place]
-        elif place in lost:
-            branches.append((len(names), lost[place]))
-        names += named[place : place + 1]
-    return names, branches
+            unnamed.setdefault(behind, []).append(name)
+    return unnamed
 
 
-def _is_context(facts: list[AnyFact]) -> bool:
-    return all(
-        isinstance(fact, MessageSeen) and (fact.role == "system" or fact.kind == "injected")
-        for fact in facts
-    )
+def _is_context(fact: AnyFact) -> bool:
+    return isinstance(fact, MessageSeen) and (fact.role == "system" or fact.kind == "injected")
 
 
 def _notes(root: Node) -> dict[str, Any]:
@@ -246,18 +221,10 @@ def read_meta(connection: sqlite3.Connection) -> dict[str, Any]:
     """Row '0' of `meta`: the hexadecimal digits of a JSON object; or a row for each of its fields."""
     rows: dict[str, Any] = {}
     for key, value in connection.execute("SELECT key, value FROM meta ORDER BY key"):
-        data = value if isinstance(value, bytes) else str(value or "").encode()
-        for candidate in (data, _unhexed(data)):
-            try:
-                return msgspec.json.decode(candidate, type=dict[str, Any])
-            except UNREADABLE:
-                continue
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
+        with suppress(ValueError):
+            text = bytes.fromhex(text).decode("utf-8", "replace")
+        if (meta := parse_object(text)) is not None:
+            return meta
         rows[str(key)] = value
     return rows
-
-
-def _unhexed(data: bytes) -> bytes:
-    try:
-        return bytes.fromhex(data.decode("ascii"))
-    except ValueError:
-        return b""

@@ -4,18 +4,31 @@
 row `bubbleId:<id>:<bubble>`; before 0.50 the bubbles stand in the head, as `conversation`.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from unspool.facts import ROOT, AnyFact, Key, Problem, Rank
-from unspool.io.door import Flaw
+import msgspec
+
+from unspool.facts import ROOT, AnyFact, Rank
 from unspool.io.origins import Tally
 from unspool.io.times import format_time, parse_time
-from unspool.io.values import dict_of, dicts_of, field_of, list_of
-from unspool.sources.cursor.bubbles import AUTO, BUBBLE, RANK, TOOL, Bubble, Chat, mode_name
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
+from unspool.prompts.shapes import arguments_text
+from unspool.sources.cursor.bubbles import (
+    AUTO,
+    BUBBLE,
+    RANK,
+    TOOL,
+    Bubble,
+    Count,
+    Tool,
+    attachments_of,
+    mode_name,
+)
 from unspool.sources.cursor.edits import Changes
-from unspool.sources.cursor.entries import Book, note_all
+from unspool.sources.cursor.entries import Book, Steps, note_all
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import (
     clean_path,
@@ -26,12 +39,14 @@ from unspool.sources.cursor.paths import (
     uri_path,
     workspace_folder,
 )
-from unspool.sources.cursor.sent import RANK as SENT_RANK
-from unspool.sources.cursor.sent import Sent, read_sent, root_of
-from unspool.sources.cursor.tables import Broken, Keys, parse_object
-from unspool.sources.cursor.tools import decoded, kind_of
+from unspool.sources.cursor.sent import read_sent
+from unspool.sources.cursor.tables import Keys
+from unspool.sources.cursor.tools import decoded, kind_of, likeness, of_editor, output_of, path_of
+from unspool.sources.scribe import Scribe
 
 Composer = dict[str, Any]
+Listed = tuple[str, Bubble]
+"""(id, bubble)."""
 _TOOLS = 15
 """The capability under which composers before 0.50 keep the calls of their bubbles."""
 
@@ -47,6 +62,7 @@ class Reader(Book):
 
     def head(self, ident: str, composer: Composer, workspace: str | None = None) -> list[AnyFact]:
         """Notes on a conversation; told by a record of this store's own."""
+        self.tally.records += 1
         scribe = self.scribe(("cursor", ident), f"composer:{self.store}:{ident}")
         notes = {"session_id": ident, **head_notes(composer)}
         note_all(scribe, notes, RANK)
@@ -54,10 +70,9 @@ class Reader(Book):
             scribe.note("workspace.path", workspace, RANK + 1)
         if model := model_of(composer):
             scribe.note("model", model, RANK, on="following")
-        for child in list_of(composer.get("subagentComposerIds")):
-            if isinstance(child, str) and child:
-                scribe.note("children", {"conversation_id": child}, RANK)
-                scribe.note("session_id", notes["session_id"], RANK + 1, key=("cursor", child))
+        for child in filter(None, map(str_of, list_of(composer.get("subagentComposerIds")))):
+            scribe.note("children", {"conversation_id": child}, RANK)
+            scribe.note("session_id", notes["session_id"], RANK + 1, key=("cursor", child))
         for model, spent in dict_of(composer.get("usageData")).items():
             cents = field_of(spent, "costInCents")
             if isinstance(cents, int | float) and cents:
@@ -80,290 +95,333 @@ class Reader(Book):
     def read(
         self, ident: str, composer: Composer, workspace: str | None = None
     ) -> Iterator[AnyFact]:
-        """The head and the bubbles of a composer."""
-        self.tally.records += 1
+        """The head and the bubbles of a composer, and what was sent to the model."""
         yield from self.head(ident, composer, workspace)
-        fetch = self.rows.get if self.rows is not None else lambda key: None
-        changes = Changes(ident, composer, fetch)
-        mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
-        chat = Chat(("cursor", ident), self.origin, changes, mode)
-        bubbles = Bubbles(self, chat.key, composer)
-        requests: set[str] = set()
-        yield from self._conversation(chat, bubbles, requests)
-        yield from bubbles.problems
-        if bubbles.missing:
-            self.tally.records += 1
-            yield self.problem(chat.key, "missing-bubbles", f"{bubbles.missing} that headers name")
-        yield from self._times_and_place(chat, composer, requests)
-        root = root_of(composer)
-        sent = Sent(chat.key, self.origin, SENT_RANK, self.offsets)
-        for facts in read_sent(self.rows, root, sent) if self.rows and root else ():
-            self.tally.records += 1
-            self.tally.noise += not facts
-            yield from facts
+        yield from Conversation(self, ident, composer).read()
+        if self.rows is not None:
+            yield from read_sent(self, ("cursor", ident), self.rows, composer)
 
-    def _conversation(
-        self, chat: Chat, bubbles: "Bubbles", requests: set[str]
-    ) -> Iterator[AnyFact]:
+
+class Turn(msgspec.Struct):
+    """A prompt and what was answered: one request."""
+
+    prompt: str = ""
+    words: str = ""
+    request: str = ""
+    sent: int | None = None
+    ended: int | None = None
+    model: str = ""
+    withdrawn: bool = False
+    """The prompt was edited, or sent again."""
+    steps: Steps = msgspec.field(default_factory=Steps)
+
+
+class Conversation:
+    """The bubbles of one composer: by its headers, else as they stand in it, else by their time."""
+
+    def __init__(self, reader: Reader, ident: str, composer: Composer) -> None:
+        self.key = ("cursor", ident)
+        self._reader = reader
+        self._rows = reader.rows
+        self._composer = composer
+        self._changes = Changes(ident, composer, self._fetch)
+        self._mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
+        self._inline = _by_id(composer.get("conversation"))
+        self._order = _by_id(composer.get("fullConversationHeadersOnly")) or self._inline
+        # Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text.
+        self._tools: dict[str, Any] = {}
+        for capability in dicts_of(composer.get("capabilities")):
+            if capability.get("type") == _TOOLS:
+                self._tools |= dict_of(decoded(field_of(capability.get("data"), "bubbleDataMap")))
+        self._notices: list[Listed] = []
+        self._runs: list[list[Listed]] = []
+        self._missing = 0
+        """Headers whose bubble is not there."""
+        self._last: int | None = None
+        """The last moment that anything tells."""
+        self._requests: set[str] = set()
+        self._roots: list[str] = []
+        """Folders that bubbles say they were asked in."""
+        self._root_name = ""
+        """What the folder is called, where its path is not told."""
+        self._paths: set[str] = set()
+        """Files that tools and context name."""
+
+    def read(self) -> Iterator[AnyFact]:
         """The bubbles in order, and what was abandoned before what came instead of it."""
+        orphans = self._orphans()
+        listed: Iterable[Listed] = orphans
         after = ROOT
-        if bubbles.runs:
-            start = self.scribe(chat.key, f"start:{chat.key[1]}", after=ROOT)
+        if self._order:
+            listed = filter(None, map(self._load, self._order))
+            self._notices = [orphan for orphan in orphans if orphan[1].is_notice]
+            self._runs = _runs(orphan for orphan in orphans if not orphan[1].is_notice)
+        if self._runs:
+            start = self._scribe("start:" + self.key[1], after=ROOT)
             start.link()  # what even the first bubble can be forked from
             yield from start.facts
             after = start.entry
-        prompt, asked = "", Bubble()
-        for ident, bubble, answer in bubbles.in_order():
+        turn = Turn()
+        for (ident, bubble), (follows, answer) in pairwise(chain(listed, [("", Bubble())])):
+            answer = Bubble() if answer.is_prompt else answer
             if bubble.is_prompt:
-                yield from self._end_turn(chat, bubbles, prompt)
-                request = bubble.request or (answer.request if answer else "")
-                sent = bubble.time or (answer.sent if answer else None)
-                sent = sent or self.generations.time(request)
-                requests.add(request)
-                for run in bubbles.runs_before(sent):
-                    yield from self._abandoned(chat, bubbles, run, after, bubble.words)
-                chat.ask(bubble, request, sent)
-                prompt, asked = ident, bubble
-            after = yield from self._bubble(chat, bubble, ident, after, answer is not None)
-        for run in bubbles.runs_before(None):
-            if bubbles.at_work and all((b.created or 0) > (chat.last or 0) for _, b in run):
-                for ident, _ in run:  # not yet listed
-                    bubble = bubbles.fetch(ident) or Bubble()
-                    after = yield from self._bubble(chat, bubble, ident, after)
+                yield from self._end(turn)
+                request = bubble.request or answer.request
+                sent = bubble.time or answer.sent or self._reader.generations.time(request)
+                for run in self._runs_before(sent):
+                    yield from self._abandon(run, after, bubble.words)
+                turn = Turn(ident, bubble.words, request, sent, model=bubble.model)
+                self._requests.add(request)
+                self._last = sent or self._last
+            answered = bool(follows) and answer.type is not None
+            after = yield from self._tell_all(turn, [(ident, bubble)], after, answered)
+        at_work = self._composer.get("status") not in ("completed", "aborted")
+        for run in self._runs_before(None):
+            if at_work and all((b.created or 0) > (self._last or 0) for _, b in run):
+                after = yield from self._tell_all(turn, run, after)  # not yet listed
             else:
-                yield from self._abandoned(chat, bubbles, run, after, asked.words)
-        yield from self._end_turn(chat, bubbles, prompt, last=True)
+                yield from self._abandon(run, after, turn.words)
+        yield from self._end(turn, last=True)
+        if self._missing:
+            text = f"{self._missing} that headers name"
+            self._reader.problem("missing-bubbles", text, self.key)
+        yield from self._times_and_place()
 
-    def _bubble(
-        self, chat: Chat, bubble: Bubble, ident: str, after: str, answered: bool = False
-    ) -> Generator[AnyFact, None, str]:
-        """What a bubble says, and the record that the next one follows."""
-        facts = chat.read(bubble, ident, next(self.offsets), after, answered)
-        if not facts:
-            self.tally.noise += 1
-            return after
-        yield from facts
-        yield from self._beside(chat, bubble, ident)
-        return f"bubble:{ident}"
+    def _fetch(self, key: str) -> bytes | None:
+        return self._rows.get(key) if self._rows is not None else None
 
-    def _end_turn(
-        self, chat: Chat, bubbles: "Bubbles", prompt: str, last: bool = False
-    ) -> Iterator[AnyFact]:
-        """When the request was over, and Cursor's notices about it. These stand on bubbles outside
-        the headers, as in `{"errorDetails": {"requestId": …}}` (test_a_notice_is_no_answer)."""
-        for ident in bubbles.notices(chat.request, last):
-            yield from chat.read(
-                bubbles.fetch(ident) or Bubble(), ident, next(self.offsets), after=None
-            )
-        if prompt and chat.ended is not None:
-            scribe = self.scribe(chat.key, f"bubble:{prompt}:end", time=chat.ended)
-            data = {"duration_ms": (chat.ended - chat.sent) // 1000} if chat.sent else None
-            scribe.mark("turn_end", data, subject=chat.request, rank=RANK)
-            yield from scribe.facts
+    def _scribe(self, entry: str = "", **place: Any) -> Scribe:
+        return self._reader.scribe(self.key, entry, **place)
 
-    def _abandoned(
-        self, chat: Chat, bubbles: "Bubbles", run: list["Orphan"], after: str, instead: str
-    ) -> Iterator[AnyFact]:
+    def _load(self, ident: str) -> Listed | None:
+        """The row, over what the composer itself holds; None where there is neither."""
+        inline = self._inline.get(ident)
+        data = self._fetch(f"bubbleId:{self.key[1]}:{ident}")
+        if data is None and inline is None:
+            if ident in self._order:
+                self._missing += 1
+            else:  # a deleted row
+                self._reader.tally.records += 1
+                self._reader.tally.noise += 1
+            return None
+        row = self._reader.parse_object(data, self.key) if data is not None else None
+        if row is None and inline is None:
+            return None
+        self._reader.tally.records += 1
+        bubble = BUBBLE.convert({**(inline or {}), **(row or {})})
+        if bubble.call is None and ident in self._tools:
+            bubble.toolFormerData = TOOL.convert(self._tools[ident])
+        return ident, bubble
+
+    def _orphans(self) -> list[Listed]:
+        """The rows that the headers do not name and that say something: by `createdAt` (a prompt
+        before answers of its moment), else in the order of writing."""
+        prefix = f"bubbleId:{self.key[1]}:"
+        rows = self._rows.numbered(prefix) if self._rows is not None else []
+        orphans: list[tuple[tuple[float, bool, int], Listed]] = []
+        for number, key in rows:
+            ident = key.removeprefix(prefix)
+            loaded = self._load(ident) if ident not in self._order else None
+            if loaded is None:
+                continue
+            bubble = loaded[1]
+            if bubble.is_empty and not bubble.is_notice:
+                self._reader.tally.noise += 1
+            elif bubble.created is not None:
+                orphans.append(((bubble.created, not bubble.is_prompt, number), loaded))
+            else:
+                orphans.append(((float("inf"), False, number), loaded))
+        orphans.sort(key=lambda orphan: orphan[0])
+        return [orphan for _, orphan in orphans]
+
+    def _runs_before(self, sent: int | None) -> list[list[Listed]]:
+        """The runs that were sent before this moment, or all; they are gone then."""
+        earlier = [run for run in self._runs if sent is None or (run[0][1].began or sent) < sent]
+        self._runs = [run for run in self._runs if run not in earlier]
+        return earlier
+
+    def _abandon(self, run: list[Listed], after: str, instead: str) -> Iterator[AnyFact]:
         """A prompt that was sent, and then edited or sent again. Only the run is left of it: the words
         are those of its generation, else those that were sent in its place."""
-        aside = chat.aside()
         first, bubble = run[0]
         request = next((bubble.request for _, bubble in run if bubble.request), "")
-        if not bubble.is_prompt:
-            aside.ask(Bubble(), request, bubble.began)
-            asked = self.scribe(
-                chat.key, f"bubble:{first}:prompt", time=bubble.began, after=after, rank=RANK
-            )
+        turn = Turn(request=request, sent=bubble.began, withdrawn=True)
+        if bubble.is_prompt:
+            turn.model = bubble.model
+        else:
+            entry = f"bubble:{first}:prompt"
+            asked = self._scribe(entry, time=bubble.began, after=after, rank=RANK)
             asked.message(
                 id=f"{first}:prompt", role="user", request=request, withdrawn=True,
-                text=self.generations.words(request) or instead,
+                text=self._reader.generations.words(request) or instead,
             )  # fmt: skip
             yield from asked.facts
-            after = asked.entry
-        for ident, _ in run:
-            bubble = bubbles.fetch(ident) or Bubble()
-            if bubble.is_prompt:
-                aside.ask(bubble, request, bubble.began)
-            after = yield from self._bubble(aside, bubble, ident, after)
+            after = entry
+        yield from self._tell_all(turn, run, after)
 
-    def _beside(self, chat: Chat, bubble: Bubble, ident: str) -> Iterator[AnyFact]:
-        """What other rows hold about a bubble."""
-        if bubble.codeBlocks:
-            yield from chat.files(bubble, ident, next(self.offsets))
-        if self.rows is None:
-            return
-        tool = bubble.call
-        if tool is not None and kind_of(tool.name or "") == "task":
-            call = tool.toolCallId or ""
-            child = field_of(decoded(tool.result), "agentId")
-            if not child and call and self.rows.has(f"bubbleId:task-{call}:"):
+    def _end(self, turn: Turn, last: bool = False) -> Iterator[AnyFact]:
+        """When the request was over, and Cursor's notices about it. These stand on bubbles outside
+        the headers, as in `{"errorDetails": {"requestId": …}}` (test_a_notice_is_no_answer)."""
+        request = turn.request
+        due = [n for n in self._notices if last or (request and n[1].error[0] == request)]
+        self._notices = [notice for notice in self._notices if notice not in due]
+        for ident, bubble in due:
+            yield from self._tell(turn, bubble, ident, after=None)
+        if turn.prompt and turn.ended is not None:
+            scribe = self._scribe(f"bubble:{turn.prompt}:end", time=turn.ended)
+            data = {"duration_ms": (turn.ended - turn.sent) // 1000} if turn.sent else None
+            scribe.mark("turn_end", data, subject=request, rank=RANK)
+            yield from scribe.facts
+
+    def _tell_all(
+        self, turn: Turn, bubbles: list[Listed], after: str, answered: bool = False
+    ) -> Generator[AnyFact, None, str]:
+        """What bubbles say, one after the other, and the record that the next one follows."""
+        for ident, bubble in bubbles:
+            facts = self._tell(turn, bubble, ident, after, answered)
+            self._reader.tally.noise += not facts
+            yield from facts
+            after = facts[0].entry if facts else after
+        return after
+
+    def _tell(
+        self, turn: Turn, bubble: Bubble, ident: str, after: str | None, answered: bool = False
+    ) -> list[AnyFact]:
+        """The facts of a bubble; none where it says nothing."""
+        time = turn.sent if bubble.is_prompt else bubble.time
+        scribe = self._scribe(f"bubble:{ident}", time=time, after=after, rank=RANK)
+        tool, attachments = bubble.call, attachments_of(bubble)
+        # Where the work is done, for composers that do not name their folder.
+        self._roots += [
+            clean_path(uri) for uri in map(str_of, list_of(bubble.workspaceUris)) if uri
+        ]
+        self._paths.update(a.path for a in attachments if a.kind in ("file", "selection"))
+        thinking, text = bubble.thought, bubble.words
+        if bubble.is_prompt:
+            if text or attachments or answered:
+                scribe.message(
+                    id=ident, role="user", text=text, attachments=attachments,
+                    mode=mode_name(bubble.unifiedMode) or self._mode, request=turn.request,
+                    withdrawn=turn.withdrawn, extra=bubble.extra,
+                )  # fmt: skip
+        else:
+            # `timingInfo` stands on the first answer of a request, and tells the end of the whole.
+            turn.ended = bubble.ended or turn.ended
+            if bubble.turnDurationMs and turn.sent is not None:
+                turn.ended = turn.sent + int(bubble.turnDurationMs * 1000)
+            if not turn.withdrawn:
+                moments = [at for at in (self._last, time, turn.ended) if at is not None]
+                self._last = max(moments, default=None)
+            if thinking or text:
+                group = bubble.modelCallId or ""
+                step = turn.steps.part("thinking" if thinking else "text", ident, group)
+                self._say(
+                    scribe, turn, bubble, step, text=text, thinking=thinking, extra=bubble.extra
+                )
+        if tool is not None:  # seen on bubbles of the person's too
+            self._call(scribe, turn, bubble, tool, ident)
+        elif bubble.errorDetails and bubble.error[1]:
+            scribe.message(
+                id=f"{ident}:error", role="system", kind="error", text=bubble.error[1],
+                request=bubble.error[0] or bubble.request or turn.request, after=None,
+            )  # fmt: skip
+        # The last bubble of a request has its count, all others 0, which is unknown. A second count
+        # of the same request replaces the first: 13962/50, then 14192/218 (test_tokens_count_once).
+        count = bubble.tokenCount or Count()
+        given, taken = int(count.inputTokens or 0), int(count.outputTokens or 0)
+        request, step = bubble.request or turn.request, turn.steps.step
+        if (given or taken) and (request or step):
+            scribe.usage(
+                on="request" if request else "message", subject=request or step,
+                prompt=given or None, completion=taken or None,
+            )  # fmt: skip
+        return [*scribe.facts, *self._tell_beside(bubble, ident)] if scribe.facts else []
+
+    def _say(self, scribe: Scribe, turn: Turn, bubble: Bubble, step: str, **fields: Any) -> None:
+        scribe.message(
+            id=step, role="assistant", model=bubble.model or turn.model,
+            request=bubble.request or turn.request, withdrawn=turn.withdrawn, **fields,
+        )  # fmt: skip
+
+    def _call(self, scribe: Scribe, turn: Turn, bubble: Bubble, tool: Tool, ident: str) -> None:
+        name, call = tool.name or "", tool.toolCallId or f"{ident}:tool"
+        self._paths.add(path_of(decoded(tool.params or tool.rawArgs)))
+        step = turn.steps.part("call", ident, tool.modelCallId or "")
+        self._say(scribe, turn, bubble, step)
+        # `rawArgs` is what the model wrote, `params` what Cursor made of it. Since 3.7 the former is
+        # empty for some tools; what was sent to the model (`agentKv`) then knows better than `params`.
+        given = "" if tool.rawArgs in (None, "", "{}") else arguments_text(tool.rawArgs)
+        fields: dict[str, Any] = {
+            "id": call, "message": step, "name": name,
+            "like": likeness(name, tool.params or tool.rawArgs),
+            "extra": {"user_decision": tool.userDecision} if tool.userDecision else None,
+        }  # fmt: skip
+        scribe.call(**fields, arguments=given)
+        if not given and (tool.params or tool.rawArgs):
+            instead = arguments_text(tool.params or tool.rawArgs)
+            scribe.call(**fields, arguments=instead, rank=Rank.ECHO)
+        if tool.status or tool.result or tool.error:
+            text, details = output_of(tool.result or tool.error or None)
+            failed, status = of_editor(tool)
+            scribe.returned(
+                call=call, name=name, text=text, details=details, failed=failed, status=status,
+                files=tuple(self._changes.of_tool(tool, name, ident)),
+            )  # fmt: skip
+        if kind_of(name) == "task":
+            child = str_of(field_of(decoded(tool.result), "agentId"))
+            if not child and self._rows is not None and self._rows.has(f"bubbleId:task-{call}:"):
                 child = f"task-{call}"  # the rows of a sub-agent are named after the call
-            if isinstance(child, str) and child:
-                scribe = self.scribe(chat.key, f"bubble:{ident}:child")
+            if child:
                 scribe.note("child_id", child, RANK, on="call", subject=call)
-                yield from scribe.facts
-        data = self.rows.get(f"messageRequestContext:{chat.key[1]}:{ident}")
-        if data is not None:
-            self.tally.records += 1
-            try:
-                yield from self._context(chat, parse_object(data), ident)
-            except Broken as broken:
-                yield self.problem(chat.key, broken.code, broken.data)
 
-    def _context(self, chat: Chat, context: dict[str, Any], ident: str) -> list[AnyFact]:
-        """What a request was sent with: how many of each kind, and the root of the project as it was
-        shown to the model: in some versions its name alone, which the paths of files may hold."""
-        scribe = self.scribe(chat.key, f"bubble:{ident}:context")
+    def _tell_beside(self, bubble: Bubble, ident: str) -> list[AnyFact]:
+        """Files that the bubble changed without a tool, by the code blocks of its text; and what the
+        request was sent with: how many of each kind, and the root of the project as it was shown to the
+        model: in some versions its name alone, which the paths of files may hold."""
+        scribe = self._scribe(f"bubble:{ident}:beside")
+        for touch in self._changes.of_bubble(bubble.codeBlocks):
+            scribe.mark("file", touch, rank=RANK)
+        data = self._fetch(f"messageRequestContext:{self.key[1]}:{ident}")
+        context = self._reader.parse_object(data, self.key) if data is not None else None
+        if context is None:
+            return scribe.facts
+        self._reader.tally.records += 1
         counts = {n: len(v) for n, v in context.items() if isinstance(v, list | dict) and v}
         scribe.note("request_context", counts, RANK, on="message", subject=ident)
-        listed = context.get("projectLayouts")
-        layout = decoded(listed[0]) if isinstance(listed, list) and listed else None
-        root = field_of(layout, "rootPath")
-        if isinstance(root, str) and is_absolute(clean_path(root)):
-            scribe.note("workspace.path", clean_path(root), RANK + 1)
-        elif isinstance(root, str):
-            chat.root_name = root
+        layouts = list_of(context.get("projectLayouts")) or [None]
+        root = clean_path(str_of(field_of(decoded(layouts[0]), "rootPath")))
+        if is_absolute(root):
+            scribe.note("workspace.path", root, RANK + 1)
+        else:
+            self._root_name = root or self._root_name
         return scribe.facts
 
-    def _times_and_place(self, chat: Chat, composer: Composer, requests: set[str]) -> list[AnyFact]:
+    def _times_and_place(self) -> list[AnyFact]:
         """`createdAt` is when the tab was opened, up to a day before the first prompt: it counts only
         where nothing else does. `lastUpdatedAt` is the last send or the last end."""
-        scribe = self.scribe(chat.key)
-        if chat.last is None:
-            scribe.note("started_at", format_time(parse_time(composer.get("createdAt"))), RANK)
-        updated = parse_time(composer.get("lastUpdatedAt"))
-        if updated or chat.last:
-            scribe.note("ended_at", format_time(max(updated or 0, chat.last or 0)), RANK)
-        if chat.roots:
-            scribe.note("workspace.path", chat.roots[0], RANK + 1)
-        folder = self.generations.folder(requests)
-        if folder:
+        scribe = self._scribe()
+        if self._last is None:
+            created = parse_time(self._composer.get("createdAt"))
+            scribe.note("started_at", format_time(created), RANK)
+        updated = parse_time(self._composer.get("lastUpdatedAt"))
+        if updated or self._last:
+            scribe.note("ended_at", format_time(max(updated or 0, self._last or 0)), RANK)
+        if self._roots:
+            scribe.note("workspace.path", self._roots[0], RANK + 1)
+        if folder := self._reader.generations.folder(self._requests):
             scribe.note("workspace.path", folder, RANK + 2)
-        shared = folder_of(sorted(path for path in chat.paths if path))
-        if shared:
-            above = parents_of(shared) if chat.root_name else []
-            named = next((path for path in above if file_name(path) == chat.root_name), shared)
+        if shared := folder_of(sorted(self._paths - {""})):
+            above = parents_of(shared) if self._root_name else []
+            named = next((path for path in above if file_name(path) == self._root_name), shared)
             scribe.note("workspace.path", named, Rank.LAST_RESORT)
             scribe.note("common_folder", shared, Rank.LAST_RESORT)
         return scribe.facts
 
 
-Orphan = tuple[str, Bubble]
-"""(id, bubble) that the headers do not name."""
-
-
-class Bubbles:
-    """The bubbles of one composer: by its headers, else as they stand in it, else by their time."""
-
-    def __init__(self, reader: Reader, key: Key, composer: Composer) -> None:
-        self._reader = reader
-        self._key = key
-        self._inline = _by_id(composer.get("conversation"))
-        headers = _by_id(composer.get("fullConversationHeadersOnly"))
-        self._order = list(headers or self._inline)
-        # Tools of the first agents: kept with the composer, by bubble, sometimes as JSON text.
-        self._tools: dict[str, dict[str, Any]] = {}
-        for capability in dicts_of(composer.get("capabilities")):
-            if capability.get("type") == _TOOLS:
-                by_bubble = decoded(field_of(capability.get("data"), "bubbleDataMap"))
-                for ident, tool in dict_of(by_bubble).items():
-                    if isinstance(tool, dict):
-                        self._tools[str(ident)] = tool
-        self.problems: list[Problem] = []
-        self.missing = 0
-        """Headers whose bubble is not there."""
-        orphans = self._orphans()
-        if not self._order:
-            self._order = [ident for ident, _ in orphans]
-            orphans = []
-        self._notices = {ident: b.error[0] for ident, b in orphans if b.is_notice}
-        self.runs = _runs([orphan for orphan in orphans if not orphan[1].is_notice])
-        self.at_work = composer.get("status") not in ("completed", "aborted")
-
-    def in_order(self) -> Iterator[tuple[str, Bubble, Bubble | None]]:
-        """(id, bubble, the answer that follows it where it is a prompt)."""
-        waiting: tuple[str, Bubble] | None = None
-        for ident in self._order:
-            bubble = self.fetch(ident)
-            if bubble is None:
-                self.missing += 1
-                continue
-            if waiting is not None:
-                yield *waiting, None if bubble.is_prompt or not waiting[1].is_prompt else bubble
-            waiting = (ident, bubble)
-        if waiting is not None:
-            yield *waiting, None
-
-    def runs_before(self, sent: int | None) -> list[list[Orphan]]:
-        """The runs that were sent before this moment, or all; they are gone then."""
-        earlier = [run for run in self.runs if sent is None or (run[0][1].began or sent) < sent]
-        self.runs = [run for run in self.runs if run not in earlier]
-        return earlier
-
-    def notices(self, request: str, last: bool) -> list[str]:
-        """The notices about a request, or all that are left; they are gone then."""
-        due = [i for i, about in self._notices.items() if last or (about and about == request)]
-        for ident in due:
-            del self._notices[ident]
-        return due
-
-    def fetch(self, ident: str) -> Bubble | None:
-        """The row, over what the composer itself holds; None where there is neither."""
-        reader, rows, inline = self._reader, self._reader.rows, self._inline.get(ident)
-        data = rows.get(f"bubbleId:{self._key[1]}:{ident}") if rows is not None else None
-        if data is None and inline is None:
-            return None
-        reader.tally.records += 1
-        flaws: list[Flaw] = []
-        try:
-            row = parse_object(data, flaws) if data is not None else {}
-        except Broken as broken:
-            row = {}
-            self.problems.append(reader.problem(self._key, broken.code, broken.data))
-        for flaw in flaws:
-            self.problems.append(reader.problem(self._key, flaw.code, flaw.sample, lost=False))
-        bubble = BUBBLE.convert({**inline, **row} if inline else row)
-        if bubble.call is None and ident in self._tools:
-            bubble.toolFormerData = TOOL.convert(self._tools[ident])
-        return bubble
-
-    def _orphans(self) -> list[Orphan]:
-        """By `createdAt` (a prompt before answers of its moment), else in the order of writing."""
-        rows, tally = self._reader.rows, self._reader.tally
-        if rows is None:
-            return []
-        prefix = f"bubbleId:{self._key[1]}:"
-        listed = set(self._order)
-        orphans: list[tuple[int, Orphan]] = []
-        for key in rows.keys(prefix):
-            ident = key[len(prefix) :]
-            if ident in listed:
-                continue
-            row, data = rows.row(key)
-            try:
-                bubble = BUBBLE.convert(parse_object(data or b"{}"))
-            except Broken as broken:
-                tally.records += 1
-                self.problems.append(self._reader.problem(self._key, broken.code, broken.data))
-                continue
-            if bubble.is_empty and not bubble.is_notice:
-                tally.records += 1
-                tally.noise += 1
-            else:
-                orphans.append((row, (ident, bubble)))
-
-        def place(orphan: tuple[int, Orphan]) -> tuple[bool, int, bool, int]:
-            row, (_, bubble) = orphan
-            has_time = bubble.created is not None
-            return not has_time, bubble.created or 0, has_time and not bubble.is_prompt, row
-
-        return [orphan for _, orphan in sorted(orphans, key=place)]
-
-
-def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:
+def _runs(orphans: Iterable[Listed]) -> list[list[Listed]]:
     """What was abandoned, run by run: each begins with a prompt, or with the first answer of a
     request, which has `timingInfo`."""
-    runs: list[list[Orphan]] = []
+    runs: list[list[Listed]] = []
     for ident, bubble in orphans:
         goes_on = runs and not bubble.is_prompt
         is_answer = goes_on and len(runs[-1]) == 1 and runs[-1][0][1].is_prompt
@@ -377,8 +435,7 @@ def _runs(orphans: list[Orphan]) -> list[list[Orphan]]:
 def _by_id(listed: Any) -> dict[str, dict[str, Any]]:
     bubbles: dict[str, dict[str, Any]] = {}
     for bubble in dicts_of(listed):
-        ident = bubble.get("bubbleId", bubble.get("id"))
-        if isinstance(ident, str) and ident:
+        if ident := str_of(bubble.get("bubbleId", bubble.get("id"))):
             bubbles.setdefault(ident, bubble)
     return bubbles
 
@@ -390,10 +447,7 @@ def head_notes(composer: Composer) -> dict[str, Any]:
     if percent is None and isinstance(used, int | float) and isinstance(limit, int | float):
         percent = round(100 * used / limit, 1) if limit else None
     folder = uri_path(field_of(composer.get("workspaceIdentifier"), "uri"))
-    parent = composer.get("subagentInfo")
-    summary = composer.get("latestConversationSummary")
-    while isinstance(summary, dict):
-        summary = summary.get("summary")
+    summary = field_of(composer.get("latestConversationSummary"), "summary")
     notes: dict[str, Any] = {
         "title": composer.get("name"),
         "composer_mode": mode_name(composer.get("unifiedMode") or composer.get("forceMode")),
@@ -406,22 +460,22 @@ def head_notes(composer: Composer) -> dict[str, Any]:
         "files_changed": composer.get("filesChangedCount"),
         "agent_backend": composer.get("agentBackend"),
         "is_archived": composer.get("isArchived") or None,
-        "conversation_summary": summary if isinstance(summary, str) else None,
+        "conversation_summary": str_of(field_of(summary, "summary") or summary),
         "workspace.path": folder if is_absolute(folder) else None,
     }
-    if isinstance(parent, dict) and isinstance(parent.get("parentComposerId"), str):
-        tie = {"tool_call_id": parent.get("toolCallId"), "name": parent.get("subagentTypeName")}
+    above = dict_of(composer.get("subagentInfo"))
+    if parent := str_of(above.get("parentComposerId")):
+        tie = {"tool_call_id": above.get("toolCallId"), "name": above.get("subagentTypeName")}
         tie = {name: value for name, value in tie.items() if isinstance(value, str)}
-        notes["parent"] = {"conversation_id": parent["parentComposerId"], **tie}
-        top = parent.get("rootParentConversationId")
-        notes["session_id"] = top if isinstance(top, str) and top else parent["parentComposerId"]
+        notes["parent"] = {"conversation_id": parent, **tie}
+        notes["session_id"] = str_of(above.get("rootParentConversationId")) or parent
     return notes
 
 
 def model_of(composer: Composer) -> str:
     """The model that is set for the composer, or the only one that it was billed for."""
-    name = field_of(decoded(composer.get("modelConfig")), "modelName")
-    if isinstance(name, str) and name and name != AUTO:
+    name = str_of(field_of(decoded(composer.get("modelConfig")), "modelName"))
+    if name and name != AUTO:
         return name
     models = [str(model) for model in dict_of(composer.get("usageData")) if model != AUTO]
     return models[0] if len(models) == 1 else ""

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from unspool.facts import NOBODY, AnyFact
-from unspool.io.databases import DAMAGE, MAGIC, is_spare, open_database
+from unspool.io.databases import DAMAGE, MAGIC, Database, is_spare, open_database
 from unspool.io.origins import Head, Origin, Tally, Touched, TouchedRow
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
 from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
-from unspool.sources.cursor.tables import Broken, Keys, parse_object
+from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.workspace import Workspace
 
 _LOG_BYTES = 1 << 18
@@ -115,8 +115,7 @@ def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
     try:
         with open_database(origin.path) as database:
             if database.stale:
-                tally.records += 1
-                yield reader.problem(NOBODY, "stale-database", "the log was too long to copy")
+                reader.problem("stale-database", "the log was too long to copy")
             database.connection.execute("BEGIN")  # one moment of it, though it is being written
             tables = database.tables()
             if "cursorDiskKV" in tables:
@@ -129,52 +128,47 @@ def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
                 listed = origin.only or dict.fromkeys((*heads, *rows.groups("bubbleId:")))
                 for ident in filter(None, listed):
                     yield from _read_composer(reader, rows, ident)
-            if "composerHeaders" in tables and "value" in database.columns("composerHeaders"):
-                # Since 3.12 the heads are rows of a table.
+            if "composerHeaders" in tables:
                 reader.store = "headers"
-                columns = database.columns("composerHeaders")
-                statement = f"SELECT {', '.join(columns)} FROM composerHeaders"
-                for row in database.connection.execute(statement):
-                    fields: dict[str, Any] = dict(zip(columns, row, strict=True))
-                    ident = str(fields.get("composerId") or "")
-                    if origin.only and ident not in origin.only:
-                        continue
-                    reader.tally.records += 1
-                    value = fields.get("value")
-                    try:
-                        data = value if isinstance(value, bytes) else str(value or "{}").encode()
-                        head = {**fields, **parse_object(data)}
-                    except Broken as broken:
-                        yield reader.problem(("cursor", ident), broken.code, broken.data)
-                        continue
-                    yield from reader.head(ident, head)
+                yield from _read_headers(reader, database, origin.only)
             if "ItemTable" in tables:
                 items = Keys(database.connection, "ItemTable")
                 reader.store = "workspace"
                 workspace = Workspace(reader, items, workspace_folder(reader.origin))
                 yield from workspace.read(Path(reader.origin).parent.name)
     except DAMAGE as error:
-        tally.records += 1
-        yield reader.problem(NOBODY, "unreadable-database", str(error))
+        reader.problem("unreadable-database", str(error))
+    yield from reader.problems
 
 
 def _read_composer(reader: Reader, rows: Keys, ident: str) -> Iterator[AnyFact]:
-    """A bad page is the loss of one conversation, not of those behind it."""
-    key, composer = ("cursor", ident), {}
+    """A bad page is the loss of one conversation, not of those behind it. A row without a value is of a
+    composer that was deleted; of others only bubbles are left."""
+    key = ("cursor", ident)
     try:
-        row, data = rows.row(f"composerData:{ident}")
-        try:
-            composer = parse_object(data) if data is not None else {}
-        except Broken as broken:
-            reader.tally.records += 1
-            yield reader.problem(key, broken.code, broken.data)
-        if row and data is None:
+        data = rows.get(f"composerData:{ident}")
+        composer = reader.parse_object(data, key) if data is not None else None
+        if composer or rows.has(f"bubbleId:{ident}:"):
+            yield from reader.read(ident, composer or {})
+        elif data is None:
             reader.tally.records += 1
             reader.tally.noise += 1
-        if composer or rows.has(f"bubbleId:{ident}:"):
-            yield from reader.read(ident, composer)
     except sqlite3.OperationalError:
         raise  # locked, or gone: it is so for all
     except sqlite3.DatabaseError as error:
-        reader.tally.records += 1
-        yield reader.problem(key, "unreadable-database", str(error))
+        reader.problem("unreadable-database", str(error), key)
+
+
+def _read_headers(
+    reader: Reader, database: Database, only: tuple[str, ...] | None
+) -> Iterator[AnyFact]:
+    """Since 3.12 the heads are rows of a table: some fields as columns, the rest in `value`."""
+    columns = database.columns("composerHeaders")
+    for row in database.connection.execute(f"SELECT {', '.join(columns)} FROM composerHeaders"):
+        fields: dict[str, Any] = dict(zip(columns, row, strict=True))
+        ident, value = str(fields.get("composerId") or ""), fields.get("value")
+        if ident and (not only or ident in only):
+            data = value if isinstance(value, bytes) else str(value or "{}").encode()
+            head = reader.parse_object(data, ("cursor", ident))
+            if head is not None:
+                yield from reader.head(ident, {**fields, **head})

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from typing import Any, Literal
 
-from unspool.facts import Key, Problem, Rank
-from unspool.io.door import sample
+from unspool.facts import NOBODY, Key, Problem, Rank
+from unspool.io.door import read_json, sample
 from unspool.io.origins import Tally
 from unspool.io.times import parse_time
 from unspool.io.values import str_of
@@ -25,22 +25,44 @@ _SPELLED = re.compile(
 
 
 class Book:
-    """The records of one database: each gets the next offset."""
+    """The records of one database: each gets the next offset. What is wrong with them is told at the
+    end (`problems`)."""
 
     def __init__(self, origin: str, tally: Tally) -> None:
         self.origin = origin
         self.tally = tally
-        self.offsets = count()
+        self.problems: list[Problem] = []
+        self._offsets = count()
 
     def scribe(self, key: Key, entry: str = "", **place: Any) -> Scribe:
-        return Scribe(key, self.origin, next(self.offsets), entry=entry, **place)
+        return Scribe(key, self.origin, next(self._offsets), entry=entry, **place)
 
-    def problem(self, key: Key, code: str, data: bytes | str, lost: bool = True) -> Problem:
-        self.tally.problems += lost
-        return Problem(
-            key=key, origin=self.origin, offset=next(self.offsets), number=99, code=code,
-            sample=sample(data),
-        )  # fmt: skip
+    def parse(self, data: bytes, key: Key = NOBODY) -> Any:
+        """The JSON value of a row; None where it is none."""
+        read = read_json(data)
+        if len(read.values) != 1 or read.lost:
+            self.problem(read.code or "invalid-json", data, key)
+            return None
+        for flaw in read.flaws:
+            self._tell(flaw.code, flaw.sample, key)
+        return read.values[0]
+
+    def parse_object(self, data: bytes, key: Key = NOBODY) -> dict[str, Any] | None:
+        value = self.parse(data, key)
+        if value is not None and not isinstance(value, dict):
+            self.problem("wrong-types", data, key)
+            return None
+        return value
+
+    def problem(self, code: str, data: bytes | str, key: Key = NOBODY) -> None:
+        """A record that cannot be read, or is not there."""
+        self.tally.records += 1
+        self.tally.problems += 1
+        self._tell(code, data, key)
+
+    def _tell(self, code: str, data: bytes | str, key: Key) -> None:
+        place = (key, self.origin, next(self._offsets))
+        self.problems.append(Problem(*place, code=code, sample=sample(data)))
 
 
 class Entries:

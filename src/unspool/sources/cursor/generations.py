@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from unspool.io.databases import DAMAGE, open_database
-from unspool.io.door import UNREADABLE
+from unspool.io.door import UNREADABLE, read_json
 from unspool.io.times import parse_time
 from unspool.io.values import dicts_of, str_of
 from unspool.sources.cursor.bubbles import Bubble
 from unspool.sources.cursor.entries import digest, request_id
 from unspool.sources.cursor.paths import workspace_folder
-from unspool.sources.cursor.tables import Broken, Keys, parse
+from unspool.sources.cursor.tables import Keys
 
 GENERATIONS = "aiService.generations"
 
@@ -78,10 +78,10 @@ class Generations:
                 try:
                     with open_database(path) as database:
                         data = Keys(database.connection, "ItemTable").get(GENERATIONS)
-                    value = parse(data) if data else None
-                except (*DAMAGE, Broken):
+                except DAMAGE:
                     continue  # its own reader tells
-                self.add(generations_in(value, workspace_folder(str(path))))
+                for value in read_json(data).values if data else ():
+                    self.add(generations_in(value, workspace_folder(str(path))))
         return self._by_id.get(request)
 
 

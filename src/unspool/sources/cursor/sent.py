@@ -6,10 +6,10 @@ editor keeps under `agentKv:blob:<hash>`.
      "providerOptions": {"cursor": {"requestId": …, "modelName": …}}}
 """
 
-import base64
 import re
+from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from unspool.io.structs import Shape
 from unspool.io.values import str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.blobs import message_of, messages_under
-from unspool.sources.cursor.entries import request_id, sent_time, typed_words
+from unspool.sources.cursor.entries import Book, request_id, sent_time, typed_words
 from unspool.sources.cursor.tables import Keys
 from unspool.sources.cursor.tools import (
     counted,
@@ -65,7 +65,6 @@ class Part(msgspec.Struct):
     result: Any = None
     output: Any = None
     isError: bool | None = None
-    experimental_content: Any = None
     providerOptions: Options | None = None
 
     @property
@@ -103,43 +102,35 @@ def _model(own: Own) -> str:
 class Sent:
     """The messages of one conversation, in the order in which they are read."""
 
-    def __init__(
-        self,
-        key: Key,
-        origin: str,
-        rank: int,
-        offsets: "count[int]",
-        mode: str = "",
-        model: str = "",
-    ) -> None:
+    def __init__(self, book: Book, key: Key, rank: int, mode: str = "", model: str = "") -> None:
+        self._book = book
         self._key = key
-        self._origin = origin
         self._rank = rank
-        self._offsets = offsets
         self._mode = mode
         self._model = model if model != "default" else ""
-        self._times: dict[str, int] = {}
+        self._times: Counter[str] = Counter()
 
-    def ident(self, name: str, mark: str = "") -> str:
-        """The id of the message under a name. A message that is listed twice was said twice; two
-        chats may hold the same words, and then the same blob: that is not the same message."""
-        number = self._times[mark + name] = self._times.get(mark + name, 0) + 1
-        return f"{self._key[1]}:{mark}{name[:20]}" + (f":{number}" if number > 1 else "")
+    def entry(self, name: str) -> str:
+        """The id of the next record under a name: a record of one store is none of another, which
+        knows less."""
+        return f"{'sent' if self._rank else 'blob'}:{self._ident(name)}"
 
-    def entry(self, ident: str) -> str:
-        """The id of its record: a record of one store is none of another, which knows less."""
-        return f"sent:{ident}" if self._rank else f"blob:{ident}"
+    def _ident(self, name: str) -> str:
+        """A message that is listed twice was said twice; two chats may hold the same words, and then
+        the same blob: that is not the same message."""
+        earlier = self._times[name]
+        return f"{self._key[1]}:{name[:20]}" + (f":{earlier + 1}" if earlier else "")
 
-    def read(self, value: dict[str, Any], ident: str, after: str | None = None) -> list[AnyFact]:
-        """The facts of a message; `after` where its place in a tree is known."""
+    def read(self, value: Any, name: str, after: str | None = None) -> list[AnyFact]:
+        """The facts of the message under a name; `after` where its place in a tree is known."""
+        ident, entry = self._ident(name), self.entry(name)
+        self._times[name] += 1
         message = MESSAGE.convert(value)
         text = _joined(message.parts, "text")
         typed = typed_words(text)
         role = message.role or ""
-        scribe = Scribe(
-            self._key, self._origin, next(self._offsets), entry=self.entry(ident), after=after,
-            time=sent_time(text), rank=self._rank,
-        )  # fmt: skip
+        time = sent_time(text)
+        scribe = self._book.scribe(self._key, entry, after=after, time=time, rank=self._rank)
         if role == "tool":
             self._read_results(scribe, message)
         elif role == "system":
@@ -186,7 +177,7 @@ class Sent:
         _, body = result_body(outcome) if len(results) == 1 else ("", {})
         for part in results:
             given = part.output if part.result is None else part.result
-            text, details = output_of(given if given is not None else _shown(part))
+            text, details = output_of(given)
             call, name = part.toolCallId or "", part.toolName or ""
             failed, status = of_message(outcome, name, text or "")
             scribe.returned(
@@ -227,31 +218,26 @@ def _milliseconds(body: dict[str, Any]) -> float | None:
     return None
 
 
-def _shown(part: Part) -> str | None:
-    """A result as blocks, where it is not told as a value."""
-    blocks = MESSAGE.convert({"content": part.experimental_content}).content
-    return _joined(blocks, "text") or None if isinstance(blocks, list) else None
-
-
 def _joined(parts: list[Part], kind: str) -> str:
     return "\n\n".join(part.text for part in parts if part.type == kind and part.text)
 
 
-def read_sent(rows: Keys, root: bytes, sent: Sent) -> Iterator[list[AnyFact]]:
-    """The facts of each message under a root, as far as an editor's database holds it."""
+def read_sent(book: Book, key: Key, rows: Keys, composer: dict[str, Any]) -> Iterator[AnyFact]:
+    """What was sent of a composer, as far as the editor's database holds it. Its `conversationState`
+    is the root: `~` and base64 of a protobuf node whose field 1 repeats the ids of the messages, in
+    order. `~` alone is empty."""
+    try:
+        root = b64decode(str_of(composer.get("conversationState")).removeprefix("~") + "==")
+    except ValueError:
+        return
 
     def fetch(name: str) -> bytes | None:
         return rows.get(_PREFIX + name)
 
+    sent = Sent(book, key, RANK)
     for name in messages_under(root, fetch):
         value = message_of(fetch(name))
-        yield sent.read(value, sent.ident(name)) if value is not None else []
-
-
-def root_of(composer: dict[str, Any]) -> bytes:
-    """The root of what was sent: a composer's `conversationState`, `~` and base64 of a protobuf node
-    whose field 1 repeats the ids of the messages, in order. `~` alone is empty."""
-    try:
-        return base64.b64decode(str_of(composer.get("conversationState")).removeprefix("~") + "==")
-    except ValueError:
-        return b""
+        facts = sent.read(value, name) if value is not None else []
+        book.tally.records += 1
+        book.tally.noise += not facts
+        yield from facts

@@ -6,21 +6,9 @@ statement asks for more than one value, or the values of one range, at a time.
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
-
-from unspool.io.door import Flaw, read_json
 
 _VALUE = "CAST(value AS BLOB)"
 """Values are TEXT or BLOB, whatever the column says; NULL is a deleted row."""
-
-
-class Broken(Exception):
-    """A row whose value is not what it should be: (code, the value)."""
-
-    def __init__(self, code: str, data: bytes) -> None:
-        super().__init__(code)
-        self.code = code
-        self.data = data
 
 
 class Keys:
@@ -43,17 +31,19 @@ class Keys:
         for (key,) in self._connection.execute(statement, (prefix, after(prefix))):
             yield str(key)
 
+    def numbered(self, prefix: str) -> list[tuple[int, str]]:
+        """(number of the row, key): rows are numbered in the order in which they were written."""
+        statement = f"SELECT rowid, key {self._range}"
+        rows = self._connection.execute(statement, (prefix, after(prefix)))
+        return [(int(number), str(key)) for number, key in rows]
+
     def has(self, prefix: str) -> bool:
         return next(self.keys(prefix), None) is not None
 
-    def row(self, key: str) -> tuple[int, bytes | None]:
-        """(number of the row, value): rows are numbered in the order in which they were written."""
-        statement = f"SELECT rowid, {_VALUE} FROM {self._table} WHERE key = ?"
-        row = self._connection.execute(statement, (key,)).fetchone()
-        return (int(row[0]), row[1]) if row else (0, None)
-
     def get(self, key: str) -> bytes | None:
-        return self.row(key)[1]
+        statement = f"SELECT {_VALUE} FROM {self._table} WHERE key = ?"
+        row = self._connection.execute(statement, (key,)).fetchone()
+        return row[0] if row else None
 
     def groups(self, prefix: str) -> Iterator[str]:
         """What stands between the prefix and the next colon, each once: a leap per group."""
@@ -71,20 +61,3 @@ class Keys:
 def after(prefix: str) -> str:
     """The first key behind all that begin with the prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
-
-
-def parse(data: bytes, flaws: list[Flaw] | None = None) -> Any:
-    """The JSON value of a row; raises Broken where it is none. What was mended is added to `flaws`."""
-    read = read_json(data)
-    if len(read.values) != 1 or read.lost:
-        raise Broken(read.code or "invalid-json", data)
-    if flaws is not None:
-        flaws += read.flaws
-    return read.values[0]
-
-
-def parse_object(data: bytes, flaws: list[Flaw] | None = None) -> dict[str, Any]:
-    value = parse(data, flaws)
-    if not isinstance(value, dict):
-        raise Broken("wrong-types", data)
-    return value

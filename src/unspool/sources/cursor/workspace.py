@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from unspool.facts import NOBODY, AnyFact, Rank
+from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time
 from unspool.io.values import dicts_of, field_of, str_of
@@ -28,7 +28,7 @@ from unspool.sources.cursor.paths import (
     is_cursor_folder,
     workspace_folder,
 )
-from unspool.sources.cursor.tables import Broken, Keys, parse
+from unspool.sources.cursor.tables import Keys
 
 COMPOSERS = "composer.composerData"
 CHATS = "workbench.panel.aichat.view.aichat.chatdata"
@@ -77,6 +77,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     reader = Reader(origin.path, tally, "workspace")
     workspace = Workspace(reader, Folder(folder), workspace_folder(origin.path))
     yield from workspace.read(folder.name)
+    yield from reader.problems
 
 
 class Workspace:
@@ -86,7 +87,6 @@ class Workspace:
         self._reader = reader
         self._values = values
         self._folder = folder
-        self._problems: list[AnyFact] = []
 
     def read(self, name: str) -> Iterator[AnyFact]:
         """`name` is that of the folder, by which the editor knows the workspace."""
@@ -98,7 +98,6 @@ class Workspace:
         composers += dicts_of(field_of(self._value(HEADERS), "allComposers"))
         tabs = [_as_composer(tab) for tab in dicts_of(field_of(self._value(CHATS), "tabs"))]
         prompts = dicts_of(self._value(PROMPTS))
-        yield from self._problems
         self._folder = self._folder or _common_folder(composers)
         self._reader.generations.add(generations)
         spoken = _give_times([*composers, *tabs], generations)
@@ -109,7 +108,6 @@ class Workspace:
             if composer.get("conversation"):
                 yield from self._reader.read(ident, composer, self._folder)
             elif composer not in tabs:
-                self._reader.tally.records += 1
                 yield from self._reader.head(ident, composer, self._folder)
         # Composers that were open in this workspace: it is theirs.
         if self._folder:
@@ -132,14 +130,7 @@ class Workspace:
 
     def _value(self, key: str) -> Any:
         data = self._values.get(key)
-        if data is None:
-            return None
-        try:
-            return parse(data)
-        except Broken as broken:
-            self._reader.tally.records += 1
-            self._problems.append(self._reader.problem(NOBODY, broken.code, broken.data))
-            return None
+        return self._reader.parse(data) if data is not None else None
 
     def _listed(
         self, name: str, prompts: list[str], generations: list[Generation], spoken: set[bytes]
