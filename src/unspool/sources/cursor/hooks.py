@@ -9,19 +9,18 @@ echo of the first.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Key, Problem, Rank
+from unspool.facts import NO_ZONE, NOBODY, ZONE, AnyFact, Attachment, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
-from unspool.io.values import dicts_of
+from unspool.io.values import dicts_of, list_of, str_of
 from unspool.prompts.shapes import arguments_text
 from unspool.sources.cursor.entries import Entries, Steps, note_all, request_id, whole
-from unspool.sources.cursor.paths import clean_path, folder_of, is_absolute
+from unspool.sources.cursor.paths import clean_path
 from unspool.sources.cursor.tools import edits_of, likeness, output_of, touch, touches
-from unspool.sources.hooklogs import Logged, head_payloads, iter_payloads
+from unspool.sources.hooklogs import head_payloads, iter_payloads
 from unspool.sources.scribe import Scribe
 
 RANK = Rank.INDEX
@@ -60,138 +59,68 @@ def _is_payload(value: Payload) -> bool:
 
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
-    log = Log(origin.path)
+    talks: dict[str, Talk] = {}
+    entries = Entries("hook")
     for item in iter_payloads(origin, tally, recover):
         if isinstance(item, Problem):
             yield item
+            continue
+        payload, logged = item
+        event = _event_of(payload)
+        ident = str_of(payload.get("conversation_id")) or str_of(payload.get("session_id"))
+        if event in _NOISE:
+            tally.noise += 1
+        elif event not in _READERS:
+            tally.unrecognise(event or "no event name", origin.path, logged.offset)
+        elif not ident:
+            tally.problems += 1
+            scribe = Scribe(NOBODY, origin.path, logged.offset)
+            scribe.problem("missing-conversation-id", event)
+            yield from scribe.facts
         else:
-            yield from log.read(*item, tally)
-    yield from log.places()
+            # The command line puts the conversation's id there: that tells no turn.
+            turn = request_id(payload.get("generation_id"))
+            turn = turn if turn != ident else ""
+            # The payload's own id: what it says, and which time it is said in this log.
+            if event == "stop" and turn:  # An aborted turn is told twice (seen in October 2025).
+                entry = f"stop:{ident}:{turn}"
+            else:
+                own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
+                entry = entries.of(msgspec.json.encode(own, order="sorted"))
+            time = logged.time
+            scribe = Scribe(
+                ("cursor", ident), origin.path, logged.offset, time=time, rank=RANK, entry=entry
+            )
+            said = Said(payload, event, turn, talks.setdefault(ident, Talk()), scribe)
+            said.tell_context(is_zoned=logged.moment is None or logged.moment.zoned)
+            _READERS[event](said)
+            yield from scribe.facts
 
 
-class Run(msgspec.Struct):
-    """One call that the tool hooks told of."""
-
-    like: str
-    ident: str
-    step: str
-    running: bool = True
-    failed: bool = False
-    events: set[str] = set()
+def _event_of(payload: Payload) -> str:
+    name = str_of(payload.get("hook_event_name", payload.get("hook_type")))
+    if name:
+        return _CANONICAL.get(name.lower(), name)
+    return next((event for field, event in _IMPLIED if field in payload), "")
 
 
 class Talk:
-    """One conversation of a log: the step and the calls that are under way, and where it is led."""
+    """One conversation of a log: what was said before decides which step a part belongs to."""
 
     def __init__(self) -> None:
         self.steps = Steps()
-        self.runs: list[Run] = []
-        self.rooted = False
-        """Whether an event names the folder of the project."""
-        self.paths: set[str] = set()
+        self.calls: dict[str, tuple[str, str]] = {}
+        """The last call of each likeness in this turn, which an event without an id tells of again: its
+        id and its step. (An edit that failed has no such event: counting alone would give it that of
+        the next edit of the file.)"""
+        self.models: dict[str, str] = {}
+        """Turn → its model: not every event of a turn names it."""
         self.noted: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         """A turn began or ended."""
         self.steps.close()
-        self.runs.clear()
-
-    def again(self, like: str, event: str) -> Run | None:
-        """The call that an event without an id tells of again: the first that runs, else the last
-        that ended well. (An edit that was refused has no such event: counting alone would give it
-        that of the next edit of the file.)"""
-        alike = [run for run in self.runs if run.like == like and event not in run.events]
-        running = [run for run in alike if run.running]
-        done = [run for run in alike if not run.running and not run.failed]
-        run = running[0] if running else done[-1] if done else None
-        if run is not None:
-            run.events.add(event)
-        return run
-
-
-class Log:
-    """One log: what was said before decides which step a part belongs to."""
-
-    def __init__(self, origin: str) -> None:
-        self.origin = origin
-        self._talks: dict[Key, Talk] = {}
-        self._entries = Entries("hook")
-        self._models: dict[tuple[str, str], str] = {}
-        self._behind = 0
-
-    def read(self, payload: Payload, logged: Logged, tally: Tally) -> list[AnyFact]:
-        self._behind = logged.offset + 1
-        given = payload.get("hook_event_name", payload.get("hook_type"))
-        if isinstance(given, str) and given:
-            event = _CANONICAL.get(given.lower(), given)
-        else:
-            event = next((event for field, event in _IMPLIED if field in payload), "")
-        if event in _NOISE:
-            tally.noise += 1
-            return []
-        reader = _READERS.get(event)
-        if reader is None:
-            tally.unrecognise(event or "no event name", self.origin, logged.offset)
-            return []
-        ident = payload.get("conversation_id") or payload.get("session_id")
-        if not isinstance(ident, str) or not ident:
-            tally.problems += 1
-            scribe = Scribe(NOBODY, self.origin, logged.offset)
-            scribe.problem("missing-conversation-id", event)
-            return scribe.facts
-        key = ("cursor", ident)
-        # The command line puts the conversation's id there: that tells no turn.
-        turn = request_id(payload.get("generation_id"))
-        turn = turn if turn != ident else ""
-        # The payload's own id: what it says, and which time it is said in this log.
-        if event == "stop" and turn:  # An aborted turn is told twice (seen in October 2025's logs).
-            entry = f"stop:{payload.get('conversation_id')}:{turn}"
-        else:
-            own = {k: v for k, v in payload.items() if k[:1] != "_" and k != "transcript_path"}
-            entry = self._entries.of(msgspec.json.encode(own, order="sorted"))
-        scribe = Scribe(key, self.origin, logged.offset, time=logged.time, rank=RANK, entry=entry)
-        talk = self._talks.setdefault(key, Talk())
-        # The model of the turn: not every event of a turn names it. `default` names none.
-        place = (str(payload.get("conversation_id")), turn)
-        for name in ("model", "model_id"):
-            given = payload.get(name)
-            if isinstance(given, str) and given:
-                self._models[place] = given if given != "default" else ""
-                break
-        # What every payload tells about the conversation; told once, and when it changes.
-        roots = payload.get("workspace_roots")
-        root = roots[0] if isinstance(roots, list) and roots else payload.get("cwd")
-        root = clean_path(root) if isinstance(root, str) and root else None
-        talk.rooted = talk.rooted or root is not None
-        if not talk.rooted:
-            items = [payload, *dicts_of(payload.get("attachments"))]
-            names = [item.get("file_path") for item in items]
-            talk.paths.update(clean_path(name) for name in names if isinstance(name, str))
-        notes = {
-            "session_id": payload.get("session_id") or key[1],
-            "workspace.path": root,
-            "agent_version": payload.get("cursor_version"),
-            "transcript_path": payload.get("transcript_path"),
-            "composer_mode": payload.get("composer_mode"),
-            ZONE: None if (logged.moment is None or logged.moment.zoned) else NO_ZONE,
-        }
-        told = {n: v for n, v in notes.items() if isinstance(v, str) and (n, v) not in talk.noted}
-        talk.noted.update(told.items())
-        note_all(scribe, told, RANK)
-        reader(Said(payload, event, turn, self._models.get(place, ""), talk, scribe))
-        return scribe.facts
-
-    def places(self) -> Iterator[AnyFact]:
-        """Where conversations took place whose payloads name no folder (the 2025 beta): the project
-        that keeps the log in its `.cursor`, else what their files have in common."""
-        above = [parent for parent in Path(self.origin).parents if parent.name == ".cursor"]
-        holder = str(above[0].parent) if above and (above[0] / "hooks.json").is_file() else ""
-        for key, talk in self._talks.items():
-            folder = holder or folder_of(sorted(talk.paths))
-            if folder and not talk.rooted and is_absolute(folder):
-                scribe = Scribe(key, self.origin, self._behind)
-                scribe.note("workspace.path", folder, Rank.LAST_RESORT)
-                yield from scribe.facts
+        self.calls.clear()
 
 
 class Said(NamedTuple):
@@ -200,9 +129,25 @@ class Said(NamedTuple):
     payload: Payload
     event: str
     turn: str
-    model: str
     talk: Talk
     scribe: Scribe
+
+    def tell_context(self, is_zoned: bool) -> None:
+        """What every payload tells about the conversation; told once, and when it changes."""
+        if model := self.text("model", "model_id"):
+            self.talk.models[self.turn] = model if model != "default" else ""
+        roots = list_of(self.payload.get("workspace_roots"))
+        notes = {
+            "session_id": self.text("session_id") or self.scribe.key[1],
+            "workspace.path": clean_path(str_of(roots[0] if roots else self.payload.get("cwd"))),
+            "agent_version": self.text("cursor_version"),
+            "transcript_path": self.text("transcript_path"),
+            "composer_mode": self.text("composer_mode"),
+            ZONE: "" if is_zoned else NO_ZONE,
+        }
+        told = {n: v for n, v in notes.items() if v and (n, v) not in self.talk.noted}
+        self.talk.noted.update(told.items())
+        note_all(self.scribe, told, RANK)
 
     def text(self, *names: str) -> str:
         values = (self.payload.get(name) for name in names)
@@ -221,20 +166,21 @@ class Said(NamedTuple):
 
     def read_prompt(self) -> None:
         self.talk.close()
-        attachments = []
-        for item in dicts_of(self.payload.get("attachments")):
-            path = item.get("file_path", item.get("filePath"))
-            path = clean_path(path) if isinstance(path, str) else ""
-            attachments.append(Attachment(kind=str(item.get("type") or "file"), path=path))
+        attachments = tuple(
+            Attachment(
+                kind=str(item.get("type") or "file"),
+                path=clean_path(str_of(item.get("file_path", item.get("filePath")))),
+            )
+            for item in dicts_of(self.payload.get("attachments"))
+        )
         self.scribe.message(
             id=self.scribe.entry, role="user", text=self.text("prompt"), request=self.turn,
-            mode=self.text("composer_mode"), attachments=tuple(attachments),
+            mode=self.text("composer_mode"), attachments=attachments,
         )  # fmt: skip
 
     def answer(self, step: str, **fields: Any) -> None:
-        self.scribe.message(
-            id=step, role="assistant", model=self.model, request=self.turn, **fields
-        )
+        model = self.talk.models.get(self.turn, "")
+        self.scribe.message(id=step, role="assistant", model=model, request=self.turn, **fields)
 
     def read_response(self) -> None:
         step = self.talk.steps.part("text", self.scribe.entry)
@@ -271,11 +217,11 @@ class Said(NamedTuple):
 
     def call(self, name: str, arguments: Any, rank: int, like: str) -> str:
         """The call, and the step that it belongs to: it has a turn though it may say nothing."""
-        run = self.talk.again(like, self.event) if rank == AGAIN else None
-        step = run.step if run else self.talk.steps.part("call", self.scribe.entry)
-        ident = run.ident if run else self.text("tool_use_id")
+        ident, step = self.talk.calls.get(like, ("", "")) if rank == AGAIN else ("", "")
+        ident = ident or self.text("tool_use_id")
+        step = step or self.talk.steps.part("call", self.scribe.entry)
         if rank == RANK and ident:
-            self.talk.runs.append(Run(like, ident, step))
+            self.talk.calls[like] = (ident, step)
         self.scribe.call(
             id=ident, message=step, name=name, like=like, rank=rank,
             arguments=arguments_text(arguments),
@@ -302,9 +248,8 @@ class Said(NamedTuple):
         output = self.payload.get("tool_output", self.payload.get("tool_response"))
         text, details = output_of(self.payload.get("error_message") if failed else output)
         self.talk.steps.ended(like)
-        for run in self.talk.runs:
-            if run.ident == ident:
-                run.running, run.failed = False, failed
+        if failed:
+            self.talk.calls.pop(like, None)
         self.scribe.returned(
             call=ident, name=name, arguments=arguments_text(given),
             like=like if given is not None else "", text=text, details=details, failed=failed,
@@ -324,10 +269,9 @@ class Said(NamedTuple):
             self.call(name, given, AGAIN, like)
             return
         text, details = output_of(output)
-        run = self.talk.again(like, self.event)
         self.scribe.returned(
             name=name, arguments=arguments_text(given), like=like, text=text,
-            call=run.ident if run is not None else "", details=details, rank=AGAIN,
+            call=self.talk.calls.get(like, ("", ""))[0], details=details, rank=AGAIN,
             duration_ms=self.number("duration", "duration_ms"),
         )  # fmt: skip
 

@@ -5,8 +5,7 @@
 """
 
 from collections.abc import Callable, Iterator
-from copy import copy
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -84,27 +83,20 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
     return streams.read_stream(origin, tally, recover, EVENT, Stream())
 
 
-class Gathered(msgspec.Struct):
-    """Deltas that are open: the scribe of the first, their step, what they say."""
-
-    scribe: Any
-    step: str
-    kind: Literal["thinking", "text"]
-    texts: list[str]
-
-
 class Stream(streams.Stream[Event]):
-    """One run. Deltas are gathered until something else comes."""
+    """One run. A text may come in pieces; thinking does, and is told when something else comes."""
 
     def __init__(self) -> None:
         self._session = ""
         self._entries = Entries("stream")
         self._steps = Steps()
-        self._deltas: Gathered | None = None
-        self._closed: list[AnyFact] = []
-        """Facts of deltas that something else has closed."""
-        self._last = ""
-        """The last text that was told in pieces."""
+        self._piece = ""
+        """The step whose text comes in pieces,"""
+        self._text = ""
+        """and what these said so far."""
+        self._thinking: tuple[Scribe, str] | None = None
+        """The scribe of the first piece of thinking, and its step,"""
+        self._thoughts: list[str] = []
 
     def scribe(self, event: Event, data: bytes, path: str, offset: int) -> Scribe:
         self._session = event.session_id or self._session
@@ -117,39 +109,23 @@ class Stream(streams.Stream[Event]):
         reader = _READERS.get(event.type)
         if reader is None:
             return None
+        if event.type != "thinking":
+            scribe.facts += self.close()
+        if event.type != "assistant":
+            self._piece = ""
         reader(self, scribe, event)
-        scribe.facts += self._closed
-        self._closed = []
         return 0
 
     def close(self) -> list[AnyFact]:
-        self._close()
-        return self._closed
-
-    def _close(self) -> None:
-        """The open deltas are one part of their step."""
-        deltas, self._deltas = self._deltas, None
-        if deltas is not None:
-            text = "".join(deltas.texts)
-            self._last = text if deltas.kind == "text" else self._last
-            deltas.scribe.message(id=deltas.step, role="assistant", **{deltas.kind: text})
-            self._closed += deltas.scribe.facts
-
-    def _gather(
-        self, scribe: Scribe, event: Event, kind: Literal["thinking", "text"], text: str
-    ) -> None:
-        if self._deltas is not None and self._deltas.kind == kind:
-            self._deltas.texts.append(text)
-            scribe.link()
-            return
-        self._close()
-        step = self._steps.part(kind, scribe.entry, event.model_call_id or "")
-        first = copy(scribe)
-        first.facts = []  # what this line tells now is of deltas before it
-        self._deltas = Gathered(first, step, kind, [text])
+        """The pieces of thinking are one part of their step, where the first of them stood."""
+        if self._thinking is None:
+            return []
+        first, step = self._thinking
+        first.message(id=step, role="assistant", thinking="".join(self._thoughts))
+        self._thinking, self._thoughts = None, []
+        return first.facts
 
     def read_system(self, scribe: Scribe, event: Event) -> None:
-        self._close()
         self._steps.close()
         notes = {
             "session_id": self._session,
@@ -162,7 +138,6 @@ class Stream(streams.Stream[Event]):
         scribe.mark("start", event.pick("apiKeySource", "permissionMode"), rank=RANK)
 
     def read_user(self, scribe: Scribe, event: Event) -> None:
-        self._close()
         self._steps.close()
         for number, message in enumerate(to_messages({"role": "user", **_message(event)})):
             attachments = tuple(message.attachments or ())
@@ -175,25 +150,29 @@ class Stream(streams.Stream[Event]):
         text = "".join(message.content for message in spoken)
         group = event.model_call_id or ""
         if not group and event.timestamp_ms is not None:
-            self._gather(scribe, event, "text", text)
-            return
-        self._close()
-        if text and text == self._last:
-            self._last = ""
+            if not self._piece:
+                self._piece, self._text = self._steps.part("text", scribe.entry), ""
+            self._text += text
+            scribe.message(id=self._piece, role="assistant", text=text, piece=True)
+        elif text and text == self._text:
+            self._piece = self._text = ""
             scribe.link()  # The pieces again, as a whole.
-            return
-        step = self._steps.part("text", scribe.entry, group)
-        scribe.message(id=step, role="assistant", text=text, request=group)
+        else:
+            step = self._steps.part("text", scribe.entry, group)
+            scribe.message(id=step, role="assistant", text=text, request=group)
 
     def read_thinking(self, scribe: Scribe, event: Event) -> None:
         if event.subtype == "completed":
-            self._close()
+            scribe.facts += self.close()
             scribe.link()
+        elif self._thinking is None:
+            step = self._steps.part("thinking", scribe.entry, event.model_call_id or "")
+            self._thinking, self._thoughts = (scribe, step), [event.text or ""]
         else:
-            self._gather(scribe, event, "thinking", event.text or "")
+            self._thoughts.append(event.text or "")
+            scribe.link()
 
     def read_call(self, scribe: Scribe, event: Event) -> None:
-        self._close()
         name, given, result = _tool(event.tool_call)
         ident = event.call_id or scribe.entry
         like = likeness(name, given)
@@ -225,7 +204,6 @@ class Stream(streams.Stream[Event]):
         scribe.mark("interaction", data, rank=RANK)
 
     def read_result(self, scribe: Scribe, event: Event) -> None:
-        self._close()
         names = ("subtype", "is_error", "duration_ms", "duration_api_ms", "request_id")
         scribe.mark("end", event.pick(*names), rank=RANK)
         usage = event.usage
