@@ -340,29 +340,6 @@ def test_a_transcript_finds_the_folder_that_its_slug_stands_for(tmp_path: Path) 
     assert made.workspace.path == "/w/green-tea"
 
 
-def test_a_hook_log_without_roots_knows_its_project(tmp_path: Path) -> None:
-    """The beta of 2025 names no folder: the project keeps the log, else the files are in it."""
-    base = {"conversation_id": "c", "generation_id": "g"}
-    edits = [{"old_string": "", "new_string": "hot"}]
-    lines = [
-        {**base, "prompt": "hi"},
-        {**base, "file_path": "/w/tea/cup.py", "edits": edits},
-        {**base, "file_path": "/w/tea/src/pot.py", "edits": edits},
-    ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (tmp_path / "any.log").write_text(text)
-    made = made_of(tmp_path)["c"]
-    assert made.workspace is not None
-    assert made.workspace.path == "/w/tea"
-    own = tmp_path / "project/.cursor"
-    own.mkdir(parents=True)
-    (own / "hooks.json").write_text("{}")
-    (own / "hooks.log").write_text(text)
-    kept = made_of(own)["c"]
-    assert kept.workspace is not None
-    assert kept.workspace.path == str(tmp_path / "project")
-
-
 def test_tokens_of_a_response_stay_on_it_and_count(tmp_path: Path) -> None:
     base = {"conversation_id": "c", "generation_id": "g", "cursor_version": "1.7"}
     lines = [

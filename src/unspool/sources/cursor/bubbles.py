@@ -67,12 +67,33 @@ class Tool(msgspec.Struct):
     additionalData: Any = None
 
 
-class Bubble(msgspec.Struct):
+class Asked(msgspec.Struct):
+    """As much of a bubble as tells what was asked."""
+
     type: int | str | None = None
     text: str | None = None
     rawText: str | None = None
     richText: Any = None
     initText: Any = None
+    requestId: str | None = None
+    usageUuid: str | None = None
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.type in (1, "user")
+
+    @property
+    def words(self) -> str:
+        """User words may stand only in the rich text, or, in chats of 2023 and 2024, in `initText`."""
+        for plain in (self.text, self.rawText):
+            if plain and plain.strip():
+                return plain
+        if not self.is_prompt:
+            return ""
+        return rich_text(self.richText) or rich_text(self.initText)
+
+
+class Bubble(Asked):
     thinking: Thinking | None = None
     toolFormerData: Tool | None = None
     tokenCount: Count | None = None
@@ -83,8 +104,6 @@ class Bubble(msgspec.Struct):
     timingInfo: Timing | None = None
     turnDurationMs: Number = None
     unifiedMode: int | str | None = None
-    requestId: str | None = None
-    usageUuid: str | None = None
     serverBubbleId: str | None = None
     checkpointId: str | None = None
     thinkingDurationMs: Number = None
@@ -99,10 +118,6 @@ class Bubble(msgspec.Struct):
     selections: Any = None
     selectedDocs: Any = None
     selectedImages: Any = None
-
-    @property
-    def is_prompt(self) -> bool:
-        return self.type in (1, "user")
 
     @property
     def call(self) -> Tool | None:
@@ -167,16 +182,6 @@ class Bubble(msgspec.Struct):
         words = [holder.get("title"), holder.get("detail")]
         request = notice.get("requestId", notice.get("generationUUID"))
         return request_id(request), "\n\n".join(w for w in words if isinstance(w, str) and w)
-
-    @property
-    def words(self) -> str:
-        """User words may stand only in the rich text, or, in chats of 2023 and 2024, in `initText`."""
-        for plain in (self.text, self.rawText):
-            if plain and plain.strip():
-                return plain
-        if not self.is_prompt:
-            return ""
-        return rich_text(self.richText) or rich_text(self.initText)
 
     @property
     def extra(self) -> dict[str, Any] | None:

@@ -123,6 +123,7 @@ class Conversation:
         self.key = ("cursor", ident)
         self._reader = reader
         self._rows = reader.rows
+        self._generation = reader.generations.find
         self._composer = composer
         self._changes = Changes(ident, composer, self._fetch)
         self._mode = mode_name(composer.get("unifiedMode") or composer.get("forceMode"))
@@ -167,7 +168,7 @@ class Conversation:
             if bubble.is_prompt:
                 yield from self._end(turn)
                 request = bubble.request or answer.request
-                sent = bubble.time or answer.sent or self._reader.generations.time(request)
+                sent = bubble.time or answer.sent or self._generation(request).time
                 for run in self._runs_before(sent):
                     yield from self._abandon(run, after, bubble.words)
                 turn = Turn(ident, bubble.words, request, sent, model=bubble.model)
@@ -253,7 +254,7 @@ class Conversation:
             asked = self._scribe(entry, time=bubble.began, after=after, rank=RANK)
             asked.message(
                 id=f"{first}:prompt", role="user", request=request, withdrawn=True,
-                text=self._reader.generations.words(request) or instead,
+                text=self._generation(request).words or instead,
             )  # fmt: skip
             yield from asked.facts
             after = entry
@@ -408,7 +409,8 @@ class Conversation:
             scribe.note("ended_at", format_time(max(updated or 0, self._last or 0)), RANK)
         if self._roots:
             scribe.note("workspace.path", self._roots[0], RANK + 1)
-        if folder := self._reader.generations.folder(self._requests):
+        folders = (self._generation(request).folder for request in sorted(self._requests))
+        if folder := next(filter(None, folders), None):
             scribe.note("workspace.path", folder, RANK + 2)
         if shared := folder_of(sorted(self._paths - {""})):
             above = parents_of(shared) if self._root_name else []

@@ -13,9 +13,9 @@ from unspool.io.databases import DAMAGE, MAGIC, Database, is_spare, open_databas
 from unspool.io.origins import Head, Origin, Tally, Touched, TouchedRow
 from unspool.sources.cursor.composers import Reader
 from unspool.sources.cursor.generations import Generations
-from unspool.sources.cursor.paths import is_cursor_folder, workspace_folder
+from unspool.sources.cursor.paths import is_cursor_folder
 from unspool.sources.cursor.tables import Keys
-from unspool.sources.cursor.workspace import Workspace
+from unspool.sources.cursor.workspace import read_workspace
 
 _LOG_BYTES = 1 << 18
 _REMEMBERED = 4
@@ -132,10 +132,8 @@ def _read(origin: Origin, tally: Tally) -> Iterator[AnyFact]:
                 reader.store = "headers"
                 yield from _read_headers(reader, database, origin.only)
             if "ItemTable" in tables:
-                items = Keys(database.connection, "ItemTable")
                 reader.store = "workspace"
-                workspace = Workspace(reader, items, workspace_folder(reader.origin))
-                yield from workspace.read(Path(reader.origin).parent.name)
+                yield from read_workspace(reader, Keys(database.connection, "ItemTable"))
     except DAMAGE as error:
         reader.problem("unreadable-database", str(error))
     yield from reader.problems

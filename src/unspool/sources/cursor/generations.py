@@ -20,7 +20,7 @@ from unspool.io.databases import DAMAGE, open_database
 from unspool.io.door import UNREADABLE, read_json
 from unspool.io.times import parse_time
 from unspool.io.values import dicts_of, str_of
-from unspool.sources.cursor.bubbles import Bubble
+from unspool.sources.cursor.bubbles import Asked
 from unspool.sources.cursor.entries import digest, request_id
 from unspool.sources.cursor.paths import workspace_folder
 from unspool.sources.cursor.tables import Keys
@@ -33,6 +33,9 @@ class Generation(NamedTuple):
     time: int | None
     words: str
     folder: str | None
+
+
+_UNKNOWN = Generation("", None, "", None)
 
 
 def generations_in(value: Any, folder: str | None) -> list[Generation]:
@@ -57,22 +60,9 @@ class Generations:
     def add(self, more: Iterable[Generation]) -> None:
         self._by_id = {**(self._by_id or {}), **{g.ident: g for g in more if g.ident}}
 
-    def time(self, request: str) -> int | None:
-        generation = self._find(request)
-        return generation.time if generation is not None else None
-
-    def words(self, request: str) -> str:
-        generation = self._find(request)
-        return generation.words if generation is not None else ""
-
-    def folder(self, requests: Iterable[str]) -> str | None:
-        """The project of the workspace that knows one of the requests."""
-        return next((g.folder for g in map(self._find, sorted(requests)) if g and g.folder), None)
-
-    def _find(self, request: str) -> Generation | None:
-        if not request:
-            return None
-        if self._by_id is None:
+    def find(self, request: str) -> Generation:
+        """That of a request; one that tells nothing where no workspace knows it."""
+        if self._by_id is None and request:
             self._by_id = {}
             for path in sorted(self._workspaces.glob("*/state.vscdb")) if self._workspaces else ():
                 try:
@@ -82,19 +72,13 @@ class Generations:
                     continue  # its own reader tells
                 for value in read_json(data).values if data else ():
                     self.add(generations_in(value, workspace_folder(str(path))))
-        return self._by_id.get(request)
+        return (self._by_id or {}).get(request, _UNKNOWN)
 
 
-class _Row(msgspec.Struct):
-    """As much of a bubble, or of a composer with bubbles, as tells what was asked."""
+class _Row(Asked):
+    """A bubble, or a composer with bubbles."""
 
-    type: int | str | None = None
-    text: str | None = None
-    rawText: str | None = None
-    richText: Any = None
-    requestId: str | None = None
-    usageUuid: str | None = None
-    conversation: list["_Row"] | None = None
+    conversation: list[Asked] | None = None
 
 
 _decode_row = msgspec.json.Decoder(_Row).decode
@@ -139,9 +123,8 @@ def _said(path: str, stamps: tuple[int, ...]) -> Said:
                     for item in (row, *(row.conversation or ())):
                         idents = filter(None, (item.requestId, item.usageUuid))
                         requests.update(digest(request_id(ident)) for ident in idents)
-                        asked = Bubble(item.type, item.text, item.rawText, item.richText)
-                        if asked.is_prompt:
-                            words.add(digest(asked.words))
+                        if item.is_prompt:
+                            words.add(digest(item.words))
     except DAMAGE:
         pass  # its own reader tells
     return Said(frozenset(words), frozenset(requests))

@@ -11,7 +11,7 @@ from typing import Any
 from unspool.facts import AnyFact, Rank
 from unspool.io.origins import Head, Origin, Tally, open_origin
 from unspool.io.times import format_time
-from unspool.io.values import dicts_of, field_of, str_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.sources.cursor.bubbles import BUBBLE, RANK
 from unspool.sources.cursor.composers import Composer, Reader
 from unspool.sources.cursor.entries import digest
@@ -75,94 +75,82 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         tally.noise += 1
         return
     reader = Reader(origin.path, tally, "workspace")
-    workspace = Workspace(reader, Folder(folder), workspace_folder(origin.path))
-    yield from workspace.read(folder.name)
+    yield from read_workspace(reader, Folder(folder))
     yield from reader.problems
 
 
-class Workspace:
-    """One workspace's values."""
+def read_workspace(reader: Reader, values: Keys | Folder) -> Iterator[AnyFact]:
+    """What the values of one workspace tell."""
 
-    def __init__(self, reader: Reader, values: Keys | Folder, folder: str | None) -> None:
-        self._reader = reader
-        self._values = values
-        self._folder = folder
+    def value_of(key: str) -> Any:
+        data = values.get(key)
+        return reader.parse(data) if data is not None else None
 
-    def read(self, name: str) -> Iterator[AnyFact]:
-        """`name` is that of the folder, by which the editor knows the workspace."""
-        listed = self._value(GENERATIONS)
-        generations = [g for g in generations_in(listed, self._folder) if g.words]
-        self._reader.tally.records += len(dicts_of(listed))
-        self._reader.tally.noise += len(dicts_of(listed)) - len(generations)
-        composers = dicts_of(field_of(self._value(COMPOSERS), "allComposers"))
-        composers += dicts_of(field_of(self._value(HEADERS), "allComposers"))
-        tabs = [_as_composer(tab) for tab in dicts_of(field_of(self._value(CHATS), "tabs"))]
-        prompts = dicts_of(self._value(PROMPTS))
-        self._folder = self._folder or _common_folder(composers)
-        self._reader.generations.add(generations)
-        spoken = _give_times([*composers, *tabs], generations)
-        for composer in (*composers, *tabs):
-            ident = composer.get("composerId")
-            if not isinstance(ident, str) or not ident:
-                continue
-            if composer.get("conversation"):
-                yield from self._reader.read(ident, composer, self._folder)
-            elif composer not in tabs:
-                yield from self._reader.head(ident, composer, self._folder)
+    listed, heads = dicts_of(value_of(GENERATIONS)), value_of(COMPOSERS)
+    composers = dicts_of(field_of(heads, "allComposers"))
+    composers += dicts_of(field_of(value_of(HEADERS), "allComposers"))
+    tabs = [_as_composer(tab) for tab in dicts_of(field_of(value_of(CHATS), "tabs"))]
+    folder = workspace_folder(reader.origin) or _common_folder(composers)
+    generations = [g for g in generations_in(listed, folder) if g.words]
+    reader.tally.records += len(listed)
+    reader.tally.noise += len(listed) - len(generations)
+    reader.generations.add(generations)
+    spoken = _give_times([*composers, *tabs], generations)
+    for composer in (*composers, *tabs):
+        ident = str_of(composer.get("composerId"))
+        if ident and composer.get("conversation"):
+            yield from reader.read(ident, composer, folder)
+        elif ident and composer not in tabs:
+            yield from reader.head(ident, composer, folder)
+    if folder:
         # Composers that were open in this workspace: it is theirs.
-        if self._folder:
-            opened: set[Any] = set()
-            for key in self._values.keys(PANES):
-                value = self._value(key)
-                names = value if isinstance(value, dict) else ()
-                opened.update(n.removeprefix(_VIEW) for n in names if n.startswith(_VIEW))
-            selected = field_of(self._value(COMPOSERS), "selectedComposerIds")
-            if isinstance(selected, list):
-                opened.update(ident for ident in selected if isinstance(ident, str))
-            for ident in sorted(opened - {""}):
-                self._reader.tally.records += 1
-                scribe = self._reader.scribe(("cursor", ident), f"pane:{ident}")
-                scribe.note("workspace.path", self._folder, RANK + 1)
-                yield from scribe.facts
-        if prompts or generations:
-            words = [str_of(prompt.get("text")) for prompt in prompts]
-            yield from self._listed(name, words, generations, spoken)
-
-    def _value(self, key: str) -> Any:
-        data = self._values.get(key)
-        return self._reader.parse(data) if data is not None else None
-
-    def _listed(
-        self, name: str, prompts: list[str], generations: list[Generation], spoken: set[bytes]
-    ) -> Iterator[AnyFact]:
-        """The prompts that no conversation says, all of them, in their order."""
-        tally = self._reader.tally
-        tally.records += len(prompts)
-        beside = said_beside(self._reader.origin)
-        # What a run that was abandoned was asked with stands in no bubble, but the run has its request.
-        answered = {digest(g.words) for g in generations if digest(g.ident) in beside.requests}
-        spoken = spoken | beside.words | answered
-        key = ("cursor", f"prompts-{name}")
-        times: Counter[str] = Counter()
-        for words, generation in _paired(prompts, generations):
-            if not words.strip() or digest(words) in spoken:
-                tally.noise += 1
-                continue
-            times[words] += 1
-            entry, ident = f"prompt:{key[1]}:{times[words]}:{words}", ""
-            if generation is not None and generation.ident:
-                entry, ident = f"generation:{generation.ident}", generation.ident
-            time = generation.time if generation is not None else None
-            scribe = self._reader.scribe(key, entry, time=time, rank=Rank.ECHO)
-            scribe.message(
-                id=f"index:{ident}" if ident else "", role="user", text=words, request=ident
-            )
+        selected = set(map(str_of, list_of(field_of(heads, "selectedComposerIds"))))
+        names = (name for key in values.keys(PANES) for name in dict_of(value_of(key)))
+        opened = {name.removeprefix(_VIEW) for name in names if name.startswith(_VIEW)}
+        for ident in sorted((opened | selected) - {""}):
+            reader.tally.records += 1
+            scribe = reader.scribe(("cursor", ident), f"pane:{ident}")
+            scribe.note("workspace.path", folder, RANK + 1)
             yield from scribe.facts
-        if times:
-            scribe = self._reader.scribe(key, f"notes:{key[1]}")
-            scribe.note("partial", "prompts-without-conversation", Rank.ECHO)
-            scribe.note("workspace.path", self._folder, Rank.ECHO)
-            yield from scribe.facts
+    prompts = [str_of(prompt.get("text")) for prompt in dicts_of(value_of(PROMPTS))]
+    if prompts or generations:
+        yield from _read_prompts(reader, folder, prompts, generations, spoken)
+
+
+def _read_prompts(
+    reader: Reader,
+    folder: str | None,
+    prompts: list[str],
+    generations: list[Generation],
+    spoken: set[bytes],
+) -> Iterator[AnyFact]:
+    """The prompts that no conversation says, all of them, in their order."""
+    reader.tally.records += len(prompts)
+    beside = said_beside(reader.origin)
+    # What a run that was abandoned was asked with stands in no bubble, but the run has its request.
+    answered = {digest(g.words) for g in generations if digest(g.ident) in beside.requests}
+    spoken = spoken | beside.words | answered
+    # The name of the folder is how the editor knows the workspace.
+    key = ("cursor", f"prompts-{Path(reader.origin).parent.name}")
+    times: Counter[str] = Counter()
+    for words, generation in _paired(prompts, generations):
+        if not words.strip() or digest(words) in spoken:
+            reader.tally.noise += 1
+            continue
+        times[words] += 1
+        entry, time, ident = f"prompt:{key[1]}:{times[words]}:{words}", None, ""
+        if generation is not None:
+            time, ident = generation.time, generation.ident
+        if ident:
+            entry = f"generation:{ident}"
+        scribe = reader.scribe(key, entry, time=time, rank=Rank.ECHO)
+        scribe.message(id=f"index:{ident}" if ident else "", role="user", text=words, request=ident)
+        yield from scribe.facts
+    if times:
+        scribe = reader.scribe(key, f"notes:{key[1]}")
+        scribe.note("partial", "prompts-without-conversation", Rank.ECHO)
+        scribe.note("workspace.path", folder, Rank.ECHO)
+        yield from scribe.facts
 
 
 def _common_folder(composers: list[Composer]) -> str | None:
