@@ -6,6 +6,7 @@ from itertools import accumulate
 import pytest
 
 from unspool.facts import SnapshotSeen, View
+from unspool.io.origins import Origin
 from unspool.pipeline.discover import Plan
 from unspool.reduce import joining
 from unspool.reduce.joining import Joiner
@@ -63,18 +64,12 @@ def test_a_broken_list_is_joined_with_its_equal_alone() -> None:
 
 
 def test_a_conversation_belongs_to_who_has_read_most_of_it() -> None:
-    plan = Plan([], {}, 2, {("p", "known"): 1})
-    held = [{("p", "a"): 90, ("p", "b"): 10, ("p", "known"): 5}, {("p", "b"): 80}]
-    assert plan.deal(held) == {("p", "a"): 0, ("p", "b"): 1}
+    plan = Plan([], {("p", "own"): [Origin("own.jsonl", "", size=90)]}, 2)
+    held = [{("p", "a"): 90, ("p", "b"): 10}, {("p", "b"): 80, ("p", "own"): 5}]
+    assert plan.deal(held) == {("p", "own"): 1, ("p", "a"): 0, ("p", "b"): 0}
 
 
 def test_work_stays_even_though_one_worker_has_read_everything() -> None:
     plan = Plan([], {}, 2)
     owners = plan.deal([{("p", str(number)): 10 for number in range(10)}, {}])
     assert sorted(owners.values()) == [0] * 5 + [1] * 5
-
-
-def test_one_worker_owns_all() -> None:
-    plan = Plan([], {}, 1)
-    assert plan.deal([{("p", "a"): 1}]) == {}
-    assert plan.owner(("p", "a")) == 0

@@ -11,6 +11,8 @@ import pytest
 from tests.harness import CASES, corpus
 from unspool import extract
 from unspool.errors import NothingToRead
+from unspool.pipeline.batch import open_run
+from unspool.pipeline.job import Job
 from unspool.pipeline.shuffle import Slot, Spool
 
 RECORDED = corpus("lab")
@@ -122,7 +124,7 @@ def test_a_session_of_two_generations_is_told_once() -> None:
 
 
 def test_a_full_disk_is_no_problem_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions are reduced, and put away, while the database is still being read."""
+    """Facts are put away while the database is still being read."""
 
     put = Spool.put
     failures = [OSError(28, "No space left on device")]
@@ -133,5 +135,6 @@ def test_a_full_disk_is_no_problem_of_the_database(monkeypatch: pytest.MonkeyPat
         return put(spool, data)
 
     monkeypatch.setattr(Spool, "put", full_once)
-    with pytest.raises(OSError, match="No space left"):
-        list(extract([str(CASES / "opencode/subagent")]))
+    job = Job(paths=[str(CASES / "opencode/subagent")], memory_bytes=1)
+    with open_run(job) as run, pytest.raises(OSError, match="No space left"):
+        run.write()

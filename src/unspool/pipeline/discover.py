@@ -15,7 +15,6 @@ from unspool.io.compression import packed_as
 from unspool.io.door import clean_text
 from unspool.io.folders import is_folder, walk
 from unspool.io.origins import Origin, read_head
-from unspool.pipeline.shuffle import share_of
 
 RANGE_BYTES = 64 * 1024 * 1024
 """Files longer than this are cut into ranges, where their source allows it."""
@@ -152,7 +151,7 @@ _FAIR = 1.02
 
 
 class Plan(msgspec.Struct):
-    """The spans of a run as units of work, and whose each conversation is."""
+    """The spans of a run as units of work."""
 
     shared: list[Origin]
     """Spans that may tell of any conversation: any worker may read them."""
@@ -160,42 +159,38 @@ class Plan(msgspec.Struct):
     """Conversation with its sub-agents → the files that hold it and, as their paths say, nothing
     else. They are one unit of work."""
     workers: int
-    owners: dict[Key, int] = {}
-    """Of these families, the worker to whom each belongs."""
-    last: Origin | None = None
-    """A database that tells one conversation behind the other. It is read behind all shared spans,
-    so that each of its conversations is known, and reduced, when the next one begins."""
-
-    def owner(self, family: Key) -> int:
-        if self.workers == 1:
-            return 0
-        owner = self.owners.get(family)
-        return owner if owner is not None else share_of(family, self.workers)
 
     def deal(self, held: list[dict[Key, int]]) -> dict[Key, int]:
-        """The owners of families whose files nobody knows: who holds most bytes of one, as long as
-        that is not much more work than the others have."""
-        if self.workers == 1:
-            return {}
-        sizes: dict[Key, list[int]] = {}
+        """Whose each family is: of the worker that holds most bytes of it, as long as that is not
+        much more work than the others have."""
+        sizes = {family: [0] * self.workers for family in self.families}
         for number, families in enumerate(held):
             for family, size in families.items():
-                if family not in self.owners:
-                    sizes.setdefault(family, [0] * self.workers)[number] = size
-        fair = sum(map(sum, sizes.values())) / self.workers * _FAIR
+                sizes.setdefault(family, [0] * self.workers)[number] = size
+        work = {
+            family: sum(own) + sum(span.size for span in self.families.get(family, ()))
+            for family, own in sizes.items()
+        }
+        fair = sum(work.values()) / self.workers * _FAIR
         loads = [0] * self.workers
         owners: dict[Key, int] = {}
-        for family, own in sorted(sizes.items(), key=lambda item: (-sum(item[1]), item[0])):
-            owner = own.index(max(own))
-            if loads[owner] + sum(own) > fair:
+        for family in sorted(work, key=lambda family: (-work[family], family)):
+            most = max(sizes[family])
+            owner = sizes[family].index(most)
+            if not most or loads[owner] + work[family] > fair:
                 owner = loads.index(min(loads))
             owners[family] = owner
-            loads[owner] += sum(own)
+            loads[owner] += work[family]
         return owners
+
+    def share(self, families: Iterable[Key]) -> None:
+        """The files of these hold more than their paths say."""
+        for family in sorted(families):
+            self.shared += self.families.pop(family)
 
 
 def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
-    """All origins as units of work; of the families, each worker gets about as many bytes."""
+    """All origins as units of work, for no more workers than there are units."""
     plan = Plan([], {}, 1)
     for span in cut(origins):
         name = sources.session_of(span)
@@ -204,16 +199,6 @@ def make_plan(origins: Iterable[Origin], workers: int) -> Plan:
         else:
             plan.families.setdefault((span.source, name), []).append(span)
     plan.workers = max(1, min(workers, len(plan.shared) + len(plan.families)))
-    if plan.workers > 1:
-        loads = [0] * plan.workers
-        sizes = {family: sum(s.size for s in spans) for family, spans in plan.families.items()}
-        for family in sorted(sizes, key=lambda family: (-sizes[family], family)):
-            plan.owners[family] = loads.index(min(loads))
-            loads[plan.owners[family]] += sizes[family]
-    else:
-        in_turn = [span for span in plan.shared if sources.tells_in_turn(span.source)]
-        plan.last = max(in_turn, key=lambda span: span.size, default=None)
-        plan.shared = [span for span in plan.shared if span is not plan.last]
     return plan
 
 

@@ -151,7 +151,7 @@ class Written(msgspec.Struct):
 
 
 class Writer:
-    """Finished trajectories in the sink's shape, those that the filters keep, in a file."""
+    """Conversations in the sink's shape, put into a file, from where they are written out."""
 
     def __init__(self, job: Job, names: Mapping[str, str], path: Path) -> None:
         self.job = job
@@ -164,27 +164,31 @@ class Writer:
     def write(
         self, members: Sequence[tuple[Trajectory, Patch | None]], scanned: bool = False
     ) -> Written:
-        """A conversation, with its descendants for sinks that want them.
+        """A conversation, with its descendants for sinks that want them, if the filters keep it.
 
         `scanned`: its prompt tags were counted when it was written before.
         """
         for trajectory, patch in members:
-            if not self.job.reasoning:
-                drop_reasoning(trajectory)
             finish(trajectory, patch, self.names)
         root, *descendants = (trajectory for trajectory, _ in members)
-        written = Written(root.conversation_id, self.filters.drops(root))
-        if written.dropped is not None:
-            return written
-        written.messages = sum(len(trajectory.messages) for trajectory, _ in members)
-        family = sinks.Family(root, tuple(descendants))
+        dropped = self.filters.drops(root)
+        if dropped is not None:
+            return Written(root.conversation_id, dropped)
+        written = self.put(sinks.Family(root, tuple(descendants)))
+        if self.job.scan_tags and not scanned:
+            for trajectory, _ in members:
+                if sources.has_rendered_prompts(trajectory.source):
+                    self.scan.add(trajectory)
+        return written
+
+    def put(self, family: sinks.Family) -> Written:
+        """A conversation that is finished."""
+        members = (family.root, *family.descendants)
+        if not self.job.reasoning:
+            for trajectory in members:
+                drop_reasoning(trajectory)
+        written = Written(family.root.conversation_id)
+        written.messages = sum(len(trajectory.messages) for trajectory in members)
         for piece in self.sink.write(family, self.job.sink_options):
             written.pieces.append((piece.name, self.spool.put(piece.data)))
-        for trajectory, _ in members:
-            if (
-                self.job.scan_tags
-                and not scanned
-                and sources.has_rendered_prompts(trajectory.source)
-            ):
-                self.scan.add(trajectory)
         return written

@@ -8,15 +8,16 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from unspool import sinks
 from unspool.errors import OutputError, UsageError
 from unspool.io.signals import Later
-from unspool.pipeline.finish import Written, drop_reasoning
-from unspool.pipeline.shuffle import Slot, Slots, Spool, sole_file
+from unspool.pipeline.finish import Writer, Written
+from unspool.pipeline.job import Job
+from unspool.pipeline.shuffle import Slot, Slots
 from unspool.sinks import Combine, Family, Options, unique_names
 
 
@@ -87,19 +88,10 @@ def _doubled(descriptor: int) -> int:
 
 def write_one(written: Iterable[Written], output: str | None) -> None:
     """All pieces one after the other, to a file or to standard output."""
-    places = [slot for item in written for _, slot in item.pieces]
-    if output is not None and output != "-" and not is_special(output):
-        made = sole_file(places)
-        with suppress(OSError):  # another file system, or a folder that is not there yet
-            if made is not None:
-                Path(made).replace(os.path.realpath(output))
-                return
-    with opened(output) as file:
-        slots = Slots()
-        try:
-            slots.copy(places, file)
-        finally:
-            slots.close()
+    with opened(output) as file, closing(Slots()) as slots:
+        for item in written:
+            for _, slot in item.pieces:
+                file.write(slots.read(slot))
 
 
 @contextmanager
@@ -126,42 +118,28 @@ def write_many(written: Iterable[Written], output: str) -> list[Path]:
     folder = _folder(output)
     pieces = [(name, slot) for item in written for name, slot in item.pieces]
     top = unique_names(name for name, _ in pieces if "/" not in name)
-    reader = Slots()
     made: dict[Path, None] = {}
-    try:
+    with closing(Slots()) as slots:
         for name, slot in pieces:
             path = folder / (name if "/" in name else next(top))
             if path in made:
                 continue
             with whole_file(path) as file:
-                reader.copy([slot], file)
+                file.write(slots.read(slot))
             made[path] = None
-    finally:
-        reader.close()
     return list(made)
 
 
 def spool_families(
-    families: Iterable[Family], sink_name: str, options: Options, reasoning: bool, path: Path
+    families: Iterable[Family], sink: str, options: Options, reasoning: bool, path: Path
 ) -> list[Written]:
     """What a sink makes of finished conversations, put into a file, from where it is written out."""
-    sink = sinks.load(sink_name)
-    spool = Spool(path)
-    written: list[Written] = []
+    job = Job(paths=[], sink=sink, sink_options=dict(options), reasoning=reasoning)
+    writer = Writer(job, {}, path)
     try:
-        for family in families:
-            members = (family.root, *family.descendants)
-            if not reasoning:
-                for member in members:
-                    drop_reasoning(member)
-            one = Written(family.root.conversation_id)
-            one.messages = sum(len(member.messages) for member in members)
-            for piece in sink.write(family, options):
-                one.pieces.append((piece.name, spool.put(piece.data)))
-            written.append(one)
+        return [writer.put(family) for family in families]
     finally:
-        spool.close()
-    return written
+        writer.spool.close()
 
 
 def write_output(
@@ -182,13 +160,10 @@ def write_output(
     return []
 
 
-def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes | memoryview]:
-    slots = Slots()
-    try:
+def _iter_slots(places: Iterable[Slot]) -> Iterator[bytes]:
+    with closing(Slots()) as slots:
         for place in places:
-            yield slots.view(place)
-    finally:
-        slots.close()
+            yield slots.read(place)
 
 
 def write_combined(

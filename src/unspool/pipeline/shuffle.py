@@ -4,8 +4,6 @@ Each worker appends to files of its own and keeps, or hands on, the places of wh
 file has no structure beside that.
 """
 
-import mmap
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -17,9 +15,6 @@ from unspool.io.packing import Packer
 from unspool.pipeline.collect import FACT_BYTES, Gathered, Place, weigh
 
 CHUNK_BYTES = 1 << 20
-COPY_BYTES = 1 << 20
-MAPPED_BYTES = 1 << 16
-"""To map less than this costs more than to copy it."""
 
 
 class Slot(NamedTuple):
@@ -30,8 +25,6 @@ class Slot(NamedTuple):
     size: int
 
 
-NO_SLOT = Slot("", 0, 0)
-
 FactSlots = dict[Key, list[Slot]]
 """Conversation → where its facts lie."""
 
@@ -39,11 +32,6 @@ FactSlots = dict[Key, list[Slot]]
 def family_of(key: Key) -> Key:
     """The conversation that one is, or is a sub-agent of (`<conversation>/<sub-agent>`)."""
     return (key[0], key[1].partition("/")[0])
-
-
-def share_of(family: Key, workers: int) -> int:
-    """The worker to whom a family belongs of whose files nothing is known in advance."""
-    return zlib.crc32(family[1].encode("utf-8", "replace")) % workers
 
 
 class Spool:
@@ -72,6 +60,12 @@ class Spool:
             self._file.close()
             self._file = None
 
+    def clear(self) -> None:
+        """Nothing of what was put counts any more."""
+        self.close()
+        Path(self.path).unlink(missing_ok=True)
+        self._end = 0
+
 
 class Slots:
     """Reads slots; files stay open while many are read."""
@@ -79,69 +73,17 @@ class Slots:
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}
 
-    def _open(self, path: str) -> BinaryIO:
-        file = self._files.get(path)
-        if file is None:
-            file = self._files[path] = open(path, "rb", buffering=0)  # noqa: SIM115 - kept open
-        return file
-
     def read(self, slot: Slot) -> bytes:
-        file = self._open(slot.file)
+        file = self._files.get(slot.file)
+        if file is None:
+            file = self._files[slot.file] = open(slot.file, "rb")  # noqa: SIM115 - kept open
         file.seek(slot.offset)
-        data = file.read(slot.size)
-        while len(data) < slot.size:  # the system gives at most 2 GB at a time
-            more = file.read(slot.size - len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def view(self, slot: Slot) -> bytes | memoryview:
-        """What lies there, without a copy of it where it is long: for one who only looks at it."""
-        if slot.size < MAPPED_BYTES:
-            return self.read(slot)
-        past = slot.offset % mmap.ALLOCATIONGRANULARITY
-        mapped = mmap.mmap(
-            self._open(slot.file).fileno(),
-            slot.size + past,
-            access=mmap.ACCESS_READ,
-            offset=slot.offset - past,
-        )
-        return memoryview(mapped)[past:]  # which keeps it mapped
-
-    def copy(self, slots: Iterable[Slot], target: BinaryIO) -> None:
-        """The bytes of the slots, one after the other; runs of them are copied as one."""
-        for run in _runs(slots):
-            for offset in range(run.offset, run.offset + run.size, COPY_BYTES):
-                size = min(COPY_BYTES, run.offset + run.size - offset)
-                target.write(self.read(Slot(run.file, offset, size)))
+        return file.read(slot.size)
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
         self._files.clear()
-
-
-def _runs(slots: Iterable[Slot]) -> Iterator[Slot]:
-    """Slots that lie behind one another in a file as one."""
-    run: Slot | None = None
-    for slot in slots:
-        if run is not None and run.file == slot.file and run.offset + run.size == slot.offset:
-            run = Slot(run.file, run.offset, run.size + slot.size)
-            continue
-        if run is not None:
-            yield run
-        run = slot
-    if run is not None:
-        yield run
-
-
-def sole_file(slots: Iterable[Slot]) -> str | None:
-    """The file that holds these slots in this order, and nothing else."""
-    runs = list(_runs(slots))
-    if len(runs) != 1 or runs[0].offset or runs[0].size != Path(runs[0].file).stat().st_size:
-        return None
-    return runs[0].file
 
 
 class _Chunk(msgspec.Struct, array_like=True):

@@ -1,15 +1,15 @@
 """Workers of a run, in this process or in several.
 
-Every step is asked of all workers at once; each answers when it is done.
+Every step, which is a method of `Worker`, is asked of all workers at once; each answers when it is
+done.
 """
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from unspool.io.processes import WorkerProcess, attempt, context, end_with_driver
-from unspool.pipeline.discover import Plan
 from unspool.pipeline.job import Job, Progress
 from unspool.pipeline.worker import Worker
 
@@ -17,84 +17,71 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 
-class Workers(Protocol):
-    """What the driver asks of its workers; the steps are methods of `Worker`."""
-
-    def ask(self, step: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """A step of every worker, each with arguments of its own; what they answer."""
-
-    def share(self, step: str, items: list[Any]) -> list[Any]:
-        """A step of every worker; of the items, each takes the next when it has time."""
-
-    def close(self) -> None: ...
-
-
-class OneHere:
+class Workers:
     """One worker, in this process."""
 
     def __init__(
-        self, folder: Path, job: Job, plan: Plan, names: dict[str, str], progress: Progress | None
+        self, folder: Path, job: Job, names: dict[str, str], progress: Progress | None
     ) -> None:
-        self.worker = Worker(0, folder, job, plan, names, progress)
+        self._worker = Worker(0, folder, job, names, progress)
         self._gc_was_on = gc.isenabled()
         gc.disable()  # as in `io/processes.py`
 
-    def ask(self, step: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        return [getattr(self.worker, step)(*arguments[0])]
+    def ask(self, step: str, *arguments: Any) -> list[Any]:
+        """A step of every worker; what they answer."""
+        return [getattr(self._worker, step)(*arguments)]
 
     def share(self, step: str, items: list[Any]) -> list[Any]:
-        return [getattr(self.worker, step)(items)]
+        """A step of every worker; of the items, each takes the next when it has time."""
+        return self.ask(step, items)
 
     def close(self) -> None:
         if self._gc_was_on:
             gc.enable()
 
 
-class Several:
+class Processes(Workers):
     """Several workers, each a process."""
 
     def __init__(
-        self, folder: Path, job: Job, plan: Plan, names: dict[str, str], progress: Progress | None
+        self, folder: Path, job: Job, names: dict[str, str], progress: Progress | None
     ) -> None:
-        self.progress = progress
-        self.taken = context().Value("q", 0)
-        self.bytes_read = context().Array("q", job.workers)
-        self.bytes_told = 0
-        self.processes = [
+        self._progress = progress
+        self._taken = context().Value("q", 0)
+        self._bytes_read = context().Array("q", job.workers)
+        self._bytes_told = 0
+        self._processes = [
             WorkerProcess(
-                folder, _serve, (number, folder, job, plan, names), self.taken, self.bytes_read
+                folder, _serve, (number, folder, job, names), self._taken, self._bytes_read
             )
             for number in range(job.workers)
         ]
 
-    def ask(self, step: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        return self._ask([(step, given, False) for given in arguments])
-
-    def share(self, step: str, items: list[Any]) -> list[Any]:
-        self.taken.value = 0
-        return self._ask([(step, items, True)] * len(self.processes))
-
-    def _ask(self, requests: list[tuple[str, Any, bool]]) -> list[Any]:
-        for process, request in zip(self.processes, requests, strict=True):
-            process.pipe.send(request)
-        answers = [process.receive(self._tell_progress) for process in self.processes]
+    def ask(self, step: str, *arguments: Any, shared: bool = False) -> list[Any]:
+        for process in self._processes:
+            process.pipe.send((step, arguments, shared))
+        answers = [process.receive(self._tell_progress) for process in self._processes]
         self._tell_progress()
         return answers
 
+    def share(self, step: str, items: list[Any]) -> list[Any]:
+        self._taken.value = 0
+        return self.ask(step, items, shared=True)
+
     def _tell_progress(self) -> None:
-        done = sum(self.bytes_read[:])
-        if self.progress is not None and done > self.bytes_told:
-            self.progress(done - self.bytes_told)
-            self.bytes_told = done
+        done = sum(self._bytes_read[:])
+        if self._progress is not None and done > self._bytes_told:
+            self._progress(done - self._bytes_told)
+            self._bytes_told = done
 
     def close(self) -> None:
-        for process in self.processes:
+        for process in self._processes:
             process.close()
 
 
 def _serve(
     pipe: "Connection",
-    share: tuple[int, Path, Job, Plan, dict[str, str]],
+    share: tuple[int, Path, Job, dict[str, str]],
     taken: Any,
     bytes_read: Any,
 ) -> None:
@@ -106,9 +93,10 @@ def _serve(
 
     worker = Worker(*share, progress)
     while True:
-        step, given, is_shared = pipe.recv()
-        do = getattr(worker, step)
-        pipe.send(attempt(do, _untaken(given, taken)) if is_shared else attempt(do, *given))
+        step, arguments, shared = pipe.recv()
+        if shared:
+            arguments = (_untaken(arguments[0], taken),)
+        pipe.send(attempt(getattr(worker, step), *arguments))
 
 
 def _untaken(items: list[Any], taken: Any) -> Iterator[Any]:

@@ -41,11 +41,10 @@ from unspool.facts import Problem
 from unspool.io.folders import is_folder
 from unspool.io.origins import Origin, Tally
 from unspool.link import Patches, link
-from unspool.pipeline.batch import SAMPLES
+from unspool.pipeline.batch import SAMPLES, SAMPLES_PER_CODE
 from unspool.pipeline.discover import cut, discover
 from unspool.pipeline.finish import FILTERS
 from unspool.pipeline.job import Job, Summary
-from unspool.pipeline.worker import SAMPLES_PER_CODE
 from unspool.sinks.parquet.rows import TABLES
 
 SHAPES = ("jsonl", "parquet")
