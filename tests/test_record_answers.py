@@ -97,9 +97,9 @@ def test_nothing_that_comes_makes_the_recorder_raise(values: list[Any]) -> None:
     history = History()
     for value in values:
         gathering.add(value)
-        history.take("r", [value])
+        place = history.take("r", [value]).place
         answer = to_answer(value)
-        history.answer("r", answer.text, [call.id for call in answer.calls])
+        history.answer("r", place, answer.text, [call.id for call in answer.calls])
     gathering.finish()
     history.take("s", values)
     with Recorder() as recorder:

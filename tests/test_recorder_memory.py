@@ -6,6 +6,7 @@ from pathlib import Path
 
 from unspool import extract
 from unspool.record import Recorder
+from unspool.record.history import KEYS
 from unspool.record.ledger import OPEN_CONVERSATIONS
 
 CONVERSATIONS = 2000
@@ -105,5 +106,5 @@ def test_one_endless_conversation(tmp_path: Path) -> None:
             )
             if n % 1000 == 0:
                 most = max(most, *recorder.sizes.values())
-        assert most <= 2 * 4096
+        assert most <= 4 * KEYS
         assert len(list(tmp_path.iterdir())) <= 9

@@ -1,49 +1,34 @@
 """Answers: what a model said, out of any response or stream of the OpenAI and Anthropic interfaces."""
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
-
-import msgspec
 
 from unspool.io.values import dict_of, dicts_of, str_of
 from unspool.prompts.shapes import list_to_messages, to_messages
-from unspool.record.plain import count_of, encode, figure_of, json_or_text, listed, name_of, plain
-from unspool.sources.recorder.entries import Call, Tokens
+from unspool.record.plain import json_or_text, listed, name_of, number_of, plain
+from unspool.sources.recorder.entries import Call, Entry, Tokens
 
 Object = dict[str, Any]
 
 
-class Answer(msgspec.Struct):
-    """One answer, whole or as far as it came."""
-
-    text: str = ""
-    thinking: str = ""
-    calls: list[Call] = []
-    usage: Tokens | None = None
-    model: str = ""
-    stop: str = ""
-    data: Object = {}
-    """What else is known: the provider's id of the response."""
-
-
-def to_answer(response: Any) -> Answer:
-    """A chat completion, a Messages or Responses response, a bare message, or text."""
-    response = _decoded(response)
-    if isinstance(response, str):
-        return Answer(text=response)
+def to_answer(response: Any) -> Entry:
+    """What a chat completion, a Messages or Responses response, a bare message, or text says."""
+    response = plain(response)
+    answer = Entry(kind="response")
     if not isinstance(response, dict):
-        return Answer(text="" if response is None else json_or_text(response))
-    answer = Answer(model=str_of(response.get("model")), usage=to_tokens(response.get("usage")))
+        answer.text = "" if response is None else json_or_text(response)
+        return answer
+    answer.answered = str_of(response.get("model"))
+    answer.usage = to_tokens(response.get("usage"))
     if str_of(response.get("id")):
-        answer.data = {"response_id": response["id"]}
+        _keep(answer, response_id=response["id"])
     choices, output = response.get("choices"), response.get("output")
     if isinstance(choices, list):
         choice = dict_of(choices[0]) if choices else {}
         answer.stop = str_of(choice.get("finish_reason"))
         _take(answer, [dict_of(choice.get("message"))])
         if len(choices) > 1:
-            answer.data["choices"] = choices[1:]
+            _keep(answer, choices=choices[1:])
     elif isinstance(output, list):
         answer.stop = str_of(response.get("status"))
         _take(answer, dicts_of(output))
@@ -53,59 +38,51 @@ def to_answer(response: Any) -> Answer:
     return answer
 
 
-def _decoded(value: Any) -> Any:
-    """A client's object, and all that it holds, as the JSON that it stands for."""
-    if value is None or isinstance(value, str):
-        return value
-    try:
-        return msgspec.to_builtins(value, str_keys=True, builtin_types=(Decimal,), enc_hook=plain)
-    except (TypeError, ValueError, RecursionError):
-        return msgspec.json.decode(encode(value))
+def _keep(answer: Entry, **data: Any) -> None:
+    answer.data = {**(answer.data or {}), **data}
 
 
-_SPOKEN = ("message", "reasoning")
-
-
-def _take(answer: Answer, items: list[Object]) -> None:
+def _take(answer: Entry, items: list[Object]) -> None:
     """What the items of an answer say: a message, or the several items of a response."""
     spoken = [
         {**item, "role": "assistant"} if item.get("type", "message") == "message" else item
         for item in items
     ]
+    blocks: list[Any] = []
     for message in list_to_messages(spoken):
         answer.text = "\n".join(text for text in (answer.text, message.content) if text)
         answer.thinking = "\n\n".join(t for t in (answer.thinking, message.thinking) if t)
         calls = [Call(call.id, call.name, call.arguments) for call in message.tool_calls or ()]
         answer.calls = [*answer.calls, *calls]
-        if message.extra:
-            answer.data.setdefault("blocks", []).extend(message.extra["parts"])
-    for item in items:
+        blocks += (message.extra or {}).get("parts", ())
+    for item in spoken:
         answer.text = answer.text or str_of(item.get("refusal"))
         answer.thinking = answer.thinking or str_of(item.get("reasoning"))
-    others = [i for i in items if i.get("type", "message") not in _SPOKEN and not to_messages(i)]
-    if others:
-        answer.data.setdefault("blocks", []).extend(others)
+        if item.get("type") != "reasoning" and not to_messages(item):
+            blocks.append(item)
+    if blocks:
+        _keep(answer, blocks=[*(answer.data or {}).get("blocks", ()), *blocks])
 
 
 def compose(
-    answer: Answer,
+    answer: Entry,
     *,
     thinking: str | None = None,
     tool_calls: Sequence[Any] | None = None,
     usage: Any = None,
     model: str | None = None,
     stop: str | None = None,
-) -> Answer:
+) -> Entry:
     """The answer with what the caller says beside it."""
     answer.thinking = json_or_text(thinking) if thinking else answer.thinking
-    for call in dicts_of([_decoded(call) for call in listed(tool_calls)]):
+    for call in dicts_of(listed(tool_calls)):
         if call.get("type") == "tool_use":
             call = {"type": "message", "content": [call]}
         elif call.get("type") not in ("function_call", "custom_tool_call"):
             call = {"type": "message", "tool_calls": [call]}
         _take(answer, [call])
     answer.usage = to_tokens(usage) or answer.usage
-    answer.model = name_of(model) or answer.model
+    answer.answered = name_of(model) or answer.answered
     answer.stop = name_of(stop) or answer.stop
     return answer
 
@@ -127,20 +104,20 @@ _DETAILS = (
 
 def to_tokens(usage: Any) -> Tokens | None:
     """Token counts however they are named; `prompt` holds cache reads and writes too."""
-    usage = usage if type(usage) is dict else _decoded(usage)
-    if not isinstance(usage, dict) or not usage:
+    usage = dict_of(plain(usage))
+    if not usage:
         return None
     values = {**usage, **{k: v for name in _DETAILS for k, v in dict_of(usage.get(name)).items()}}
-    counts: Object = {
-        field: next((n for name in names if (n := count_of(values.get(name))) is not None), None)
-        for field, names in _COUNTS.items()
-    }
+    counts: Object = {}
+    for field, names in _COUNTS.items():
+        given = [number_of(values.get(name), int) for name in names]
+        counts[field] = next((count for count in given if count is not None), None)
     if "input_tokens" in usage and "input_tokens_details" not in usage:
         # Anthropic counts fresh input apart from cache reads and writes.
         parts = [counts[field] for field in ("prompt", "cached", "cache_write")]
         known = [count for count in parts if count is not None]
         counts["prompt"] = sum(known) if known else None
-    return Tokens(**counts, cost_usd=figure_of(usage.get("cost_usd")))
+    return Tokens(**counts, cost_usd=number_of(usage.get("cost_usd"), float))
 
 
 class Gathering:
@@ -164,12 +141,12 @@ class Gathering:
     def is_whole(self) -> bool:
         return any(str_of(self._response.get(name)) for name in ("stop_reason", "status"))
 
-    def finish(self) -> Answer:
+    def finish(self) -> Entry:
         """The answer as far as it came."""
         return to_answer({"content": list(self._blocks.values()), **self._response})
 
     def add(self, chunk: Any) -> None:
-        chunk = _decoded(chunk)
+        chunk = plain(chunk)
         if isinstance(chunk, str):
             self._append("text", "text", chunk)
         elif isinstance(chunk, dict) and isinstance(chunk.get("choices"), list):

@@ -4,9 +4,6 @@ import os
 import random
 import re
 import time
-from collections import OrderedDict
-
-from unspool.record.locks import new_lock
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -46,57 +43,11 @@ def short_hash(text: str) -> str:
     return digits or "0"
 
 
-def choose_session_id(
-    invocation_id: str | None, session_id: str | None, label: str, moment: int | None
-) -> str:
-    """The sub-agent's invocation first, then the chat's session, else a readable id out of the label
-    and the moment (microseconds) that it was first used."""
-    if invocation_id or session_id:
-        return invocation_id or session_id or ""
+def generated_id(label: str, moment: int | None) -> str:
+    """A readable session id out of the label and the moment (microseconds) that it was first used."""
     name = f"{slug(label)[:_LABEL_CHARS]}-{short_hash(label)}"
     return name if moment is None else f"{name}-{moment // 1000}"
 
 
 def subagent_file(name: str, session_id: str) -> str:
     return f"{(slug(name) or 'subagent')[:_NAME_CHARS]}-{session_id}.trajectory.json"
-
-
-LABELS = 256
-"""Labels that are remembered; one that was forgotten begins a new session."""
-
-
-class Sessions:
-    """Generated ids, one per label."""
-
-    def __init__(self, agent: str) -> None:
-        self._agent = agent
-        self._lock = new_lock()
-        self._labels: OrderedDict[str, str] = OrderedDict()
-        self._last = 0
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def choose(self, invocation_id: str | None, session_id: str | None, label: str) -> str:
-        """The sub-agent's invocation, else the chat's session, else a new id from the label."""
-        with self._lock:
-            # Two of one label in one millisecond are still two.
-            self._last = moment = max(now(), self._last + 1000)
-        return choose_session_id(invocation_id, session_id, label or self._agent, moment)
-
-    def find(self, invocation_id: str | None, session_id: str | None, label: str) -> str:
-        """The same, but the id that was generated for the label before stands for it."""
-        if invocation_id or session_id:
-            return choose_session_id(invocation_id, session_id, label, None)
-        label = label or self._agent
-        session = self.choose(None, None, label)
-        with self._lock:
-            session = self._labels.setdefault(label, session)
-            self._labels.move_to_end(label)
-            while len(self._labels) > LABELS:
-                self._labels.popitem(last=False)
-        return session
-
-    def clear(self) -> None:
-        with self._lock:
-            self._labels.clear()

@@ -13,23 +13,19 @@ import msgspec
 
 from unspool.errors import UsageError
 from unspool.io.origins import Origin, iter_lines
+from unspool.io.times import parse_time
+from unspool.io.values import dict_of
 from unspool.pipeline import extract
 from unspool.pipeline.batch import open_run
 from unspool.pipeline.job import Job
 from unspool.pipeline.output import write_many
+from unspool.record import clients
 from unspool.record.answers import compose, to_answer
-from unspool.record.identity import Sessions, new_id, now
+from unspool.record.identity import new_id, now
 from unspool.record.journal import Limits
 from unspool.record.ledger import Change, Ledger
-from unspool.record.plain import count_of, details_of, figure_of, name_of, to_micros
-from unspool.record.spans import (
-    Conversation,
-    Request,
-    Tool,
-    current_scope,
-    error_data,
-    error_status,
-)  # fmt: skip
+from unspool.record.plain import name_of, number_of, plain
+from unspool.record.spans import Conversation, Request, Tool, current_scope
 from unspool.sources.recorder import NAME
 from unspool.sources.recorder.entries import Entry
 from unspool.trajectory import Trajectory
@@ -67,7 +63,6 @@ class Recorder:
         self._remove = None
         if path is None:
             self._remove = weakref.finalize(self, _remove, folder, os.getpid())
-        self._sessions = Sessions(self.agent)
         limits = Limits(max_entries, max_bytes, max_age_seconds)
         self.ledger = Ledger(self.agent, name_of(agent_version), folder, limits, fsync)
 
@@ -93,11 +88,11 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
     ) -> Conversation:
         """A conversation by its id; without one, by an id made from the label and the time."""
-        session = self._sessions.choose("", name_of(id), name_of(label))
+        session = name_of(id) or self.ledger.new_session(name_of(label))
         declared = None
         if title or agent or metadata:
             declared = self.ledger.head(session, name_of(agent))
-            declared.title, declared.data = name_of(title), details_of(metadata) or None
+            declared.title, declared.data = name_of(title), dict_of(plain(metadata)) or None
         return Conversation(self, session, declared)
 
     def subagent(
@@ -113,7 +108,7 @@ class Recorder:
         name, scope = name_of(name), current_scope(self)
         around = scope.session if scope is not None else ""
         parent = name_of(parent_id) or around
-        session = self._sessions.choose(name_of(invocation_id), "", name or "subagent")
+        session = name_of(invocation_id) or self.ledger.new_session(name or "subagent")
         declared = self.ledger.head(session, name or "subagent")
         declared.parent, declared.title, declared.name = parent, name_of(title), name
         inner = scope.call if scope is not None and parent == around else ""
@@ -188,14 +183,10 @@ class Recorder:
             request_id=request_id,
             conversation=conversation,
         )
-        request.started = to_micros(started_at)
-        first = figure_of(time_to_first_token_ms)
-        if first is not None:
-            request.data["time_to_first_token_ms"] = first
+        request.started = _micros(started_at)
         answer = compose(to_answer(response), thinking=thinking, tool_calls=tool_calls, usage=usage)
-        data = None if error is None else error_data(error)
-        failed = name_of(status) or ("" if error is None else error_status(error))
-        request.end(answer, failed, data, to_micros(ended_at))
+        answer.first_token_ms = number_of(time_to_first_token_ms, float)
+        request.end(answer, error, status, _micros(ended_at))
         return request.id
 
     def log_tool_call(
@@ -217,8 +208,8 @@ class Recorder:
         """A tool call and what it gave; `child_id` is the session of the sub-agent it started."""
         session = self._session(invocation_id, session_id, label)
         tool = self.tool(name, arguments, call_id, session_id=session)
-        ended = to_micros(ended_at) or now()
-        tool.start(to_micros(started_at) or ended)
+        ended = _micros(ended_at) or now()
+        tool.start(_micros(started_at) or ended)
         if result is not None or error is None:
             tool.result("" if result is None else result, is_error=is_error)
         if child_id:
@@ -247,10 +238,9 @@ class Recorder:
         self.ledger.write(
             Entry(
                 kind="element", session=self._session(invocation_id, session_id, label),
-                time=now(), id=ident, name=name_of(name), tokens=count_of(tokens),
-                max_tokens=count_of(max_tokens), data=details_of(data) or None,
-            ),
-            counted=True,
+                time=now(), id=ident, name=name_of(name), tokens=number_of(tokens, int),
+                max_tokens=number_of(max_tokens, int), data=dict_of(plain(data)) or None,
+            )
         )  # fmt: skip
         return ident
 
@@ -295,14 +285,11 @@ class Recorder:
 
     def clear(self, session_id: str | None = None) -> None:
         """Forget one conversation, or all of them, in memory and on disk."""
-        if session_id is None:
-            self._sessions.clear()
         self.ledger.clear(None if session_id is None else name_of(session_id))
 
     def close(self) -> None:
-        """Close the journal's files; a temporary journal is removed."""
+        """Record what is still open; a temporary journal is removed."""
         self.ledger.settle()
-        self.ledger.close()
         if self._remove is not None:
             self._remove()
 
@@ -320,19 +307,17 @@ class Recorder:
 
     def wrap(self, client: Client) -> Client:
         """Record every request of an `openai` or `anthropic` client; gives the same client."""
-        from unspool.record import clients  # which knows the recorder
-
-        for kind in type(client).__mro__:
-            maker = kind.__module__.partition(".")[0]
-            if maker in ("openai", "anthropic"):
-                clients.wrap(self, client, maker)
-                return client
-        raise UsageError(f"cannot wrap {type(client).__name__}: no client of openai or anthropic")
+        makers = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
+        if makers.isdisjoint(("openai", "anthropic")):
+            name = type(client).__name__
+            raise UsageError(f"cannot wrap {name}: no client of openai or anthropic")
+        clients.wrap(self, client)
+        return client
 
     @property
     def sizes(self) -> dict[str, int]:
         """How many things are held in memory; all of them bounded."""
-        return {**self.ledger.sizes, "labels": len(self._sessions)}
+        return self.ledger.sizes
 
     def _session(
         self, invocation_id: str | None = None, session_id: str | None = None, label: str = ""
@@ -341,7 +326,13 @@ class Recorder:
         scope = current_scope(self)
         if scope is not None and not (invocation_id or session_id or label):
             return scope.session
-        return self._sessions.find(name_of(invocation_id), name_of(session_id), name_of(label))
+        named = name_of(invocation_id) or name_of(session_id)
+        return named or self.ledger.session_of(name_of(label))
+
+
+def _micros(time: Time) -> int | None:
+    """Of a datetime (naive is UTC) or of seconds as time.time() gives; None where it is no time."""
+    return parse_time(plain(time))
 
 
 def _remove(folder: Path, owner: int) -> None:

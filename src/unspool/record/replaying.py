@@ -15,7 +15,7 @@ import msgspec
 from unspool.io.structs import Shape
 from unspool.io.times import format_time, parse_time
 from unspool.io.values import dict_of, field_of, list_of, parse_object, str_of
-from unspool.record.identity import choose_session_id, subagent_file
+from unspool.record.identity import generated_id, subagent_file
 from unspool.sources.vscode_chat.attachments import from_typed_data
 
 Object = dict[str, Any]
@@ -169,7 +169,7 @@ def replay(entries: Iterable[Mapping[str, Any]]) -> dict[str, Object]:
             # The original kept one id per token object; in JSON, equal tokens are one token.
             key = msgspec.json.encode(given["token"], order="deterministic")
             moment = parse_time(entry.entry.startTime if entry.entry else entry.time)
-            generated.setdefault(key, choose_session_id(None, None, token.label, moment))
+            generated.setdefault(key, generated_id(token.label, moment))
             name = generated[key]
         sessions.setdefault(name, Session(name)).take(entry, bool(token.subAgentInvocationId))
     return {name: session.document() for name, session in sessions.items()}

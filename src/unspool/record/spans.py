@@ -11,9 +11,10 @@ from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, TypeVar
 
-from unspool.record.answers import Answer, Gathering, compose, to_answer
+from unspool.io.values import dict_of
+from unspool.record.answers import Gathering, compose, to_answer
 from unspool.record.identity import now
-from unspool.record.plain import details_of, json_or_text, name_of, plain, text_of
+from unspool.record.plain import json_or_text, name_of, plain, text_of
 from unspool.sources.recorder.entries import Entry
 
 if TYPE_CHECKING:
@@ -100,19 +101,6 @@ class Span:
         self.__exit__(kind, error, trace)
 
 
-def error_status(error: BaseException | str) -> str:
-    """cancelled, interrupted or failed."""
-    if type(error).__name__ == "CancelledError":
-        return "cancelled"
-    return "interrupted" if isinstance(error, KeyboardInterrupt | GeneratorExit) else "failed"
-
-
-def error_data(error: BaseException | str) -> dict[str, Any]:
-    if isinstance(error, str):
-        return {"message": error}
-    return {"type": type(error).__name__, "message": text_of(error)}
-
-
 class Conversation(Span):
     """A conversation that is recorded: what is logged inside of its `with` belongs to it.
 
@@ -141,13 +129,9 @@ class Conversation(Span):
     def finish(self, error: BaseException | None) -> None:
         self.recorder.ledger.settle(self.id)
         if error is not None and not getattr(error, "_unspool_recorded", False):
-            _note(error)
-            self.recorder.ledger.write(
-                Entry(
-                    kind="error", session=self.id, time=now(), error=error_data(error),
-                    status=error_status(error),
-                )
-            )  # fmt: skip
+            entry = Entry(kind="error", session=self.id, time=now())
+            _blame(entry, error)
+            self.recorder.ledger.write(entry)
 
     def request(
         self, model: str, messages: Sequence[Any], tools: Sequence[Any] | None = None, **more: Any
@@ -183,24 +167,23 @@ class Request(Span):
         self.session = session
         self.model = name_of(model)
         self.id = ident
-        self.messages: Sequence[Any] | None = messages if messages is not None else ()
-        self.tools = tools
+        self._asked: tuple[Any, Any] | None = (messages, tools)
         self.conversation = conversation
-        self.data = details_of(data)
+        self.data = dict_of(plain(data))
         self.started: int | None = None
+        self.place = 0
+        """Where in the conversation its answer stands."""
         self.done = False
         self._gathering: Gathering | None = None
         self._first: int | None = None
 
     def start(self) -> None:
-        if self.messages is None:
+        if self._asked is None:
             return
-        messages, self.messages = self.messages, None
-        if self.started is None:
-            self.started = now()
+        (messages, tools), self._asked = self._asked, None
+        self.started = self.started or now()
         if self.conversation:
-            self.recorder.ledger.write_request(self, messages)
-        self.tools = None
+            self.recorder.ledger.write_request(self, messages, tools)
 
     def chunk(self, chunk: Any) -> None:
         """Take in a piece of a streamed answer: text, or a chunk of a client's stream."""
@@ -226,44 +209,49 @@ class Request(Span):
         compose(
             answer, thinking=thinking, tool_calls=tool_calls, usage=usage, model=model, stop=stop
         )
-        return self.end(answer, "", None)
+        return self.end(answer)
 
     def fail(self, error: BaseException | str, status: str | None = None) -> None:
         """Record that the request failed or was cancelled, with what had come of the answer."""
-        _note(error)
-        self.end(self._gathered(), status or error_status(error), error_data(error))
+        self.end(self._gathered(), error, status)
 
     def finish(self, error: BaseException | None) -> None:
-        if self.done:
-            return
-        if error is not None:
-            self.fail(error)
-        else:
-            self.end(self._gathered(), "" if self._gathering is not None else "interrupted", None)
+        self.end(self._gathered(), error, None if error or self._gathering else "interrupted")
 
-    def _gathered(self) -> Answer:
-        return self._gathering.finish() if self._gathering is not None else Answer()
+    def _gathered(self) -> Entry:
+        return self._gathering.finish() if self._gathering is not None else to_answer(None)
 
     def end(
-        self, answer: Answer, status: str, error: dict[str, Any] | None, ended: int | None = None
+        self,
+        answer: Entry,
+        error: BaseException | str | None = None,
+        status: str | None = None,
+        ended: int | None = None,
     ) -> str:
+        """Record the answer, whole or as far as it came; a second one is none."""
         self.start()
         if self.done:
             return ""
         self.done = True
         self._gathering = None
-        return self.recorder.ledger.write_answer(self, answer, status, error, ended)
+        end, start = ended or now(), self.started or 0
+        answer.kind = "response" if self.conversation else "utility"
+        answer.session, answer.id, answer.time = self.session, self.id, end
+        answer.model = self.model
+        answer.answered = answer.answered if answer.answered != self.model else ""
+        answer.started, answer.duration_ms = start, (end - start) / 1000
+        if self._first is not None:
+            answer.first_token_ms = (self._first - start) / 1000
+        answer.data = {**self.data, **(answer.data or {})} or None
+        answer.status = status or ""
+        if error is not None:
+            _blame(answer, error, status)
+        return self.recorder.ledger.write_answer(self, answer)
 
     @property
     def is_whole(self) -> bool:
         """Whether a streamed answer has come to its end."""
         return self._gathering is not None and self._gathering.is_whole
-
-    @property
-    def first_token_ms(self) -> float | None:
-        if self._first is None or self.started is None:
-            return None
-        return (self._first - self.started) / 1000
 
 
 class Tool(Span):
@@ -290,8 +278,7 @@ class Tool(Span):
             Entry(
                 kind="tool", session=self.session, time=self._started, id=self.id, name=self.name,
                 arguments="" if arguments is None else json_or_text(arguments),
-            ),
-            counted=True,
+            )
         )  # fmt: skip
 
     def result(self, value: Any, *, is_error: bool = False) -> None:
@@ -311,13 +298,21 @@ class Tool(Span):
             entry.result = json_or_text(value)
             entry.details = None if isinstance(value, str) else plain(value)
         if error is not None:
-            entry.status, entry.error = error_status(error), error_data(error)
-            _note(error)
+            _blame(entry, error)
         self.recorder.ledger.write(entry)
 
 
-def _note(error: BaseException | str) -> None:
-    """An error is recorded once, where it arose, and not again by what is around."""
-    if isinstance(error, BaseException):
-        with suppress(Exception):  # its class may not like it
-            error._unspool_recorded = True  # type: ignore[attr-defined]  # a note for ourselves
+def _blame(entry: Entry, error: BaseException | str, status: str | None = None) -> None:
+    """Put the error into a record: once, where it arose, and not again into what is around."""
+    entry.error = {"message": text_of(error)}
+    entry.status = status or "failed"
+    if not isinstance(error, BaseException):
+        return
+    kind = type(error).__name__
+    entry.error = {"type": kind, **entry.error}
+    if not status and kind == "CancelledError":
+        entry.status = "cancelled"
+    elif not status and isinstance(error, KeyboardInterrupt | GeneratorExit):
+        entry.status = "interrupted"
+    with suppress(Exception):  # its class may not like it
+        error._unspool_recorded = True  # type: ignore[attr-defined]  # a note for ourselves
