@@ -39,6 +39,8 @@ class Block(msgspec.Struct, gc=False):
     source: Picture | None = None
     data: str = ""
     mimeType: str = ""
+    delta: str = ""
+    """Of a block that is being printed, the next piece: {"type":"text_delta","delta":"I lo"}."""
 
     @property
     def given(self) -> str:

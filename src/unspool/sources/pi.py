@@ -21,25 +21,28 @@ from unspool.io.door import iter_json_lines
 from unspool.io.origins import Head, Origin, Tally
 from unspool.io.structs import Shape
 from unspool.io.times import parse_time
-from unspool.sources.blocks import Block, Content, calls_of, images_of, tell_answer, text_of
+from unspool.sources.blocks import Block, Content, images_of, tell_answer, text_of
 from unspool.sources.scribe import Scribe, all_input, title_of
 
 NAME = "pi"
 RANGES = False  # an answer is printed piece by piece
 
 _FILE = re.compile(r"(?:^|[/\\])\d{4}-\d\d-\d\dT[\d-]+Z_([^/\\]+)\.jsonl")
-_FILES = re.compile(r'(?:<file name="[^"\n]*">.*?</file>\n)+', re.DOTALL)
+_NAMED = re.compile(r'<file name="([^"\n]*)">.*?</file>\n', re.DOTALL)
 """Files named on the command line (`pi @notes.txt "What is this?"`) stand before the words."""
-_FILE_NAME = re.compile(r'<file name="([^"\n]*)">')
 _OMITTED = re.compile(r"\n\n\[Image omitted: [^\n]*\]\Z")
 """What stands behind the words instead of a picture that was too large."""
 _TOUCHES = {"read": "read", "edit": "edit", "write": "create"}
 _STATUS = {"aborted": "interrupted", "pending": "interrupted", "error": "failed"}
+_SAID = ("message", "message_end", "custom_message", "branch_summary")
+"""Entries and printed events that hold a message, or are one."""
+_REPEATS = re.compile(
+    "(?:agent|turn|message(?!_end)|tool_execution|queue|compaction|auto_retry|entry)_"
+)
+"""Events of the printed stream beside `message_end`: they repeat what it tells."""
 _MARKS = ("thinking_level_change", "context_edit", "label", "custom")
 """Entries between messages that are kept as they are."""
 _BASE = ("type", "id", "parentId", "timestamp")
-_PRINTED = re.compile("(?:agent|turn|message|tool_execution|queue|compaction|auto_retry|entry)_")
-"""Events of the printed stream beside `message_end`: they repeat what it tells."""
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -53,47 +56,38 @@ class Usage(msgspec.Struct, gc=False):
     cost: dict[str, float] | None = None
 
 
-class Message(msgspec.Struct, gc=False):
+class Entry(msgspec.Struct, gc=False):
+    """A line of a session file or of the printed stream. It holds a message, or is one itself."""
+
+    type: str = ""
+    id: str = ""
+    parentId: str | None = None
+    timestamp: str | int | float | None = None
+    message: "Entry | None" = None
+    assistantMessageEvent: Block | None = None
+    # of messages
     role: str = ""
     content: Content = None
-    timestamp: int | float | None = None
     model: str = ""
     responseModel: str | None = None
     responseId: str | None = None
     usage: Usage | None = None
-    stopReason: str | None = None
+    stopReason: str = ""
     errorMessage: str | None = None
     toolCallId: str = ""
     toolName: str = ""
-    isError: bool | None = None
+    isError: bool = False
     details: Any = None
-    sections: dict[str, str | None] | None = None
-    toolsAdded: list[dict[str, Any]] | None = None
+    sections: dict[str, str | None] = {}
+    toolsAdded: list[dict[str, Any]] = []
     command: str = ""
     output: str = ""
     exitCode: int | None = None
-    cancelled: bool | None = None
+    cancelled: bool = False
     customType: str | None = None
-
-
-class Piece(msgspec.Struct, gc=False):
-    """A piece of an answer that is being printed: {"type":"text_delta","delta":"I lo"}."""
-
-    type: str = ""
-    delta: str = ""
-
-
-class Entry(Message, gc=False):
-    """A line of a session file or of the printed stream; it holds a message, or is one itself."""
-
-    timestamp: str | None = None  # type: ignore[assignment]
-    type: str = ""
-    id: str = ""
-    parentId: str | None = None
-    message: Message | None = None
-    assistantMessageEvent: Piece | None = None
+    # of other entries
     cwd: str | None = None
-    parentSession: str | None = None
+    parentSession: str = ""
     modelId: str | None = None
     summary: str = ""
     firstKeptEntryId: str | None = None
@@ -112,8 +106,8 @@ def claims(head: Head) -> bool:
 
 def places(home: Path, env: Mapping[str, str], platform: str) -> list[Path]:
     folder = env.get("PI_CODING_AGENT_SESSION_DIR")
-    root = env.get("PI_CODING_AGENT_DIR")
-    return [Path(folder) if folder else (Path(root) if root else home / ".pi/agent") / "sessions"]
+    root = Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi/agent")
+    return [Path(folder) if folder else root / "sessions"]
 
 
 def session_of(path: str) -> str | None:
@@ -124,8 +118,7 @@ def session_of(path: str) -> str | None:
 
 def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFact]:
     session = session_of(origin.path) or ""
-    answer, begun = Message(), Scribe((NAME, session), origin.path, 0)
-    printed = {"text": "", "thinking": ""}
+    said, thought = Block("text"), Block("thinking")  # what was printed of an answer so far
     for line in iter_json_lines(origin, _ENTRY, tally, recover):
         if isinstance(line, Problem):
             yield line
@@ -133,37 +126,33 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         offset, data, entry = line
         kind, message = entry.type, entry.message or entry
         session = entry.id if kind == "session" else session
+        time = parse_time(entry.timestamp or message.timestamp)
         # Only entries hang in the tree; those of format 1 have no ids and follow one another.
         in_tree = bool(entry.id) and kind != "session"
-        scribe = Scribe(
-            (NAME, session),
-            origin.path,
-            offset,
-            time=parse_time(entry.timestamp or message.timestamp),
-            entry=entry.id if in_tree else "",
-            after=(entry.parentId or ROOT) if in_tree else PREVIOUS,
-            rank=Rank.COPY if kind.startswith("message_") else Rank.ITSELF,
-        )
+        ident, after = (entry.id, entry.parentId or ROOT) if in_tree else ("", PREVIOUS)
+        rank = Rank.COPY if kind.startswith("message_") else Rank.ITSELF
+        scribe = Scribe((NAME, session), origin.path, offset, time, ident, after, rank)
         if kind in ("message_start", "message_end"):
-            answer, begun, printed = message, scribe, {"text": "", "thinking": ""}
-        piece = entry.assistantMessageEvent or Piece()
-        if piece.type in ("text_delta", "thinking_delta"):
-            printed[piece.type.removesuffix("_delta")] += piece.delta
-        if kind in ("message", "message_end"):
-            _read_message(message, scribe)
-        elif _PRINTED.match(kind):
+            answer, begun, said, thought = message, scribe, Block("text"), Block("thinking")
+        elif (piece := entry.assistantMessageEvent) is not None:
+            said.text += piece.delta if piece.type == "text_delta" else ""
+            thought.thinking += piece.delta if piece.type == "thinking_delta" else ""
+        if _REPEATS.match(kind):
             tally.noise += 1
+            continue
+        if kind in _SAID:
+            _read_message(message, scribe)
         elif not _read_entry(entry, scribe):
             if kind not in _MARKS:
                 tally.unrecognise(kind or "no type", origin.path, offset)
             fields = msgspec.json.decode(data) if data.startswith(b"{") else {}
             scribe.mark(kind or "entry", {n: v for n, v in fields.items() if n not in _BASE})
+        _report(message, scribe)
         yield from scribe.facts
-    if any(printed.values()):  # Pi was killed in the middle, and keeps no other trace (case killed)
+    if said.text or thought.thinking:
+        # Pi was killed in the middle, and keeps no other trace (case killed).
         tally.noise -= 1
-        said, thought = printed["text"], printed["thinking"]
-        answer.content = [Block("thinking", thinking=thought), Block("text", said)]
-        answer.usage = None  # zeros until it ends
+        answer.content = [thought, said]
         _read_message(answer, begun)
         yield from begun.facts
 
@@ -172,7 +161,7 @@ def _read_entry(entry: Entry, scribe: Scribe) -> bool:
     """Whether it is known what the entry states."""
     if entry.type == "session":
         scribe.notes({"agent": NAME, "workspace.path": entry.cwd})
-        if parent := session_of(entry.parentSession or ""):
+        if parent := session_of(entry.parentSession):
             scribe.parent(parent, "fork")
     elif entry.type == "compaction":
         # {"type":"compaction","id":"94bf","parentId":"c6c3","summary":"…","firstKeptEntryId":"fc78"}:
@@ -184,82 +173,73 @@ def _read_entry(entry: Entry, scribe: Scribe) -> bool:
             data |= {"preserved_from": entry.firstKeptEntryId, "preserved_to": entry.parentId}
         scribe.mark("compaction", data)
         scribe.message(id=entry.id, role="user", text=entry.summary, kind="summary")
-    elif entry.type in ("branch_summary", "custom_message"):
-        _read_injected(entry.content or entry.summary, entry.customType or entry.type, scribe)
     elif entry.type == "model_change":
         scribe.note("model", entry.modelId, on="following")
     elif entry.type == "session_info":
         scribe.note("title", entry.name)
     elif entry.type != "usage":
         return False
-    _report(entry, scribe, on="call", subject=scribe.entry)
     return True
 
 
-def _read_message(message: Message, scribe: Scribe) -> None:
+def _read_message(message: Entry, scribe: Scribe) -> None:
     text, attachments = text_of(message.content), images_of(message.content)
     if message.role == "user":
         # Prompts have no id in the stream, but the same moment in milliseconds in both.
         ident = f"user-{message.timestamp}" if message.timestamp else scribe.entry
-        files = _FILES.match(text)
-        typed = _OMITTED.sub("", text[files.end() :] if files else text)
-        named = _FILE_NAME.findall(files[0]) if files else []
-        attachments += tuple(Attachment(kind="file", path=path) for path in named)
+        words = text
+        while named := _NAMED.match(words):
+            attachments += (Attachment(kind="file", path=named[1]),)
+            words = words[named.end() :]
+        typed = _OMITTED.sub("", words)
         scribe.message(id=ident, role="user", text=text, typed=typed, attachments=attachments)
-        if typed:
-            scribe.note("title", title_of(typed), Rank.GUESS)
+        scribe.notes({"title": title_of(typed)}, Rank.GUESS)
     elif message.role == "assistant":
         # An answer has the same response id in the session file and in the printed stream.
-        ident, stop = message.responseId or scribe.entry, message.stopReason or ""
-        fields: dict[str, Any] = {"model": message.responseModel or message.model, "stop": stop}
-        error = message.errorMessage
-        if stop == "error" and not text and not calls_of(message.content):
-            fields |= {"text": error or "", "kind": "error"}
-        elif error:
-            fields["extra"] = {"error": error}
-        status = _STATUS.get(stop, "")
-        tell_answer(message.content, ident, scribe, _TOUCHES, status=status, **fields)
-        _report(message, scribe, on="message", subject=ident)
+        stop, model = message.stopReason, message.responseModel or message.model
+        fields: dict[str, Any] = {"stop": stop, "status": _STATUS.get(stop, "")}
+        if stop == "error" and not message.content:
+            fields |= {"text": message.errorMessage or "", "kind": "error"}
+        elif message.errorMessage:
+            fields["extra"] = {"error": message.errorMessage}
+        ident = message.responseId or scribe.entry
+        tell_answer(message.content, ident, scribe, _TOUCHES, model=model, **fields)
     elif message.role == "toolResult":
         scribe.returned(
             call=message.toolCallId,
             name=message.toolName,
             text=text,
-            failed=bool(message.isError),
+            failed=message.isError,
             details=message.details or None,
             attachments=attachments,
         )
-        _report(message, scribe, on="call", subject=scribe.entry)
     elif message.role == "system":
         # {"role":"system","content":"","sections":{"preamble":"…","tools":"…"},"toolsAdded":[…]}
-        sections = filter(None, [text, *(message.sections or {}).values()])
+        sections = filter(None, [text, *message.sections.values()])
         scribe.message(id=scribe.entry, role="system", text="\n\n".join(sections))
-        if message.toolsAdded:
-            scribe.note("tool_definitions", message.toolsAdded)
+        scribe.notes({"tool_definitions": message.toolsAdded})
     elif message.role == "bashExecution":  # a command that the person ran
-        failed = message.exitCode not in (0, None)
         status = "cancelled" if message.cancelled else ""
+        failed = bool(message.exitCode)
         scribe.shell(scribe.entry, message.command, message.output, failed, status)
-    else:
-        _read_injected(message.content, message.customType or message.role, scribe)
+    else:  # by an extension, or what is left of another branch
+        by = message.customType or message.role or "branch_summary"
+        scribe.message(
+            id=scribe.entry,
+            role="user",
+            text=text or message.summary,
+            kind="injected",
+            attachments=attachments,
+            extra={"injected_by": by},
+        )
 
 
-def _read_injected(content: Content, by: str, scribe: Scribe) -> None:
-    scribe.message(
-        id=scribe.entry,
-        role="user",
-        text=text_of(content),
-        kind="injected",
-        attachments=images_of(content),
-        extra={"injected_by": by},
-    )
-
-
-def _report(told: Message, scribe: Scribe, **of: Any) -> None:
+def _report(told: Entry, scribe: Scribe) -> None:
     """Tokens of an answer, or of a model call beside the answers (a summary, a warmed cache)."""
     if (usage := told.usage) is not None:
         scribe.usage(
-            **of,
+            on="message" if told.role == "assistant" else "call",
+            subject=told.responseId or scribe.entry,
             model=told.model,
             prompt=all_input(usage.input, usage.cacheRead, usage.cacheWrite),
             completion=usage.output,
