@@ -8,7 +8,7 @@ from typing import Any
 
 from unspool.facts import Rank
 from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
-from unspool.sources.claude_code.lines import convert_blocks, flat_text
+from unspool.sources.claude_code.lines import blocks_of, text_of
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import kept_as, read_words
 from unspool.sources.scribe import Scribe, title_of
@@ -21,7 +21,7 @@ def _queue(value: Value, scribe: Scribe) -> None:
     """A prompt was typed ahead. The line of the prompt itself may come later, or never."""
     if value.get("operation") != "enqueue" or not value.get("content"):
         return
-    text = flat_text(convert_blocks(value["content"]))
+    text = text_of(value["content"])
     words = read_words(text)
     scribe.message(
         role="user",
@@ -74,8 +74,7 @@ def _continued(value: Value, scribe: Scribe) -> None:
 def _request_shape(value: Value, scribe: Scribe) -> None:
     shape = value.get("shape")
     if isinstance(shape, dict):
-        blocks = convert_blocks(shape.get("system"))
-        texts = [blocks] if isinstance(blocks, str) else [b.text or "" for b in blocks or ()]
+        texts = [block.text or "" for block in blocks_of(shape.get("system"))]
         # The last block is what a `prompt_snapshot` repeats; a line of who is speaking goes before.
         before = "\n\n".join(texts[:-1])
         read_setup(texts[-1] if texts else "", shape.get("tools"), scribe, before)
@@ -104,7 +103,7 @@ def _request_blob(value: Value, scribe: Scribe) -> None:
         call = field_of(block, "tool_use_id")
         if not isinstance(call, str) or block.get("type") != "tool_result":
             continue
-        text = flat_text(convert_blocks(block.get("content")))
+        text = text_of(block.get("content"))
         behind = _REMINDERS.search(text)
         reminders = _REMINDER.findall(behind[0]) if behind else []
         scribe.returned(

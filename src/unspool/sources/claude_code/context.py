@@ -5,7 +5,7 @@ from typing import Any
 from unspool.facts import Attachment
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
 from unspool.sources.claude_code.bare import read_setup
-from unspool.sources.claude_code.lines import convert_blocks, flat_text
+from unspool.sources.claude_code.lines import text_of
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import read_words
 from unspool.sources.scribe import Scribe
@@ -133,7 +133,7 @@ def read_attachment(value: Value, scribe: Scribe) -> None:
     elif kind in ("file", "directory", "edited_text_file", "compact_file_reference"):
         _read_file(attachment, kind, scribe)
     elif kind == "prompt_snapshot":
-        system = flat_text(convert_blocks(attachment.get("systemPrompt")))
+        system = text_of(attachment.get("systemPrompt"))
         read_setup(system, attachment.get("tools"), scribe)
         if not scribe.facts:
             scribe.link()
@@ -147,7 +147,7 @@ def read_attachment(value: Value, scribe: Scribe) -> None:
 
 def _rendered(value: Any) -> str:
     """What the model got of an attachment (since 2.1.2xx)."""
-    texts = (flat_text(convert_blocks(item.get("content"))) for item in dicts_of(value))
+    texts = (text_of(item.get("content")) for item in dicts_of(value))
     return "\n\n".join(text for text in texts if text)
 
 
@@ -177,7 +177,7 @@ def _read_file(attachment: Value, kind: str, scribe: Scribe) -> None:
 
 def _read_queued(attachment: Value, scribe: Scribe) -> None:
     """A prompt typed while the model was at work, handed to it between two calls."""
-    text = flat_text(convert_blocks(attachment.get("prompt")))
+    text = text_of(attachment.get("prompt"))
     words = read_words(text)
     steering = words.kind == "" and attachment.get("commandMode") in (None, "prompt")
     kind = "steering" if steering else words.kind or "notification"

@@ -18,15 +18,13 @@ from unspool.facts import Rank
 from unspool.io.origins import Head
 from unspool.io.values import dict_of, dicts_of, field_of, str_of
 from unspool.sources import hook_payloads, hooklogs
-from unspool.sources.claude_code.handback import read_handback
 from unspool.sources.claude_code.lines import (
     NAME,
     child_id,
-    convert_blocks,
-    decode_raws,
-    flat_text,
+    text_of,
 )
-from unspool.sources.claude_code.results import read_outcome
+from unspool.sources.claude_code.results import CHANGED, refusal, touch_of
+from unspool.sources.claude_code.stream import read_handback
 from unspool.sources.claude_code.transcript import COMMAND_GUESS, files_of
 from unspool.sources.claude_code.words import read_words
 from unspool.sources.hook_payloads import (
@@ -159,14 +157,12 @@ def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
         # The batch alone tells of a call that a rule denied (2.1.325; cases/claude_code/hooks_denied):
         # {"hook_event_name":"PostToolBatch","tool_calls":[{"tool_use_id":"toolu_1",
         #  "tool_response":"Permission to use Bash with command x has been denied."}]}
-        refused = read_outcome(msgspec.UNSET, response, failed=True).status == "denied"
-        status = "denied" if refused and response.rstrip().endswith("denied.") else ""
+        refused = refusal(response)[0] == "denied" and response.rstrip().endswith("denied.")
+        status = "denied" if refused else ""
         ended(call, payload, scribe, text=response, failed=bool(status), status=status)
         return
     fields = dict_of(response)
-    touch = None
-    if "filePath" in fields:
-        touch = read_outcome(decode_raws(msgspec.json.encode(fields)), "", failed=False).touch
+    touch = touch_of(fields) if not CHANGED.isdisjoint(fields) else None
     files = (touch,) if touch is not None else ()
     told = {"text": response_text(response), "details": response, "files": files}
     ended(call, payload, scribe, failed=False, rank=rank, **told)
@@ -194,7 +190,7 @@ def response_text(response: Any) -> str | None:
     if isinstance(blocks, str) or (
         isinstance(blocks, list) and (fields or all(field_of(b, "type") for b in blocks))
     ):
-        return flat_text(convert_blocks(blocks))
+        return text_of(blocks)
     return msgspec.json.encode(response).decode()
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from unspool.facts import Attachment
 from unspool.io.structs import Shape
-from unspool.io.values import field_of
+from unspool.io.values import dict_of, str_of
+from unspool.prompts.shapes import image_of
 
 NAME = "claude-code"
 NOTHING = Raw(b"")
@@ -20,7 +22,7 @@ Returned = dict[str, Raw] | list[Any] | str | int | float | bool | None | UnsetT
 """What a tool returned beside what the model got: mostly an object, whose fields may be long."""
 
 
-class Block(msgspec.Struct, gc=False):
+class Block(msgspec.Struct, gc=False, omit_defaults=True):
     """A content block of any type."""
 
     type: str = ""
@@ -51,7 +53,7 @@ class Usage(msgspec.Struct, gc=False):
     cache_creation: CacheCreation | None = None
     service_tier: str | None = None
     server_tool_use: dict[str, Any] | None = None
-    output_tokens_details: Any = None
+    output_tokens_details: dict[str, Any] | None = None
 
 
 class Body(msgspec.Struct, gc=False):
@@ -59,7 +61,7 @@ class Body(msgspec.Struct, gc=False):
 
     id: str | None = None
     model: str | None = None
-    content: str | list[Block] | None = None
+    content: str | list[Block | str] | None = None
     stop_reason: str | None = None
     usage: Usage | None = None
 
@@ -72,7 +74,7 @@ class Line(msgspec.Struct, gc=False):
     parentUuid: str | None = None
     sessionId: str | None = None
     timestamp: str | None = None
-    message: Body | None = None
+    message: Body | str | None = None
     toolUseResult: Returned = UNSET
     isSidechain: bool | None = None
     isMeta: bool | None = None
@@ -106,68 +108,53 @@ class Line(msgspec.Struct, gc=False):
     isSynthetic: bool | None = None
     tool_use_result: Returned = UNSET
 
+    @property
+    def body(self) -> Body:
+        """The message, which may be no more than its text."""
+        message = self.message
+        return message if isinstance(message, Body) else Body(content=message)
 
-BLOCK = Shape(Block)
+
+LINE = Shape(Line)
+USAGE = Shape(Usage)
+_BLOCK = Shape(Block)
 decode_raws: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_blocks: Callable[[bytes | Raw], str | list[Block] | None] = msgspec.json.Decoder(
-    str | list[Block] | None
-).decode
 
 
-def _as_blocks(content: Any) -> list[Any]:
-    """What is no block was said all the same: `"content": true` says "true"."""
+def blocks_of(content: Any) -> list[Block]:
+    """The blocks of some content, typed or merely decoded; a block may be no more than its text."""
+    items = content if isinstance(content, list) else [content] if content else ()
     return [
         item
-        if isinstance(item, dict) and isinstance(item.get("type"), str)
-        else {
-            "type": "text",
-            "text": item if isinstance(item, str) else msgspec.json.encode(item).decode(),
-        }
-        for item in (content if isinstance(content, list) else [content])
+        if isinstance(item, Block)
+        else Block("text", item)
+        if isinstance(item, str)
+        else _BLOCK.convert(item)
+        for item in items
     ]
-
-
-class _LineShape(Shape[Line]):
-    def convert(self, value: Any, wrong: list[str] | None = None) -> Line:
-        """A message may be no more than its text, and so may a block be."""
-        message = field_of(value, "message")
-        if isinstance(message, str):
-            value = {**value, "message": {"content": message}}
-        elif not isinstance(content := field_of(message, "content"), str | None):
-            value = {**value, "message": {**message, "content": _as_blocks(content)}}
-        return super().convert(value, wrong)
-
-
-LINE = _LineShape(Line)
-
-
-def convert_blocks(value: Any) -> str | list[Block] | None:
-    """Text or blocks, out of a decoded value."""
-    if isinstance(value, str) or value is None:
-        return value
-    return [BLOCK.convert(item) for item in _as_blocks(value)]
-
-
-def parse_blocks(raw: bytes | Raw) -> str | list[Block] | None:
-    """The content of a tool result, still undecoded."""
-    if not raw:
-        return None
-    try:
-        return _decode_blocks(raw)
-    except msgspec.DecodeError:
-        return convert_blocks(msgspec.json.decode(raw))
 
 
 def parse_raw(raw: bytes | Raw) -> Any:
     return msgspec.json.decode(raw) if raw else None
 
 
-def flat_text(content: str | list[Block] | None) -> str:
+def plain_block(block: Block) -> dict[str, Any]:
+    """A block of a type that is not read, as it is."""
+    return dict_of(msgspec.json.decode(msgspec.json.encode(block)))
+
+
+def attachment_of(block: Block) -> Attachment:
+    """An image or a document."""
+    image = image_of({"source": parse_raw(block.source)})
+    return msgspec.structs.replace(image, kind=block.type, name=str_of(block.title))
+
+
+def text_of(content: Any) -> str:
     """The text of some content: its text blocks; what is no text is told by what it names."""
-    if content is None or isinstance(content, str):
-        return content or ""
+    if isinstance(content, str):
+        return content
     texts: list[str] = []
-    for block in content:
+    for block in blocks_of(content):
         if block.text:
             texts.append(block.text)
         elif block.type == "tool_reference" and (block.tool_name or block.name):
@@ -175,11 +162,10 @@ def flat_text(content: str | list[Block] | None) -> str:
             # {"type":"tool_result","content":[{"type":"tool_reference","tool_name":"WebFetch"}]}
             texts.append(block.tool_name or block.name or "")
         elif block.content:
-            texts.append(flat_text(parse_blocks(block.content)))
+            texts.append(text_of(parse_raw(block.content)))
         elif block.resource:  # that an MCP server embedded: its text, else where it is
-            value = msgspec.json.decode(block.resource)
-            named = value.get("text") or value.get("uri") if isinstance(value, dict) else value
-            texts.append(named if isinstance(named, str) else "")
+            value = dict_of(parse_raw(block.resource))
+            texts.append(str_of(value.get("text") or value.get("uri")))
     return "\n\n".join(texts)
 
 

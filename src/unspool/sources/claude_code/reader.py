@@ -206,9 +206,7 @@ class Reader:
     def _repeats(self, line: Line, key: Key) -> bool:
         """Whether the line says of its message, beside words and calls, what the line before said.
         Most versions repeat the usage on every line of a message, too: once is enough."""
-        body = line.message
-        if body is None:
-            return False
+        body = line.body
         if body.usage is not None and body.id:
             usage = (body.id, body.stop_reason, body.usage)
             if usage == self._last_usage:
@@ -240,8 +238,8 @@ class Reader:
                 scribe.note(name, value, rank)
                 if field == "sessionKind" and value == "bg":
                     scribe.note("forked", True)
-        body = line.message
-        if body is None or body.usage is None or key in self._floor:
+        body = line.body
+        if body.usage is None or key in self._floor:
             return
         if is_floor(body, line.version or ""):
             self._floor.add(key)

@@ -5,11 +5,22 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
-from unspool.io.values import dicts_of, list_of, str_of
-from unspool.sources.claude_code.lines import NOTHING, Returned, decode_raws
+from unspool.io.values import dict_of, dicts_of, list_of, str_of
+from unspool.sources.claude_code.lines import (
+    Block,
+    Line,
+    Returned,
+    attachment_of,
+    blocks_of,
+    child_id,
+    decode_raws,
+    parse_raw,
+    text_of,
+)
 from unspool.sources.diffs import count_lines
+from unspool.sources.scribe import Scribe
 
 FILE_TOOLS = {
     "Read": "read",
@@ -27,7 +38,8 @@ OUTPUT_LIMIT = 1024 * 1024
 _SIZE_ONLY = frozenset(("originalFile", "originalFileContents", "original_file", "base64"))
 _TEXTS = frozenset(("stdout", "result", "content", "plan"))
 """Fields that may hold the text of the result once more."""
-_NULL = msgspec.Raw(b"null")
+CHANGED = frozenset(("structuredPatch", "userModified"))
+_NULL = Raw(b"null")
 _TOLD = frozenset(
     ("oldString", "newString", "content", "edits", "prompt", "newTodos", "new_source")
 )
@@ -49,51 +61,61 @@ _AGENT = re.compile(
 _SAVED = re.compile(r"Full output saved to: (.+?)\s*(?:\n|$)")
 
 
-class Outcome(msgspec.Struct):
-    """What came of a call, as far as its result line tells."""
-
-    details: Any = None
-    status: str = ""
-    by_user: bool = False
-    """Denied by the person, not by a rule."""
-    agent: str = ""
-    """The id of the sub-agent that the call started."""
-    run: str = ""
-    """The id of the workflow, a run of several sub-agents, that the call started."""
-    touch: dict[str, Any] | None = None
-    """What was done to a file."""
-    persisted: str = ""
-    """Where the whole output was put."""
+_DENIALS = {"interrupted": "interrupted", "cancelled": "cancelled"}
+"""Why a call did not run (since 2.1.205); every other word is a denial."""
 
 
-def read_outcome(
-    returned: Returned, text: str, failed: bool, content: msgspec.Raw = NOTHING
-) -> Outcome:
-    """`content`: the text, undecoded, as it stands in the result."""
-    outcome = Outcome()
-    if isinstance(returned, dict):
-        _read_fields(outcome, returned, text, content)
-    elif returned is not None and returned is not UNSET and not _repeats(returned, text):
-        outcome.details = returned
+def read_result(line: Line, block: Block, scribe: Scribe) -> None:
+    """A result, the sub-agent or workflow that the call started, and who denied it."""
+    call, content = block.tool_use_id or "", parse_raw(block.content)
+    text, failed = text_of(content), bool(block.is_error)
+    returned = line.tool_use_result if line.toolUseResult is UNSET else line.toolUseResult
+    details = _details(returned, text, block.content)
+    fields = dict_of(details)
+    status = "interrupted" if fields.get("interrupted") is True else ""
+    by_user = False
     if failed:
-        reason = text.removeprefix("Error: ").removeprefix("<tool_use_error>")
-        if reason.startswith(_REJECTED):
-            outcome.status, outcome.by_user = "denied", True
-        elif reason.startswith(_DENIED):
-            outcome.status = "denied"
-        elif reason.startswith("[Request interrupted by user"):
-            outcome.status = "interrupted"
-    if not outcome.agent and (returned is UNSET or _is_agents(outcome.details)):
-        outcome.agent = agent_in(text)
-    if not outcome.persisted and text.startswith("<persisted-output>"):
-        saved = _SAVED.search(text[:4000])
-        outcome.persisted = saved[1] if saved else ""
-    return outcome
+        refused, by_user = refusal(text)
+        status = refused or status
+    if line.toolDenialKind and status in ("", "interrupted"):
+        # {"toolDenialKind":"user-rejected","toolUseResult":{"interrupted":true},…}
+        status = _DENIALS.get(line.toolDenialKind, "denied")
+        by_user = line.toolDenialKind == "user-rejected"
+    touch = None
+    if isinstance(returned, dict) and not CHANGED.isdisjoint(returned):
+        touch = touch_of({**fields, "content": parse_raw(returned.get("content", b""))})
+    whole = _read_persisted(scribe.origin, fields, text)
+    if whole is not None:
+        details = {**(fields or {"result": details}), "persistedOutput": whole}
+    parts = blocks_of(content) if isinstance(content, list) else ()
+    scribe.returned(
+        call=call,
+        text=text,
+        failed=failed,
+        status=status,
+        details=details,
+        files=(touch,) if touch is not None else (),
+        attachments=tuple(attachment_of(b) for b in parts if b.type in ("image", "document")),
+    )
+    agent = str_of(fields.get("agentId"))
+    # Other tools may print the words of a sub-agent, say of a log.
+    if not agent and (returned is UNSET or not _AGENT_FIELDS.isdisjoint(fields)):
+        agent = agent_in(text)
+    if agent:
+        session = scribe.key[1].partition("/")[0]
+        scribe.note("child_id", child_id(session, agent), 0, "call", call)
+    if run := str_of(fields.get("runId")):
+        scribe.note("run_id", run, 0, "call", call)
+    if by_user:
+        scribe.note("denied_by", "user", 0, "call", call)
 
 
-def _is_agents(details: Any) -> bool:
-    """Whether a sub-agent returned this. Other tools may print the words of one, say of a log."""
-    return isinstance(details, dict) and not _AGENT_FIELDS.isdisjoint(details)
+def refusal(text: str) -> tuple[str, bool]:
+    """Whether a failed call was denied or interrupted, and whether the person denied it, not a rule."""
+    reason = text.removeprefix("Error: ").removeprefix("<tool_use_error>")
+    if reason.startswith((*_REJECTED, *_DENIED)):
+        return "denied", reason.startswith(_REJECTED)
+    return "interrupted" if reason.startswith("[Request interrupted by user") else "", False
 
 
 def agent_in(text: str) -> str:
@@ -102,51 +124,39 @@ def agent_in(text: str) -> str:
     return named[1] if named else ""
 
 
-def _repeats(value: Any, text: str) -> bool:
-    """Error results and MCP results hold the same text again: "Error: No such file."."""
-    if isinstance(value, str):
-        return value.removeprefix("Error: ").strip() == text.removeprefix("Error: ").strip()
-    if isinstance(value, list):
-        parts = [item.get("text") for item in value if isinstance(item, dict)]
-        return len(parts) == len(value) and "\n\n".join(p for p in parts if p) == text
-    return False
-
-
-def _read_fields(
-    outcome: Outcome, fields: dict[str, msgspec.Raw], text: str, content: msgspec.Raw
-) -> None:
+def _details(returned: Returned, text: str, content: Raw) -> Any:
+    """What was returned beside the text, without what repeats it or the call's arguments; `content` is
+    the text as it stands in the result."""
+    if isinstance(returned, str):  # errors: "Error: No such file."
+        repeats = returned.removeprefix("Error: ").strip() == text.removeprefix("Error: ").strip()
+        return None if repeats else returned
+    if isinstance(returned, list):  # of MCP servers
+        parts = [str_of(item.get("text")) for item in dicts_of(returned)]
+        repeats = len(parts) == len(returned) and "\n\n".join(filter(None, parts)) == text
+        return None if repeats else returned
+    if not isinstance(returned, dict):
+        return None if returned is UNSET else returned
     details: dict[str, Any] = {}
-    is_file = "filePath" in fields
-    for name, raw in fields.items():
+    is_file = "filePath" in returned
+    for name, raw in returned.items():
         if name in _SIZE_ONLY:
             if raw != _NULL:
                 details[f"{name}_size"] = len(memoryview(raw))
-        elif name in _TOLD and (is_file or name in ("prompt", "newTodos") or "agentId" in fields):
+        elif name in _TOLD and (is_file or name in ("prompt", "newTodos") or "agentId" in returned):
             continue
         elif name == "file":
             details[name] = _lean_file(raw)
-        elif name in _TEXTS:
-            if raw == content:
-                continue
-            value = msgspec.json.decode(raw)
-            if not (isinstance(value, str) and (value.strip() in text)):
-                details[name] = value
-        else:
+        elif name not in _TEXTS:
             details[name] = msgspec.json.decode(raw)
-    if details.get("interrupted") is True:
-        outcome.status = "interrupted"
-    outcome.agent = str_of(details.get("agentId"))
-    outcome.run = str_of(details.get("runId"))
-    outcome.persisted = str_of(details.get("persistedOutputPath"))
-    outcome.details = details
-    if is_file and ("structuredPatch" in fields or "userModified" in fields):
-        outcome.touch = _touch(fields, details)
+        elif raw != content:
+            value = msgspec.json.decode(raw)
+            if not isinstance(value, str) or value.strip() not in text:
+                details[name] = value
+    return details
 
 
-def _lean_file(file: msgspec.Raw) -> Any:
+def _lean_file(file: Raw) -> dict[str, Any]:
     """A file that was read: its content is in the text already."""
-    if memoryview(file)[0] != ord("{"):
-        return msgspec.json.decode(file)
     lean: dict[str, Any] = {}
     for name, raw in decode_raws(file).items():
         if name in ("content", "base64"):
@@ -156,26 +166,32 @@ def _lean_file(file: msgspec.Raw) -> Any:
     return lean
 
 
-def _touch(fields: dict[str, msgspec.Raw], details: dict[str, Any]) -> dict[str, Any] | None:
-    path = details.get("filePath")
+def touch_of(fields: dict[str, Any]) -> dict[str, Any] | None:
+    """What a call did to a file, by what it returned."""
+    path = fields.get("filePath")
     if not isinstance(path, str):
         return None
     touch: dict[str, Any] = {"path": path, "operation": "edit"}
-    if details.get("type") == "create":
+    if fields.get("type") == "create":
         touch["operation"] = "create"
-        content = msgspec.json.decode(fields["content"]) if "content" in fields else None
-        if isinstance(content, str):
-            touch |= {"lines_added": count_lines("", content)[0], "lines_removed": 0}
-    elif isinstance(patch := details.get("structuredPatch"), list):
+        added = count_lines("", str_of(fields.get("content")))[0]
+        touch |= {"lines_added": added, "lines_removed": 0}
+    elif isinstance(patch := fields.get("structuredPatch"), list):
         lines = [str(line) for hunk in dicts_of(patch) for line in list_of(hunk.get("lines"))]
         touch["lines_added"] = sum(line.startswith("+") for line in lines)
         touch["lines_removed"] = sum(line.startswith("-") for line in lines)
-    touch["outcome"] = "modified" if details.get("userModified") is True else "accepted"
+    touch["outcome"] = "modified" if fields.get("userModified") is True else "accepted"
     return touch
 
 
-def read_persisted(origin: str, recorded: str) -> str | None:
+def _read_persisted(origin: str, fields: dict[str, Any], text: str) -> str | None:
     """The whole output, from `<session>/tool-results/` beside the transcript and nowhere else."""
+    recorded = str_of(fields.get("persistedOutputPath"))
+    if not recorded and text.startswith("<persisted-output>"):
+        saved = _SAVED.search(text[:4000])
+        recorded = saved[1] if saved else ""
+    if not recorded:
+        return None
     pure = PureWindowsPath(recorded) if "\\" in recorded else PurePosixPath(recorded)
     if pure.parent.name != "tool-results" or pure.name in ("", "..", "."):
         return None

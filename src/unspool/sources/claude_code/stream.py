@@ -12,12 +12,17 @@ from typing import Any
 
 from unspool.facts import Rank
 from unspool.io.origins import Origin
-from unspool.io.values import dicts_of, field_of, str_of
+from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.sources.claude_code.context import read_system
-from unspool.sources.claude_code.handback import read_handback, read_usage
-from unspool.sources.claude_code.lines import NAME, Line, child_id, convert_blocks, flat_text
+from unspool.sources.claude_code.lines import (
+    NAME,
+    USAGE,
+    Line,
+    child_id,
+    text_of,
+)
 from unspool.sources.claude_code.results import agent_in
-from unspool.sources.claude_code.transcript import read_assistant, read_user
+from unspool.sources.claude_code.transcript import read_assistant, read_user, tell_usage
 from unspool.sources.hooklogs import read_log
 from unspool.sources.scribe import Scribe
 
@@ -95,7 +100,7 @@ def _spawned(value: Value) -> Iterator[tuple[str, str]]:
     for block in dicts_of(field_of(value.get("message"), "content")):
         call = block.get("tool_use_id")
         if isinstance(call, str):
-            named = agent or agent_in(flat_text(convert_blocks(block.get("content"))))
+            named = agent or agent_in(text_of(block.get("content")))
             if named:
                 yield call, named
 
@@ -113,9 +118,10 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
     kind = value.get("type")
     if kind == "assistant":
         line.isApiErrorMessage = line.isApiErrorMessage or line.is_api_error_message
-        if line.message is not None and line.message.stop_reason is None and line.message.usage:
+        body = line.body
+        if body.stop_reason is None and body.usage is not None:
             # What was known when the answer began: how long it would be was not.
-            line.message.usage.output_tokens = None
+            body.usage.output_tokens = None
         read_assistant(line, scribe)
     elif kind == "user":
         line.isMeta = line.isMeta or line.isSynthetic
@@ -137,13 +143,9 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
             data["session_models"] = models
         scribe.mark("end", data, rank=Rank.COPY)
         if isinstance(usage, dict):
-            read_usage(
-                usage,
-                scribe,
-                on="segment",
-                subject=str(value.get("uuid") or f"{scribe.origin}:{len(scribe.facts)}"),
-                model=next(iter(models)) if isinstance(models, dict) and len(models) == 1 else "",
-            )
+            subject = str_of(value.get("uuid")) or f"{scribe.origin}:{scribe.offset}"
+            model = next(iter(models)) if isinstance(models, dict) and len(models) == 1 else ""
+            tell_usage(USAGE.convert(usage), scribe, on="segment", subject=subject, model=model)
         for denial in dicts_of(value.get("permission_denials")):
             if isinstance(denial.get("tool_use_id"), str):
                 scribe.note("status", "denied", -1, "call", denial["tool_use_id"])
@@ -160,6 +162,27 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
         scribe.parent(session, rank=Rank.COPY, call=line.parent_tool_use_id)
     if scribe.facts:
         scribe.notes({"agent": NAME, "session_id": session}, Rank.COPY)
+
+
+def read_handback(call: str, details: Any, scribe: Scribe, session: str, rank: int) -> None:
+    """The last answer of a sub-agent, as the call that started it returned it:
+
+        {"status":"completed","agentId":"a1","harnessNoteCount":1,"content":[<note>,<text>],"usage":{…}}
+
+    A stream prints that answer nowhere else, and hooks tell its tokens nowhere else
+    (cases/claude_code/stream_handback, hooks_handback)."""
+    fields = dict_of(details)
+    agent, content = str_of(fields.get("agentId")), list_of(fields.get("content"))
+    # What the program put before and behind the agent's words.
+    before, behind = fields.get("harnessNoteCount") or 0, fields.get("harnessTailCount") or 0
+    text = text_of(content[before : len(content) - behind])
+    if fields.get("status") != "completed" or not agent or not text.strip():
+        return
+    common: Value = {"rank": rank, "key": (NAME, child_id(session, agent))}
+    common["model"] = str_of(fields.get("resolvedModel"))
+    ident = f"handback:{call}"
+    scribe.message(id=ident, role="assistant", text=text, **common)
+    tell_usage(USAGE.convert(dict_of(fields.get("usage"))), scribe, subject=ident, **common)
 
 
 def _read_spawn(value: Value, call: str, agent: str, scribe: Scribe, session: str) -> None:

@@ -12,47 +12,42 @@ from typing import Any
 import msgspec
 
 from unspool.facts import Attachment, Rank
-from unspool.prompts.shapes import image_of
 from unspool.sources.claude_code.lines import (
     Block,
     Body,
+    CacheCreation,
     Line,
     Usage,
-    child_id,
-    flat_text,
-    parse_blocks,
+    attachment_of,
+    blocks_of,
     parse_raw,
+    plain_block,
+    text_of,
 )
-from unspool.sources.claude_code.results import FILE_TOOLS, read_outcome, read_persisted
+from unspool.sources.claude_code.results import FILE_TOOLS, read_result
 from unspool.sources.claude_code.words import read_task, read_words
-from unspool.sources.scribe import Scribe, title_of, touched
+from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 COMMAND_GUESS = Rank.GUESS + 2
 """A slash command says what a session was about where nothing else was typed."""
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
-_DENIALS = {"interrupted": "interrupted", "cancelled": "cancelled"}
-"""Why a call did not run (since 2.1.205); every other word is a denial."""
 
 
 def message_id(line: Line) -> str:
-    body = line.message
-    return (body.id if body is not None else None) or line.requestId or line.uuid or ""
+    return line.body.id or line.requestId or line.uuid or ""
 
 
 def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
     """`repeats`: the line before has said of the message all that this one says beside its calls."""
-    body = line.message or Body()
+    body = line.body
     message = message_id(line)
     wrong = bool(line.isApiErrorMessage) or body.model == "<synthetic>"
-    blocks = body.content
-    if isinstance(blocks, str):
-        blocks = [Block(type="text", text=blocks)]
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[Block] = []
     odd: list[Any] = []
     encrypted = 0
-    for block in blocks or ():
+    for block in blocks_of(body.content):
         if block.type == "text":
             if block.text and not block.text.isspace():
                 texts.append(block.text)
@@ -63,7 +58,7 @@ def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
         elif block.type in ("thinking", "redacted_thinking"):
             encrypted += 1
         else:
-            odd.append(_plain(block))
+            odd.append(plain_block(block))
     extra: dict[str, Any] = {"parts": odd} if odd else {}
     if encrypted:
         extra["encrypted_reasoning"] = encrypted
@@ -97,26 +92,14 @@ def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
         else:  # a tool that ran at the model's side: what it returned stands in the answer itself
             scribe.returned(
                 call=block.tool_use_id,
-                text=flat_text([block]),
+                text=text_of([block]),
                 failed=bool(block.is_error),
-                details=_plain(block).get("content"),
+                details=plain_block(block).get("content"),
             )
     if body.usage is not None and not wrong:
-        _read_usage(body, body.usage, line.version or "", message, scribe)
-
-
-def _plain(block: Block) -> dict[str, Any]:
-    """A block of a type that is not read, as it is."""
-    fields: dict[str, Any] = {"type": block.type}
-    for name in ("text", "id", "name", "tool_use_id", "is_error", "title"):
-        value = getattr(block, name)
-        if value is not None:
-            fields[name] = value
-    for name in ("input", "content", "source"):
-        raw = getattr(block, name)
-        if raw:
-            fields[name] = parse_raw(raw)
-    return fields
+        floor, unknown = is_floor(body, line.version or ""), is_placeholder(body)
+        model = body.model or ""
+        tell_usage(body.usage, scribe, floor, unknown, subject=message, model=model)
 
 
 def files_of(name: str, arguments: str) -> tuple[dict[str, Any], ...]:
@@ -124,15 +107,19 @@ def files_of(name: str, arguments: str) -> tuple[dict[str, Any], ...]:
     return touched(FILE_TOOLS, name, arguments, "file_path", "notebook_path")
 
 
-def _read_usage(body: Body, usage: Usage, version: str, message: str, scribe: Scribe) -> None:
-    short = long = 0
-    if usage.cache_creation is not None:
-        short = usage.cache_creation.ephemeral_5m_input_tokens or 0
-        long = usage.cache_creation.ephemeral_1h_input_tokens or 0
+def tell_usage(
+    usage: Usage, scribe: Scribe, floor: bool = False, unknown: bool = False, **of: Any
+) -> None:
+    """Tokens of an answer, or of a whole run. The completion may be no more than known so far
+    (`floor`), or unknown."""
     fresh, read = usage.input_tokens, usage.cache_read_input_tokens
+    flat, nested = usage.cache_creation_input_tokens, usage.cache_creation or CacheCreation()
+    short, long = nested.ephemeral_5m_input_tokens or 0, nested.ephemeral_1h_input_tokens or 0
     # Before 2.1.152 the flat figure may be 0 while the nested one is right.
-    written = max(usage.cache_creation_input_tokens or 0, short + long)
-    nothing = fresh is None and read is None and usage.cache_creation_input_tokens is None
+    written = max(flat or 0, short + long)
+    # What a fork copies over a compaction says 0: nobody knows (cases/claude_code/fork_compacted).
+    if not (fresh or read or written or usage.output_tokens):
+        return
     extra: dict[str, Any] = {}
     if short or long:
         extra = {"cache_write_5m_tokens": short, "cache_write_1h_tokens": long}
@@ -140,23 +127,16 @@ def _read_usage(body: Body, usage: Usage, version: str, message: str, scribe: Sc
         extra["service_tier"] = usage.service_tier
     if usage.server_tool_use and any(usage.server_tool_use.values()):
         extra["server_tool_use"] = usage.server_tool_use
-    floor = is_floor(body, version)
     if floor:
         extra["completion_floor"] = True
-    # What a fork copies over a compaction says 0: nobody knows (cases/claude_code/fork_compacted).
-    if not (fresh or read or written or usage.output_tokens):
-        return
-    details = usage.output_tokens_details
-    thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
     scribe.usage(
-        subject=message,
-        model=body.model or "",
-        prompt=None if nothing else (fresh or 0) + (read or 0) + written,
-        completion=None if is_placeholder(body) and not floor else usage.output_tokens,
+        prompt=all_input(fresh or 0, read, written) or None,
+        completion=None if unknown and not floor else usage.output_tokens,
         cached=read,
-        cache_write=written if written or usage.cache_creation_input_tokens is not None else None,
-        reasoning=thinking if type(thinking) is int else None,
+        cache_write=written if written or flat is not None else None,
+        reasoning=(usage.output_tokens_details or {}).get("thinking_tokens"),
         extra=extra or None,
+        **of,
     )
 
 
@@ -180,34 +160,21 @@ def is_floor(body: Body, version: str) -> bool:
 
 
 def read_user(line: Line, scribe: Scribe) -> None:
-    body = line.message or Body()
-    content = body.content
-    if isinstance(content, str):
-        _read_prompt(line, scribe, content, ())
-        return
     texts: list[str] = []
     attachments: list[Attachment] = []
     results = 0
-    for block in content or ():
+    for block in blocks_of(line.body.content):
         if block.type == "tool_result":
             results += 1
-            _read_result(line, block, scribe)
+            read_result(line, block, scribe)
         elif block.type == "text":
             texts.append(block.text or "")
         elif block.type in ("image", "document"):
-            attachments.append(_attachment(block))
+            attachments.append(attachment_of(block))
         else:
-            texts.append(block.text or msgspec.json.encode(_plain(block)).decode())
+            texts.append(block.text or msgspec.json.encode(plain_block(block)).decode())
     if texts or attachments or not results:
         _read_prompt(line, scribe, "\n\n".join(texts), tuple(attachments))
-
-
-def _attachment(block: Block) -> Attachment:
-    image = image_of({"source": parse_raw(block.source)})
-    if block.type == "image":
-        return image
-    name = block.title if isinstance(block.title, str) else ""
-    return msgspec.structs.replace(image, kind=block.type, name=name)
 
 
 def _read_prompt(
@@ -249,40 +216,3 @@ def note_task(text: str, kind: str, scribe: Scribe) -> None:
     task = read_task(text) if kind == "notification" else None
     if task is not None:
         scribe.note("task_id", task[0], Rank.EXTRACT, "call", task[1])
-
-
-def _read_result(line: Line, block: Block, scribe: Scribe) -> None:
-    call = block.tool_use_id or ""
-    content = parse_blocks(block.content)
-    text = flat_text(content)
-    failed = bool(block.is_error)
-    returned = line.toolUseResult
-    if returned is msgspec.UNSET:
-        returned = line.tool_use_result
-    outcome = read_outcome(returned, text, failed, block.content)
-    if line.toolDenialKind and outcome.status in ("", "interrupted"):
-        # {"toolDenialKind":"user-rejected","toolUseResult":{"interrupted":true},…}
-        outcome.status = _DENIALS.get(line.toolDenialKind, "denied")
-        outcome.by_user = line.toolDenialKind == "user-rejected"
-    details = outcome.details
-    whole = read_persisted(scribe.origin, outcome.persisted) if outcome.persisted else None
-    if whole is not None:
-        rest = details if isinstance(details, dict) else {"result": details}
-        details = {**rest, "persistedOutput": whole}
-    images = content if isinstance(content, list) else ()
-    scribe.returned(
-        call=call,
-        text=text,
-        failed=failed,
-        status=outcome.status,
-        details=details,
-        files=(outcome.touch,) if outcome.touch is not None else (),
-        attachments=tuple(_attachment(b) for b in images if b.type in ("image", "document")),
-    )
-    if outcome.agent:
-        session = scribe.key[1].partition("/")[0]
-        scribe.note("child_id", child_id(session, outcome.agent), 0, "call", call)
-    if outcome.run:
-        scribe.note("run_id", outcome.run, 0, "call", call)
-    if outcome.by_user:
-        scribe.note("denied_by", "user", 0, "call", call)
