@@ -18,7 +18,7 @@ from unspool.facts import NO_ZONE, ZONE, AnyFact, Problem, Rank
 from unspool.io.origins import Head, Origin, Tally
 from unspool.sources.gemini_parts import typed_of
 from unspool.sources.hooklogs import TIMES, Moment, head_payloads, iter_payloads
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, title_of, touched
 
 Payload = dict[str, Any]
 Teller = Callable[[Payload, Scribe], None]
@@ -150,13 +150,27 @@ def prompt(payload: Payload, scribe: Scribe) -> None:
         scribe.note("title", title_of(text), Rank.LAST_RESORT)
 
 
+CLAUDE_FILE_TOOLS = {
+    "Read": "read",
+    "NotebookRead": "read",
+    "Edit": "edit",
+    "MultiEdit": "edit",
+    "Update": "edit",
+    "NotebookEdit": "edit",
+    "Write": "create",
+}
+"""What Claude Code's tools for files do to them."""
+
+
 def called(payload: Payload) -> Payload:
     """The call that a payload is about, as the fields of ToolCalled."""
-    given = payload.get("tool_input")
+    name, given = str(payload.get("tool_name") or ""), payload.get("tool_input")
     return {
         "id": str(payload.get("tool_call_id") or payload.get("tool_use_id") or ""),
-        "name": str(payload.get("tool_name") or ""),
+        "name": name,
         "arguments": "" if given is None else msgspec.json.encode(given).decode(),
+        "request": str(payload.get("prompt_id") or ""),
+        "files": touched(CLAUDE_FILE_TOOLS, name, given, "file_path", "notebook_path"),
     }
 
 
@@ -169,18 +183,18 @@ def returned(payload: Payload, scribe: Scribe, **fields: Any) -> None:
     response = payload.get("tool_response")
     text = response if isinstance(response, str) else _text(response)
     outcome = {"text": text, "failed": False, "rank": LATER, **fields}
-    ended(called(payload), payload, scribe, **outcome)
+    ended(payload, scribe, **outcome)
 
 
 def failed(payload: Payload, scribe: Scribe) -> None:
     status = "interrupted" if payload.get("is_interrupt") is True else ""
     text = str(payload.get("error") or "")
-    ended(called(payload), payload, scribe, text=text, failed=True, status=status, rank=LATER)
+    ended(payload, scribe, text=text, failed=True, status=status)
 
 
-def ended(asked: Payload, payload: Payload, scribe: Scribe, **outcome: Any) -> None:
-    """A call, as `called` tells it, and what came of it."""
-    took = payload.get("duration_ms")
+def ended(payload: Payload, scribe: Scribe, **outcome: Any) -> None:
+    """The call that a payload is about, and what came of it."""
+    asked, took = called(payload), payload.get("duration_ms")
     if asked["id"]:  # without one the result itself tells which call it answers
         scribe.call(**asked, rank=outcome.get("rank"))
     scribe.returned(

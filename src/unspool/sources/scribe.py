@@ -12,7 +12,9 @@ Any field of the fact may be given; those of its place (`key`, `time`, `entry`, 
 override the record's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -196,6 +198,27 @@ class Scribe(msgspec.Struct, eq=False, gc=False):
             NOBODY, self.origin, self.offset, len(self.facts), self.time, self.entry, self.after,
             code, sample(found),
         ))  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def snake(name: str) -> str:
+    """camelCase as the words of our own output."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def chosen(
+    fields: Mapping[str, Any], names: Iterable[str], ours: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """These fields of a record, as far as they say something, under our own names: `hookCount` as
+    `hook_count`, or as `ours` has it."""
+    return {
+        ours.get(name) or snake(name): fields[name]
+        for name in names
+        if name in fields and fields[name] is not None and fields[name] not in _EMPTY
+    }
+
+
+_EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 def title_of(prompt: str) -> str:

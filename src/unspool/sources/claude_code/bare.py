@@ -11,7 +11,7 @@ from unspool.io.values import dict_of, dicts_of, field_of, list_of, str_of
 from unspool.sources.claude_code.lines import blocks_of, text_of
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import kept_as, read_words
-from unspool.sources.scribe import Scribe, title_of
+from unspool.sources.scribe import Scribe, chosen, title_of
 
 Value = dict[str, Any]
 Reader = Callable[[Value, Scribe], None]
@@ -135,9 +135,7 @@ def _fields(name: str, names: dict[str, str], inside: str = "") -> Reader:
 
     def read(value: Value, scribe: Scribe) -> None:
         given = dict_of(value.get(inside)) if inside else value
-        fields = {
-            ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None
-        }
+        fields = chosen(given, names, names)
         if fields or inside:
             scribe.note(name, fields or None)
 

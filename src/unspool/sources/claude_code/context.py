@@ -8,28 +8,17 @@ from unspool.sources.claude_code.bare import read_setup
 from unspool.sources.claude_code.lines import text_of
 from unspool.sources.claude_code.transcript import note_task
 from unspool.sources.claude_code.words import read_words
-from unspool.sources.scribe import Scribe
+from unspool.sources.scribe import Scribe, chosen
 
 Value = dict[str, Any]
 
-_NAMES = {
-    "preTokens": "pre_tokens",
-    "postTokens": "post_tokens",
-    "tokensSaved": "tokens_saved",
-    "durationMs": "duration_ms",
-    "messageCount": "message_count",
-    "retryInMs": "retry_in_ms",
-    "retryAttempt": "retry_attempt",
-    "maxRetries": "max_retries",
+_OURS = {
     "compactedToolIds": "tool_call_ids",
     "hookEvent": "event",
     "hookName": "name",
     "hookCount": "count",
     "hookInfos": "hooks",
     "hookErrors": "errors",
-    "exitCode": "exit_code",
-    "preventedContinuation": "prevented_continuation",
-    "stopReason": "stop_reason",
     "hookAdditionalContext": "context",
 }
 _HOOK = ("hookEvent", "hookName", "command", "exitCode", "durationMs", "stdout", "stderr")
@@ -37,20 +26,14 @@ _HOOK_SUMMARY = (
     "hookCount", "hookInfos", "hookErrors", "preventedContinuation", "stopReason",
     "hookAdditionalContext",
 )  # fmt: skip
-_COMPACTION = ("trigger", "preTokens", "postTokens", "tokensSaved", "durationMs")
+_COMPACTION = (
+    "trigger", "preTokens", "postTokens", "tokensSaved", "durationMs", "compactedToolIds",
+    "pre_tokens", "post_tokens",  # in a stream
+)  # fmt: skip
 _OF_EVERY_LINE = frozenset((
     "type", "uuid", "parentUuid", "sessionId", "timestamp", "cwd", "version", "gitBranch",
     "session_id", "parent_tool_use_id", "isSidechain", "userType", "slug",
 ))  # fmt: skip
-
-
-def _picked(value: Value, names: tuple[str, ...]) -> Value:
-    """The fields that say something, under our names."""
-    return {
-        _NAMES.get(name, name): value[name]
-        for name in names
-        if value.get(name) not in (None, "", [], {})
-    }
 
 
 def _present(**fields: Any) -> Value | None:
@@ -61,17 +44,17 @@ def read_system(value: Value, scribe: Scribe) -> None:
     subtype = value.get("subtype")
     if subtype == "microcompact_boundary":
         meta = dict_of(value.get("microcompactMetadata"))
-        scribe.mark("microcompaction", _picked(meta, (*_COMPACTION, "compactedToolIds")))
+        scribe.mark("microcompaction", chosen(meta, _COMPACTION, _OURS))
     elif subtype == "compact_boundary":
         _read_compaction(value, scribe)
     elif subtype == "turn_duration":
-        scribe.mark("turn_end", _picked(value, ("durationMs", "messageCount")))
+        scribe.mark("turn_end", chosen(value, ("durationMs", "messageCount")))
     elif subtype == "stop_hook_summary":
-        data = {"event": "Stop", **_picked(value, _HOOK_SUMMARY)}
+        data = {"event": "Stop", **chosen(value, _HOOK_SUMMARY, _OURS)}
         scribe.mark("hook", data, str(value.get("toolUseID") or ""))
     elif subtype == "api_error":
         names = ("error", "retryInMs", "retryAttempt", "maxRetries")
-        scribe.mark("api_error", _picked(value, names))
+        scribe.mark("api_error", chosen(value, names))
     elif isinstance(text := value.get("content"), str) and text:
         # What the program told the person, and commands that it ran itself: the model has not seen
         # them. A command is what the person typed (cases/claude_code/queued_command):
@@ -94,11 +77,7 @@ def read_system(value: Value, scribe: Scribe) -> None:
 
 def _read_compaction(value: Value, scribe: Scribe) -> None:
     meta = dict_of(value.get("compactMetadata") or value.get("compact_metadata"))
-    data = _picked(meta, _COMPACTION)
-    for name in ("pre_tokens", "post_tokens"):  # in a stream
-        if name in meta:
-            data.setdefault(name, meta[name])
-    data |= _picked(meta, ("compactedToolIds",))
+    data = chosen(meta, _COMPACTION, _OURS)
     uuids = field_of(meta.get("preservedMessages"), "uuids")
     if isinstance(uuids, list):
         data["preserved"] = uuids
@@ -121,7 +100,7 @@ def read_attachment(value: Value, scribe: Scribe) -> None:
         text = "\n".join(map(str, lines)) if isinstance(lines, list) else lines
         _inject(str_of(text), scribe, _present(hook=attachment.get("hookEvent")))
     elif kind.startswith("hook_"):
-        data = {"outcome": kind.removeprefix("hook_"), **_picked(attachment, _HOOK)}
+        data = {"outcome": kind.removeprefix("hook_"), **chosen(attachment, _HOOK, _OURS)}
         error = attachment.get("blockingError")
         if isinstance(error, dict):
             data |= {"error": error.get("blockingError"), "command": error.get("command")}

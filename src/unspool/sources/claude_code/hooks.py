@@ -25,14 +25,16 @@ from unspool.sources.claude_code.lines import (
 )
 from unspool.sources.claude_code.results import CHANGED, refusal, touch_of
 from unspool.sources.claude_code.stream import read_handback
-from unspool.sources.claude_code.transcript import COMMAND_GUESS, files_of
+from unspool.sources.claude_code.transcript import COMMAND_GUESS
 from unspool.sources.claude_code.words import read_words
 from unspool.sources.hook_payloads import (
     CLAUDE_EVENTS,
     LATER,
     Dialect,
     Payload,
+    call,
     ended,
+    failed,
     last_words,
     mark_subagent,
     marked,
@@ -132,47 +134,33 @@ def _session_title(payload: Payload, scribe: Scribe) -> None:
         scribe.note("title", title, Rank.ECHO)
 
 
-def _called(payload: Payload) -> Payload:
-    """The call that a payload is about, as the fields of ToolCalled."""
-    call = hook_payloads.called(payload)
-    files = files_of(call["name"], call["arguments"])
-    return {**call, "request": str(payload.get("prompt_id") or ""), "files": files}
-
-
-def _call(payload: Payload, scribe: Scribe) -> None:
-    scribe.call(**_called(payload))
-
-
 def _permission(payload: Payload, scribe: Scribe) -> None:
     """No call id: it is the call with this name and these arguments, in its own log too."""
-    extra = {"permission_requested": True}
-    scribe.call(**_called(payload), extra=extra, rank=LATER + 1)
+    call(payload, scribe, extra={"permission_requested": True}, rank=LATER + 1)
 
 
 def _result(payload: Payload, scribe: Scribe, rank: int = LATER) -> None:
     """What a tool returned; what the model got of it, the batch knows better."""
-    call = _called(payload)
     response = payload.get("tool_response", payload.get("tool_result"))
     if isinstance(response, str):
         # The batch alone tells of a call that a rule denied (2.1.325; cases/claude_code/hooks_denied):
         # {"hook_event_name":"PostToolBatch","tool_calls":[{"tool_use_id":"toolu_1",
         #  "tool_response":"Permission to use Bash with command x has been denied."}]}
-        refused = refusal(response)[0] == "denied" and response.rstrip().endswith("denied.")
-        status = "denied" if refused else ""
-        ended(call, payload, scribe, text=response, failed=bool(status), status=status)
+        denied = refusal(response)[0] == "denied" and response.rstrip().endswith("denied.")
+        ended(payload, scribe, text=response, failed=denied, status="denied" if denied else "")
         return
     fields = dict_of(response)
     touch = touch_of(fields) if not CHANGED.isdisjoint(fields) else None
     files = (touch,) if touch is not None else ()
     told = {"text": response_text(response), "details": response, "files": files}
-    ended(call, payload, scribe, failed=False, rank=rank, **told)
-    agent, run = str_of(fields.get("agentId")), str_of(fields.get("runId"))
-    if call["id"] and agent:
+    ended(payload, scribe, failed=False, rank=rank, **told)
+    asked = str_of(payload.get("tool_use_id"))
+    if asked and (agent := str_of(fields.get("agentId"))):
         session = scribe.key[1].partition("/")[0]
-        scribe.note("child_id", child_id(session, agent), Rank.ECHO, "call", call["id"])
-        read_handback(call["id"], response, scribe, session, LATER)
-    if call["id"] and run:
-        scribe.note("run_id", run, Rank.ECHO, "call", call["id"])
+        scribe.note("child_id", child_id(session, agent), Rank.ECHO, "call", asked)
+        read_handback(asked, response, scribe, session, LATER)
+    if asked and (run := str_of(fields.get("runId"))):
+        scribe.note("run_id", run, Rank.ECHO, "call", asked)
 
 
 def response_text(response: Any) -> str | None:
@@ -194,22 +182,16 @@ def response_text(response: Any) -> str | None:
     return msgspec.json.encode(response).decode()
 
 
-def _failure(payload: Payload, scribe: Scribe) -> None:
-    status = "interrupted" if payload.get("is_interrupt") is True else ""
-    text = str(payload.get("error") or "")
-    ended(_called(payload), payload, scribe, text=text, failed=True, status=status)
-
-
 def _denial(payload: Payload, scribe: Scribe) -> None:
-    call = _called(payload)
-    ended(call, payload, scribe, failed=True, status="denied")
-    if call["id"] and payload.get("reason"):
-        scribe.note("denial_reason", payload["reason"], Rank.ECHO, "call", call["id"])
+    ended(payload, scribe, failed=True, status="denied")
+    if payload.get("tool_use_id") and payload.get("reason"):
+        reason, denied = payload["reason"], str(payload["tool_use_id"])
+        scribe.note("denial_reason", reason, Rank.ECHO, "call", denied)
 
 
 def _batch(payload: Payload, scribe: Scribe) -> None:
-    for call in dicts_of(payload.get("tool_calls")):
-        _result(call, scribe, Rank.ECHO)
+    for asked in dicts_of(payload.get("tool_calls")):
+        _result(asked, scribe, Rank.ECHO)
 
 
 def _display(payload: Payload, scribe: Scribe) -> None:
@@ -286,9 +268,9 @@ DIALECT = Dialect(
         **{name: marked(re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()) for name in EVENTS},
         "SessionStart": _start,
         "UserPromptSubmit": _prompt,
-        "PreToolUse": _call,
+        "PreToolUse": call,
         "PostToolUse": _result,
-        "PostToolUseFailure": _failure,
+        "PostToolUseFailure": failed,
         "PostToolBatch": _batch,
         "PermissionRequest": _permission,
         "PermissionDenied": _denial,

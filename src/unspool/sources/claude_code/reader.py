@@ -9,19 +9,12 @@ import msgspec
 from unspool.facts import NOBODY, PREVIOUS, ROOT, AnyFact, Key, Rank
 from unspool.io.door import iter_json_lines, read_json
 from unspool.io.origins import Origin, Tally, read_head
+from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources import hooklogs
 from unspool.sources.claude_code import bare, context, hooks, stream
 from unspool.sources.claude_code.companions import File
-from unspool.sources.claude_code.lines import (
-    LINE,
-    NAME,
-    Line,
-    Usage,
-    child_id,
-    decode_raws,
-    parse_raw,
-)
+from unspool.sources.claude_code.lines import LINE, NAME, Line, child_id, parse_raw
 from unspool.sources.claude_code.transcript import (
     is_floor,
     message_id,
@@ -33,16 +26,26 @@ from unspool.sources.scribe import Scribe
 
 CHAIN = frozenset(("user", "assistant", "system", "attachment", "progress"))
 """Lines with an id of their own and of the line that they follow."""
-_NOTED = (
-    ("version", "agent_version", Rank.ITSELF),
-    ("cwd", "workspace.path", Rank.GUESS),
-    ("gitBranch", "workspace.branch", Rank.ITSELF),
-    ("slug", "slug", Rank.ITSELF),
-    ("entrypoint", "entrypoint", Rank.ITSELF),
-    ("sessionKind", "session_kind", Rank.ITSELF),
-    ("teamName", "team", Rank.ITSELF),
-)
-_notes_of: Callable[[Line], tuple[Any, ...]] = attrgetter(*(field for field, _, _ in _NOTED))
+_NOTED = {
+    "version": ("agent_version", Rank.ITSELF),
+    "cwd": ("workspace.path", Rank.GUESS),
+    "gitBranch": ("workspace.branch", Rank.ITSELF),
+    "slug": ("slug", Rank.ITSELF),
+    "entrypoint": ("entrypoint", Rank.ITSELF),
+    "sessionKind": ("session_kind", Rank.ITSELF),
+    "teamName": ("team", Rank.ITSELF),
+}
+_notes_of: Callable[[Line], tuple[Any, ...]] = attrgetter(*_NOTED)
+
+
+class Progress(msgspec.Struct, gc=False):
+    """`data` of a progress line: a message of a sub-agent."""
+
+    agentId: str = ""
+    message: Line | None = None
+
+
+_PROGRESS = Shape(Progress)
 _BAD = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, AttributeError, LookupError)
 """What a value of a type that no version writes may end in: a problem of that line, never more."""
 
@@ -57,11 +60,10 @@ class Reader:
         self.file = File(origin.path)
         self.spawns = stream.Spawns(origin.path)
         self._keys: dict[tuple[str, str], Key] = {}
-        self._noted: dict[tuple[Key, str], Any] = {}
+        self._noted: dict[tuple[Any, str], Any] = {}
         self._last_notes: dict[tuple[Key, int], tuple[Any, ...]] = {}
         """By rank: a line may turn out to be told better elsewhere, and its notes go with it."""
-        self._floor: set[Key] = set()
-        self._last_usage: tuple[str, str | None, Usage] | None = None
+        self._last_usage: tuple[Any, ...] = ()
         self._last_answer: tuple[Any, ...] = ()
 
     def read(self) -> Iterator[AnyFact]:
@@ -76,7 +78,7 @@ class Reader:
                     yield from self._read_line(logged.offset, data, line, logged.moment)
                 else:
                     self.tally.problems += logged.lost
-                    yield self._problem(logged.offset, logged.code, logged.text)
+                    yield from self._problem(logged.offset, logged.code, logged.text)
             return
         # A packed file, which is not cut into ranges, has lines all the same.
         lines = b"\n" not in head.data or head.has_objects
@@ -89,19 +91,12 @@ class Reader:
             if isinstance(record, tuple):
                 yield from self._read_line(*record, None)
             else:
-                yield self._of_session(record)
+                yield record
 
-    def _problem(self, offset: int, code: str, data: bytes | str) -> AnyFact:
+    def _problem(self, offset: int, code: str, found: bytes | str) -> list[AnyFact]:
         scribe = Scribe(NOBODY, self.origin.path, offset)
-        scribe.problem(code, data)
-        return self._of_session(scribe.facts[0])
-
-    def _of_session(self, problem: AnyFact) -> AnyFact:
-        file = self.file
-        if not file.certain:
-            return problem
-        session = child_id(file.session, file.agent) if file.agent else file.session
-        return msgspec.structs.replace(problem, key=(NAME, session), number=99)
+        scribe.problem(code, found)
+        return scribe.facts
 
     def _read_line(
         self, offset: int, data: bytes, line: Line, moment: hooklogs.Moment | None
@@ -120,10 +115,9 @@ class Reader:
                 facts += self._facts_of(offset, msgspec.json.encode(value), mended, moment)
             except _BAD as error:
                 lost = True
-                sample = f"{type(error).__name__}: {error}"
-                facts.append(self._problem(offset, "wrong-types", sample))
+                facts += self._problem(offset, "wrong-types", f"{type(error).__name__}: {error}")
         if salvage.code:
-            facts.append(self._problem(offset, salvage.code, data))
+            facts += self._problem(offset, salvage.code, data)
         self.tally.problems += lost
         return facts
 
@@ -131,27 +125,25 @@ class Reader:
         self, offset: int, data: bytes, line: Line, moment: hooklogs.Moment | None
     ) -> list[AnyFact]:
         kind = line.type
-        if kind is not None and line.sessionId is not None and kind in CHAIN:
-            facts = self._read_chained(offset, data, line, kind)
-        elif line.session_id is not None or line.hook_event_name is not None or kind is None:
-            facts = self._read_other(offset, data, line, moment)
-        elif kind in bare.BARE:
+        if kind in CHAIN and line.sessionId is not None:
+            return self._read_chained(offset, data, line, kind)
+        if line.session_id is not None or line.hook_event_name is not None or kind is None:
+            return self._read_other(offset, data, line, moment)
+        if kind in bare.BARE:
             key, _ = self._key(line)
             time = parse_time(line.timestamp)
             scribe = Scribe(key, self.origin.path, offset, time=time, entry=line.uuid or "")
             bare.BARE[kind](msgspec.json.decode(data), scribe)
-            facts = scribe.facts
-            self.tally.noise += not facts
-        elif kind in CHAIN and line.uuid and (kind == "system" or b'"parentUuid"' in data):
+            self.tally.noise += not scribe.facts
+            return scribe.facts
+        if kind in CHAIN and line.uuid and (kind == "system" or b'"parentUuid"' in data):
             # A sub-agent's message inside a torn progress line follows nothing: it is no line.
             line.sessionId = self.file.or_head()
-            facts = self._read_chained(offset, data, line, kind)
-        elif kind in bare.NOISE:
+            return self._read_chained(offset, data, line, kind)
+        if kind in bare.NOISE:
             self.tally.noise += 1
-            facts = []
-        else:
-            facts = self._read_other(offset, data, line, moment)
-        return facts
+            return []
+        return self._read_other(offset, data, line, moment)
 
     def _key(self, line: Line) -> tuple[Key, bool]:
         """The conversation of a line, and whether it is a side thread without a name."""
@@ -198,10 +190,15 @@ class Reader:
             if line.message is not None:
                 subject = line.uuid if line.type == "user" else message_id(line)
                 scribe.note("copied", True, 0, "message", subject or "")
-            if isinstance(session, str) and self._noted.get((scribe.key, "fork")) != session:
-                self._noted[(scribe.key, "fork")] = session
+            if isinstance(session, str) and self._is_new(key, "fork", session):
                 scribe.parent(session, "fork", Rank.ECHO)
         return scribe.facts
+
+    def _is_new(self, key: Key, name: str, value: Any) -> bool:
+        """Whether it was not noted before."""
+        is_new: bool = self._noted.get((key, name)) != value
+        self._noted[(key, name)] = value
+        return is_new
 
     def _repeats(self, line: Line, key: Key) -> bool:
         """Whether the line says of its message, beside words and calls, what the line before said.
@@ -219,46 +216,42 @@ class Reader:
         return repeats
 
     def _note(self, line: Line, scribe: Scribe) -> None:
-        """What the line says of its session, where the line before it did not."""
-        key = scribe.key
+        """What the line says of its session, where no line before it did."""
+        key, rank = scribe.key, scribe.rank
         notes = _notes_of(line)
-        before = self._last_notes.get((key, scribe.rank))
-        if notes != before:
-            self._last_notes[(key, scribe.rank)] = notes
-            if before is None:
-                session, _, agent = key[1].partition("/")
+        if notes != self._last_notes.get((key, rank)):
+            self._last_notes[(key, rank)] = notes
+            session, _, agent = key[1].partition("/")
+            if self._is_new(key, f"agent of rank {rank}", NAME):
                 scribe.notes({"agent": NAME, "session_id": session})
                 if agent:
                     scribe.parent(session, rank=Rank.EXTRACT)
                     scribe.notes({"run_id": self.file.run})
-                before = (None,) * len(notes)
-            for value, old, (field, name, rank) in zip(notes, before, _NOTED, strict=True):
-                if value == old or not value or (field == "gitBranch" and value == "HEAD"):
-                    continue
-                scribe.note(name, value, rank)
-                if field == "sessionKind" and value == "bg":
-                    scribe.note("forked", True)
+            for value, (name, noted_rank) in zip(notes, _NOTED.values(), strict=True):
+                # A checkout without a branch has the branch `HEAD`.
+                if value and value != "HEAD" and self._is_new(key, f"{name} of rank {rank}", value):
+                    scribe.note(name, value, noted_rank)
+                    if (name, value) == ("session_kind", "bg"):
+                        scribe.note("forked", True)
         body = line.body
-        if body.usage is None or key in self._floor:
-            return
-        if is_floor(body, line.version or ""):
-            self._floor.add(key)
+        if (
+            body.usage is not None
+            and is_floor(body, line.version or "")
+            and self._is_new(key, "floor", True)
+        ):
             scribe.note("completion_tokens", "floor")
 
     def _read_agent_progress(self, line: Line, offset: int, scribe: Scribe) -> None:
         """A message of a sub-agent, shown in its parent while it ran: an echo of its own file."""
-        fields = decode_raws(line.data)
-        agent = parse_raw(fields.get("agentId", b""))
-        message = parse_raw(fields.get("message", b""))
-        if not isinstance(agent, str) or not agent:
+        progress = _PROGRESS.convert(parse_raw(line.data))
+        agent, inner = progress.agentId, progress.message
+        if not agent:
             return
         child = child_id(scribe.key[1].partition("/")[0], agent)
-        if line.parentToolUseID and self._noted.get((scribe.key, agent)) is None:
-            self._noted[(scribe.key, agent)] = True
+        if line.parentToolUseID and self._is_new(scribe.key, f"child {agent}", True):
             scribe.note("child_id", child, Rank.COPY, "call", line.parentToolUseID)
-        if not isinstance(message, dict):
+        if inner is None:
             return
-        inner = LINE.convert(message)
         for field in ("cwd", "version", "gitBranch", "slug"):
             setattr(inner, field, getattr(line, field))
         time, entry = parse_time(inner.timestamp), inner.uuid or ""

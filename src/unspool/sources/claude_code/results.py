@@ -22,15 +22,6 @@ from unspool.sources.claude_code.lines import (
 from unspool.sources.diffs import count_lines
 from unspool.sources.scribe import Scribe
 
-FILE_TOOLS = {
-    "Read": "read",
-    "NotebookRead": "read",
-    "Edit": "edit",
-    "MultiEdit": "edit",
-    "Update": "edit",
-    "NotebookEdit": "edit",
-    "Write": "create",
-}
 _AGENT_FIELDS = frozenset(("totalDurationMs", "totalToolUseCount", "isAsync", "outputFile"))
 OUTPUT_LIMIT = 1024 * 1024
 """Longest persisted output that is read back, in bytes."""

@@ -24,8 +24,9 @@ from unspool.sources.claude_code.lines import (
     plain_block,
     text_of,
 )
-from unspool.sources.claude_code.results import FILE_TOOLS, read_result
+from unspool.sources.claude_code.results import read_result
 from unspool.sources.claude_code.words import read_task, read_words
+from unspool.sources.hook_payloads import CLAUDE_FILE_TOOLS
 from unspool.sources.scribe import Scribe, all_input, title_of, touched
 
 COMMAND_GUESS = Rank.GUESS + 2
@@ -82,12 +83,9 @@ def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
     for block in calls:
         if block.tool_use_id is None:
             name, arguments = block.name or "", bytes(block.input).decode()
+            files = touched(CLAUDE_FILE_TOOLS, name, arguments, "file_path", "notebook_path")
             scribe.call(
-                id=block.id or "",
-                message=message,
-                name=name,
-                arguments=arguments,
-                files=files_of(name, arguments),
+                id=block.id or "", message=message, name=name, arguments=arguments, files=files
             )
         else:  # a tool that ran at the model's side: what it returned stands in the answer itself
             scribe.returned(
@@ -100,11 +98,6 @@ def read_assistant(line: Line, scribe: Scribe, repeats: bool = False) -> None:
         floor, unknown = is_floor(body, line.version or ""), is_placeholder(body)
         model = body.model or ""
         tell_usage(body.usage, scribe, floor, unknown, subject=message, model=model)
-
-
-def files_of(name: str, arguments: str) -> tuple[dict[str, Any], ...]:
-    """The file that a call is about, if it is a tool for files."""
-    return touched(FILE_TOOLS, name, arguments, "file_path", "notebook_path")
 
 
 def tell_usage(

@@ -13,8 +13,8 @@ import msgspec
 
 from unspool.facts import Key
 from unspool.io.times import parse_time
-from unspool.sources.copilot_cli.texts import snake, whole_number
-from unspool.sources.scribe import Scribe
+from unspool.sources.copilot_cli.texts import whole_number
+from unspool.sources.scribe import Scribe, chosen
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -25,9 +25,6 @@ class Envelope(msgspec.Struct, gc=False):
     agentId: str | None = None
     ephemeral: bool | None = None
     model: str | None = None
-
-
-_EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 class Event(Scribe, kw_only=True, eq=False, gc=False):
@@ -73,12 +70,7 @@ class Event(Scribe, kw_only=True, eq=False, gc=False):
 
     def chosen(self, *names: str) -> dict[str, Any]:
         """These fields of the data, as far as they are there."""
-        data = self.data
-        present: dict[str, Any] = {}
-        for name in names:
-            if name in data and data[name] is not None and data[name] not in _EMPTY:
-                present[snake(name)] = data[name]
-        return present
+        return chosen(self.data, names)
 
 
 def made_id(offset: int, line: bytes) -> str:

@@ -6,7 +6,8 @@ from unspool.facts import CONCURRENT, Key, Rank
 from unspool.io.values import dict_of
 from unspool.sources.copilot_cli.envelope import Event
 from unspool.sources.copilot_cli.lookup import Lookup, content_id
-from unspool.sources.copilot_cli.texts import plain, snake, whole_number
+from unspool.sources.copilot_cli.texts import plain, whole_number
+from unspool.sources.scribe import chosen, snake
 
 _CONTEXT = {
     "cwd": "workspace.path",
@@ -146,11 +147,7 @@ def read_usage(event: Event, lookup: Lookup) -> None:
     figures = _figures(data)
     if all(figure is None for figure in figures.values()):
         return
-    extra = {
-        snake(name): data[name]
-        for name in ("duration", "timeToFirstTokenMs", "initiator", "finishReason")
-        if data.get(name) not in (None, "")
-    }
+    extra = chosen(data, ("duration", "timeToFirstTokenMs", "initiator", "finishReason"))
     report: dict[str, Any] = {"subject": call or event.entry, "model": model, "rank": 1, **figures}
     event.usage(on="message" if call else "call", extra=extra or None, **report)
     if event.key != event.root and recorded is None:

@@ -1,6 +1,5 @@
 """Values of fields, whatever they hold: as text, as a count, under our own names."""
 
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,9 +28,3 @@ def whole_number(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value)
-
-
-@lru_cache(maxsize=1024)
-def snake(name: str) -> str:
-    """camelCase as the words of our own output."""
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
