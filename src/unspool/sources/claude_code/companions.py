@@ -11,6 +11,7 @@ projects/<project>/<session>/tool-results/…
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 import msgspec
 
@@ -51,52 +52,45 @@ class Companion(msgspec.Struct, gc=False):
 _COMPANION = Shape(Companion)
 
 
-class File:
-    """What the path says: the session, whether that is certain, and the sub-agent."""
+class File(NamedTuple):
+    """What a path says: the session, the sub-agent, and the workflow that it was a part of."""
 
-    __slots__ = ("agent", "certain", "path", "run", "session")
+    session: str
+    agent: str = ""
+    run: str = ""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        head = Head(path, b"", True)
-        agent = _AGENT_FILE.match(head.name)
-        self.agent = agent[1] if agent else ""
-        self.session = ""
-        self.run = ""
-        """The workflow that the sub-agent was a part of."""
-        if agent and "subagents" in head.parts:
-            at = len(head.parts) - 1 - head.parts[::-1].index("subagents")
-            self.session = head.parts[at - 1] if at else ""
-            below = head.parts[at + 1 :]
-            self.run = below[1] if len(below) == 2 and below[0] == "workflows" else ""
-        elif not agent:
-            stem = head.name.rpartition(".")[0]
-            self.session = stem if _UUID.match(stem) else ""
-        self.certain = bool(self.session)
 
-    def or_head(self) -> str:
-        """The session, where a line does not name it: by the path, else the first one named."""
-        if not self.session:
-            named = _SESSION.search(read_head(self.path).data)
-            self.session = named[1].decode("utf-8", "replace") if named else Path(self.path).stem
-        return self.session
+def file_of(path: str) -> File:
+    head = Head(path, b"", True)
+    agent = _AGENT_FILE.match(head.name)
+    if not agent:
+        stem = head.name.rpartition(".")[0]
+        return File(stem if _UUID.match(stem) else "")
+    if "subagents" not in head.parts:
+        return File("", agent[1])
+    at = len(head.parts) - 1 - head.parts[::-1].index("subagents")
+    below = head.parts[at + 1 :]
+    run = below[1] if len(below) == 2 and below[0] == "workflows" else ""
+    return File(head.parts[at - 1] if at else "", agent[1], run)
+
+
+def first_session(path: str) -> str:
+    """The session that a file names first, for lines that name none."""
+    named = _SESSION.search(read_head(path).data)
+    return named[1].decode("utf-8", "replace") if named else Path(path).stem
 
 
 def kind_of(path: str) -> str:
     """meta, run, title or output, judged by the path; empty for any other file."""
     head = Head(path, b"", True)
-    name, parts = head.name, head.parts
-    if name.startswith("agent-") and name.endswith(".meta.json") and "subagents" in parts:
+    name, folder, above = head.name, "".join(head.parts[-1:]), "".join(head.parts[-2:-1])
+    if name.startswith("agent-") and name.endswith(".meta.json") and "subagents" in head.parts:
         return "meta"
-    if (
-        parts[-1:] == ("workflows",)
-        and name.endswith(".json")
-        and _UUID.match("".join(parts[-2:-1]))
-    ):
+    if folder == "workflows" and name.endswith(".json") and _UUID.match(above):
         return "run"  # other projects have a folder of that name too: the content must agree
-    if name == "custom-title.json" and _UUID.match(parts[-1]):
+    if name == "custom-title.json" and _UUID.match(folder):
         return "title"
-    if parts[-1:] == ("tool-results",) and any(_UUID.match(part) for part in parts[-3:-1]):
+    if folder == "tool-results" and any(_UUID.match(part) for part in head.parts[-3:-1]):
         return "output"
     return ""
 
@@ -110,11 +104,10 @@ def claims(head: Head) -> bool:
 
 def session_of(path: str) -> str | None:
     """The session that a file belongs to, by its path; hook logs and streams may be of many."""
-    kind = kind_of(path)
-    parts = PurePath(path).parts
-    if kind == "run":
-        return parts[-3]
-    return parts[-2] if kind == "title" else File(path).session or None
+    parts, kind = PurePath(path).parts, kind_of(path)
+    if kind in ("run", "title"):
+        return parts[-3 if kind == "run" else -2]
+    return file_of(path).session or None
 
 
 def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
@@ -134,7 +127,7 @@ def read(origin: Origin, kind: str, tally: Tally) -> Iterator[AnyFact]:
         told = line[2]
         scribe = Scribe((NAME, session), origin.path, 0)
         if kind == "meta":
-            scribe.key = (NAME, child_id(session, File(origin.path).agent))
+            scribe.key = (NAME, child_id(session, file_of(origin.path).agent))
             # `agent-<id>.meta.json`: the call that started the sub-agent, and its type.
             caller = child_id(session, told.parentAgentId) if told.parentAgentId else session
             scribe.parent(caller, call=told.toolUseId, name=told.agentType)

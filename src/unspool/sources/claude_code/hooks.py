@@ -106,10 +106,6 @@ def may_be_log(head: Head) -> bool:
     return head.names_hook or b"transcript_path" in head.data or b"hook_type" in head.data
 
 
-def is_log(values: Iterable[Payload]) -> bool:
-    return any(unwrap(value) is not None for value in values)
-
-
 def _prompt(payload: Payload, scribe: Scribe) -> None:
     text = str_of(payload.get("prompt"))
     words = read_words(text)

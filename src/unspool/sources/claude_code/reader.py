@@ -1,6 +1,7 @@
 """Reader: every object of a file to the module that knows its kind."""
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +14,7 @@ from unspool.io.structs import Shape
 from unspool.io.times import parse_time
 from unspool.sources import hooklogs
 from unspool.sources.claude_code import bare, context, hooks, stream
-from unspool.sources.claude_code.companions import File
+from unspool.sources.claude_code.companions import file_of, first_session
 from unspool.sources.claude_code.lines import LINE, NAME, Line, child_id, parse_raw
 from unspool.sources.claude_code.transcript import (
     is_floor,
@@ -57,8 +58,7 @@ class Reader:
         self.origin = origin
         self.tally = tally
         self.recover = recover
-        self.file = File(origin.path)
-        self.spawns = stream.Spawns(origin.path)
+        self.file = file_of(origin.path)
         self._keys: dict[tuple[str, str], Key] = {}
         self._noted: dict[tuple[Any, str], Any] = {}
         self._last_notes: dict[tuple[Key, int], tuple[Any, ...]] = {}
@@ -66,9 +66,20 @@ class Reader:
         self._last_usage: tuple[Any, ...] = ()
         self._last_answer: tuple[Any, ...] = ()
 
+    @cached_property
+    def _session(self) -> str:
+        """Of lines that name none."""
+        return self.file.session or first_session(self.origin.path)
+
+    @cached_property
+    def _agents(self) -> dict[str, str]:
+        """Of a stream: the call that started a sub-agent → its id."""
+        return stream.agents_in(self.origin.path)
+
     def read(self) -> Iterator[AnyFact]:
         head = read_head(self.origin.path)
-        if hooks.may_be_log(head) and hooks.is_log(head.objects or hooklogs.head_payloads(head)):
+        payloads = head.objects or hooklogs.head_payloads(head)
+        if hooks.may_be_log(head) and any(map(hooks.unwrap, payloads)):
             # Nobody prescribes the shape of these; lines of a transcript may stand among them.
             for logged in hooklogs.read_log(self.origin, self.recover):
                 self.tally.records += logged.lost
@@ -138,7 +149,7 @@ class Reader:
             return scribe.facts
         if kind in CHAIN and line.uuid and (kind == "system" or b'"parentUuid"' in data):
             # A sub-agent's message inside a torn progress line follows nothing: it is no line.
-            line.sessionId = self.file.or_head()
+            line.sessionId = self._session
             return self._read_chained(offset, data, line, kind)
         if kind in bare.NOISE:
             self.tally.noise += 1
@@ -148,7 +159,7 @@ class Reader:
     def _key(self, line: Line) -> tuple[Key, bool]:
         """The conversation of a line, and whether it is a side thread without a name."""
         file = self.file
-        session = file.session if file.certain else line.sessionId or file.or_head()
+        session = file.session or line.sessionId or self._session
         agent = file.agent or (line.agentId if line.isSidechain else None) or ""
         key = self._keys.get((session, agent))
         if key is None:
@@ -182,7 +193,7 @@ class Reader:
                 self._read_agent_progress(line, offset, scribe)
         self._note(line, scribe)
         file = self.file
-        foreign = file.certain and not file.agent and line.sessionId != file.session
+        foreign = file.session and not file.agent and line.sessionId != file.session
         if foreign or line.forkedFrom:
             # History of another session, copied into this one.
             fork = parse_raw(line.forkedFrom)
@@ -280,7 +291,7 @@ class Reader:
         elif stream.is_stream(value):
             session = str(value["session_id"])
             caller = line.parent_tool_use_id
-            agent = child_id(session, self.spawns.agent(caller)) if caller else session
+            agent = child_id(session, self._agents.get(caller, caller)) if caller else session
             time, entry = parse_time(line.timestamp), line.uuid or ""
             scribe = Scribe(
                 (NAME, agent), self.origin.path, offset, time=time, entry=entry, rank=Rank.COPY

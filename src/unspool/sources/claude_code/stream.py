@@ -6,8 +6,6 @@ Everything here has a rank above 0: where the session's own file is there too, i
     {"type":"result","session_id":"s1","usage":{…},"modelUsage":{…},"total_cost_usd":0.2}
 """
 
-from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 from unspool.facts import Rank
@@ -66,51 +64,31 @@ def is_ours(value: Value) -> bool:
     return "parent_tool_use_id" in value or named
 
 
-class Spawns:
+def agents_in(path: str) -> dict[str, str]:
     """Which sub-agent a stream means by the call that started it.
 
     Lines of a sub-agent name the call only; its own file bears the agent's id. The stream tells which
     is which when the agent starts (2.1.2xx), or with the result of the call, behind the agent's
-    lines. That is a fact about the whole origin, the same whichever part of it is read; the file is
-    searched only once something asks.
+    lines. That is a fact about the whole origin, the same whichever part of it is read.
     """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def agent(self, call: str) -> str:
-        """The agent that a call started, else the call itself."""
-        return self._agents.get(call, call)
-
-    @cached_property
-    def _agents(self) -> dict[str, str]:
-        agents: dict[str, str] = {}
-        for logged in read_log(Origin(self._path, self._path)):
-            for call, agent in _spawned(logged.written or {}):
-                agents.setdefault(call, agent)
-        return agents
+    agents: dict[str, str] = {}
+    for logged in read_log(Origin(path, path)):
+        agents = _spawned(logged.written or {}) | agents
+    return agents
 
 
-def _spawned(value: Value) -> Iterator[tuple[str, str]]:
-    """(call, agent) of a line that tells that an agent starts, or of a result that names it."""
-    started = _started(value)
-    if started:
-        yield started
+def _spawned(value: Value) -> dict[str, str]:
+    """Call → agent, of a line that tells that an agent starts, or of a result that names it."""
+    if value.get("subtype") == "task_started":
+        call, agent = str_of(value.get("tool_use_id")), str_of(value.get("task_id"))
+        is_agent = value.get("task_type") == "local_agent"  # commands are tasks too
+        return {call: agent} if is_agent and call and agent else {}
     agent = str_of(field_of(value.get("tool_use_result"), "agentId"))
-    for block in dicts_of(field_of(value.get("message"), "content")):
-        call = block.get("tool_use_id")
-        if isinstance(call, str):
-            named = agent or agent_in(text_of(block.get("content")))
-            if named:
-                yield call, named
-
-
-def _started(value: Value) -> tuple[str, str] | None:
-    """(call, agent) where an agent starts; commands are tasks too."""
-    if value.get("subtype") != "task_started" or value.get("task_type") != "local_agent":
-        return None
-    call, agent = value.get("tool_use_id"), value.get("task_id")
-    return (call, agent) if isinstance(call, str) and isinstance(agent, str) else None
+    returned = [
+        (str_of(block.get("tool_use_id")), agent or agent_in(text_of(block.get("content"))))
+        for block in dicts_of(field_of(value.get("message"), "content"))
+    ]
+    return {call: agent for call, agent in returned if call and agent}
 
 
 def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
@@ -126,7 +104,7 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
     elif kind == "user":
         line.isMeta = line.isMeta or line.isSynthetic
         read_user(line, scribe)
-        for call, _ in _spawned(value):
+        for call in _spawned(value):
             read_handback(call, value.get("tool_use_result"), scribe, session, Rank.ECHO)
     elif kind == "result":
         has_words = isinstance(value.get("result"), str) and value["result"].strip()
@@ -154,8 +132,8 @@ def read_event(value: Value, line: Line, scribe: Scribe, session: str) -> None:
         for theirs, ours in _SETTINGS.items():
             if value.get(theirs):
                 scribe.note(ours, value[theirs], Rank.GUESS if theirs == "cwd" else Rank.COPY)
-    elif kind == "system" and (spawn := _started(value)) is not None:
-        _read_spawn(value, *spawn, scribe, session)
+    elif kind == "system" and (spawned := _spawned(value)):
+        _read_spawn(value, *spawned.popitem(), scribe, session)
     elif kind == "system":
         read_system(value, scribe)
     if scribe.facts and line.parent_tool_use_id:

@@ -99,11 +99,8 @@ class Words(NamedTuple):
 def read_words(text: str) -> Words:
     """Told by how the text begins; only text that no program is known to write is a prompt."""
     start = text.lstrip()
-    first = start[:1]
-    if first not in "<[TCSA{":
-        return Words("", text)
-    if first == "{":
-        return Words("notification", None) if _TASK_RECORD.match(start) else Words("", text)
+    if _TASK_RECORD.match(start):
+        return Words("notification", None)
     if start.startswith(("<command-name>", "<command-message>")):
         name = _COMMAND.search(start) or _COMMAND_MESSAGE.search(start)
         arguments = _COMMAND_ARGUMENTS.search(start)
@@ -112,18 +109,14 @@ def read_words(text: str) -> Words:
             typed = f"/{typed}"
         rest = arguments[1].strip() if arguments else ""
         return Words("command", f"{typed} {rest}".strip() or None)
-    shell = _SHELL.match(start) if start.startswith("<bash-input>") else None
-    if shell:
+    if shell := _SHELL.match(start):
         return Words("shell", shell[1].strip())
-    given = _DIRECTIVE.match(start) if start.startswith("<fork-boilerplate>") else None
-    if given:
+    if given := _DIRECTIVE.match(start):
         return Words("", given[1].strip())
     for opening, kind in _STARTS:
         if start.startswith(opening):
             return Words(kind, None)
-    if start[:1] == "<" and _AROUND.match(start):
-        return _split(start)
-    return Words("", text)
+    return _split(start) if _AROUND.match(start) else Words("", text)
 
 
 def read_task(text: str) -> tuple[str, str] | None:

@@ -106,7 +106,7 @@ def read(origin: Origin, tally: Tally, recover: bool = False) -> Iterator[AnyFac
         yield from legacy.read_file(origin, tally, NAME, recover)
     else:
         lookup = Lookup(origin.path, from_start=not origin.start)
-        if not lookup.is_named and not origin.start:
+        if not lookup.named and not origin.start:
             # What a killed process printed: its session's log, if it is here, owns what both hold.
             scribe = Scribe((NAME, lookup.session), origin.path, 0)
             scribe.note("partial", "unnamed-session", number=99)
