@@ -73,10 +73,9 @@ def test_one_bad_file_does_not_stop_the_others(home: Path, agent_is_here: Instal
     told = start("install")
     assert told.returncode == 1
     assert (
-        f"unspool: claude-code: {path} cannot be read as settings"
-        " (line 1, column 12: no name with a colon);"
-        " it stays as it is, mend it and try again\n"
+        f"unspool: claude-code: {path} cannot be read as settings (line 1, column 12: "
     ) in told.stderr
+    assert "; it stays as it is, mend it and try again\n" in told.stderr
     assert path.read_bytes() == b'{"hooks": {'
     assert f"cursor: {home}/.cursor/hooks.json: 13 events" in told.stderr
     assert '+    "sessionStart": [' in told.stdout

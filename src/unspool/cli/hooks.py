@@ -1,8 +1,10 @@
 """`unspool hooks`: have agents tell of their events as they happen."""
 
 import difflib
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,8 +14,9 @@ from unspool.cli.screen import coloured, print_json, say, verdict
 from unspool.errors import HooksRefused, StoreError
 from unspool.hooks import install as installing
 from unspool.hooks import manifest
-from unspool.hooks.agents import AGENTS
+from unspool.hooks.agents import AGENTS, Agent
 from unspool.hooks.install import Change
+from unspool.hooks.manifest import Installed
 from unspool.hooks.spool import Layout
 from unspool.hooks.status import Status, running, status
 from unspool.io.times import parse_time
@@ -73,26 +76,18 @@ def install(
         raise HooksRefused(
             f"none of the agents with hooks is here ({', '.join(AGENTS)}); start one once, then install"
         )
-    done: list[Change] = []
-    refused = False
-    for agent in chosen:
-        try:
-            wanted = installing.wish(layout, agent, folder, gates)
-            plan = installing.plan_install if dry_run else installing.install
-            change = plan(layout, wanted)
-        except HooksRefused as error:
-            say(f"unspool: {error}", err=True)
-            refused = True
-            continue
+
+    def change(agent: Agent) -> Change:
+        wanted = installing.wish(layout, agent, folder, gates)
+        plan = installing.plan_install if dry_run else installing.install
+        made = plan(layout, wanted)
         events = plural(len(wanted.commands), "event")
-        _show(change, f"{events} already installed" if change.is_nothing else events)
-        for note in change.notes:
+        _show(made, f"{events} already installed" if made.is_nothing else events)
+        for note in made.notes:
             say(f"{agent.name}: {note}", err=True)
-        if not change.is_nothing:
-            done.append(change)
-    if not dry_run:
-        refused = _recheck(done) or refused
-    return verdict(1 if refused else 0)
+        return made
+
+    return _change_all([partial(change, agent) for agent in chosen], dry_run)
 
 
 @command.command("remove")
@@ -114,21 +109,28 @@ def remove(names: tuple[str, ...], project: bool, dry_run: bool, store_path: str
     for name in names or ([] if entries else ["unspool"]):
         if not any(entry.agent == name for entry in entries):
             say(f"{name}: no hooks are installed", err=True)
+
+    def change(entry: Installed) -> Change:
+        plan = installing.plan_remove if dry_run else installing.remove
+        made = plan(layout, entry)
+        _show(made, "removed")
+        return made
+
+    return _change_all([partial(change, entry) for entry in entries], dry_run)
+
+
+def _change_all(changes: list[Callable[[], Change]], dry_run: bool) -> int:
+    """One file after the other; where one cannot be changed, the others still are."""
     done: list[Change] = []
     refused = False
-    for entry in entries:
+    for change in changes:
         try:
-            plan = installing.plan_remove if dry_run else installing.remove
-            change = plan(layout, entry)
+            done.append(change())
         except HooksRefused as error:
             say(f"unspool: {error}", err=True)
             refused = True
-            continue
-        _show(change, "removed")
-        if not change.is_nothing:
-            done.append(change)
     if not dry_run:
-        refused = _recheck(done) or refused
+        refused = _recheck([made for made in done if not made.is_nothing]) or refused
     return verdict(1 if refused else 0)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unspool.hooks.spool import ANYBODY
+from unspool.io.values import field_of, list_of
 
 Version = tuple[int, ...]
 Entry = dict[str, Any]
@@ -31,8 +32,19 @@ class Event(NamedTuple):
     """The first version that does without it."""
 
 
-def _events(*names: str, since: Version = ALWAYS) -> tuple[Event, ...]:
-    return tuple(Event(name, since) for name in names)
+def _events(names: str, since: Version = ALWAYS) -> tuple[Event, ...]:
+    return tuple(Event(name, since) for name in names.split())
+
+
+class Switch(NamedTuple):
+    """What keeps an agent from running hooks."""
+
+    file: str
+    """In its folder, in the project (`./`), in the home (`~/`), or anywhere."""
+    keys: tuple[str, ...]
+    """The way to a value in it,"""
+    off: Any
+    """and what that is, or holds, where hooks are off."""
 
 
 class Agent(NamedTuple):
@@ -49,8 +61,6 @@ class Agent(NamedTuple):
     events: tuple[Event, ...]
     entry: Callable[[str, str], Entry]
     """(command, event) → what is put into the list of an event."""
-    command_of: Callable[[Any], list[str]]
-    """The commands in what stands in such a list."""
     gates: tuple[Event, ...] = ()
     no_gate: str | None = None
     """Why gates are refused: the agent has no answer that decides nothing."""
@@ -63,6 +73,7 @@ class Agent(NamedTuple):
     """What the person has to do before the agent runs new hooks."""
     shared_project: bool = True
     """Whether the file of a project is usually committed."""
+    switches: tuple[Switch, ...] = ()
     assumed: Version = ALWAYS
     """The version that it is taken for where it does not say: only what every later one knows."""
 
@@ -123,6 +134,10 @@ class Agent(NamedTuple):
         ]
 
 
+def dotted(version: Version | None) -> str | None:
+    return ".".join(map(str, version)) if version else None
+
+
 def _program_folders() -> tuple[Path, ...]:
     home = Path.home()
     return (
@@ -159,15 +174,10 @@ def _copilot(command: str, event: str) -> Entry:
     return {"type": "command", "command": command, "timeout": SECONDS, "timeoutSec": SECONDS}
 
 
-def _flat_commands(item: Any) -> list[str]:
-    return [item["command"]] if isinstance(item, dict) and "command" in item else []
-
-
-def _grouped_commands(item: Any) -> list[str]:
-    handlers = item.get("hooks") if isinstance(item, dict) else None
-    if not isinstance(handlers, list):
-        return []
-    return [command for handler in handlers for command in _flat_commands(handler)]
+def commands_in(item: Any) -> list[Any]:
+    """The command of each handler in what stands in the list of an event: one, or a group of them."""
+    handlers = item.get("hooks", [item]) if isinstance(item, dict) else []
+    return [field_of(one, "command") for one in list_of(handlers)]
 
 
 AGENTS = {
@@ -201,9 +211,18 @@ AGENTS = {
                 Event("SessionEnd", (1, 0, 85)),
             ),
             entry=_grouped,
-            command_of=_grouped_commands,
-            gates=_events("PreToolUse", since=(1, 0, 38)),
+            gates=_events("PreToolUse", (1, 0, 38)),
             silent_before=(2, 1, 73),
+            switches=(
+                Switch("settings.json", ("disableAllHooks",), True),
+                Switch("./.claude/settings.json", ("disableAllHooks",), True),
+                Switch("./.claude/settings.local.json", ("disableAllHooks",), True),
+                *(
+                    Switch(f"{folder}/managed-settings.json", (key,), True)
+                    for folder in ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
+                    for key in ("disableAllHooks", "allowManagedHooksOnly")
+                ),
+            ),
             assumed=(1, 0, 85),
             shared_project=False,
         ),
@@ -217,26 +236,13 @@ AGENTS = {
             project_file=".cursor/hooks.json",
             events=(
                 # By what is written about it: no Cursor was run with these.
-                *_events("beforeSubmitPrompt", "afterFileEdit", "stop", since=(1, 7)),
-                *_events(
-                    "afterShellExecution",
-                    "afterMCPExecution",
-                    "afterAgentResponse",
-                    "afterAgentThought",
-                    since=(2, 0),
-                ),
-                *_events(
-                    "sessionStart",
-                    "sessionEnd",
-                    "postToolUse",
-                    "postToolUseFailure",
-                    "subagentStop",
-                    "preCompact",
-                    since=(2, 4),
-                ),
+                *_events("beforeSubmitPrompt afterFileEdit stop", (1, 7)),
+                *_events("afterShellExecution afterMCPExecution", (2, 0)),
+                *_events("afterAgentResponse afterAgentThought", (2, 0)),
+                *_events("sessionStart sessionEnd subagentStop preCompact", (2, 4)),
+                *_events("postToolUse postToolUseFailure", (2, 4)),
             ),
             entry=_cursor,
-            command_of=_flat_commands,
             no_gate="Cursor blocks a call whose hook does not allow it, and unspool allows nothing",
             skeleton={"version": 1},
             assumed=(1, 7),
@@ -249,22 +255,25 @@ AGENTS = {
             home_variable="COPILOT_HOME",
             user_file="hooks/unspool.json",
             project_file=".github/hooks/unspool.json",
+            # By the packages: older ones know only names like sessionEnd.
             events=_events(
-                "SessionStart",
-                "UserPromptSubmit",
-                "PostToolUse",
-                "PostToolUseFailure",
-                "Stop",
-                "SubagentStop",
-                "PreCompact",
-                "SessionEnd",
-                "ErrorOccurred",
-                since=(1, 0, 6),  # by the packages: older ones know only names like sessionEnd
+                "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure Stop SubagentStop"
+                " PreCompact SessionEnd ErrorOccurred",
+                (1, 0, 6),
             ),
             entry=_copilot,
-            command_of=_flat_commands,
-            gates=_events("PreToolUse", since=(1, 0, 6)),
+            gates=_events("PreToolUse", (1, 0, 6)),
             skeleton={"version": 1},
+            switches=(
+                Switch("settings.json", ("disableAllHooks",), True),
+                Switch("config.json", ("disableAllHooks",), True),
+                Switch("~/.config/Code/User/settings.json", ("chat.useHooks",), False),
+                Switch(
+                    "~/Library/Application Support/Code/User/settings.json",
+                    ("chat.useHooks",),
+                    False,
+                ),
+            ),
             assumed=(1, 0, 6),
         ),
         Agent(
@@ -276,15 +285,18 @@ AGENTS = {
             user_file="hooks.json",
             project_file=".codex/hooks.json",
             events=(
-                *_events("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"),
+                *_events("SessionStart UserPromptSubmit PostToolUse Stop"),
                 # By the packages: not in 0.128, and the last one not in 0.140.
-                *_events("PostCompact", "SubagentStop", since=(0, 140)),
-                *_events("SessionEnd", since=(0, 150)),
+                *_events("PostCompact SubagentStop", (0, 140)),
+                *_events("SessionEnd", (0, 150)),
             ),
             entry=_codex,
-            command_of=_grouped_commands,
             gates=_events("PreToolUse"),
             command_name="codex",
+            switches=(
+                Switch("config.toml", ("features", "hooks"), False),
+                Switch("config.toml", ("features", "codex_hooks"), False),
+            ),
             trust="Codex runs new hooks only after you trust them: start codex, type /hooks, press t",
         ),
         Agent(
@@ -296,19 +308,16 @@ AGENTS = {
             user_file="settings.json",
             project_file=".gemini/settings.json",
             events=_events(
-                "SessionStart",
-                "BeforeAgent",
-                "AfterAgent",
-                "AfterTool",
-                "PreCompress",
-                "Notification",
-                "SessionEnd",
-                since=(0, 26),
+                "SessionStart BeforeAgent AfterAgent AfterTool PreCompress Notification SessionEnd",
+                (0, 26),
             ),
             entry=_gemini,
-            command_of=_grouped_commands,
-            gates=_events("BeforeTool", since=(0, 26)),
+            gates=_events("BeforeTool", (0, 26)),
             command_name="gemini-cli",
+            switches=(
+                Switch("settings.json", ("hooksConfig", "enabled"), False),
+                Switch("settings.json", ("hooksConfig", "disabled"), "unspool"),
+            ),
             assumed=(0, 26),
         ),
         Agent(
@@ -320,19 +329,11 @@ AGENTS = {
             user_file="plugins/unspool.js",
             project_file=".opencode/plugins/unspool.js",
             events=_events(
-                "chat.message",
-                "tool.execute.after",
-                "session.created",
-                "session.idle",
-                "session.error",
-                "session.compacted",
-                "session.deleted",
-                "permission.asked",
-                "permission.updated",
-                "permission.replied",
+                "chat.message tool.execute.after session.created session.idle session.error"
+                " session.compacted session.deleted permission.asked permission.updated"
+                " permission.replied"
             ),
             entry=lambda command, event: {},
-            command_of=lambda item: [],
             gates=_events("tool.execute.before"),
             command_name="opencode",
         ),

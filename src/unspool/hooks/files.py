@@ -8,6 +8,7 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,19 +52,24 @@ def swap(path: Path, name: str, before: bytes | None, after: bytes | None) -> bo
     """Put `after` in the place of `before`; False where the file holds something else by now."""
     target = Path(os.path.realpath(path))
     try:
-        if after is None:
-            if read(target, name) != before:
-                return False
-            target.unlink(missing_ok=True)
-            return True
-        return _replace(target, name, before, after)
+        if after is not None:
+            return _replace(target, after, NEW_FILE_MODE, lambda: read(target, name) == before)
+        if read(target, name) != before:
+            return False
+        target.unlink(missing_ok=True)
+        return True
     except OSError as error:
         raise _refused(path, name, "written", error) from None
 
 
-def _replace(target: Path, name: str, before: bytes | None, after: bytes) -> bool:
+def write_private(path: Path, data: bytes) -> None:
+    """A file of our own, whole or not at all, for its owner only."""
+    _replace(path, data, 0o600, lambda: True)
+
+
+def _replace(target: Path, data: bytes, mode: int, is_due: Callable[[], bool]) -> bool:
     scratch = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    handle = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, NEW_FILE_MODE)
+    handle = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             with suppress(FileNotFoundError):
@@ -71,27 +77,13 @@ def _replace(target: Path, name: str, before: bytes | None, after: bytes) -> boo
                 os.fchmod(file.fileno(), stat.S_IMODE(now.st_mode))
                 with suppress(PermissionError):
                     os.fchown(file.fileno(), now.st_uid, now.st_gid)
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        if read(target, name) != before:
-            return False
-        scratch.replace(target)
-        return True
-    finally:
-        scratch.unlink(missing_ok=True)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """A file of our own, whole or not at all, for its owner only."""
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        handle = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        scratch.replace(path)
+        if not is_due():
+            return False
+        scratch.replace(target)
+        return True
     finally:
         scratch.unlink(missing_ok=True)
 

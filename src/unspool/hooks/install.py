@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from unspool.errors import HooksRefused
 from unspool.hooks import files, manifest, plugin
-from unspool.hooks.agents import AGENTS, Agent, Version
+from unspool.hooks.agents import AGENTS, Agent, Version, dotted
 from unspool.hooks.manifest import Installed, digest, keep, kept
 from unspool.hooks.settings import Settings, said_by
 from unspool.hooks.spool import FILE_MODE, PROGRAM, Layout, hand_over
 from unspool.io.temporary import take_lock
+from unspool.io.values import dict_of
 
 TRIES = 3
 WAIT_SECONDS = 10
@@ -62,16 +63,27 @@ def wish(layout: Layout, agent: Agent, project: Path | None, gates: bool) -> Wis
             f"{agent.name}: {agent.title} is not here"
             f" (no {agent.folder()}, no command {agent.programs[0]}); start it once, then install again"
         )
-    if gates:
-        _refuse_gates(agent)
+    if gates and agent.no_gate:
+        raise HooksRefused(f"{agent.name}: no gate is installed: {agent.no_gate}")
+    if gates and agent.name == "claude-code" and AGENTS["cursor"].is_here():
+        raise HooksRefused(
+            "claude-code: no gate is installed: Cursor is here and may run Claude Code's hooks too,"
+            " and it blocks a call whose hook does not allow it"
+        )
     path = agent.file(project)
-    if agent.name == "codex" and not path.exists():
-        _refuse_second_file(path)
+    config = path.with_name("config.toml")
+    others = dict_of(said_by(config).get("hooks")).keys() - {"state"}  # what the person trusts
+    if agent.name == "codex" and others and not path.exists():
+        raise HooksRefused(
+            f"codex: {config} holds hooks, and Codex warns at each start of a second file with some;"
+            f" move them to {path}, then install again"
+        )
     version = agent.version()
     events = agent.wanted(version, gates)
     if not events:
         raise HooksRefused(
-            f"{agent.name}: version {_dotted(version)} has no hooks; update it, then install again"
+            f"{agent.name}: version {dotted(version) or 'unknown'} has no hooks; update it,"
+            " then install again"
         )
     return Wish(
         agent,
@@ -91,26 +103,6 @@ def command_for(layout: Layout, agent: Agent, version: Version | None) -> str:
     return hand_over(layout.spool, agent.command_name, answer="" if silent else "{}")
 
 
-def _refuse_gates(agent: Agent) -> None:
-    if agent.no_gate:
-        raise HooksRefused(f"{agent.name}: no gate is installed: {agent.no_gate}")
-    if agent.name == "claude-code" and AGENTS["cursor"].is_here():
-        raise HooksRefused(
-            "claude-code: no gate is installed: Cursor is here and may run Claude Code's hooks too,"
-            " and it blocks a call whose hook does not allow it"
-        )
-
-
-def _refuse_second_file(path: Path) -> None:
-    config = path.with_name("config.toml")
-    hooks = said_by(config).get("hooks")
-    if isinstance(hooks, dict) and hooks.keys() - {"state"}:  # `state` is what the person trusts
-        raise HooksRefused(
-            f"codex: {config} holds hooks, and Codex warns at each start of a second file with some;"
-            f" move them to {path}, then install again"
-        )
-
-
 def _notes(agent: Agent, version: Version | None, project: Path | None) -> Iterator[str]:
     if version is None and len(agent.wanted(None, False)) < len(agent.events):
         yield (
@@ -127,114 +119,70 @@ def plan_install(layout: Layout, wanted: Wish) -> Change:
     files.check_writable(path, agent.name)
     data = files.read(path, agent.name)
     entry = manifest.load(layout).of(agent.name, path)
-    if agent.is_plugin:
-        return _plan_plugin(layout, wanted, data, entry)
     before = [*entry.commands.items(), *entry.former] if entry else []
     stale = [pair for pair in before if wanted.commands.get(pair[0]) != pair[1]]
-    dropped = {event for event, _ in stale} - set(wanted.commands)
-    created = entry.created if entry and data is not None else []
-    settings = Settings(agent, str(path), data)
-    gone = [place for place in created if place[-1] in dropped]
-    settings.take_out(stale, gone, existed=True)
-    for event, command in wanted.commands.items():
-        if command not in settings.commands(event):
-            settings.add(event, command)
-    after = settings.data
-    assert after is not None
-    created = [place for place in created if place not in gone] + settings.created
-    existed = data is not None and (entry is None or entry.before is not None)
-    pristine = _pristine(layout, agent, path, data, after, entry, wanted.commands, created, existed)
-    return Change(
-        agent,
-        path,
-        data,
-        after,
-        Installed(
-            agent.name,
-            str(path),
-            wanted.project,
-            wanted.commands,
-            created,
-            entry.folders if entry else [],
-            digest(pristine) if pristine is not None else None,
-            digest(after),
-            stale,
-        ),
-        pristine,
-        wanted.notes,
-    )
-
-
-def _pristine(
-    layout: Layout,
-    agent: Agent,
-    path: Path,
-    data: bytes | None,
-    after: bytes,
-    entry: Installed | None,
-    commands: dict[str, str],
-    created: list[list[str]],
-    existed: bool,
-) -> bytes | None:
-    """The file as it is without us: as it was, or what is left where others changed it since."""
-    if data is None:
-        return None
-    if entry is None and not any(
-        command in Settings(agent, str(path), data).commands(event)
-        for event, command in commands.items()
-    ):
-        return data
-    if entry is not None and digest(data) == entry.after:
-        if entry.before is None:
-            return None
-        if (copy := kept(layout, entry.before)) is not None:
-            return copy
-    rest = Settings(agent, str(path), after)
-    rest.take_out(list(commands.items()), created, existed)
-    return rest.data
-
-
-def _plan_plugin(
-    layout: Layout, wanted: Wish, data: bytes | None, entry: Installed | None
-) -> Change:
-    agent, path = wanted.agent, wanted.path
-    after = plugin.text(layout.spool, list(wanted.commands)).encode()
-    ours = entry is not None and data is not None and digest(data) == entry.after
-    if data is not None and data != after and not ours:
-        raise HooksRefused(
-            f"{agent.name}: {path} is not as unspool wrote it and stays so; move it away, try again"
-        )
-    folders = entry.folders if entry else []
+    pristine = None
+    if agent.is_plugin:
+        after = plugin.text(layout.spool, list(wanted.commands)).encode()
+        ours = entry is not None and data is not None and digest(data) == entry.after
+        if data not in (None, after) and not ours:
+            raise HooksRefused(
+                f"{agent.name}: {path} is not as unspool wrote it and stays so; move it away, try again"
+            )
+    else:
+        settings = Settings(agent, str(path), data)
+        settings.take_out(stale)
+        for event, command in wanted.commands.items():
+            if command not in settings.commands(event):
+                settings.add(event, command)
+        after = settings.data or b""
+        pristine = _without_ours(layout, agent, path, data, entry, wanted.commands)
     installed = Installed(
         agent.name,
         str(path),
         wanted.project,
         wanted.commands,
-        folders=folders,
-        after=digest(after),
+        entry.folders if entry else [],
+        digest(pristine) if pristine is not None else None,
+        digest(after),
+        stale,
     )
-    return Change(agent, path, data, after, installed, notes=wanted.notes)
+    return Change(agent, path, data, after, installed, pristine, wanted.notes)
+
+
+def _without_ours(
+    layout: Layout,
+    agent: Agent,
+    path: Path,
+    data: bytes | None,
+    entry: Installed | None,
+    commands: dict[str, str],
+) -> bytes | None:
+    """The file as it is without us: as it was, or what is left where others changed it since."""
+    if data is None:
+        return None
+    if entry is not None and digest(data) == entry.after:
+        copy = kept(layout, entry.before) if entry.before is not None else None
+        if entry.before is None or copy is not None:
+            return copy
+    rest = Settings(agent, str(path), data)
+    rest.take_out([*commands.items(), *(entry.commands.items() if entry else ())])
+    rest.take_out(entry.former if entry else ())
+    is_ours = entry is not None and entry.before is None
+    return None if is_ours and rest.is_bare else rest.data
 
 
 def plan_remove(layout: Layout, entry: Installed) -> Change:
     agent, path = AGENTS[entry.agent], Path(entry.path)
     data = files.read(path, agent.name)
-    if data is None:
-        return Change(agent, path, None, None, None)
-    files.check_writable(path, agent.name)
-    if digest(data) == entry.after:
-        if entry.before is None:
-            return Change(agent, path, data, None, None)
-        if (copy := kept(layout, entry.before)) is not None:
-            return Change(agent, path, data, copy, None)
-    if agent.is_plugin:
-        raise HooksRefused(
-            f"{agent.name}: {path} is not as unspool wrote it; it stays as it is, remove it yourself"
-        )
-    settings = Settings(agent, str(path), data)
-    ours = [*entry.commands.items(), *entry.former]
-    settings.take_out(ours, entry.created, existed=entry.before is not None)
-    return Change(agent, path, data, settings.data, None)
+    if data is not None:
+        files.check_writable(path, agent.name)
+        if agent.is_plugin and digest(data) != entry.after:
+            raise HooksRefused(
+                f"{agent.name}: {path} is not as unspool wrote it;"
+                " it stays as it is, remove it yourself"
+            )
+    return Change(agent, path, data, _without_ours(layout, agent, path, data, entry, {}), None)
 
 
 def install(layout: Layout, wanted: Wish) -> Change:
@@ -318,7 +266,3 @@ def _restless(agent: Agent, path: Path) -> HooksRefused:
     return HooksRefused(
         f"{agent.name}: {path} changed each time while it was edited; end {agent.title}, then try again"
     )
-
-
-def _dotted(version: Version | None) -> str:
-    return ".".join(map(str, version)) if version else "unknown"

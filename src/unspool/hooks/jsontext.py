@@ -16,16 +16,13 @@ many. Whoever decodes and writes them anew loses all that. Here the text is pars
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 _SPACE = " \t\r\n"
-_GAP = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
-_COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
-_BREAK = re.compile(r"[ \t]*[\r\n]")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
-_PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_LAST_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
+_NO_BREAK = re.compile(r"[^\r\n]")
+_decode = json.JSONDecoder().raw_decode
 
 Path = tuple[str | int, ...]
 """The way from the root to a value: names of members, numbers of items."""
@@ -36,187 +33,130 @@ class NotJson(ValueError):
 
 
 class Child(NamedTuple):
-    """A member of an object, or an item of an array (then without a key)."""
+    """A member of an object, or an item of an array (then without a key), and where it stands."""
 
     start: int
     key: str | None
-    node: "Node"
+    value: int
+    end: int
     comma: int | None
     """Where the comma behind it stands."""
 
 
-class Node(NamedTuple):
-    """A value and where it stands."""
+class Container(NamedTuple):
+    """An object or an array, from bracket to bracket."""
 
     start: int
     end: int
-    value: Any
-    children: tuple[Child, ...] = ()
-
-    def member(self, key: str) -> "Node | None":
-        """The value of a member; of two with one name the last, as everybody reads it."""
-        found = [child.node for child in self.children if child.key == key]
-        return found[-1] if found else None
+    children: list[Child]
 
 
-def parse(text: str) -> Node:
-    """The whole text as one value."""
+def parse(text: str) -> Any:
+    """The value of the text."""
     try:
-        node = _value(text, _skip(text, 0))
+        return json.loads(_plain(_uncommented(text)))
+    except json.JSONDecodeError as error:
+        raise NotJson(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise NotJson("it is nested too deep") from None
-    if _skip(text, node.end) != len(text):
-        raise _wrong(text, _skip(text, node.end), "something behind the end")
-    return node
 
 
 def append(text: str, path: Path, key: str | None, value: Any) -> str:
-    """The text with one more child at the end of the container at `path`."""
-    container = at(parse(text), path)
-    closer = container.end - 1
-    written = _Style.of(text, container, path)
+    """The text with one more child at the end of the container at `path`, written as others are."""
+    container = find(text, path)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    line = text[text.rfind("\n", 0, container.start) + 1 : container.start]
+    outer = newline + line[: len(line) - len(line.lstrip(" \t"))]
+    unit = _indent(text, find(text, ())) or "  "
+    inside = _indent(text, container)
+    inner = outer + unit if inside is None else newline + inside
+    alike = text[container.start : container.end] if container.children else text
     lead = "" if key is None else json.dumps(key, ensure_ascii=False) + ": "
-    child = lead + written.dump(value)
-    tail = len(text[:closer].rstrip(_SPACE))
+    if "\n" not in alike.strip(_SPACE):
+        child = lead + json.dumps(value, ensure_ascii=False)
+        before, behind = " " if container.children else "", ""
+    else:
+        child = lead + json.dumps(value, ensure_ascii=False, indent=unit).replace("\n", inner)
+        before, behind = inner, outer
+    tail = len(text[: container.end - 1].rstrip(_SPACE))
     if not container.children:
-        behind = "" if "\n" in text[tail:closer] or written.one_line else written.outer
-        return text[:tail] + written.before(first=True) + child + behind + text[tail:]
+        behind = "" if "\n" in text[tail : container.end] else behind
+        return text[:tail] + before + child + behind + text[tail:]
     last = container.children[-1]
     if last.comma is not None:  # a comma behind the last one stays the last character
-        return text[:tail] + written.before() + child + "," + text[tail:]
-    end = last.node.end
-    return text[:end] + "," + text[end:tail] + written.before() + child + text[tail:]
+        return text[:tail] + before + child + "," + text[tail:]
+    return text[: last.end] + "," + text[last.end : tail] + before + child + text[tail:]
 
 
-def remove(text: str, path: Path, matches: Callable[[int, Child], bool]) -> str:
-    """The text without those children of the container at `path`, told by number and child."""
-    children = at(parse(text), path).children
-    for number in reversed([n for n, child in enumerate(children) if matches(n, child)]):
-        text = _without(text, at(parse(text), path), number)
-    return text
-
-
-def _without(text: str, container: Node, number: int) -> str:
+def remove(text: str, path: Path, number: int) -> str:
+    """The text without a child of the container at `path`."""
+    container = find(text, path)
     child = container.children[number]
-    comma = container.children[number - 1].comma if number else container.start
-    assert comma is not None
+    opener = container.children[number - 1].comma if number else container.start
+    assert opener is not None
     start = len(text[: child.start].rstrip(_SPACE))
-    end = child.node.end if child.comma is None else child.comma + 1
-    comments = _COMMENT.findall(text, comma + 1, child.start)
-    if comments and comments[-1].startswith("//") and not _BREAK.match(text, end):
+    end = child.end if child.comma is None else child.comma + 1
+    above = text[opener + 1 : start].rpartition("\n")[2]
+    if "//" in above and text[end:].lstrip(" \t")[:1] not in ("\r", "\n"):
         start = child.start  # the space before it ends a comment
     if child.comma is not None or not number:
         closer = container.end - 1
-        if start == comma + 1 and not number and not text[end:closer].strip(_SPACE):
+        if start == opener + 1 and not number and not text[end:closer].strip(_SPACE):
             end = closer  # it was alone
         return text[:start] + text[end:]
-    return text[:comma] + text[comma + 1 : start] + text[end:]
+    return text[:opener] + text[opener + 1 : start] + text[end:]
 
 
-class _Style(NamedTuple):
-    """How children of a container are written in this text."""
-
-    one_line: bool
-    newline: str
-    outer: str
-    """What stands before the bracket that closes it."""
-    inner: str
-    """What stands before a child."""
-    unit: str
-
-    @classmethod
-    def of(cls, text: str, container: Node, path: Path) -> "_Style":
-        first_break = text.find("\n")
-        newline = "\r\n" if first_break > 0 and text[first_break - 1] == "\r" else "\n"
-        root = parse(text)
-        unit = _indent(text, root.children[0].start) if root.children else None
-        unit = unit or "  "
-        around = container
-        for length in range(len(path), 0, -1):  # an empty one is written as what is around it
-            if around.children:
-                break
-            around = at(root, path[: length - 1])
-        one_line = bool(around.children) and "\n" not in text[around.start : around.end]
-        outer = _indent_of_line(text, container.start)
-        inner = _indent(text, container.children[0].start) if container.children else None
-        inner = outer + unit if inner is None else inner
-        return cls(one_line, newline, newline + outer, newline + inner, unit)
-
-    def before(self, first: bool = False) -> str:
-        if self.one_line:
-            return "" if first else " "
-        return self.inner
-
-    def dump(self, value: Any) -> str:
-        if self.one_line:
-            return json.dumps(value, ensure_ascii=False)
-        lines = json.dumps(value, ensure_ascii=False, indent=self.unit)
-        return lines.replace("\n", self.inner)
+def find(text: str, path: Path) -> Container:
+    """The container at `path`; of two members with one name the last, as everybody reads it."""
+    bare = _uncommented(text)
+    plain = _plain(bare)
+    container = _container(bare, plain, _skip(plain, 0))
+    for step in path:
+        named = {child.key: child for child in container.children}
+        below = container.children[step] if isinstance(step, int) else named[step]
+        container = _container(bare, plain, below.value)
+    return container
 
 
-def _indent(text: str, start: int) -> str | None:
-    """What stands before a child on its line, where that is only space."""
+def _container(bare: str, plain: str, start: int) -> Container:
+    children: list[Child] = []
+    at = _skip(plain, start + 1)
+    while plain[at] not in "}]":
+        first, key = at, None
+        if plain[start] == "{":
+            key, at = _decode(plain, at)
+            at = _skip(plain, _skip(plain, at) + 1)  # behind the colon
+        _, end = _decode(plain, at)
+        behind = _skip(bare, end)
+        comma = behind if bare[behind] == "," else None
+        children.append(Child(first, key, at, end, comma))
+        at = behind if comma is None else _skip(plain, comma + 1)
+    return Container(start, at + 1, children)
+
+
+def _uncommented(text: str) -> str:
+    """The text with spaces in the place of comments."""
+    return _STRING_OR_COMMENT.sub(
+        lambda found: found[0] if found[0][0] == '"' else _NO_BREAK.sub(" ", found[0]), text
+    )
+
+
+def _plain(bare: str) -> str:
+    """The text with spaces in the place of commas behind the last child, too."""
+    return _STRING_OR_LAST_COMMA.sub(lambda found: found[0] if found[0] != "," else " ", bare)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _indent(text: str, container: Container) -> str | None:
+    """What stands before its first child on a line of its own."""
+    if not container.children:
+        return None
+    start = container.children[0].start
     line = text[text.rfind("\n", 0, start) + 1 : start]
     return line if "\n" in text[:start] and not line.strip(" \t") else None
-
-
-def _indent_of_line(text: str, place: int) -> str:
-    line = text[text.rfind("\n", 0, place) + 1 : place]
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def at(node: Node, path: Path) -> Node:
-    for step in path:
-        below = node.children[step].node if isinstance(step, int) else node.member(step)
-        assert below is not None, path
-        node = below
-    return node
-
-
-def _skip(text: str, place: int) -> int:
-    match = _GAP.match(text, place)
-    assert match is not None
-    return match.end()
-
-
-def _value(text: str, place: int) -> Node:
-    if text[place : place + 1] in ("{", "["):
-        return _container(text, place)
-    if match := _STRING.match(text, place) or _PLAIN.match(text, place):
-        try:
-            return Node(place, match.end(), json.loads(match[0]))
-        except ValueError:  # a number of thousands of digits
-            return Node(place, match.end(), match[0])
-    raise _wrong(text, place, "no value")
-
-
-def _container(text: str, start: int) -> Node:
-    is_object = text[start] == "{"
-    closer = "}" if is_object else "]"
-    children: list[Child] = []
-    place = _skip(text, start + 1)
-    while text[place : place + 1] != closer:
-        if children and children[-1].comma is None:
-            raise _wrong(text, place, f"no comma or {closer}")
-        first, key = place, None
-        if is_object:
-            match = _STRING.match(text, place)
-            colon = _skip(text, match.end()) if match else place
-            if match is None or text[colon : colon + 1] != ":":
-                raise _wrong(text, place, "no name with a colon")
-            key, place = json.loads(match[0]), _skip(text, colon + 1)
-        node = _value(text, place)
-        place = _skip(text, node.end)
-        comma = place if text[place : place + 1] == "," else None
-        children.append(Child(first, key, node, comma))
-        place = place if comma is None else _skip(text, comma + 1)
-    value: Any = [child.node.value for child in children]
-    if is_object:
-        value = {child.key: child.node.value for child in children}
-    return Node(start, place + 1, value, tuple(children))
-
-
-def _wrong(text: str, place: int, what: str) -> NotJson:
-    line = text.count("\n", 0, place) + 1
-    column = place - text.rfind("\n", 0, place)
-    return NotJson(f"line {line}, column {column}: {what}")

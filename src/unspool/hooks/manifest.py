@@ -18,8 +18,6 @@ class Installed(msgspec.Struct):
     project: bool = False
     commands: dict[str, str] = {}
     """Event → the command that was written for it."""
-    created: list[list[str]] = []
-    """Members of the file that were made for it."""
     folders: list[str] = []
     """Folders that were made for it, outermost first."""
     before: str | None = None

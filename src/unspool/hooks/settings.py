@@ -12,13 +12,10 @@ from typing import Any
 
 from unspool.errors import HooksRefused
 from unspool.hooks import jsontext
-from unspool.hooks.agents import Agent
+from unspool.hooks.agents import Agent, commands_in
 
 BOM = "\ufeff"
 HOOKS = "hooks"
-
-Created = list[list[str]]
-"""Paths of members that were not there before: `["hooks"]`, `["hooks", "Stop"]`."""
 
 
 class Settings:
@@ -27,7 +24,6 @@ class Settings:
     def __init__(self, agent: Agent, path: str, data: bytes | None) -> None:
         self.agent = agent
         self.path = path
-        self.created: Created = []
         self.bom = False
         if data is None:
             self.text = ""
@@ -53,98 +49,71 @@ class Settings:
 
     def commands(self, event: str) -> list[str]:
         """The commands that run at an event."""
-        items = ((self.value or {}).get(HOOKS) or {}).get(event) or []
-        return [command for item in items for command in self.agent.command_of(item)]
+        return [command for item in self._items(event) for command in commands_in(item)]
+
+    def _items(self, event: str) -> list[Any]:
+        items: list[Any] = (self.value or {}).get(HOOKS, {}).get(event, [])
+        return items
 
     def places(self, event: str, command: str) -> list[tuple[int, int]]:
         """(number in the list of the event, number in its group) of a command."""
-        items = ((self.value or {}).get(HOOKS) or {}).get(event) or []
         return [
             (number, within)
-            for number, item in enumerate(items)
-            for within, one in enumerate(self.agent.command_of(item))
+            for number, item in enumerate(self._items(event))
+            for within, one in enumerate(commands_in(item))
             if one == command
         ]
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is nothing but what a new file of ours has beside the hooks."""
+        return self.value is None or self.value == dict(self.agent.skeleton)
 
     def add(self, event: str, command: str) -> None:
         """As the last entry of the event, so that no other one changes its place."""
         entry = self.agent.entry(command, event)
         if self.value is None:
             self.value = {**self.agent.skeleton, HOOKS: {event: [entry]}}
-            self.created += [[HOOKS], [HOOKS, event]]
             self.text = json.dumps(self.value, ensure_ascii=False, indent=2) + "\n"
             return
         wanted = copy.deepcopy(self.value)
-        hooks = wanted.get(HOOKS)
-        if hooks is None:
-            wanted[HOOKS] = {event: [entry]}
-            self.created += [[HOOKS], [HOOKS, event]]
-            self._edit(jsontext.append(self.text, (), HOOKS, wanted[HOOKS]), wanted)
-        elif event not in hooks:
-            hooks[event] = [entry]
-            self.created.append([HOOKS, event])
-            self._edit(jsontext.append(self.text, (HOOKS,), event, hooks[event]), wanted)
+        wanted.setdefault(HOOKS, {}).setdefault(event, []).append(entry)
+        if HOOKS not in self.value:
+            text = jsontext.append(self.text, (), HOOKS, wanted[HOOKS])
+        elif event not in self.value[HOOKS]:
+            text = jsontext.append(self.text, (HOOKS,), event, [entry])
         else:
-            hooks[event].append(entry)
-            self._edit(jsontext.append(self.text, (HOOKS, event), None, entry), wanted)
+            text = jsontext.append(self.text, (HOOKS, event), None, entry)
+        self._edit(text, wanted)
 
-    def take_out(
-        self, commands: Iterable[tuple[str, str]], created: Created, existed: bool
-    ) -> None:
-        """Remove entries by event and exact command, and what was made for them and is empty now."""
-        if self.value is None:
-            return
+    def take_out(self, commands: Iterable[tuple[str, str]]) -> None:
+        """Remove entries by event and exact command, and what is empty without them."""
         for event, command in commands:
-            self._take_out(event, command)
-        for path in sorted(created, key=len, reverse=True):
-            holder: Any = self.value
-            for name in path[:-1]:
-                holder = holder.get(name) if isinstance(holder, dict) else None
-            if isinstance(holder, dict) and path[-1] in holder and not holder[path[-1]]:
-                wanted = copy.deepcopy(self.value)
-                inner: Any = wanted
-                for name in path[:-1]:
-                    inner = inner[name]
-                del inner[path[-1]]
-                name = path[-1]
-                text = jsontext.remove(
-                    self.text,
-                    tuple(path[:-1]),
-                    lambda _, child: child.key == name,  # noqa: B023 - used at once
-                )
-                self._edit(text, wanted)
-        if not existed and not self.value.get(HOOKS):
-            rest = {name: value for name, value in self.value.items() if name != HOOKS}
-            if rest == dict(self.agent.skeleton):
-                self.value = None
+            for number, within in reversed(self.places(event, command)):
+                group: jsontext.Path = (HOOKS, event, number)
+                if len(commands_in(_at(self.value, group))) > 1:
+                    self._remove((*group, HOOKS, within))  # somebody put a hook into our group
+                    continue
+                self._remove(group)
+                for above in ((HOOKS, event), (HOOKS,)):
+                    if not _at(self.value, above):
+                        self._remove(above)
 
-    def _take_out(self, event: str, command: str) -> None:
-        assert self.value is not None
-        items = (self.value.get(HOOKS) or {}).get(event) or []
-        for number in reversed(range(len(items))):
-            found = self.agent.command_of(items[number])
-            if command not in found:
-                continue
-            wanted = copy.deepcopy(self.value)
-            if set(found) == {command}:
-                del wanted[HOOKS][event][number]
-                text = _without(self.text, (HOOKS, event), [number])
-            else:  # somebody put a hook into our group
-                handlers = wanted[HOOKS][event][number][HOOKS]
-                ours = [n for n, one in enumerate(handlers) if one.get("command") == command]
-                for n in reversed(ours):
-                    del handlers[n]
-                text = _without(self.text, (HOOKS, event, number, HOOKS), ours)
-            self._edit(text, wanted)
+    def _remove(self, path: jsontext.Path) -> None:
+        wanted = copy.deepcopy(self.value)
+        holder, step = _at(wanted, path[:-1]), path[-1]
+        number = step if isinstance(step, int) else list(holder).index(step)
+        del holder[step]
+        self._edit(jsontext.remove(self.text, path[:-1], number), wanted)
 
-    def _edit(self, text: str, wanted: dict[str, Any]) -> None:
+    def _edit(self, text: str, wanted: Any) -> None:
         if self._parse(text) != wanted:
             raise self._refused("an entry cannot be changed without changing another")
         self.text, self.value = text, wanted
 
     def _parse(self, text: str) -> Any:
         try:
-            return jsontext.parse(text).value
+            return jsontext.parse(text)
         except jsontext.NotJson as error:
             raise self._refused(str(error)) from None
 
@@ -170,11 +139,13 @@ def said_by(path: Path) -> dict[str, Any]:
     """What another file of an agent says; nothing where it cannot be read."""
     try:
         text = path.read_text("utf-8-sig")
-        value = tomllib.loads(text) if path.suffix == ".toml" else jsontext.parse(text).value
+        value = tomllib.loads(text) if path.suffix == ".toml" else jsontext.parse(text)
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def _without(text: str, path: jsontext.Path, numbers: list[int]) -> str:
-    return jsontext.remove(text, path, lambda number, _: number in numbers)
+def _at(value: Any, path: jsontext.Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value

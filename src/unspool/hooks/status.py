@@ -13,11 +13,12 @@ import msgspec
 
 from unspool.errors import HooksRefused
 from unspool.hooks import files, manifest, plugin
-from unspool.hooks.agents import Agent, Version
+from unspool.hooks.agents import Agent, Version, dotted
 from unspool.hooks.install import command_for
 from unspool.hooks.manifest import Installed, digest
 from unspool.hooks.settings import Settings, said_by
 from unspool.hooks.spool import Layout
+from unspool.io.values import dict_of, field_of
 
 LastEvent = Callable[[str], int | None]
 """Agent → when an event of its was last seen, in microseconds. Whoever empties the spool knows best."""
@@ -52,7 +53,7 @@ def status(
         told.state = "absent"
         return told
     version = agent.version()
-    told.version = ".".join(map(str, version)) if version else None
+    told.version = dotted(version)
     entry = manifest.load(layout).of(agent.name, path)
     if entry is None:
         return told
@@ -119,59 +120,18 @@ def _state(
 
 def _disabled(agent: Agent, project: Path | None) -> str | None:
     """Which switch keeps the agent from running hooks."""
-    for path, is_off in _switches(agent, project):
-        if is_off(said_by(path)):
+    for name, keys, off in agent.switches:
+        path = agent.folder() / name
+        if name.startswith("~"):
+            path = Path(name).expanduser()
+        elif name.startswith("./"):
+            path = (project or Path.cwd()) / name
+        told: Any = said_by(path)
+        for key in keys:
+            told = field_of(told, key)
+        if told == off or (isinstance(told, list) and off in told):
             return f"hooks are switched off in {path}"
     return None
-
-
-def _switches(
-    agent: Agent, project: Path | None
-) -> Iterator[tuple[Path, Callable[[dict[str, Any]], bool]]]:
-    folder = agent.folder()
-    if agent.name == "claude-code":
-        local = project or Path.cwd()
-        for path in (
-            folder / "settings.json",
-            local / ".claude" / "settings.json",
-            local / ".claude" / "settings.local.json",
-        ):
-            yield path, lambda value: value.get("disableAllHooks") is True
-        for path in (
-            Path("/etc/claude-code/managed-settings.json"),
-            Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
-        ):
-            yield (
-                path,
-                lambda value: bool(
-                    value.get("disableAllHooks") or value.get("allowManagedHooksOnly")
-                ),
-            )
-    elif agent.name == "copilot":
-        for name in ("settings.json", "config.json"):
-            yield folder / name, lambda value: value.get("disableAllHooks") is True
-        for editor in (".config/Code", "Library/Application Support/Code"):
-            path = Path.home() / editor / "User" / "settings.json"
-            yield path, lambda value: value.get("chat.useHooks") is False
-    elif agent.name == "gemini-cli":
-        yield folder / "settings.json", _gemini_is_off
-    elif agent.name == "codex":
-        yield folder / "config.toml", _codex_is_off
-
-
-def _gemini_is_off(value: dict[str, Any]) -> bool:
-    config = value.get("hooksConfig")
-    if not isinstance(config, dict):
-        return False
-    return config.get("enabled") is False or "unspool" in (config.get("disabled") or [])
-
-
-def _codex_is_off(value: dict[str, Any]) -> bool:
-    features = value.get("features")
-    return isinstance(features, dict) and False in (
-        features.get("hooks"),
-        features.get("codex_hooks"),
-    )
 
 
 def _untrusted(agent: Agent, path: Path, entry: Installed) -> str | None:
@@ -184,14 +144,11 @@ def _untrusted(agent: Agent, path: Path, entry: Installed) -> str | None:
     """
     if agent.trust is None:
         return None
-    hooks = said_by(agent.folder() / "config.toml").get("hooks")
-    state = hooks.get("state") if isinstance(hooks, dict) else None
+    state = field_of(said_by(agent.folder() / "config.toml").get("hooks"), "state")
     trusted = {
         key
-        for key, value in (state.items() if isinstance(state, dict) else ())
-        if isinstance(value, dict)
-        and value.get("trusted_hash")
-        and value.get("enabled") is not False
+        for key, value in dict_of(state).items()
+        if field_of(value, "trusted_hash") and field_of(value, "enabled") is not False
     }
     settings = Settings(agent, str(path), files.read(path, agent.name))
     for event, command in entry.commands.items():
